@@ -1,0 +1,38 @@
+# Every target builds its own environment first, so a bare machine needs only Python 3.11+ and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check docs perf clean
+.DEFAULT_GOAL := demo
+
+# uv shares downloaded files between environments, which keeps fresh clones quick.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "unbag needs Python 3.11 or newer, found " + sys.version.split()[0] + "; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	@touch $@
+
+demo: $(READY)  ## the main job on the built-in world
+	$(BIN)/unbag demo --out unbag-demo
+
+check: $(READY)  ## lint, types, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(READY)  ## build the documentation, any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+test: check docs  ## everything CI runs
+	$(BIN)/pytest -n 2
+
+perf: $(READY)  ## speed as ratios within one run
+	$(BIN)/python perf/engine.py
+	$(BIN)/python perf/bootstrap.py
+
+clean:
+	rm -rf $(VENV) site unbag-demo

@@ -1,0 +1,1 @@
+"""Measure, explain and repair bag-of-words behaviour in vision-language models."""

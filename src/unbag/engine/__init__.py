@@ -1,0 +1,1 @@
+"""From items and a scorer to saved scores and results: plan, embed, cache, run, continue."""

@@ -1,0 +1,36 @@
+"""Errors a user can mend: each says what was found, what was expected and the way out."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something outside the program is wrong; the command line prints it without a traceback."""
+
+    def __init__(self, found: str, *, expected: str = "", way_out: str = "") -> None:
+        """State the value found, what was expected instead, and what to do about it."""
+        self.found = found
+        self.expected = expected
+        self.way_out = way_out
+        super().__init__(found)
+
+    def __str__(self) -> str:
+        """All parts, one a line."""
+        lines = [self.found]
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.way_out:
+            lines.append(f"  way out:  {self.way_out}")
+        return "\n".join(lines)
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "") -> UserError:
+    """The error for a name nobody registered, offering the nearest ones."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=3, cutoff=0.5)
+    offered = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+    return UserError(
+        f"unknown {kind} {name!r}",
+        expected=offered or f"one of {', '.join(names) or '(none registered)'}",
+        way_out=way_out or f"`unbag list {kind}s` shows every name; package.module:NAME works too",
+    )

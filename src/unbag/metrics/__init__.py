@@ -1,0 +1,1 @@
+"""From scores to numbers: pure functions on arrays, intervals, averages and comparisons."""

@@ -1,0 +1,1 @@
+"""Adapters from weights to the shapes in `unbag.types`."""

@@ -1,0 +1,1 @@
+"""Pictures that are opened late: from files, from pixels."""

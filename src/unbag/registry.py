@@ -1,0 +1,111 @@
+"""From a name to the thing it names: our own, a plug-in's (entry point) or package.module:NAME."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Literal
+
+from unbag.errors import UserError, unknown_name
+
+Kind = Literal["benchmark", "model", "scorer", "edit", "loss", "recipe", "probe"]
+KINDS: tuple[Kind, ...] = ("benchmark", "model", "scorer", "edit", "loss", "recipe", "probe")
+
+# Names of ours point at "module:attribute" and are imported only when asked for, so that listing
+# names stays instant. A plug-in declares the same in its entry points, group unbag.<kind>s.
+_OURS: Mapping[Kind, Mapping[str, str]] = {
+    "benchmark": {
+        "world-swap": "unbag.world.benchmarks:SWAP",
+        "world-replace": "unbag.world.benchmarks:REPLACE",
+        "world-relation": "unbag.world.benchmarks:RELATION",
+        "world-order": "unbag.world.benchmarks:ORDER",
+        "world-pairs-a": "unbag.world.benchmarks:PAIRS_A",
+        "world-pairs-b": "unbag.world.benchmarks:PAIRS_B",
+        "world-binding": "unbag.world.benchmarks:BINDING",
+        "world-count": "unbag.world.benchmarks:COUNT",
+        "world-texture": "unbag.world.benchmarks:TEXTURE",
+        "world-negation": "unbag.world.benchmarks:NEGATION",
+        "world-retrieval": "unbag.world.benchmarks:RETRIEVAL",
+    },
+    "model": {
+        "tiny": "unbag.models.tiny:load",
+        "caption": "unbag.models.caption_only:load",
+        "oracle": "unbag.world.oracles:load",
+    },
+    "scorer": {"cosine": "unbag.scorers.cosine:Cosine"},
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """A registered name and where it comes from."""
+
+    name: str
+    target: str
+    """module:attribute"""
+    origin: str
+    """"unbag", or the distribution of the plug-in."""
+    aliases: tuple[str, ...] = field(default=())
+
+
+def names(kind: Kind) -> dict[str, Name]:
+    """Every registered name of a kind, ours first; nothing is imported."""
+    found = {name: Name(name, to, "unbag") for name, to in _OURS.get(kind, {}).items()}
+    for point in _plugins(kind):
+        origin = point.dist.name if point.dist else "a plug-in"
+        if point.name in found:
+            raise UserError(
+                f"{origin} registers the {kind} {point.name!r}, which {found[point.name].origin} has",
+                expected="a name nobody else uses",
+                way_out=f"rename it in the entry points of {origin}, or uninstall that package",
+            )
+        found[point.name] = Name(point.name, point.value, origin)
+    return found
+
+
+def find(kind: Kind, name: str) -> object:
+    """The thing called `name`, or the attribute that package.module:NAME points at."""
+    known = names(kind)
+    if name in known:
+        return _import(known[name].target, kind, name)
+    module, colon, attribute = name.partition(":")
+    if colon and module and attribute:
+        return _import(name, kind, name)
+    raise unknown_name(kind, name, known)
+
+
+@cache
+def _plugins(kind: Kind) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=f"unbag.{kind}s"))
+
+
+def _import(target: str, kind: Kind, name: str) -> object:
+    module_name, _, path = target.partition(":")
+    if "" not in sys.path:
+        # A researcher's own file in the current folder works as package.module:NAME.
+        sys.path.append("")
+    try:
+        thing: object = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise UserError(
+                f"the {kind} {name!r} needs the package {error.name!r}, which is not installed",
+                way_out=f"install it, or the extra of unbag that brings it ({error})",
+            ) from error
+        raise unknown_name(kind, name, names(kind)) from error
+    for attribute in path.split("."):
+        if not hasattr(thing, attribute):
+            raise UserError(
+                f"the {kind} {name!r}: module {module_name!r} has no {attribute!r}",
+                expected=f"one of its public names: {', '.join(_public(thing))}",
+            )
+        thing = getattr(thing, attribute)
+    return thing
+
+
+def _public(thing: object) -> list[str]:
+    return sorted(n for n in vars(thing) if not n.startswith("_"))[:12]

@@ -1,0 +1,1 @@
+"""From results to things people read: terminal table, page, JSON, CSV, Markdown."""

@@ -1,0 +1,1 @@
+"""From a model to one number for each picture and caption."""

@@ -1,0 +1,71 @@
+"""The central types: what flows from files to report. Records without behaviour; one way only."""
+
+from unbag.types.arrays import BoolArray, FloatArray, IntArray
+from unbag.types.items import (
+    Caption,
+    Edit,
+    Ensemble,
+    Item,
+    Picture,
+    Query,
+    Question,
+    Sparse,
+    Truth,
+)
+from unbag.types.models import (
+    DualEncoder,
+    Embedded,
+    Generator,
+    MatrixScorer,
+    Scorer,
+    TokenEncoder,
+    Tokens,
+)
+from unbag.types.results import Benchmark, EvalProtocol, Published, Result, RunRecord
+from unbag.types.scores import (
+    MICRO,
+    Aggregate,
+    Case,
+    Estimate,
+    Metric,
+    Outcomes,
+    Ranks,
+    Scores,
+    TieRule,
+)
+
+__all__ = [
+    "MICRO",
+    "Aggregate",
+    "Benchmark",
+    "BoolArray",
+    "Caption",
+    "Case",
+    "DualEncoder",
+    "Edit",
+    "Embedded",
+    "Ensemble",
+    "Estimate",
+    "EvalProtocol",
+    "FloatArray",
+    "Generator",
+    "IntArray",
+    "Item",
+    "MatrixScorer",
+    "Metric",
+    "Outcomes",
+    "Picture",
+    "Published",
+    "Query",
+    "Question",
+    "Ranks",
+    "Result",
+    "RunRecord",
+    "Scorer",
+    "Scores",
+    "Sparse",
+    "TieRule",
+    "TokenEncoder",
+    "Tokens",
+    "Truth",
+]

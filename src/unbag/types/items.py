@@ -1,0 +1,132 @@
+"""What is asked: pictures, captions, questions and the items made of them, and edits.
+
+Dimensions: P pictures, C captions, T true cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.types.arrays import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@runtime_checkable
+class Picture(Protocol):
+    """A picture not yet opened."""
+
+    @property
+    def key(self) -> str:
+        """Identity of the content, for caching: equal keys mean equal pixels."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message: a path, or where in the world it comes from."""
+
+    def open(self) -> Image:
+        """Decode to RGB. Raises OSError or ValueError when the picture is damaged."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A caption that is the average of several prompts, as class names with templates are."""
+
+    name: str
+    prompts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.prompts:
+            raise UserError(
+                f"ensemble {self.name!r} has no prompts",
+                expected="at least one prompt",
+                way_out="give at least one template, such as 'a photo of a {}.'",
+            )
+
+
+Caption: TypeAlias = str | Ensemble
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a chat model is asked about the picture; the item's captions are then the answers."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    """The choices as they are shown (letters, phrases); empty for a yes/no or free question."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """Truth of a large item: only the cells that are true (or rated), as row and column indices."""
+
+    shape: tuple[int, int]
+    row_T: IntArray
+    column_T: IntArray
+
+
+Truth: TypeAlias = BoolArray | FloatArray | Sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One test question: pictures, captions, and which belong together."""
+
+    id: str
+    pictures: tuple[Picture, ...]
+    captions: tuple[Caption, ...]
+    truth: Truth
+    """[P, C]: bool, or float ratings, or Sparse. By convention the original caption comes first,
+    and any further true caption of a one-picture item is a hard positive."""
+    question: Question | None = None
+    group: str = ""
+    """Items with the same group are judged together (NaturalBench) and resampled together."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """What results are broken down by, such as {"relation": "left of"}."""
+    kinds: tuple[str, ...] = ()
+    """What each caption is ("original", "swap_attributes", "synonym"); empty when not known."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.truth, Sparse):
+            truth = np.asarray(self.truth)
+            if truth.dtype != np.bool_:
+                truth = truth.astype(np.float64)
+            object.__setattr__(self, "truth", truth)
+        expected = (len(self.pictures), len(self.captions))
+        found = tuple(self.truth.shape)
+        if found != expected or 0 in expected:
+            raise UserError(
+                f"item {self.id!r}: truth has shape {found}",
+                expected=f"pictures x captions = {expected}, neither empty",
+                way_out="check the loader of this benchmark",
+            )
+        if self.kinds and len(self.kinds) != len(self.captions):
+            raise UserError(
+                f"item {self.id!r}: {len(self.kinds)} kinds for {len(self.captions)} captions",
+                expected="one kind a caption, or none at all",
+            )
+
+
+class Query(NamedTuple):
+    """One thing to score."""
+
+    picture: Picture
+    caption: Caption
+    question: Question | None = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
+
+    text: str
+    kind: str
+    keeps_meaning: bool
+    span: tuple[int, int]
+    """Characters of the original caption that were changed."""

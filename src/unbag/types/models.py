@@ -1,0 +1,151 @@
+"""What answers: the shapes a model can have. Nothing to inherit; matching attributes are enough.
+
+Dimensions: N pictures or captions, D embedding, L tokens or patches, B batch, K edits of a caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from unbag.types.arrays import FloatArray
+from unbag.types.items import Caption, Picture, Query
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    Numbers: TypeAlias = Sequence[float] | FloatArray | Tensor
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Gives one number for each query; larger means the caption fits better."""
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the numbers could."""
+
+    @property
+    def scoring(self) -> str:
+        """How the number is had, for the protocol: cosine, yes-probability, caption only ..."""
+
+    @property
+    def is_blind(self) -> bool:
+        """True if the picture is never looked at."""
+
+    def score(self, queries: Sequence[Query]) -> Numbers:
+        """As many numbers as queries, in their order."""
+
+
+@runtime_checkable
+class MatrixScorer(Scorer, Protocol):
+    """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
+
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """[pictures, captions]."""
+
+
+@runtime_checkable
+class DualEncoder(Protocol):
+    """One vector for a picture, one for a caption. Vectors come with unit norm, float32, on CPU."""
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of weights, architecture, picture preparation and tokenizer."""
+
+    @property
+    def device(self) -> str:
+        """Where it computes, such as cpu or cuda:0."""
+
+    @property
+    def scale(self) -> float:
+        """Inverse temperature of the training loss; 1 if there was none."""
+
+    @property
+    def bias(self) -> float:
+        """Added to scaled similarities by sigmoid models; 0 for the others."""
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included; longer captions are cut."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """Pixels as the picture tower wants them. Runs in reader threads, so it must be pure."""
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Tokens of each caption before cutting, special ones included."""
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, ...] prepared pictures to [N, D]."""
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """N captions to [N, D]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Vectors of patches or words, with a mask that is True where there is one."""
+
+    vector_NLD: Tensor
+    mask_NL: Tensor
+
+
+@runtime_checkable
+class TokenEncoder(DualEncoder, Protocol):
+    """A dual encoder that also shows what stands before pooling."""
+
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        """Patch vectors in the joint space, without the pooled one."""
+
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        """Word vectors in the joint space."""
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """A chat model: scores continuations of a prompt about a picture, and answers freely."""
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of weights, chat template and picture preparation."""
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        """Log-probability of every token of every continuation; None asks the language prior."""
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        """A free answer of at most `longest` tokens, decoded greedily."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """What a loss sees. A missing edit is masked, never a placeholder string."""
+
+    picture_BD: Tensor
+    caption_BD: Tensor
+    scale: Tensor
+    bias: Tensor
+    negative_BKD: Tensor | None = None
+    negative_mask_BK: Tensor | None = None
+    negative_kinds: tuple[str, ...] = ()
+    """Kind of each of the K columns."""
+    positive_BKD: Tensor | None = None
+    positive_mask_BK: Tensor | None = None
+    positive_kinds: tuple[str, ...] = ()
+    also_true_BB: Tensor | None = None
+    """True where caption j also fits picture i although i != j; such pairs are no negatives."""

@@ -1,0 +1,110 @@
+"""What is reported: benchmarks as values, results with their protocol and the record of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unbag.types.items import Item
+from unbag.types.scores import MICRO, Aggregate, Estimate, Metric, TieRule
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number from a paper, to stand beside ours."""
+
+    model: str
+    metric: str
+    value: float
+    """A fraction."""
+    source: str
+    aggregate: str = ""
+    """The averaging rule the paper used, where it is known."""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A test set as a value: how to load it and how it is judged."""
+
+    name: str
+    about: str
+    """One sentence: what a model must know to do well."""
+    load: Callable[[Path | None], Sequence[Item]]
+    """Takes the folder of this benchmark (None if it makes its own data); opens no picture."""
+    metrics: tuple[Metric, ...]
+    headline: str
+    """The metric shown first."""
+    aggregates: tuple[Aggregate, ...] = (MICRO,)
+    """The first is the one the field publishes; each gives a result of its own."""
+    official_ties: TieRule = "wrong"
+    """The tie rule of the public code, for parity."""
+    cite: str = ""
+    licence: str = ""
+    files: tuple[str, ...] = ()
+    """What must be in the folder; empty for a benchmark that makes its own data."""
+    sources: tuple[str, ...] = ()
+    """Where its pictures come from; a model trained on one of them deserves a warning."""
+    published: tuple[Published, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvalProtocol:
+    """Everything besides model and data that changes a number; two protocols are two results."""
+
+    ties: TieRule = "wrong"
+    tie_eps: float = 0.0
+    """Scores this close count as tied; 0 means exact equality."""
+    scoring: str = "cosine"
+    """How a number was had from the model: cosine, yes-probability, letters, perplexity ..."""
+    prompt: str = ""
+    errata: bool = False
+    """Known label errors of the benchmark were mended."""
+    confidence: float = 0.95
+    resamples: int = 50_000
+
+    @property
+    def key(self) -> str:
+        """Short text that differs whenever the protocol does."""
+        parts = [self.scoring, f"ties={self.ties}"]
+        parts += [f"eps={self.tie_eps:g}"] if self.tie_eps else []
+        parts += [f"prompt={self.prompt}"] if self.prompt else []
+        parts += ["errata"] if self.errata else []
+        parts += [f"confidence={self.confidence:g}"] if self.confidence != 0.95 else []
+        parts += [f"resamples={self.resamples}"] if self.resamples != 50_000 else []
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What was run, on what, with what: enough to run it again and to doubt it properly."""
+
+    command: str
+    started: str
+    """ISO 8601, UTC."""
+    seed: int
+    device: str
+    versions: Mapping[str, str]
+    fingerprints: Mapping[str, str]
+    """Of every model's weights and every benchmark's items."""
+    damaged: tuple[str, ...] = ()
+    """Pictures that could not be opened, by name."""
+    truncated: Mapping[str, int] = field(default_factory=dict)
+    """Captions cut to the context length, by model."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One model on one benchmark under one protocol and one averaging rule."""
+
+    benchmark: str
+    scorer: str
+    protocol: EvalProtocol
+    aggregate: str
+    headline: str
+    overall: Mapping[str, Estimate]
+    by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """Keyed as tag=value; every entry is a micro average."""
+    is_blind: bool = False
+    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
+    run: RunRecord | None = None

@@ -1,0 +1,1 @@
+"""The built-in synthetic world: scenes, drawings, captions whose truth is computed."""
