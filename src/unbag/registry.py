@@ -59,7 +59,7 @@ def names(kind: Kind) -> dict[str, Name]:
         origin = point.dist.name if point.dist else "a plug-in"
         if point.name in found:
             raise UserError(
-                f"{origin} registers the {kind} {point.name!r}, which {found[point.name].origin} has",
+                f"{origin} registers the {kind} {point.name!r} of {found[point.name].origin} again",
                 expected="a name nobody else uses",
                 way_out=f"rename it in the entry points of {origin}, or uninstall that package",
             )

@@ -21,7 +21,16 @@ from unbag.types.models import (
     TokenEncoder,
     Tokens,
 )
-from unbag.types.results import Benchmark, EvalProtocol, Published, Result, RunRecord
+from unbag.types.results import (
+    Benchmark,
+    Comparison,
+    EvalProtocol,
+    Failure,
+    Published,
+    Result,
+    RunContents,
+    RunRecord,
+)
 from unbag.types.scores import (
     MICRO,
     Aggregate,
@@ -41,12 +50,14 @@ __all__ = [
     "BoolArray",
     "Caption",
     "Case",
+    "Comparison",
     "DualEncoder",
     "Edit",
     "Embedded",
     "Ensemble",
     "Estimate",
     "EvalProtocol",
+    "Failure",
     "FloatArray",
     "Generator",
     "IntArray",
@@ -60,6 +71,7 @@ __all__ = [
     "Question",
     "Ranks",
     "Result",
+    "RunContents",
     "RunRecord",
     "Scorer",
     "Scores",

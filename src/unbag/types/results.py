@@ -108,3 +108,51 @@ class Result:
     is_blind: bool = False
     """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
     run: RunRecord | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two scorers on the units both were judged on."""
+
+    benchmark: str
+    metric: str
+    first: str
+    second: str
+    difference: float
+    """Value of the second minus value of the first, on the shared units."""
+    low: float
+    high: float
+    """Paired, clustered bootstrap."""
+    n: int
+    p_mcnemar: float | None
+    """Exact test on the units that only one of the two got right; None for means of scores."""
+    p_holm: float | None
+    """The same after Holm's correction over all comparisons made together."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An item that a scorer got wrong, kept small enough to be shown on a page."""
+
+    benchmark: str
+    scorer: str
+    item: str
+    metric: str
+    pictures: tuple[str, ...]
+    """data: addresses of small PNG pictures."""
+    captions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    truth: tuple[tuple[bool, ...], ...]
+    """Row a picture, column a caption."""
+    scores: tuple[tuple[float, ...], ...]
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """All that a run folder holds about its results, and all that a report is made of."""
+
+    record: RunRecord
+    results: tuple[Result, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    failures: tuple[Failure, ...] = ()
