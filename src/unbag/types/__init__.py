@@ -15,6 +15,7 @@ from unbag.types.items import (
 from unbag.types.models import (
     DualEncoder,
     Embedded,
+    EmbeddingScorer,
     Generator,
     MatrixScorer,
     Scorer,
@@ -54,6 +55,7 @@ __all__ = [
     "DualEncoder",
     "Edit",
     "Embedded",
+    "EmbeddingScorer",
     "Ensemble",
     "Estimate",
     "EvalProtocol",

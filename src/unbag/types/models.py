@@ -92,6 +92,21 @@ class DualEncoder(Protocol):
         """N captions to [N, D]."""
 
 
+@runtime_checkable
+class EmbeddingScorer(Scorer, Protocol):
+    """A scorer that only needs one vector for each input: the engine embeds, it compares."""
+
+    @property
+    def encoder(self) -> DualEncoder:
+        """Where the vectors come from."""
+
+    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
+        """Row with row, [N]."""
+
+    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Every picture with every caption, [P, C]."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Vectors of patches or words, with a mask that is True where there is one."""

@@ -1,0 +1,77 @@
+"""Cosine between a picture vector and a caption vector: the score of every CLIP-like model.
+
+Dimensions: N pairs, P pictures, C captions, D joint space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unbag.types import Caption, DualEncoder, Picture, Query
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Scores with a dual encoder. The engine embeds unique inputs itself and calls `compare`."""
+
+    encoder: DualEncoder
+    scoring: str = "cosine"
+    is_blind: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.encoder.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The model's."""
+        return self.encoder.fingerprint
+
+    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
+        """Row with row. Vectors have unit norm, so the cosine is the dot product.
+
+        In double precision, so that the order of summation cannot break or make a tie.
+        """
+        return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
+
+    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Every picture with every caption, [P, C]."""
+        return picture_PD @ caption_CD.T
+
+    def score(self, queries: Sequence[Query]) -> Tensor:
+        """Without cache or plan, for a handful of pairs."""
+        picture_ND = self._embed_pictures([query.picture for query in queries])
+        caption_ND = self._embed_captions([query.caption for query in queries])
+        return self.compare(picture_ND, caption_ND)
+
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """Without cache or plan, [P, C]."""
+        return self.compare_all(self._embed_pictures(pictures), self._embed_captions(captions))
+
+    def _embed_pictures(self, pictures: Sequence[Picture]) -> Tensor:
+        import torch
+
+        pixels = torch.stack([self.encoder.prepare(picture.open()) for picture in pictures])
+        return self.encoder.encode_pictures(pixels)
+
+    def _embed_captions(self, captions: Sequence[Caption]) -> Tensor:
+        import torch
+
+        rows = [
+            self.encoder.encode_captions([c] if isinstance(c, str) else list(c.prompts))
+            for c in captions
+        ]
+        return torch.stack([average(row) for row in rows])
+
+
+def average(vector_ND: Tensor) -> Tensor:
+    """The vector of a prompt ensemble: mean of unit vectors, brought back to unit norm."""
+    from torch.nn.functional import normalize
+
+    return vector_ND[0] if len(vector_ND) == 1 else normalize(vector_ND.mean(dim=0), dim=-1)
