@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple, get_args
 
-from unbag.world.words import Size, Texture
+from unbag.errors import UserError, unknown_name
+from unbag.world.shapes import outline, overlap
+from unbag.world.words import INVERSE, WORLDS, Relation, Size, Texture, World
 
 RENDERER = 1
 """Version of the drawing rules; part of every scene, so that old records never draw differently."""
@@ -33,3 +42,177 @@ class Scene:
     noise_seed: int
     world: str = "default"
     renderer: int = RENDERER
+
+
+class Margins(NamedTuple):
+    """Where a relation begins and ends, in pixels unless said otherwise."""
+
+    far: float
+    """Least distance along the axis of left / right / above / below."""
+    side: float
+    """Greatest distance across that axis."""
+    apart: int
+    """Least empty rows between a thing above and one below."""
+    least_gap: int
+    most_gap: int
+    """Empty rows between a thing and what it stands on."""
+    support: float
+    """Least horizontal overlap of a thing and what it stands on, as a share of the narrower."""
+    least_share: float
+    most_share: float
+    """Pixels covered by the thing in front, as a share of the smaller mask."""
+    least_drop: float
+    most_drop: float
+    """How much lower the thing in front lies."""
+
+
+@lru_cache(maxsize=None)
+def margins(pixels: int, slack: int = 0) -> Margins:
+    """The margins of a canvas: as specified (0), tightened (1) or loosened (-1) by a small band."""
+    band = slack * pixels / 32
+    return Margins(
+        far=0.25 * pixels + band,
+        side=0.15 * pixels - band,
+        apart=(2, 2, 4)[slack + 1],
+        least_gap=(-1, 0, 0)[slack + 1],
+        most_gap=(3, 1, 0)[slack + 1],
+        support=0.5 + 0.1 * slack,
+        least_share=0.15 + 0.03 * slack,
+        most_share=0.5 - 0.03 * slack,
+        least_drop=0.05 * pixels + min(slack, 0),
+        most_drop=0.1 * pixels - min(slack, 0),
+    )
+
+
+def relations(scene: Scene) -> frozenset[tuple[int, Relation, int]]:
+    """All that holds between things, both ways round, as (index, relation, index)."""
+    world = WORLDS[scene.world]
+    exact = margins(world.pixels)
+    found: list[tuple[int, Relation, int]] = []
+    for (i, a), (j, b) in combinations(enumerate(scene.things), 2):
+        for relation in pair_relations(a, b, world, exact):
+            found += [(i, relation, j), (j, INVERSE[relation], i)]
+    return frozenset(found)
+
+
+def pair_relations(a: Thing, b: Thing, world: World, limits: Margins) -> list[Relation]:
+    """What `a` is to `b`, where `b` is drawn later."""
+    dx, dy = b.x - a.x, b.y - a.y
+    found: list[Relation] = []
+    if abs(dx) >= limits.far and abs(dy) <= limits.side:
+        found.append("left of" if dx > 0 else "right of")
+    if dy > 0 and (vertical := _vertical(a, b, world, limits)):
+        found.append(vertical)
+    elif dy < 0 and (vertical := _vertical(b, a, world, limits)):
+        found.append(INVERSE[vertical])
+    if limits.least_drop <= dy <= limits.most_drop and _share_is_right(a, b, world, limits):
+        found.append("behind")
+    return found
+
+
+def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Relation | None:
+    above = outline(upper.shape, world.radii[upper.size])
+    below = outline(lower.shape, world.radii[lower.size])
+    dx = lower.x - upper.x
+    gap = lower.y + below.top - upper.y - above.bottom - 1
+    if limits.least_gap <= gap <= limits.most_gap:
+        shared = min(above.right, dx + below.right) - max(above.left, dx + below.left) + 1
+        narrower = min(above.right - above.left, below.right - below.left) + 1
+        if shared >= limits.support * narrower:
+            return "on"
+    if gap >= limits.apart and lower.y - upper.y >= limits.far and abs(dx) <= limits.side:
+        return "above"
+    return None
+
+
+def _share_is_right(back: Thing, front: Thing, world: World, limits: Margins) -> bool:
+    radius = world.radii[back.size]
+    dx = front.x - back.x
+    if back.size != front.size or abs(dx) > 2 * radius:
+        return False
+    first, second = outline(back.shape, radius), outline(front.shape, radius)
+    covered = overlap(first, second, dx=dx, dy=front.y - back.y)
+    share = covered / min(first.area, second.area)
+    return limits.least_share <= share <= limits.most_share
+
+
+def is_clear(scene: Scene) -> bool:
+    """True if nobody could doubt a relation of this scene.
+
+    Every thing lies inside the canvas, none of the relations would change if the margins were a
+    little tighter or looser, and things meet only where one stands on the other or is in front of
+    it in another colour. Copies of one look need only lie apart: no caption tells them from one
+    another.
+    """
+    world = WORLDS[scene.world]
+    return all(is_inside(thing, world) for thing in scene.things) and all(
+        pair_is_clear(a, b, world) for a, b in combinations(scene.things, 2)
+    )
+
+
+def is_inside(thing: Thing, world: World) -> bool:
+    """True if every drawn pixel lies on the canvas."""
+    reach = outline(thing.shape, world.radii[thing.size])
+    last = world.pixels - 1
+    return (
+        thing.x + reach.left >= 0
+        and thing.x + reach.right <= last
+        and thing.y + reach.top >= 0
+        and thing.y + reach.bottom <= last
+    )
+
+
+def pair_is_clear(a: Thing, b: Thing, world: World) -> bool:
+    """True if what `a` and `b` (drawn later) are to each other is beyond doubt."""
+    apart = lie_apart(a, b, world)
+    if (a.shape, a.colour, a.size, a.texture) == (b.shape, b.colour, b.size, b.texture):
+        return apart
+    surely = pair_relations(a, b, world, margins(world.pixels, 1))
+    if surely != pair_relations(a, b, world, margins(world.pixels, -1)) or len(surely) > 1:
+        return False
+    # Two things of one colour leave no visible edge where one covers the other.
+    meets = bool(surely) and (surely[0] in ("on", "under") or a.colour != b.colour)
+    return apart or (meets and surely[0] in ("on", "under", "behind"))
+
+
+def lie_apart(a: Thing, b: Thing, world: World) -> bool:
+    """True if an empty row or column of pixels passes between the two."""
+    first, second = outline(a.shape, world.radii[a.size]), outline(b.shape, world.radii[b.size])
+    dx, dy = b.x - a.x, b.y - a.y
+    return (
+        dx + second.left > first.right + 1
+        or dx + second.right < first.left - 1
+        or dy + second.top > first.bottom + 1
+        or dy + second.bottom < first.top - 1
+    )
+
+
+def counts(scene: Scene) -> Mapping[tuple[str, str], int]:
+    """How many things there are of each (shape, colour) that occurs."""
+    return Counter((thing.shape, thing.colour) for thing in scene.things)
+
+
+def scene_key(scene: Scene) -> str:
+    """A short text that is equal for equal scenes only."""
+    return hashlib.blake2b(to_json(scene).encode(), digest_size=16).hexdigest()
+
+
+def to_json(scene: Scene) -> str:
+    """The record in canonical form: one line, always the same for the same scene."""
+    record = {
+        "counts": _counts_as_lists(scene),
+        "noise_seed": scene.noise_seed,
+        "relations": _relations_as_lists(scene),
+        "renderer": scene.renderer,
+        "things": [vars(thing) for thing in scene.things],
+        "world": scene.world,
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _counts_as_lists(scene: Scene) -> list[list[str | int]]:
+    return sorted([shape, colour, n] for (shape, colour), n in counts(scene).items())
+
+
+def _relations_as_lists(scene: Scene) -> list[list[str | int]]:
+    return [list(found) for found in sorted(relations(scene))]
