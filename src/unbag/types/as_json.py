@@ -1,0 +1,258 @@
+"""Results, records, comparisons and failures come in and plain JSON objects go out, and back.
+
+JSON has no NaN: a number that could not be measured is written as null. Reading is strict: a
+missing field or a wrong type is a UserError that names the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import get_args
+
+from unbag.errors import UserError
+from unbag.types.json_fields import (
+    Fields,
+    as_mapping,
+    as_number,
+    as_text,
+    as_truth,
+    as_tuple,
+    as_whole,
+    wrong,
+)
+from unbag.types.results import Comparison, EvalProtocol, Failure, Result, RunRecord
+from unbag.types.scores import Estimate, TieRule
+
+JsonObject = dict[str, object]
+"""An object as the json module writes and reads it."""
+
+
+def _plain(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _maybe(number: float | None) -> float | None:
+    return None if number is None else _plain(number)
+
+
+def protocol_to_json(protocol: EvalProtocol) -> JsonObject:
+    """Every field of a protocol."""
+    return {
+        "ties": protocol.ties,
+        "tie_eps": protocol.tie_eps,
+        "scoring": protocol.scoring,
+        "prompt": protocol.prompt,
+        "errata": protocol.errata,
+        "confidence": protocol.confidence,
+        "resamples": protocol.resamples,
+    }
+
+
+def _tie_rule(value: object, where: str) -> TieRule:
+    for rule in get_args(TieRule):
+        if value == rule:
+            known: TieRule = rule
+            return known
+    raise wrong(where, found=value, expected=f"one of {', '.join(get_args(TieRule))}")
+
+
+def protocol_from_json(value: object, *, where: str = "protocol") -> EvalProtocol:
+    """The protocol that `protocol_to_json` wrote."""
+    fields = Fields.of(value, where)
+    return EvalProtocol(
+        ties=fields.read("ties", _tie_rule),
+        tie_eps=fields.number("tie_eps"),
+        scoring=fields.text("scoring"),
+        prompt=fields.text("prompt"),
+        errata=fields.truth("errata"),
+        confidence=fields.number("confidence"),
+        resamples=fields.whole("resamples"),
+    )
+
+
+def estimate_to_json(estimate: Estimate) -> JsonObject:
+    """Every field of an estimate, as fractions."""
+    return {
+        "value": _plain(estimate.value),
+        "low": _plain(estimate.low),
+        "high": _plain(estimate.high),
+        "n": estimate.n,
+        "ties": estimate.ties,
+        "invalid": estimate.invalid,
+        "unparsed": estimate.unparsed,
+        "chance": _maybe(estimate.chance),
+        "chance_independent": _maybe(estimate.chance_independent),
+        "interval": estimate.interval,
+        "is_rate": estimate.is_rate,
+    }
+
+
+def estimate_from_json(value: object, where: str = "estimate") -> Estimate:
+    """The estimate that `estimate_to_json` wrote."""
+    fields = Fields.of(value, where)
+    return Estimate(
+        value=fields.number("value"),
+        low=fields.number("low"),
+        high=fields.number("high"),
+        n=fields.whole("n"),
+        ties=fields.whole("ties"),
+        invalid=fields.whole("invalid"),
+        unparsed=fields.whole("unparsed"),
+        chance=fields.maybe("chance"),
+        chance_independent=fields.maybe("chance_independent"),
+        interval=fields.text("interval"),
+        is_rate=fields.truth("is_rate"),
+    )
+
+
+def _estimates_to_json(estimates: Mapping[str, Estimate]) -> JsonObject:
+    return {metric: estimate_to_json(estimate) for metric, estimate in estimates.items()}
+
+
+def _estimates_from_json(value: object, where: str) -> dict[str, Estimate]:
+    return as_mapping(value, where, of=estimate_from_json)
+
+
+def result_to_json(result: Result) -> JsonObject:
+    """A result without its run record, which is written once a run and not once a result."""
+    return {
+        "benchmark": result.benchmark,
+        "scorer": result.scorer,
+        "protocol": protocol_to_json(result.protocol),
+        "aggregate": result.aggregate,
+        "headline": result.headline,
+        "is_blind": result.is_blind,
+        "overall": _estimates_to_json(result.overall),
+        "by_tag": {tag: _estimates_to_json(found) for tag, found in result.by_tag.items()},
+    }
+
+
+def result_from_json(
+    value: object, *, run: RunRecord | None = None, where: str = "result"
+) -> Result:
+    """The result that `result_to_json` wrote, with the record of its run if one is given."""
+    fields = Fields.of(value, where)
+    return Result(
+        benchmark=fields.text("benchmark"),
+        scorer=fields.text("scorer"),
+        protocol=fields.read("protocol", lambda v, w: protocol_from_json(v, where=w)),
+        aggregate=fields.text("aggregate"),
+        headline=fields.text("headline"),
+        overall=fields.read("overall", _estimates_from_json),
+        by_tag=fields.mapping("by_tag", _estimates_from_json),
+        is_blind=fields.truth("is_blind"),
+        run=run,
+    )
+
+
+def record_to_json(record: RunRecord) -> JsonObject:
+    """Every field of a run record."""
+    return {
+        "command": record.command,
+        "started": record.started,
+        "seed": record.seed,
+        "device": record.device,
+        "versions": dict(record.versions),
+        "fingerprints": dict(record.fingerprints),
+        "damaged": list(record.damaged),
+        "truncated": dict(record.truncated),
+    }
+
+
+def record_from_json(value: object, *, where: str = "record") -> RunRecord:
+    """The record that `record_to_json` wrote."""
+    fields = Fields.of(value, where)
+    return RunRecord(
+        command=fields.text("command"),
+        started=fields.text("started"),
+        seed=fields.whole("seed"),
+        device=fields.text("device"),
+        versions=fields.mapping("versions", as_text),
+        fingerprints=fields.mapping("fingerprints", as_text),
+        damaged=fields.texts("damaged"),
+        truncated=fields.mapping("truncated", as_whole),
+    )
+
+
+def comparison_to_json(comparison: Comparison) -> JsonObject:
+    """Every field of a comparison."""
+    return {
+        "benchmark": comparison.benchmark,
+        "metric": comparison.metric,
+        "first": comparison.first,
+        "second": comparison.second,
+        "difference": _plain(comparison.difference),
+        "low": _plain(comparison.low),
+        "high": _plain(comparison.high),
+        "n": comparison.n,
+        "p_mcnemar": _maybe(comparison.p_mcnemar),
+        "p_holm": _maybe(comparison.p_holm),
+    }
+
+
+def comparison_from_json(value: object, *, where: str = "comparison") -> Comparison:
+    """The comparison that `comparison_to_json` wrote."""
+    fields = Fields.of(value, where)
+    return Comparison(
+        benchmark=fields.text("benchmark"),
+        metric=fields.text("metric"),
+        first=fields.text("first"),
+        second=fields.text("second"),
+        difference=fields.number("difference"),
+        low=fields.number("low"),
+        high=fields.number("high"),
+        n=fields.whole("n"),
+        p_mcnemar=fields.maybe("p_mcnemar"),
+        p_holm=fields.maybe("p_holm"),
+    )
+
+
+def failure_to_json(failure: Failure) -> JsonObject:
+    """Every field of a failure; a score that is no finite number is null."""
+    return {
+        "benchmark": failure.benchmark,
+        "scorer": failure.scorer,
+        "item": failure.item,
+        "metric": failure.metric,
+        "pictures": list(failure.pictures),
+        "captions": list(failure.captions),
+        "kinds": list(failure.kinds),
+        "truth": [list(row) for row in failure.truth],
+        "scores": [[_plain(score) for score in row] for row in failure.scores],
+        "tags": dict(failure.tags),
+    }
+
+
+def _truth_row(value: object, where: str) -> tuple[bool, ...]:
+    return as_tuple(value, where, of=as_truth)
+
+
+def _score_row(value: object, where: str) -> tuple[float, ...]:
+    return as_tuple(value, where, of=as_number)
+
+
+def failure_from_json(value: object, *, where: str = "failure") -> Failure:
+    """The failure that `failure_to_json` wrote; its matrices must fit pictures and captions."""
+    fields = Fields.of(value, where)
+    failure = Failure(
+        benchmark=fields.text("benchmark"),
+        scorer=fields.text("scorer"),
+        item=fields.text("item"),
+        metric=fields.text("metric"),
+        pictures=fields.texts("pictures"),
+        captions=fields.texts("captions"),
+        kinds=fields.texts("kinds"),
+        truth=fields.many("truth", _truth_row),
+        scores=fields.many("scores", _score_row),
+        tags=fields.mapping("tags", as_text),
+    )
+    for name, matrix in (("truth", failure.truth), ("scores", failure.scores)):
+        if [len(row) for row in matrix] != [len(failure.captions)] * len(failure.pictures):
+            raise UserError(
+                f"field {fields.path(name)} has rows of {[len(row) for row in matrix]} entries",
+                expected=f"pictures x captions = {len(failure.pictures)} rows of "
+                f"{len(failure.captions)}",
+                way_out="the file was changed; run again to write it anew",
+            )
+    return failure
