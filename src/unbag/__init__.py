@@ -1,1 +1,51 @@
-"""Measure, explain and repair bag-of-words behaviour in vision-language models."""
+"""Measure, explain and repair bag-of-words behaviour in vision-language models.
+
+Names are imported when first used, so that `import unbag` takes no time.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from unbag.version import __version__
+
+if TYPE_CHECKING:
+    from unbag.engine.evaluate import benchmark, evaluate, model
+    from unbag.engine.run import Job, run
+    from unbag.errors import UserError
+    from unbag.report import report
+    from unbag.scorers.cosine import Cosine
+
+_HOME = {
+    "Cosine": "unbag.scorers.cosine",
+    "Job": "unbag.engine.run",
+    "UserError": "unbag.errors",
+    "benchmark": "unbag.engine.evaluate",
+    "evaluate": "unbag.engine.evaluate",
+    "model": "unbag.engine.evaluate",
+    "report": "unbag.report",
+    "run": "unbag.engine.run",
+}
+
+__all__ = [
+    "Cosine",
+    "Job",
+    "UserError",
+    "__version__",
+    "benchmark",
+    "evaluate",
+    "model",
+    "report",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'unbag' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -32,5 +32,5 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "
     return UserError(
         f"unknown {kind} {name!r}",
         expected=offered or f"one of {', '.join(names) or '(none registered)'}",
-        way_out=way_out or f"`unbag list {kind}s` shows every name; package.module:NAME works too",
+        way_out=way_out or "`unbag list` shows every name; package.module:NAME works too",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -13,10 +13,19 @@ from typing import Literal
 from unbag.errors import UserError, unknown_name
 
 Kind = Literal["benchmark", "model", "scorer", "edit", "loss", "recipe", "probe"]
-KINDS: tuple[Kind, ...] = ("benchmark", "model", "scorer", "edit", "loss", "recipe", "probe")
+PLURALS: Mapping[str, Kind] = {
+    "benchmarks": "benchmark",
+    "models": "model",
+    "scorers": "scorer",
+    "edits": "edit",
+    "losses": "loss",
+    "recipes": "recipe",
+    "probes": "probe",
+}
+"""As `unbag list` and the entry point groups (unbag.benchmarks ...) write the kinds."""
 
 # Names of ours point at "module:attribute" and are imported only when asked for, so that listing
-# names stays instant. A plug-in declares the same in its entry points, group unbag.<kind>s.
+# names stays instant. A plug-in declares the same in its entry points, in the groups of PLURALS.
 _OURS: Mapping[Kind, Mapping[str, str]] = {
     "benchmark": {
         "world-swap": "unbag.world.benchmarks:SWAP",
@@ -37,6 +46,16 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "oracle": "unbag.world.oracles:load",
     },
     "scorer": {"cosine": "unbag.scorers.cosine:Cosine"},
+    "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
+}
+
+# One line for `unbag list`; written here because importing a model to ask it is slow.
+ABOUT: Mapping[str, str] = {
+    "tiny": "tiny:base (shipped), tiny:random (its untrained twin), tiny:FILE.safetensors",
+    "caption": "caption:short, caption:long: blind baselines that never see the picture",
+    "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
+    "cosine": "cosine of picture and caption vector, for every dual encoder",
+    "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 
 
@@ -49,7 +68,6 @@ class Name:
     """module:attribute"""
     origin: str
     """"unbag", or the distribution of the plug-in."""
-    aliases: tuple[str, ...] = field(default=())
 
 
 def names(kind: Kind) -> dict[str, Name]:
@@ -80,7 +98,8 @@ def find(kind: Kind, name: str) -> object:
 
 @cache
 def _plugins(kind: Kind) -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=f"unbag.{kind}s"))
+    plural = next(many for many, one in PLURALS.items() if one == kind)
+    return tuple(entry_points(group=f"unbag.{plural}"))
 
 
 def _import(target: str, kind: Kind, name: str) -> object:

@@ -79,7 +79,7 @@ class Tiny:
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
-        """Projected word vectors [N, L, D], unit norm; the end token is the last one of the mask."""
+        """Projected word vectors [N, L, D], unit norm; the mask ends with the end token."""
         token_NL, end_N = (torch.from_numpy(a) for a in self.tokenize(captions))
         vector_NLD = functional.normalize(self.towers.caption(token_NL.to(self.device)), dim=-1)
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
@@ -110,7 +110,7 @@ def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
 def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
     """A checkpoint written by `write`; the file is data only, nothing in it is executed."""
     try:
-        with safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("config", "null"))
             state = {key: file.get_tensor(key).float() for key in file.keys()}  # noqa: SIM118
         header["words"] = tuple(header["words"])

@@ -1,1 +1,6 @@
 """From a model to one number for each picture and caption."""
+
+from unbag.scorers.cosine import Cosine
+from unbag.scorers.resolve import choose_device, load_model, make_scorer
+
+__all__ = ["Cosine", "choose_device", "load_model", "make_scorer"]

@@ -139,7 +139,7 @@ class Failure:
     item: str
     metric: str
     pictures: tuple[str, ...]
-    """data: addresses of small PNG pictures."""
+    """data: addresses of small pictures."""
     captions: tuple[str, ...]
     kinds: tuple[str, ...]
     truth: tuple[tuple[bool, ...], ...]

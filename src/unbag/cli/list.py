@@ -1,0 +1,27 @@
+"""`unbag list`: every name of a kind, with a line about it."""
+
+from __future__ import annotations
+
+from unbag.registry import ABOUT, PLURALS, Kind, find, names
+from unbag.types import Benchmark
+
+
+def show_names(kinds: str) -> int:
+    """Print the names of a kind."""
+    kind = PLURALS[kinds]
+    found = names(kind)
+    if not found:
+        print(f"no {kinds} yet; a plug-in can add them (entry point group unbag.{kinds})")
+        return 0
+    width = max(map(len, found))
+    for name, entry in found.items():
+        origin = "" if entry.origin == "unbag" else f" [{entry.origin}]"
+        print(f"{name:<{width}}  {_about(kind, name)}{origin}")
+    return 0
+
+
+def _about(kind: Kind, name: str) -> str:
+    if kind == "benchmark":
+        thing = find(kind, name)
+        return thing.about if isinstance(thing, Benchmark) else ""
+    return ABOUT.get(name, "")

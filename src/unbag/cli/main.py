@@ -1,0 +1,178 @@
+"""From the words on the command line to a command, and from its errors to what the user reads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.errors import UserError
+from unbag.registry import PLURALS
+from unbag.version import __version__
+
+_ABOUT = """\
+Measure, explain and repair bag-of-words behaviour in vision-language models:
+models that know which words fit a picture, but not how the words belong together.
+"""
+
+_FIRST = """\
+first steps:
+  unbag demo                                      the main job on a built-in world, no download
+  unbag list benchmarks                           what can be measured
+  unbag run --model tiny:base --bench world --out runs/first
+  unbag report runs/first runs/second --out both.html
+"""
+
+_RUN = """\
+Score models on benchmarks and write a run folder: scores of every item, results with
+intervals, and a report. A run that was stopped goes on when the same command is given again.
+"""
+
+_RUN_EXAMPLES = """\
+examples:
+  unbag run --model tiny:base --bench world-swap world-relation --out runs/first
+  unbag run --model tiny:base tiny:random --bench world --out runs/twins
+  unbag run --model my_package.models:ENCODER --bench world --out runs/mine
+
+names:
+  a benchmark: a registered name, a family (world = every world-*), or package.module:NAME
+  a model:     kind:rest (tiny:base), or package.module:NAME of an object of yours
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return _dispatch(options)
+    except UserError as error:
+        print(f"unbag: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) went away; that is no error of ours.
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        print("unbag: stopped", file=sys.stderr)
+        return 130
+
+
+def _dispatch(options: argparse.Namespace) -> int:
+    if options.command == "list":
+        from unbag.cli.list import show_names
+
+        return show_names(options.kind)
+    if options.command == "report":
+        from unbag.cli.report import write_report
+
+        return write_report(options.runs, out=options.out)
+    from unbag.cli import run
+
+    return run.demo(options) if options.command == "demo" else run.run_command(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="unbag",
+        description=_ABOUT,
+        epilog=_FIRST,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"unbag {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_demo(commands)
+    _add_run(commands)
+    _add_report(commands)
+    _add_list(commands)
+    return parser
+
+
+def _add_demo(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "the main job on the built-in world: no download, one report"
+    demo = commands.add_parser(
+        "demo",
+        help=text,
+        description="Score the shipped tiny model, its untrained twin and a blind baseline on "
+        "every world benchmark, print the table and write the report.",
+    )
+    demo.add_argument(
+        "--out", type=Path, default=Path("unbag-demo"), metavar="DIR", help="default: %(default)s"
+    )
+    _add_cache(demo)
+
+
+def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="score models on benchmarks",
+        description=_RUN,
+        epilog=_RUN_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add_argument("--model", nargs="+", required=True, metavar="M", help="models to score")
+    run.add_argument(
+        "--bench", nargs="+", required=True, metavar="B", help="benchmarks or families"
+    )
+    run.add_argument("--out", type=Path, required=True, metavar="DIR", help="the run folder")
+    run.add_argument("--data", type=Path, metavar="DIR", help="holds one folder for each benchmark")
+    run.add_argument(
+        "--scorer", metavar="S", help="how a model gives a score (default: the natural one)"
+    )
+    run.add_argument(
+        "--blind",
+        default="caption:short",
+        metavar="M",
+        help="caption-only baseline run beside the models, or none (default: %(default)s)",
+    )
+    run.add_argument(
+        "--ties",
+        default="wrong",
+        choices=["wrong", "half", "right", "argmax_first", "argmax_last"],
+        help="what an equal top score is worth (default: wrong; others reproduce public code)",
+    )
+    run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
+    run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
+    run.add_argument(
+        "--batch", type=_positive, default=256, metavar="N", help="inputs at once (default: 256)"
+    )
+    run.add_argument(
+        "--allow-invalid",
+        action="store_true",
+        help="measure even if more than 1 %% of the scores are not numbers",
+    )
+    _add_cache(run)
+
+
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="where embeddings are kept between runs"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="keep embeddings in memory only")
+
+
+def _add_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser(
+        "report",
+        help="one page (or table, CSV, JSON) from one or more run folders",
+        description="Join run folders into one report. The ending of --out chooses the form: "
+        ".html, .md, .csv or .json. Without --out the table is printed.",
+    )
+    report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
+    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .csv or .json")
+
+
+def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "names that can be used, ours and those of installed plug-ins"
+    listing = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
+    listing.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)

@@ -1,0 +1,112 @@
+"""`unbag run` and `unbag demo`: names on the command line in, a run folder and a table out."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unbag.engine.atomic import write_text
+from unbag.engine.cache import default_cache
+from unbag.engine.run import Finished, Job, run
+from unbag.errors import UserError
+from unbag.registry import find, names
+from unbag.report import render_page, terminal_table
+from unbag.scorers import choose_device, load_model, make_scorer
+from unbag.types import Benchmark, EvalProtocol, Scorer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEMO_MODELS = ("tiny:base", "tiny:random", "caption:short")
+
+
+def demo(options: argparse.Namespace) -> int:
+    """The main job on the built-in world."""
+    job = Job(
+        scorers=[make_scorer(load_model(name)) for name in DEMO_MODELS],
+        benchmarks=find_benchmarks(["world"]),
+        out=options.out,
+        cache=_cache(options),
+    )
+    return _carry_out(job)
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Any models on any benchmarks."""
+    device = choose_device(options.device)
+    benchmarks = find_benchmarks(options.bench)
+    blind = [] if options.blind == "none" or options.blind in options.model else [options.blind]
+    scorers: list[Scorer] = [
+        make_scorer(load_model(name, device=device), options.scorer) for name in options.model
+    ]
+    scorers += [make_scorer(load_model(name, device=device)) for name in blind]
+    job = Job(
+        scorers=scorers,
+        benchmarks=benchmarks,
+        out=options.out,
+        data=options.data,
+        cache=_cache(options),
+        protocol=EvalProtocol(ties=options.ties),
+        seed=options.seed,
+        batch=options.batch,
+        allow_invalid=options.allow_invalid,
+        device=device,
+    )
+    return _carry_out(job)
+
+
+def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
+    """Each name, each family (`world` is every world-*), each package.module:NAME, once."""
+    known = names("benchmark")
+    found: dict[str, Benchmark] = {}
+    for name in asked:
+        family = [k for k in known if k.startswith((f"{name}-", f"{name}_"))]
+        for one in [name] if name in known or not family else family:
+            thing = find("benchmark", one)
+            if not isinstance(thing, Benchmark):
+                raise UserError(
+                    f"the benchmark {one!r} is a {type(thing).__name__}",
+                    expected="a value of unbag.types.Benchmark",
+                )
+            found[thing.name] = thing
+    return list(found.values())
+
+
+def _carry_out(job: Job) -> int:
+    from rich.console import Console
+
+    from unbag.cli.show import Shown
+
+    console = Console(stderr=True)
+    try:
+        finished = run(job, progress=Shown(console))
+    except KeyboardInterrupt:
+        again = shlex.join(["unbag", *sys.argv[1:]])
+        console.print(
+            f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {again}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        return 130
+    return _finish(finished, Console())
+
+
+def _finish(finished: Finished, console: Console) -> int:
+    write_text(finished.folder.report, render_page(finished.contents))
+    console.print(terminal_table(finished.contents))
+    for problem in finished.problems:
+        print(f"unbag: {problem}", file=sys.stderr)
+    print(f"results: {finished.folder.path}")
+    print(f"report:  {finished.folder.report}")
+    return 1 if finished.problems else 0
+
+
+def _cache(options: argparse.Namespace) -> Path | None:
+    if options.no_cache:
+        return None
+    return options.cache if options.cache is not None else default_cache()

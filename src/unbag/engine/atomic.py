@@ -1,0 +1,47 @@
+"""Writing files so that a reader sees the old one or the new one, never half of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from unbag.errors import UserError
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_atomically(path, lambda temporary: _put(temporary, text))
+
+
+def make_folder(path: Path, *, what: str, way_out: str) -> Path:
+    """Create a folder if needed and make sure that files can be written into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".write-{uuid4().hex[:8]}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"cannot write to the {what} {path}: {error.strerror or error}",
+            expected="a folder that can be written",
+            way_out=way_out,
+        ) from error
+    return path
+
+
+def _put(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,188 @@
+"""From unique pictures and prompts to their vectors, each computed once and kept in the cache.
+
+Dimensions: N inputs, D joint space.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unbag.engine.cache import Shelf, Vectors, open_shelf
+from unbag.engine.plan import Plan
+from unbag.engine.progress import Progress
+from unbag.errors import UserError
+from unbag.types import DualEncoder, Ensemble, Picture
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Grid = list[list[str]]
+"""Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
+computes whole batches of the same make-up and gets the same bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """The vectors of a plan, in its order."""
+
+    picture_ND: Vectors
+    """NaN rows for pictures that could not be opened."""
+    caption_ND: Vectors
+    damaged: Mapping[str, str]
+    """Name of each picture that could not be opened, with the reason."""
+    truncated: int
+    """Prompts longer than the model's context."""
+
+
+def embed(
+    encoder: DualEncoder,
+    plan: Plan,
+    *,
+    cache: Path | None,
+    grids: dict[str, Grid],
+    save_grids: Callable[[], None],
+    batch: int,
+    progress: Progress,
+) -> Embeddings:
+    """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later."""
+    tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
+    # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
+    prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))
+    prompt_of = {_text_key(prompt): prompt for prompt in prompts}
+    picture_of = dict(zip(plan.picture_keys, plan.pictures, strict=True))
+
+    shelves = {
+        kind: open_shelf(cache, encoder.fingerprint, kind, progress=progress)
+        for kind in ("captions", "pictures")
+    }
+    for kind, keys in (("captions", prompt_of), ("pictures", picture_of)):
+        name = f"{encoder.fingerprint}/{kind}"
+        grids.setdefault(name, make_grid(list(keys), shelves[kind], batch))
+    save_grids()
+
+    _embed_prompts(encoder, prompt_of, shelves["captions"], grids, progress)
+    damaged = _embed_pictures(encoder, picture_of, shelves["pictures"], grids, progress)
+    vector_of = shelves["captions"].get(prompt_of)
+    rows = [_caption_vector(caption, vector_of) for caption in plan.captions]
+    return Embeddings(
+        picture_ND=_stack(shelves["pictures"], plan.picture_keys, damaged),
+        caption_ND=np.stack(rows) if rows else np.zeros((0, 0), np.float32),
+        damaged={picture_of[key].name: reason for key, reason in damaged.items()},
+        truncated=sum(count > encoder.context for count in tokens.values()),
+    )
+
+
+def make_grid(keys: Sequence[str], shelf: Shelf, batch: int) -> Grid:
+    """Batches over the keys that are not on the shelf yet, in the order given."""
+    missing = [key for key in keys if key not in shelf]
+    return [missing[i : i + batch] for i in range(0, len(missing), batch)]
+
+
+def _embed_prompts(
+    encoder: DualEncoder,
+    prompt_of: Mapping[str, str],
+    shelf: Shelf,
+    grids: Mapping[str, Grid],
+    progress: Progress,
+) -> None:
+    todo = _todo(grids[f"{encoder.fingerprint}/captions"], prompt_of, shelf)
+    with progress.task(f"{encoder.name}: captions", sum(map(len, todo))) as advance:
+        for keys in todo:
+            vectors = encoder.encode_captions([prompt_of[key] for key in keys])
+            shelf.put(keys, _checked(vectors, len(keys), encoder.name))
+            advance(len(keys))
+
+
+def _embed_pictures(
+    encoder: DualEncoder,
+    picture_of: Mapping[str, Picture],
+    shelf: Shelf,
+    grids: Mapping[str, Grid],
+    progress: Progress,
+) -> dict[str, str]:
+    import torch
+
+    damaged: dict[str, str] = {}
+    todo = _todo(grids[f"{encoder.fingerprint}/pictures"], picture_of, shelf)
+    with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
+        for keys, prepared in _read_ahead(encoder, picture_of, todo):
+            whole = [(k, p) for k, p in zip(keys, prepared, strict=True) if not isinstance(p, str)]
+            damaged.update(
+                (k, p) for k, p in zip(keys, prepared, strict=True) if isinstance(p, str)
+            )
+            if whole:
+                vectors = encoder.encode_pictures(torch.stack([pixels for _, pixels in whole]))
+                shelf.put([k for k, _ in whole], _checked(vectors, len(whole), encoder.name))
+            advance(len(keys))
+    return damaged
+
+
+def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
+    """Batches with a vector that is missing or was found damaged, and batches for the unplanned.
+
+    A planned batch is done again whole if any of it is missing; see Grid.
+    """
+    have = shelf.get(known)
+    planned = {key for batch in grid for key in batch}
+    todo = [batch for batch in grid if any(key in known and key not in have for key in batch)]
+    todo = [[key for key in batch if key in known] for batch in todo]
+    stray = [key for key in known if key not in have and key not in planned]
+    size = max((len(batch) for batch in grid), default=256)
+    return todo + [stray[i : i + size] for i in range(0, len(stray), size)]
+
+
+def _read_ahead(
+    encoder: DualEncoder, picture_of: Mapping[str, Picture], todo: Grid
+) -> Iterator[tuple[list[str], list[Tensor | str]]]:
+    """Open and prepare pictures in threads, one batch ahead of the model."""
+
+    def read(key: str) -> Tensor | str:
+        try:
+            return encoder.prepare(picture_of[key].open())
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        waiting: list[list[Future[Tensor | str]]] = []
+        for ahead in range(len(todo) + 1):
+            if ahead < len(todo):
+                waiting.append([pool.submit(read, key) for key in todo[ahead]])
+            if ahead:
+                yield todo[ahead - 1], [future.result() for future in waiting.pop(0)]
+
+
+def _checked(vectors: Tensor, expected: int, name: str) -> Vectors:
+    array = vectors.detach().float().cpu().numpy()
+    if array.ndim != 2 or len(array) != expected:
+        raise UserError(
+            f"model {name!r} returned vectors of shape {array.shape} for {expected} inputs",
+            expected=f"({expected}, D)",
+            way_out="mend encode_pictures / encode_captions of this model",
+        )
+    return array
+
+
+def _caption_vector(caption: str | Ensemble, vector_of: Mapping[str, Vectors]) -> Vectors:
+    if isinstance(caption, str):
+        return vector_of[_text_key(caption)]
+    mean: Vectors = np.mean([vector_of[_text_key(p)] for p in caption.prompts], axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def _stack(shelf: Shelf, keys: Sequence[str], damaged: Mapping[str, str]) -> Vectors:
+    have = shelf.get(keys)
+    width = len(next(iter(have.values()))) if have else 1
+    empty = np.full(width, np.nan, dtype=np.float32)
+    return np.stack([empty if key in damaged else have[key] for key in keys])
+
+
+def _text_key(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,116 @@
+"""From the items of all benchmarks to the unique pictures and captions that must be encoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where an item's pictures and captions stand in the plan."""
+
+    picture_P: IntArray
+    caption_C: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Every unique input once, over all benchmarks of a run."""
+
+    pictures: tuple[Picture, ...]
+    picture_keys: tuple[str, ...]
+    captions: tuple[Caption, ...]
+    prompts: tuple[str, ...]
+    """The strings to encode: plain captions and every prompt of an ensemble."""
+    rows: Mapping[str, tuple[Rows, ...]]
+    """By benchmark, in the order of its items."""
+    fingerprints: Mapping[str, str]
+    """Of each benchmark's items."""
+
+
+def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
+    """Find what is shared; keys are read here, pictures are not opened."""
+    builder = _Builder()
+    rows = {name: tuple(builder.add(item) for item in some) for name, some in items.items()}
+    fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
+    prompts: dict[str, None] = {}
+    for caption in builder.captions:
+        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+    return Plan(
+        pictures=tuple(builder.pictures.values()),
+        picture_keys=tuple(builder.pictures),
+        captions=tuple(builder.captions),
+        prompts=tuple(prompts),
+        rows=rows,
+        fingerprints=fingerprints,
+    )
+
+
+def check_items(benchmark: str, items: Sequence[Item]) -> None:
+    """An empty benchmark or an id used twice would make every number below it wrong."""
+    if not items:
+        raise UserError(
+            f"benchmark {benchmark!r} has no items",
+            expected="at least one item",
+            way_out="check that the files in its folder are complete and not filtered to nothing",
+        )
+    seen: set[str] = set()
+    for item in items:
+        if item.id in seen:
+            raise UserError(
+                f"benchmark {benchmark!r} has two items called {item.id!r}",
+                expected="every item id once",
+                way_out="mend the loader: ids tie scores to items when a run is continued",
+            )
+        seen.add(item.id)
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.pictures: dict[str, Picture] = {}
+        self.captions: dict[Caption, int] = {}
+        self._picture_row: dict[str, int] = {}
+        # Hashing a picture is dear and loaders share picture objects between items.
+        self._key_of: dict[int, str] = {}
+
+    def add(self, item: Item) -> Rows:
+        picture_P = np.array([self._picture(p) for p in item.pictures], dtype=np.int64)
+        caption_C = np.array(
+            [self.captions.setdefault(c, len(self.captions)) for c in item.captions], dtype=np.int64
+        )
+        return Rows(picture_P, caption_C)
+
+    def _picture(self, picture: Picture) -> int:
+        key = self._key_of.get(id(picture))
+        if key is None:
+            key = self._key_of[id(picture)] = picture.key
+        if key not in self._picture_row:
+            self._picture_row[key] = len(self.pictures)
+            self.pictures[key] = picture
+        return self._picture_row[key]
+
+    def fingerprint(self, items: Sequence[Item], rows: Sequence[Rows]) -> str:
+        keys = tuple(self.pictures)
+        digest = blake2b(digest_size=12)
+        for item, row in zip(items, rows, strict=True):
+            captions = [asdict(c) if isinstance(c, Ensemble) else c for c in item.captions]
+            question = asdict(item.question) if item.question else None
+            pictures = [keys[i] for i in row.picture_P]
+            record = [item.id, pictures, captions, question, item.group, dict(item.tags)]
+            digest.update(json.dumps(record).encode())
+            digest.update(_truth_bytes(item))
+        return digest.hexdigest()
+
+
+def _truth_bytes(item: Item) -> bytes:
+    if isinstance(item.truth, Sparse):
+        return item.truth.row_T.tobytes() + item.truth.column_T.tobytes()
+    return item.truth.tobytes()

@@ -1,0 +1,197 @@
+"""Scores as they come, in one Parquet file that is whole at every moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unbag.engine.atomic import write_atomically
+from unbag.errors import UserError
+from unbag.types import Item, Ranks, Scores, Sparse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_CAPTIONS = 16
+"""Captions are written beside the scores only for items this small: a classification set would
+repeat its thousand class names on every row."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Whose scores these are."""
+
+    benchmark: str
+    scorer: str
+
+
+class ScoreStore:
+    """Keeps scores in memory and on disk; reads back what an earlier run left."""
+
+    def __init__(self, path: Path, *, least_seconds: float = 5.0) -> None:
+        """Reads the file if it is there."""
+        self.path = path
+        self._rows: dict[Key, dict[str, dict[str, Any]]] = {}
+        self._scores: dict[Key, dict[str, Scores]] = {}
+        self._is_saved = True
+        self._least_seconds = least_seconds
+        self._next_save = time.monotonic() + least_seconds
+        if path.exists():
+            self._read()
+
+    def get(self, key: Key) -> dict[str, Scores]:
+        """Scores of a scorer on a benchmark, by item id."""
+        return dict(self._scores.get(key, {}))
+
+    def add(self, key: Key, pairs: Iterable[tuple[Item, Scores]]) -> None:
+        """Keep scores; the file is rewritten now and then, never so often that it costs."""
+        for item, scores in pairs:
+            self._rows.setdefault(key, {})[item.id] = _row(key, item, scores)
+            self._scores.setdefault(key, {})[item.id] = scores
+            self._is_saved = False
+        if time.monotonic() >= self._next_save:
+            self.save()
+
+    def save(self) -> None:
+        """Write everything that is known; the old file stays until the new one is whole."""
+        if self._is_saved:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        start = time.monotonic()
+        rows = [row for some in self._rows.values() for row in some.values()]
+        table = pa.Table.from_pylist(rows, schema=_schema())
+        write_atomically(self.path, lambda to: pq.write_table(table, to, compression="zstd"))
+        self._is_saved = True
+        spent = time.monotonic() - start
+        self._next_save = time.monotonic() + max(self._least_seconds, 20 * spent)
+
+    def _read(self) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            rows = pq.read_table(self.path, schema=_schema()).to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"{self.path} cannot be read: {error}",
+                expected="the scores of an earlier run",
+                way_out="move the file away; scores are computed again, mostly from the cache",
+            ) from error
+        for row in rows:
+            key = Key(row["benchmark"], row["scorer"])
+            self._rows.setdefault(key, {})[row["item"]] = row
+            self._scores.setdefault(key, {})[row["item"]] = _scores(row)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    ranks = pa.struct(
+        [
+            ("greater", pa.list_(pa.int64())),
+            ("equal", pa.list_(pa.int64())),
+            ("true_equal", pa.list_(pa.int64())),
+            ("true", pa.list_(pa.int64())),
+            ("gallery", pa.int64()),
+            ("top", pa.list_(pa.list_(pa.int64()))),
+            ("top_score", pa.list_(pa.list_(pa.float64()))),
+        ]
+    )
+    return pa.schema(
+        [
+            ("benchmark", pa.string()),
+            ("scorer", pa.string()),
+            ("item", pa.string()),
+            ("group", pa.string()),
+            ("tags", pa.string()),
+            ("pictures", pa.list_(pa.string())),
+            ("captions", pa.list_(pa.string())),
+            ("shape", pa.list_(pa.int64())),
+            ("true", pa.list_(pa.int64())),
+            ("values", pa.list_(pa.float64())),
+            ("text_to_image", ranks),
+            ("image_to_text", ranks),
+            ("answers", pa.list_(pa.string())),
+            ("order_logprobs", pa.list_(pa.list_(pa.float64()))),
+            ("unparsed", pa.int64()),
+        ]
+    )
+
+
+def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
+    is_small = len(item.captions) <= _MOST_CAPTIONS
+    names = [c if isinstance(c, str) else c.name for c in item.captions] if is_small else None
+    return {
+        "benchmark": key.benchmark,
+        "scorer": key.scorer,
+        "item": item.id,
+        "group": item.group,
+        "tags": json.dumps(dict(item.tags), sort_keys=True),
+        "pictures": [p.name for p in item.pictures] if len(item.pictures) <= 16 else None,
+        "captions": names,
+        "shape": [len(item.pictures), len(item.captions)],
+        "true": _true_cells(item),
+        "values": None if scores.values is None else scores.values.ravel().tolist(),
+        "text_to_image": _ranks_row(scores.text_to_image),
+        "image_to_text": _ranks_row(scores.image_to_text),
+        "answers": list(scores.answers),
+        "order_logprobs": [list(order) for order in scores.order_logprobs],
+        "unparsed": scores.unparsed,
+    }
+
+
+def _true_cells(item: Item) -> list[int] | None:
+    """Flat indices of the true cells; None for ratings."""
+    if isinstance(item.truth, Sparse):
+        flat = item.truth.row_T * item.truth.shape[1] + item.truth.column_T
+        return [int(i) for i in flat]
+    return [int(i) for i in np.flatnonzero(item.truth)] if item.truth.dtype == np.bool_ else None
+
+
+def _ranks_row(ranks: Ranks | None) -> dict[str, Any] | None:
+    if ranks is None:
+        return None
+    return {
+        "greater": ranks.greater_Q.tolist(),
+        "equal": ranks.equal_Q.tolist(),
+        "true_equal": ranks.true_equal_Q.tolist(),
+        "true": ranks.true_Q.tolist(),
+        "gallery": ranks.gallery,
+        "top": ranks.top_QK.tolist(),
+        "top_score": ranks.top_score_QK.tolist(),
+    }
+
+
+def _ranks(row: dict[str, Any] | None) -> Ranks | None:
+    if row is None:
+        return None
+    return Ranks(
+        greater_Q=np.array(row["greater"], dtype=np.int64),
+        equal_Q=np.array(row["equal"], dtype=np.int64),
+        true_equal_Q=np.array(row["true_equal"], dtype=np.int64),
+        true_Q=np.array(row["true"], dtype=np.int64),
+        gallery=row["gallery"],
+        top_QK=np.array(row["top"], dtype=np.int64),
+        top_score_QK=np.array(row["top_score"], dtype=np.float64),
+    )
+
+
+def _scores(row: dict[str, Any]) -> Scores:
+    values = row["values"]
+    return Scores(
+        item=row["item"],
+        values=None if values is None else np.array(values, dtype=np.float64).reshape(row["shape"]),
+        text_to_image=_ranks(row["text_to_image"]),
+        image_to_text=_ranks(row["image_to_text"]),
+        answers=tuple(row["answers"]),
+        order_logprobs=tuple(tuple(order) for order in row["order_logprobs"]),
+        unparsed=row["unparsed"],
+    )

@@ -1,0 +1,120 @@
+"""The tiny dual encoder: exact at any caption length, read and written, refused when broken."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from unbag.errors import UserError
+from unbag.models.tiny import Tiny, load, read, untrained, write
+from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny_words import END, PAD, UNKNOWN, WordTokenizer
+from unbag.types import DualEncoder, TokenEncoder
+
+WORDS = ("a", "blue", "left", "of", "red", "star")
+CONFIG = TinyConfig(
+    pixels=32,
+    picture_width=32,
+    picture_depth=2,
+    caption_width=32,
+    caption_depth=2,
+    joint=16,
+    context=8,
+    words=WORDS,
+)
+
+
+def tiny(seed: int = 0) -> Tiny:
+    return Tiny(untrained(CONFIG, seed=seed), name="tiny:test")
+
+
+def test_it_is_a_token_encoder() -> None:
+    assert isinstance(tiny(), DualEncoder)
+    assert isinstance(tiny(), TokenEncoder)
+
+
+def test_tokens_are_words_and_an_end() -> None:
+    tokenize = WordTokenizer(WORDS, context=5)
+    token_NL, end_N = tokenize(["A red STAR!", "zebra"])
+    assert token_NL.tolist() == [[3, 7, 8, END], [UNKNOWN, END, PAD, PAD]]
+    assert end_N.tolist() == [3, 1]
+
+
+def test_a_long_caption_is_cut_and_can_be_counted() -> None:
+    tokenize = WordTokenizer(WORDS, context=4)
+    token_NL, end_N = tokenize(["a red star left of a blue star"])
+    assert token_NL.tolist() == [[3, 7, 8, END]]
+    assert end_N.tolist() == [3]
+    assert len(tokenize.split("a red star left of a blue star")) == 9
+
+
+def test_a_caption_gets_the_same_vector_alone_and_padded() -> None:
+    model = tiny()
+    alone = model.encode_captions(["a star"])
+    padded = model.encode_captions(["a star", "a red star left of a star"])[:1]
+    torch.testing.assert_close(alone, padded, rtol=0, atol=1e-6)
+
+
+def test_vectors_have_unit_norm() -> None:
+    model = tiny()
+    pixels = torch.randn(3, 3, 32, 32)
+    for vectors in (model.encode_pictures(pixels), model.encode_captions(["a", "red star"])):
+        torch.testing.assert_close(vectors.norm(dim=-1), torch.ones(len(vectors)))
+    patches, tokens = model.encode_patches(pixels), model.encode_tokens(["a", "red star"])
+    assert patches.vector_NLD.shape == (3, 16, 16)
+    assert tokens.mask_NL.tolist() == [[True, True, False], [True, True, True]]
+
+
+def test_word_order_reaches_the_vector() -> None:
+    first, second = tiny().encode_captions(["red star", "star red"])
+    assert not torch.allclose(first, second, atol=1e-4)
+
+
+def test_pictures_are_never_flipped() -> None:
+    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
+    pixels[:, :8] = 255
+    prepared = tiny().prepare(Image.fromarray(pixels))
+    assert prepared[:, :, :8].min() == 1.0
+    assert prepared[:, :, 8:].max() == -1.0
+
+
+def test_other_sizes_are_brought_to_size() -> None:
+    assert tiny().prepare(Image.new("RGB", (90, 40))).shape == (3, 32, 32)
+
+
+def test_round_trip_through_half_precision(tmp_path: Path) -> None:
+    path = tmp_path / "t.safetensors"
+    write(untrained(CONFIG, seed=3), path)
+    again = load(str(path))
+    assert (again.config, again.name) == (CONFIG, "tiny:t")
+    expected = tiny(3).encode_captions(["red star"])
+    torch.testing.assert_close(again.encode_captions(["red star"]), expected, rtol=0, atol=5e-3)
+
+
+def test_fingerprints_follow_the_weights() -> None:
+    assert tiny(1).fingerprint == tiny(1).fingerprint
+    assert tiny(1).fingerprint != tiny(2).fingerprint
+
+
+def test_building_one_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    untrained(CONFIG, seed=0)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_missing_broken_and_foreign_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no checkpoint at .*none\.safetensors"):
+        load(str(tmp_path / "none.safetensors"))
+    (tmp_path / "junk.safetensors").write_bytes(b"not a checkpoint")
+    with pytest.raises(UserError, match="is not a tiny dual encoder"):
+        load(str(tmp_path / "junk.safetensors"))
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="is not a tiny dual encoder"):
+        read(tmp_path / "other.safetensors", name="x")
+    with pytest.raises(UserError, match="did you mean 'tiny:base'"):
+        load("bse")

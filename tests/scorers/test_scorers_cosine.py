@@ -1,0 +1,108 @@
+"""Cosine scoring and the way from a name to a scorer."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.models.caption_only import CaptionOnly, load
+from unbag.pictures import PixelPicture
+from unbag.scorers import Cosine, choose_device, load_model, make_scorer
+from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Query, Scorer
+
+
+class Colours:
+    """A real, if simple, dual encoder: mean colour of a picture, letters of a caption."""
+
+    name = "colours"
+    fingerprint = "colours-1"
+    device = "cpu"
+    scale = 1.0
+    bias = 0.0
+    context = 77
+
+    def prepare(self, image: Image) -> Tensor:
+        return torch.from_numpy(np.asarray(image, dtype=np.float32)).mean(dim=(0, 1))
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        return [len(caption) for caption in captions]
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(pixels, dim=-1)
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        rows = [[float(c.count(letter)) for letter in "rgb"] for c in captions]
+        return torch.nn.functional.normalize(torch.tensor(rows), dim=-1)
+
+
+def picture(red: int, green: int, blue: int) -> PixelPicture:
+    return PixelPicture(np.full((2, 2, 3), (red, green, blue), dtype=np.uint8))
+
+
+def test_it_has_the_shapes_it_claims() -> None:
+    assert isinstance(Colours(), DualEncoder)
+    scorer = Cosine(Colours())
+    assert isinstance(scorer, EmbeddingScorer)
+    assert isinstance(scorer, MatrixScorer)
+
+
+def test_the_worked_example_of_the_specification() -> None:
+    # (10, 11, 12) against (12, 11, 10): 361 / 365
+    caption = "r" * 12 + "g" * 11 + "b" * 10
+    score = Cosine(Colours()).score([Query(picture(10, 11, 12), caption)])
+    assert score.item() == pytest.approx(361 / 365, abs=1e-6)
+
+
+def test_matrix_and_single_scores_agree() -> None:
+    scorer = Cosine(Colours())
+    pictures, captions = [picture(9, 0, 0), picture(1, 5, 2)], ["rrg", "b", "gb"]
+    matrix = scorer.score_matrix(pictures, captions)
+    single = scorer.score([Query(p, c) for p in pictures for c in captions]).reshape(2, 3)
+    torch.testing.assert_close(matrix.double(), single, atol=1e-6, rtol=0)
+
+
+def test_an_ensemble_is_the_normalised_mean_of_unit_vectors() -> None:
+    # Prompts (1, 0) and (.6, .8) in the first two coordinates: mean (.8, .4), normalised.
+    ensemble = Ensemble("x", ("r", "rrrgggg"))
+    score = Cosine(Colours()).score([Query(picture(255, 0, 0), ensemble)])
+    assert score.item() == pytest.approx(0.8 / np.hypot(0.8, 0.4), abs=1e-6)
+
+
+def test_names_lead_to_scorers() -> None:
+    assert isinstance(load_model("caption:short"), CaptionOnly)
+    assert isinstance(make_scorer(Colours()), Cosine)
+    assert make_scorer(Colours(), "cosine").name == "colours"
+    blind = load("short")
+    assert make_scorer(blind) is blind
+    assert blind.score([Query(picture(0, 0, 0), "abc"), Query(picture(0, 0, 0), "a")]) == [-3, -1]
+
+
+def test_bad_names_and_things_are_explained() -> None:
+    with pytest.raises(UserError, match="did you mean 'caption:short'"):
+        load("shrt")
+    with pytest.raises(UserError, match="the scorer 'cosine' needs vectors"):
+        make_scorer(load("short"), "cosine")
+    with pytest.raises(UserError, match="the model 'math:pi' is a float"):
+        load_model("math:pi")
+    with pytest.raises(UserError, match="unknown model 'tinny:base'"):
+        load_model("tinny:base")
+    with pytest.raises(UserError, match="the scorer 'builtins:str' made a str"):
+        make_scorer(Colours(), "builtins:str")
+    with pytest.raises(UserError, match="the scorer 'math:pi' is a float"):
+        make_scorer(Colours(), "math:pi")
+
+
+def test_devices() -> None:
+    assert choose_device("cpu") == "cpu"
+    assert choose_device() in {"cpu", "cuda", "mps"}
+    with pytest.raises(UserError, match="the device 'toaster' cannot be used"):
+        choose_device("toaster")
+
+
+def test_scorers_are_recognised_by_shape() -> None:
+    assert isinstance(load("long"), Scorer)
+    assert not isinstance(Colours(), Scorer)

@@ -1,0 +1,146 @@
+"""The types hold every shape of item that the known benchmarks need, and refuse broken ones."""
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.pictures import PixelPicture
+from unbag.types import (
+    Aggregate,
+    DualEncoder,
+    Edit,
+    Embedded,
+    Ensemble,
+    Estimate,
+    EvalProtocol,
+    Item,
+    Picture,
+    Question,
+    Scores,
+    Sparse,
+)
+
+
+def picture(shade: int = 0) -> Picture:
+    return PixelPicture(np.full((4, 4, 3), shade, dtype=np.uint8))
+
+
+ONE = (picture(),)
+TWO = (picture(1), picture(2))
+PAIR = [[True, False], [False, True]]
+
+ITEMS = {
+    "sugarcrepe 1x2": Item("a", ONE, ("true", "false"), np.array([[True, False]])),
+    "hard positives 1x3": Item(
+        "b",
+        ONE,
+        ("c", "n", "p"),
+        np.array([[True, False, True]]),
+        kinds=("original", "swap", "syn"),
+    ),
+    "several negatives with kinds": Item(
+        "c",
+        ONE,
+        ("c", "n1", "n2", "n3"),
+        np.array([[True, False, False, False]]),
+        kinds=("original", "replace_relation", "swap_objects", "negate"),
+    ),
+    "order 1x5": Item("d", ONE, tuple("abcde"), np.eye(1, 5, dtype=bool)),
+    "winoground 2x2": Item("e", TWO, ("x", "y"), np.array(PAIR), tags={"tag": "Swap"}),
+    "what's up 4x4": Item("f", TWO + TWO, tuple("abcd"), np.eye(4, dtype=bool)),
+    "classes with prompts": Item(
+        "g", ONE, (Ensemble("cat", ("a cat", "one cat")), "dog"), np.array([[True, False]])
+    ),
+    "retrieval, sparse truth": Item(
+        "h", TWO, ("a", "b", "c"), Sparse((2, 3), np.array([0, 1, 1]), np.array([0, 1, 2]))
+    ),
+    "flickr8k ratings": Item("i", ONE, ("good", "bad"), np.array([[4.0, 1.5]])),
+    "mmvp question with options": Item(
+        "j",
+        ONE,
+        ("open", "closed"),
+        np.array([[True, False]]),
+        question=Question("Is the door open?", ("(a) open", "(b) closed")),
+    ),
+    "naturalbench, four items in a group": Item(
+        "k", ONE, ("yes", "no"), np.array([[True, False]]), Question("Is it red?"), group="12"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(ITEMS))
+def test_one_item_of_each_shape(name: str) -> None:
+    item = ITEMS[name]
+    assert tuple(item.truth.shape) == (len(item.pictures), len(item.captions))
+
+
+def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
+    dense = ITEMS["winoground 2x2"].truth
+    rated = Item("r", ONE, ("a", "b"), np.array([[4, 1]])).truth
+    assert isinstance(dense, np.ndarray)
+    assert isinstance(rated, np.ndarray)
+    assert (dense.dtype, rated.dtype) == (np.bool_, np.float64)
+
+
+def test_broken_items_are_refused() -> None:
+    with pytest.raises(UserError, match=r"item 'x': truth has shape \(1, 3\)") as error:
+        Item("x", ONE, ("a", "b"), np.array([[True, False, False]]))
+    assert "pictures x captions = (1, 2)" in str(error.value)
+    with pytest.raises(UserError, match=r"truth has shape \(0, 0\)"):
+        Item("x", (), (), np.zeros((0, 0), dtype=bool))
+    with pytest.raises(UserError, match="item 'x': 1 kinds for 2 captions"):
+        Item("x", ONE, ("a", "b"), np.array([[True, False]]), kinds=("original",))
+    with pytest.raises(UserError, match="ensemble 'cat' has no prompts"):
+        Ensemble("cat", ())
+
+
+def test_scores_hold_answers_orders_and_ranks() -> None:
+    scores = Scores("j", np.array([[0.9, 0.1]]), answers=("A",), order_logprobs=((-0.1, -2.0),))
+    assert (scores.unparsed, scores.text_to_image) == (0, None)
+
+
+def test_a_loss_sees_several_negatives_with_kinds_masks_and_a_bias() -> None:
+    embedded = Embedded(
+        picture_BD=torch.zeros(2, 3),
+        caption_BD=torch.zeros(2, 3),
+        scale=torch.tensor(10.0),
+        bias=torch.tensor(-10.0),
+        negative_BKD=torch.zeros(2, 4, 3),
+        negative_mask_BK=torch.ones(2, 4, dtype=torch.bool),
+        negative_kinds=("relation", "attribute", "object", "action"),
+    )
+    assert embedded.negative_BKD is not None
+    assert embedded.negative_BKD.shape[1] == len(embedded.negative_kinds)
+    assert embedded.positive_BKD is None
+
+
+def test_an_edit_says_what_it_changed() -> None:
+    edit = Edit("a blue cup", kind="replace_colour", keeps_meaning=False, span=(2, 5))
+    assert "a red cup"[slice(*edit.span)] == "red"
+
+
+def test_a_sigmoid_model_has_a_place_for_its_bias() -> None:
+    assert "bias" in dir(DualEncoder)
+
+
+def test_averaging_rules_are_named() -> None:
+    assert Aggregate().name == "micro"
+    assert Aggregate(by=("kind",)).name == "macro(kind)"
+    assert Aggregate(by=("family", "kind")).name == "macro(family, kind)"
+    assert Aggregate(by=("pair",), least=25).name == "macro(pair, n>=25)"
+    assert Aggregate(only=(("order", "kept"),)).name == "micro[order=kept]"
+    assert Aggregate(by=("column", "piece"), label="macro9").name == "macro9"
+
+
+def test_an_estimate_reads_as_in_the_readme() -> None:
+    estimate = Estimate(0.7412, 0.731, 0.751, n=7511, chance=0.5)
+    assert str(estimate) == "74.1 [73.1, 75.1], n=7511, ties=0, chance=50"
+    mean = Estimate(0.2344, 0.23, 0.24, n=5, invalid=1, is_rate=False)
+    assert str(mean) == "0.234 [0.230, 0.240], n=5, ties=0, invalid=1"
+
+
+def test_two_protocols_have_two_keys() -> None:
+    plain, half = EvalProtocol(), EvalProtocol(ties="half", prompt="a photo of {}", errata=True)
+    assert plain.key == "cosine, ties=wrong"
+    assert half.key == "cosine, ties=half, prompt=a photo of {}, errata"
