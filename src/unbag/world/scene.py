@@ -7,9 +7,9 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import combinations
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from unbag.errors import UserError, unknown_name
 from unbag.world.shapes import outline, overlap
@@ -53,9 +53,8 @@ class Margins(NamedTuple):
     """Greatest distance across that axis."""
     apart: int
     """Least empty rows between a thing above and one below."""
-    least_gap: int
-    most_gap: int
-    """Empty rows between a thing and what it stands on."""
+    touch: int
+    """Most empty rows between a thing and what it stands on."""
     support: float
     """Least horizontal overlap of a thing and what it stands on, as a share of the narrower."""
     least_share: float
@@ -66,7 +65,7 @@ class Margins(NamedTuple):
     """How much lower the thing in front lies."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def margins(pixels: int, slack: int = 0) -> Margins:
     """The margins of a canvas: as specified (0), tightened (1) or loosened (-1) by a small band."""
     band = slack * pixels / 32
@@ -74,13 +73,13 @@ def margins(pixels: int, slack: int = 0) -> Margins:
         far=0.25 * pixels + band,
         side=0.15 * pixels - band,
         apart=(2, 2, 4)[slack + 1],
-        least_gap=(-1, 0, 0)[slack + 1],
-        most_gap=(3, 1, 0)[slack + 1],
+        touch=(3, 1, 0)[slack + 1],
         support=0.5 + 0.1 * slack,
-        least_share=0.15 + 0.03 * slack,
-        most_share=0.5 - 0.03 * slack,
-        least_drop=0.05 * pixels + min(slack, 0),
-        most_drop=0.1 * pixels - min(slack, 0),
+        # Depth has no band: what overlaps and is not surely in front is rejected all the same.
+        least_share=0.15,
+        most_share=0.5,
+        least_drop=0.05 * pixels,
+        most_drop=0.1 * pixels,
     )
 
 
@@ -115,7 +114,7 @@ def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Rela
     below = outline(lower.shape, world.radii[lower.size])
     dx = lower.x - upper.x
     gap = lower.y + below.top - upper.y - above.bottom - 1
-    if limits.least_gap <= gap <= limits.most_gap:
+    if 0 <= gap <= limits.touch:
         shared = min(above.right, dx + below.right) - max(above.left, dx + below.left) + 1
         narrower = min(above.right - above.left, below.right - below.left) + 1
         if shared >= limits.support * narrower:
@@ -131,7 +130,7 @@ def _share_is_right(back: Thing, front: Thing, world: World, limits: Margins) ->
     if back.size != front.size or abs(dx) > 2 * radius:
         return False
     first, second = outline(back.shape, radius), outline(front.shape, radius)
-    covered = overlap(first, second, dx=dx, dy=front.y - back.y)
+    covered = overlap(first.bits, second.bits, dx=dx, dy=front.y - back.y)
     share = covered / min(first.area, second.area)
     return limits.least_share <= share <= limits.most_share
 
@@ -164,15 +163,14 @@ def is_inside(thing: Thing, world: World) -> bool:
 
 def pair_is_clear(a: Thing, b: Thing, world: World) -> bool:
     """True if what `a` and `b` (drawn later) are to each other is beyond doubt."""
-    apart = lie_apart(a, b, world)
     if (a.shape, a.colour, a.size, a.texture) == (b.shape, b.colour, b.size, b.texture):
-        return apart
+        return copies_lie_apart(a, b, world)
     surely = pair_relations(a, b, world, margins(world.pixels, 1))
     if surely != pair_relations(a, b, world, margins(world.pixels, -1)) or len(surely) > 1:
         return False
     # Two things of one colour leave no visible edge where one covers the other.
-    meets = bool(surely) and (surely[0] in ("on", "under") or a.colour != b.colour)
-    return apart or (meets and surely[0] in ("on", "under", "behind"))
+    covers = surely == ["behind"] and a.colour != b.colour
+    return covers or surely in (["on"], ["under"]) or lie_apart(a, b, world)
 
 
 def lie_apart(a: Thing, b: Thing, world: World) -> bool:
@@ -185,6 +183,16 @@ def lie_apart(a: Thing, b: Thing, world: World) -> bool:
         or dy + second.top > first.bottom + 1
         or dy + second.bottom < first.top - 1
     )
+
+
+def copies_lie_apart(a: Thing, b: Thing, world: World) -> bool:
+    """True if no pixel of one copy touches one of the other; their boxes may share a corner."""
+    radius = world.radii[a.size]
+    dx, dy = b.x - a.x, b.y - a.y
+    if abs(dx) > 2 * radius + 1 or abs(dy) > 2 * radius + 1:
+        return True
+    drawn = outline(a.shape, radius)
+    return overlap(drawn.wide_bits, drawn.bits, dx=dx, dy=dy) == 0
 
 
 def counts(scene: Scene) -> Mapping[tuple[str, str], int]:
@@ -216,3 +224,70 @@ def _counts_as_lists(scene: Scene) -> list[list[str | int]]:
 
 def _relations_as_lists(scene: Scene) -> list[list[str | int]]:
     return [list(found) for found in sorted(relations(scene))]
+
+
+def from_json(text: str) -> Scene:
+    """Read what `to_json` wrote; what is derived must agree with what the things say."""
+    try:
+        record = json.loads(text)
+        things = tuple(
+            Thing(**{**fields, "rgb": tuple(fields["rgb"])}) for fields in record["things"]
+        )
+        scene = Scene(things, record["noise_seed"], record["world"], record["renderer"])
+        derived = (record["relations"], record["counts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"not a scene: {type(error).__name__}: {error}",
+            expected="one line of JSON as to_json writes it",
+            way_out="the line is cut off or was edited; make the scene again",
+        ) from error
+    _check(scene)
+    if derived != (_relations_as_lists(scene), _counts_as_lists(scene)):
+        raise UserError(
+            "the relations or counts of a scene are not those of its things",
+            expected=f"relations {_relations_as_lists(scene)}, counts {_counts_as_lists(scene)}",
+            way_out="the line was edited by hand; make the scene again",
+        )
+    return scene
+
+
+def _check(scene: Scene) -> None:
+    if scene.renderer != RENDERER:
+        raise UserError(
+            f"a scene drawn by renderer {scene.renderer!r}",
+            expected=f"renderer {RENDERER}, the one of this version",
+            way_out="use the version of unbag that wrote the scene, or make it again",
+        )
+    if scene.world not in WORLDS:
+        raise unknown_name("world", scene.world, WORLDS, way_out="see unbag.world.words.WORLDS")
+    if not _is_integer(scene.noise_seed, 0, 2**63 - 1):
+        raise UserError(
+            f"noise seed {scene.noise_seed!r}", expected="an integer from 0 to 2^63 - 1"
+        )
+    for thing in scene.things:
+        _check_thing(thing, WORLDS[scene.world])
+
+
+def _check_thing(thing: Thing, world: World) -> None:
+    known: dict[str, tuple[str, ...]] = {
+        "shape": world.shapes,
+        "colour": world.colours,
+        "size": get_args(Size),
+        "texture": get_args(Texture),
+    }
+    for kind, names in known.items():
+        if (name := getattr(thing, kind)) not in names:
+            raise unknown_name(kind, str(name), names, way_out=f"world {world.name!r} has no other")
+    last = world.pixels - 1
+    places_are_right = all(_is_integer(place, 0, last) for place in (thing.x, thing.y))
+    if not places_are_right or not is_inside(thing, world):
+        raise UserError(
+            f"a {thing.shape} at ({thing.x!r}, {thing.y!r}) leaves the canvas",
+            expected=f"whole numbers such that it lies within {world.pixels} x {world.pixels}",
+        )
+    if len(thing.rgb) != 3 or not all(_is_integer(value, 0, 255) for value in thing.rgb):
+        raise UserError(f"rgb {thing.rgb!r}", expected="three integers from 0 to 255")
+
+
+def _is_integer(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most

@@ -5,7 +5,7 @@ Dimensions: S = 2 * radius + 1 pixels across the shape's box.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -28,10 +28,12 @@ class Outline(NamedTuple):
     """Offsets of the outermost drawn pixels; left and top are negative or zero."""
     area: int
     bits: int
-    """Pixel (row, column) of the box is bit row * BITS_A_ROW + column."""
+    """Pixel (row, column) of the box is bit (row + 1) * BITS_A_ROW + column + 1."""
+    wide_bits: int
+    """The same, with every neighbour of a drawn pixel drawn too."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def mask(shape: str, radius: int) -> BoolArray:
     """Which pixels of the box are drawn: read-only [S, S], the region sampled at pixel centres."""
     if shape not in FIGURES:
@@ -43,11 +45,13 @@ def mask(shape: str, radius: int) -> BoolArray:
     return drawn_SS
 
 
-@lru_cache(maxsize=None)
+@cache
 def outline(shape: str, radius: int) -> Outline:
     """Reach, area and pixels of a shape."""
     rows, columns = np.nonzero(mask(shape, radius))
-    bits = sum(1 << (int(r) * BITS_A_ROW + int(c)) for r, c in zip(rows, columns, strict=True))
+    places = [(int(r) + 1) * BITS_A_ROW + int(c) + 1 for r, c in zip(rows, columns, strict=True)]
+    bits = sum(1 << place for place in places)
+    wider = bits | bits << 1 | bits >> 1
     return Outline(
         left=int(columns.min()) - radius,
         top=int(rows.min()) - radius,
@@ -55,15 +59,17 @@ def outline(shape: str, radius: int) -> Outline:
         bottom=int(rows.max()) - radius,
         area=len(rows),
         bits=bits,
+        wide_bits=wider | wider << BITS_A_ROW | wider >> BITS_A_ROW,
     )
 
 
-def overlap(first: Outline, second: Outline, *, dx: int, dy: int) -> int:
-    """Pixels both cover when the second lies (dx, dy) from the first; both of one radius.
+def overlap(first: int, second: int, *, dx: int, dy: int) -> int:
+    """Pixels both cover when the second lies (dx, dy) from the first.
 
-    Whoever calls makes sure that |dx| is below the box's width, or rows would run together.
+    Both are bits of outlines of one radius. Whoever calls makes sure that |dx| is at most the box's
+    width, or rows would run together.
     """
     shift = dy * BITS_A_ROW + dx
     if shift >= 0:
-        return (first.bits & (second.bits << shift)).bit_count()
-    return ((first.bits << -shift) & second.bits).bit_count()
+        return (first & (second << shift)).bit_count()
+    return ((first << -shift) & second).bit_count()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -72,7 +73,7 @@ def stroke(*points: Point, width: float) -> Region:
 
     def contains(x: FloatArray, y: FloatArray) -> BoolArray:
         inside = np.zeros(x.shape, dtype=np.bool_)
-        for (xa, ya), (xb, yb) in zip(points, points[1:], strict=False):
+        for (xa, ya), (xb, yb) in pairwise(points):
             length2 = (xb - xa) ** 2 + (yb - ya) ** 2
             along = np.clip(((x - xa) * (xb - xa) + (y - ya) * (yb - ya)) / length2, 0.0, 1.0)
             distance2 = (x - xa - along * (xb - xa)) ** 2 + (y - ya - along * (yb - ya)) ** 2
