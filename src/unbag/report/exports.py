@@ -1,0 +1,144 @@
+"""A run comes in; its results as JSON, CSV or Markdown text go out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+
+from unbag.report.layout import LOWER_IS_BETTER, Column, Sheet, lay_out
+from unbag.report.summary import against_chance, summarise
+from unbag.report.wording import chance_text, interval_text, trouble_text, value_text
+from unbag.types import Estimate, Result, RunContents
+from unbag.types.as_json import result_to_json
+
+CSV_HEAD = (
+    "benchmark", "scorer", "protocol", "aggregate", "is_blind", "is_headline", "tag", "tag_value",
+    "metric", "value", "low", "high", "n", "ties", "invalid", "unparsed", "chance",
+    "chance_independent", "interval", "is_rate",
+)  # fmt: skip
+
+_MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
+    "<": "&lt;", ">": "&gt;", "&": "&amp;", "\n": " ", "\r": " ",
+}  # fmt: skip
+
+
+def to_json(run: RunContents) -> str:
+    """The list of results exactly as results.json holds it: fractions, null for NaN."""
+    return json.dumps(
+        [result_to_json(result) for result in run.results],
+        indent=2,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def to_csv(run: RunContents) -> str:
+    """One row per result, tag and metric, as fractions; `tag` is empty for the overall numbers."""
+    file = io.StringIO(newline="")
+    # Lines end as RFC 4180 has it; with "\n" a carriage return inside a name would go unquoted.
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(CSV_HEAD)
+    for result in run.results:
+        for tag, value, metric, estimate in _estimates(result):
+            writer.writerow(_csv_row(result, tag, value, metric, estimate))
+    return file.getvalue()
+
+
+def _estimates(result: Result) -> Iterator[tuple[str, str, str, Estimate]]:
+    for metric, estimate in result.overall.items():
+        yield "", "", metric, estimate
+    for key, estimates in result.by_tag.items():
+        tag, _, value = key.partition("=")
+        for metric, estimate in estimates.items():
+            # A tag's entries are micro averages whatever the rule of the overall numbers is.
+            yield tag, value, metric, estimate
+
+
+def _csv_row(
+    result: Result, tag: str, value: str, metric: str, estimate: Estimate
+) -> Sequence[str | float]:
+    names = (result.benchmark, result.scorer, result.protocol.key)
+    aggregate = "micro" if tag else result.aggregate
+    return [
+        *(guarded(name) for name in (*names, aggregate)),
+        _truth(result.is_blind),
+        _truth(metric == result.headline),
+        *(guarded(name) for name in (tag, value, metric)),
+        *(_number(number) for number in (estimate.value, estimate.low, estimate.high)),
+        estimate.n,
+        estimate.ties,
+        estimate.invalid,
+        estimate.unparsed,
+        _number(estimate.chance),
+        _number(estimate.chance_independent),
+        guarded(estimate.interval),
+        _truth(estimate.is_rate),
+    ]
+
+
+def guarded(text: str) -> str:
+    """A text no spreadsheet takes for a formula: those that start like one get an apostrophe."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _number(value: float | None) -> str | float:
+    return "" if value is None or value != value else value
+
+
+def to_markdown(run: RunContents) -> str:
+    """The summary, an overview table, and a table of every metric for each benchmark."""
+    layout = lay_out(run)
+    parts = ["# unbag report"]
+    parts += [
+        f"**{escaped(paragraph.subject)}** {escaped(paragraph.text)}"
+        for paragraph in summarise(layout, run.comparisons)
+    ]
+    overview = [
+        [escaped(sheet.title), *_cells(sheet, metric)]
+        for sheet in layout.sheets
+        for metric in sheet.main_metrics
+    ]
+    parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
+    parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
+    for sheet in layout.sheets:
+        rows = [_cells(sheet, metric) for metric in sheet.metrics]
+        parts += [f"## {escaped(sheet.title)}", f"Averaged: {escaped(sheet.aggregate)}."]
+        parts.append(_table(_heads(layout.columns), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def _heads(columns: Sequence[Column]) -> list[str]:
+    names = [column.label + (" (blind)" if column.is_blind else "") for column in columns]
+    return ["metric", *(escaped(name) for name in names), "chance", "n"]
+
+
+def _cells(sheet: Sheet, metric: str) -> list[str]:
+    row = sheet.row(metric)
+    name = escaped(metric) + (" ↓" if metric in LOWER_IS_BETTER else "")
+    n = f"{row.first.n}" if row.first else "–"
+    return [name, *(_cell(estimate) for estimate in row.estimates), chance_text(row.first), n]
+
+
+def _cell(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "–"
+    mark = "=" if against_chance(estimate) == "at" else ""
+    trouble = trouble_text(estimate)
+    parts = [value_text(estimate), interval_text(estimate), mark, trouble and f"({trouble})"]
+    return " ".join(part for part in parts if part)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def escaped(text: str) -> str:
+    """A text that Markdown shows as it is and that stays in its cell."""
+    return "".join(_MARKDOWN.get(sign, sign) for sign in text)

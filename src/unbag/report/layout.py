@@ -1,0 +1,168 @@
+"""A run comes in; the columns (scorers) and sheets (benchmarks) of its report go out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from unbag.types import Estimate, Result, RunContents, RunRecord
+
+FAMILIES: tuple[tuple[str, ...], ...] = (
+    ("original", "augmented", "brittleness"),
+    ("individual", "pair"),
+    ("text", "image", "group"),
+    ("question_pair", "image_pair", "all_four"),
+    ("text_to_image@1", "image_to_text@1", "retention"),
+)
+"""Metrics that are only understood together; the overview shows the headline's whole family."""
+
+LOWER_IS_BETTER = frozenset({"brittleness", "same_answer"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One scorer under one protocol."""
+
+    label: str
+    """The scorer's name, with its protocol where the run has it under several."""
+    scorer: str
+    is_blind: bool
+    place: int
+    """Among all columns; gives colour and mark."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one benchmark: an estimate a column, None where it was not measured."""
+
+    metric: str
+    estimates: tuple[Estimate | None, ...]
+
+    @property
+    def first(self) -> Estimate | None:
+        """The first estimate there is; chance and kind of number are shared by all."""
+        return next((estimate for estimate in self.estimates if estimate is not None), None)
+
+    @property
+    def is_rate(self) -> bool:
+        """Fit for an axis from 0 to 100."""
+        return self.first is not None and self.first.is_rate
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One benchmark under one averaging rule."""
+
+    benchmark: str
+    aggregate: str
+    title: str
+    """The benchmark's name, with its averaging rule where the run has several."""
+    headline: str
+    results: tuple[Result | None, ...]
+    """One a column, None where the scorer was not run on it."""
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Every metric that any column has, the headline first."""
+        found = dict.fromkeys(m for result in self.results if result for m in result.overall)
+        first = [self.headline] if self.headline in found else []
+        return tuple(dict.fromkeys([*first, *found]))
+
+    @property
+    def main_metrics(self) -> tuple[str, ...]:
+        """The headline and its family, as far as they were measured."""
+        family = next((f for f in FAMILIES if self.headline in f), (self.headline,))
+        wanted = (self.headline, *(metric for metric in family if metric != self.headline))
+        return tuple(metric for metric in wanted if metric in self.metrics)
+
+    def row(self, metric: str) -> Row:
+        """The estimates of one metric over all items."""
+        return Row(metric, tuple(r.overall.get(metric) if r else None for r in self.results))
+
+    def tag_row(self, tag: str, metric: str) -> Row:
+        """The estimates of one metric over the items with this tag=value."""
+        return Row(
+            metric,
+            tuple(r.by_tag.get(tag, {}).get(metric) if r else None for r in self.results),
+        )
+
+    @property
+    def tags(self) -> Mapping[str, tuple[str, ...]]:
+        """Tag to the tag=value keys it occurs with, in the order of the results."""
+        groups: dict[str, dict[str, None]] = {}
+        for result in self.results:
+            for key in result.by_tag if result else ():
+                groups.setdefault(key.partition("=")[0], {})[key] = None
+        return {tag: tuple(keys) for tag, keys in groups.items()}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A run as tables show it."""
+
+    columns: tuple[Column, ...]
+    """Scorers that see first, blind baselines last."""
+    sheets: tuple[Sheet, ...]
+
+
+def lay_out(run: RunContents) -> Layout:
+    """Sort results into columns and sheets; no result is dropped, repeats get a number."""
+    labels = _labels(run.results)
+    blind = {label: r.is_blind for label, r in zip(labels, run.results, strict=True)}
+    scorer = {label: r.scorer for label, r in zip(labels, run.results, strict=True)}
+    ordered = sorted(blind, key=lambda label: blind[label])
+    columns = tuple(Column(at, scorer[at], blind[at], i) for i, at in enumerate(ordered))
+    found: dict[tuple[str, str], dict[str, Result]] = {}
+    for label, result in zip(labels, run.results, strict=True):
+        found.setdefault((result.benchmark, result.aggregate), {})[label] = result
+    rules = Counter(benchmark for benchmark, _ in found)
+    sheets = tuple(
+        Sheet(
+            benchmark=benchmark,
+            aggregate=aggregate,
+            title=benchmark if rules[benchmark] == 1 else f"{benchmark}, {aggregate}",
+            headline=next(iter(results.values())).headline,
+            results=tuple(results.get(column.label) for column in columns),
+        )
+        for (benchmark, aggregate), results in found.items()
+    )
+    return Layout(columns, sheets)
+
+
+def _labels(results: Sequence[Result]) -> list[str]:
+    protocols: dict[str, set[str]] = {}
+    for result in results:
+        protocols.setdefault(result.scorer, set()).add(result.protocol.key)
+    seen: Counter[tuple[str, str, str]] = Counter()
+    labels = []
+    for result in results:
+        several = len(protocols[result.scorer]) > 1
+        label = f"{result.scorer} ({result.protocol.key})" if several else result.scorer
+        place = (result.benchmark, result.aggregate, label)
+        seen[place] += 1
+        labels.append(label if seen[place] == 1 else f"{label} #{seen[place]}")
+    return labels
+
+
+def merge_runs(runs: Sequence[RunContents]) -> RunContents:
+    """Several runs as one; every result keeps the record of the run it came from."""
+    return RunContents(
+        record=runs[0].record,
+        results=tuple(
+            result if result.run else replace(result, run=run.record)
+            for run in runs
+            for result in run.results
+        ),
+        comparisons=tuple(comparison for run in runs for comparison in run.comparisons),
+        failures=tuple(failure for run in runs for failure in run.failures),
+    )
+
+
+def records(run: RunContents) -> tuple[RunRecord, ...]:
+    """Every different record behind these results, the run's own first."""
+    found = [run.record]
+    for result in run.results:
+        if result.run is not None and result.run not in found:
+            found.append(result.run)
+    return tuple(found)

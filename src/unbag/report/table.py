@@ -1,0 +1,77 @@
+"""A run comes in; a table for the terminal goes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unbag.report.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
+from unbag.report.summary import against_chance
+from unbag.report.wording import chance_text, trouble_text, value_text
+from unbag.types import Estimate, RunContents
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+
+def terminal_table(run: RunContents) -> Table:
+    """A row per metric of a benchmark, a column per scorer, then the blind baselines, then chance.
+
+    An interval has no space in it, so a narrow terminal puts it whole on a second line.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    layout = lay_out(run)
+    table = Table(
+        box=SIMPLE_HEAD, pad_edge=False, caption=Text(_caption(layout)), caption_justify="left"
+    )
+    table.add_column("benchmark", no_wrap=True)
+    for column in layout.columns:
+        title = f"{column.label}\nblind" if column.is_blind else column.label
+        wide = min(max(13, len(column.label)), 16)
+        table.add_column(Text(title, overflow="fold"), min_width=wide, overflow="fold")
+    table.add_column("chance", justify="right", no_wrap=True)
+    for sheet in layout.sheets:
+        _add_sheet(table, sheet)
+    return table
+
+
+def _add_sheet(table: Table, sheet: Sheet) -> None:
+    """Ties and invalid items stand beside the benchmark's name, once, if all its metrics agree."""
+    from rich.text import Text
+
+    headline = [trouble_text(e) if e else "" for e in sheet.row(sheet.headline).estimates]
+    notes = [Text(note, style="dim italic") for note in headline]
+    table.add_row(Text(sheet.title, style="bold"), *notes)
+    for metric in sheet.main_metrics:
+        row = sheet.row(metric)
+        name = f"  {metric} ↓" if metric in LOWER_IS_BETTER else f"  {metric}"
+        cells = [_cell(e, said=said) for e, said in zip(row.estimates, headline, strict=True)]
+        table.add_row(Text(name), *cells, chance_text(row.first))
+
+
+def _cell(estimate: Estimate | None, *, said: str) -> Text:
+    from rich.text import Text
+
+    if estimate is None:
+        return Text("    –", style="dim")
+    is_at_chance = against_chance(estimate) == "at"
+    cell = Text(f"{value_text(estimate):>5}", style="dim" if is_at_chance else "")
+    cell.append("=" if is_at_chance else " ")
+    if estimate.low == estimate.low:
+        ends = f"{estimate.show(estimate.low)}–{estimate.show(estimate.high)}"
+        cell.append(f" [{ends}]", style="dim")
+    trouble = trouble_text(estimate)
+    if trouble and trouble != said:
+        cell.append(f"\n{trouble}", style="dim italic")
+    return cell
+
+
+def _caption(layout: Layout) -> str:
+    metrics = {metric for sheet in layout.sheets for metric in sheet.main_metrics}
+    parts = ["percent [interval]", "= the interval contains chance"]
+    parts += ["↓ lower is better"] if metrics & LOWER_IS_BETTER else []
+    parts += ["blind: never sees a picture"] if any(c.is_blind for c in layout.columns) else []
+    return "; ".join(parts)

@@ -1,0 +1,63 @@
+"""Results sorted into columns and sheets, and several runs merged into one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unbag.report.layout import lay_out, merge_runs, records
+from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
+
+RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})
+HALF = Estimate(0.5, 0.4, 0.6, 100, chance=0.5)
+RESULT = Result("swap", "m", EvalProtocol(), "micro", "original", {"original": HALF})
+
+
+def test_columns_are_in_order_with_the_blind_ones_last() -> None:
+    blind = replace(RESULT, scorer="length", is_blind=True)
+    layout = lay_out(RunContents(RECORD, (blind, RESULT, replace(RESULT, scorer="n"))))
+    assert [(c.label, c.is_blind, c.place) for c in layout.columns] == [
+        ("m", False, 0), ("n", False, 1), ("length", True, 2),
+    ]  # fmt: skip
+    assert [r.scorer if r else None for r in layout.sheets[0].results] == ["m", "n", "length"]
+
+
+def test_two_protocols_are_two_columns_and_two_rules_two_sheets() -> None:
+    other = replace(RESULT, protocol=EvalProtocol(ties="half"))
+    macro = replace(RESULT, aggregate="macro(kind)")
+    layout = lay_out(RunContents(RECORD, (RESULT, other, macro)))
+    assert [c.label for c in layout.columns] == ["m (cosine, ties=wrong)", "m (cosine, ties=half)"]
+    assert [s.title for s in layout.sheets] == ["swap, micro", "swap, macro(kind)"]
+    assert layout.sheets[1].results == (macro, None)
+
+
+def test_a_repeated_result_is_kept_under_a_number() -> None:
+    layout = lay_out(RunContents(RECORD, (RESULT, RESULT)))
+    assert [c.label for c in layout.columns] == ["m", "m #2"]
+
+
+def test_main_metrics_are_the_headline_and_its_measured_family() -> None:
+    found = dict.fromkeys(["mean_original", "original", "brittleness", "augmented"], HALF)
+    (sheet,) = lay_out(RunContents(RECORD, (replace(RESULT, overall=found),))).sheets
+    assert sheet.main_metrics == ("original", "augmented", "brittleness")
+    assert sheet.metrics == ("original", "mean_original", "brittleness", "augmented")
+    assert sheet.row("nothing").first is None
+    assert not sheet.row("nothing").is_rate
+
+
+def test_tags_are_grouped_and_values_may_hold_an_equals_sign() -> None:
+    tags = {key: {"original": HALF} for key in ("kind=a", "rule=x=y", "kind=b")}
+    (sheet,) = lay_out(RunContents(RECORD, (replace(RESULT, by_tag=tags),))).sheets
+    assert sheet.tags == {"kind": ("kind=a", "kind=b"), "rule": ("rule=x=y",)}
+    assert sheet.tag_row("kind=b", "original").first == HALF
+
+
+def test_merged_runs_keep_every_result_and_every_record() -> None:
+    first = RunContents(RECORD, (RESULT,))
+    other_record = replace(RECORD, seed=1)
+    second = RunContents(other_record, (replace(RESULT, scorer="n"),))
+    merged = merge_runs([first, second])
+    assert [(r.scorer, r.run.seed if r.run else None) for r in merged.results] == [
+        ("m", 0),
+        ("n", 1),
+    ]
+    assert records(merged) == (RECORD, other_record)

@@ -1,0 +1,83 @@
+"""The table of the terminal, as plain text and with styles."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from unbag.report.table import terminal_table
+from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
+
+
+def printed(run: RunContents, width: int, *, terminal: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        width=width,
+        force_terminal=terminal,
+        color_system="standard" if terminal else None,
+    )
+    console.print(terminal_table(run))
+    return file.getvalue()
+
+
+def test_at_100_columns_a_metric_is_one_line(run: RunContents) -> None:
+    lines = printed(run, 100).splitlines()
+    (line,) = [line for line in lines if line.split()[:2] == ["original", "99.8"]]
+    assert line.split() == [
+        "original", "99.8", "[99.3–99.9]", "49.4=", "[46.3–52.5]", "50.3=", "[47.2–53.4]", "50.0",
+    ]  # fmt: skip
+    assert max(len(line) for line in lines) <= 100
+
+
+def test_at_80_columns_an_interval_stays_whole(run: RunContents) -> None:
+    lines = printed(run, 80).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    at = next(i for i, line in enumerate(lines) if line.split()[:2] == ["original", "99.8"])
+    assert lines[at].split() == ["original", "99.8", "49.4=", "50.3=", "50.0"]
+    assert lines[at + 1].split() == ["[99.3–99.9]", "[46.3–52.5]", "[47.2–53.4]"]
+    assert any("caption:length" in line for line in lines)
+
+
+def test_piped_output_is_plain_and_a_terminal_dims_chance(run: RunContents) -> None:
+    assert "\x1b" not in printed(run, 100)
+    assert "\x1b[2m 50.3=" in printed(run, 100, terminal=True)
+
+
+def test_ties_and_invalid_items_stand_beside_the_name_once(run: RunContents) -> None:
+    lines = [line.split() for line in printed(run, 100).splitlines()]
+    assert ["world-swap", "1,000", "ties"] in lines
+    assert ["world-count", "1", "invalid"] in lines
+    assert "world-texture" in [line[0] for line in lines if len(line) == 1]
+
+
+def test_the_legend_explains_the_signs(run: RunContents) -> None:
+    text = " ".join(printed(run, 100).split())
+    assert "percent [interval]; = the interval contains chance; ↓ lower is better" in text
+    assert "blind: never sees a picture" in text
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_markup_in_names_is_text(width: int) -> None:
+    record = RunRecord("", "", 0, "cpu", {}, {})
+    found = {"accuracy": Estimate(float("nan"), float("nan"), float("nan"), 0, ties=2)}
+    result = Result("[red]b[/]", "[bold]m", EvalProtocol(), "micro", "accuracy", found)
+    other = Result("[red]b[/]", "n", EvalProtocol(), "micro", "accuracy", {})
+    text = printed(RunContents(record, (result, other)), width)
+    assert "[red]b[/]" in text
+    assert "[bold]m" in text
+    assert "2 ties" in text
+    assert "↓" not in text
+
+
+def test_ties_of_another_metric_are_shown_in_its_own_row() -> None:
+    record = RunRecord("", "", 0, "cpu", {}, {})
+    found = {
+        "individual": Estimate(0.5, 0.4, 0.6, 10, chance=0.5),
+        "pair": Estimate(0.25, 0.2, 0.3, 5, ties=1, chance=0.25),
+    }
+    result = Result("b", "m", EvalProtocol(), "micro", "individual", found)
+    lines = [line.split() for line in printed(RunContents(record, (result,)), 80).splitlines()]
+    assert lines[lines.index(["pair", "25.0=", "[20.0–30.0]", "25.0"]) + 1] == ["1", "tie"]
