@@ -159,12 +159,14 @@ def place_copies(world: World, look: Look, n: int, rng: np.random.Generator) -> 
         if is_crowded:
             places = _on_five(world, look, n, rng, attempt)
         else:
-            places = _anywhere(world, look, _TRIES * n, rng)
+            places = _anywhere(world, look, 4 * n, rng)
         things = []
         for place in places:
             thing = _thing(look, place, rgb)
-            if len(things) < n and all(copies_lie_apart(t, thing, world) for t in things):
+            if all(copies_lie_apart(other, thing, world) for other in things):
                 things.append(thing)
+            if len(things) == n:
+                break
         attempt += 1
     return Scene(tuple(things), _noise_seed(rng), world.name)
 

@@ -1,6 +1,6 @@
 """Tools and household things."""
 
-from unbag.world.shapes_region import Region, box, disc, ellipse, mirrored, polygon, stroke
+from unbag.world.shapes_region import Region, box, disc, ellipse, mirrored, polygon
 
 _CUP = (
     box(-0.95, -0.7, 0.42, 0.6)

@@ -77,8 +77,10 @@ def _stacked(
     )
 
 
-def _overlapping(world: World, first: Look, second: Look, rng: np.random.Generator) -> Slots:
-    """A place in front and one behind, such that either thing may lie in either."""
+def _overlapping(
+    world: World, first: Look, second: Look, rng: np.random.Generator
+) -> tuple[Slots, Slots]:
+    """The first in front of the second, and the second in front of the first, in its place."""
     if first.size != second.size or first.colour == second.colour:
         raise UserError(
             f"a {first.size} {first.colour} thing in front of a {second.size} {second.colour} one",
