@@ -70,7 +70,7 @@ def triples(
         "original": Numbers(base[0], 0.494, blind[0], 0.5, ties),
         "augmented": Numbers(base[1], 0.262, blind[1], 1 / 3, ties, 0.25),
         "brittleness": Numbers(base[2], 0.471, blind[2], 1 / 3, ties, 0.5),
-        "share_negative_between": Numbers(base[0] - base[1], 0.232, 0.0, None),
+        "share_neg_like_hp": Numbers(base[0] - base[1], 0.232, 0.0, None),
         "mean_original": Numbers(0.412, 0.021, 9.4, None, is_rate=False),
         "mean_negative": Numbers(0.409, 0.021, 9.4, None, is_rate=False),
     }
