@@ -1,0 +1,289 @@
+"""From a true caption of a scene to hard negatives, false there, and hard positives, still true.
+
+Both are checked against the scene, never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from unbag.errors import unknown_name
+from unbag.types import Edit
+from unbag.world.grammar import (
+    ATTRIBUTES,
+    And,
+    Attribute,
+    Count,
+    Has,
+    Not,
+    Obj,
+    Rel,
+    holds,
+    objects_of,
+    value_of,
+    with_objects,
+    with_value,
+)
+from unbag.world.realise import RELATION, Slot, Statement, Style
+from unbag.world.scene import Scene
+from unbag.world.words import INVERSE, NUMBERS, SIZES, TEXTURES, World
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+Combination = tuple[str, str]
+
+
+class _Around(NamedTuple):
+    """What an operator may look at besides the caption."""
+
+    scene: Scene
+    world: World
+    rng: Generator
+
+
+_Operator: TypeAlias = Callable[[Statement, _Around], Statement | None]
+
+
+def edit(
+    kind: str,
+    said: Statement,
+    scene: Scene,
+    rng: Generator,
+    *,
+    world: World,
+    withheld: frozenset[Combination] = frozenset(),
+) -> Edit | None:
+    """The caption changed by one operator, or None where it does not apply.
+
+    Args:
+        kind: One of `NEGATIVES` or `POSITIVES`.
+        said: A caption that holds in the scene.
+        scene: Where the edit is checked.
+        rng: Chooses among values and words that would do.
+        world: Bounds the words.
+        withheld: (shape, colour) pairs that no edit may name.
+    """
+    operators = {**NEGATIVES, **POSITIVES}
+    if kind not in operators:
+        raise unknown_name("edit", kind, operators)
+    keeps_meaning = kind in POSITIVES
+    new = operators[kind](said, _Around(scene, world, rng))
+    if new is None or holds(new.ast, scene) is not keeps_meaning:
+        return None
+    before, after = said.text, new.text
+    if before == after or any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
+        return None
+    return Edit(after, kind, keeps_meaning, changed_span(before, after))
+
+
+def edits(
+    said: Statement,
+    scene: Scene,
+    rng: Generator,
+    *,
+    world: World,
+    kinds: Sequence[str],
+    withheld: frozenset[Combination] = frozenset(),
+) -> tuple[Edit | None, ...]:
+    """One entry a kind, None where that operator does not apply."""
+    return tuple(edit(kind, said, scene, rng, world=world, withheld=withheld) for kind in kinds)
+
+
+def changed_span(before: str, after: str) -> tuple[int, int]:
+    """The characters of `before` that changed, in whole words; empty for a mere insertion."""
+    old, new = before.split(" "), after.split(" ")
+    start = _agreeing(old, new)
+    end = len(old) - min(_agreeing(old[::-1], new[::-1]), len(old) - start, len(new) - start)
+    first = min(sum(len(word) + 1 for word in old[:start]), len(before))
+    return first, max(first, len(" ".join(old[:end])))
+
+
+def _agreeing(a: list[str], b: list[str]) -> int:
+    """How many words they share from the beginning."""
+    return next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
+
+
+def swap_attributes(said: Statement) -> Statement | None:
+    """The colours (else textures, else sizes) of the two things exchanged, words kept."""
+    if not isinstance(said.ast, And | Rel):
+        return None
+    first, second = said.ast.first, said.ast.second
+    for attribute in ("colour", "texture", "size"):
+        a, b = value_of(first, attribute), value_of(second, attribute)
+        if a and b and a != b:
+            pair = with_value(first, attribute, b), with_value(second, attribute, a)
+            style = _moved(
+                said.style, {(0, attribute): (1, attribute), (1, attribute): (0, attribute)}
+            )
+            return Statement(with_objects(said.ast, pair), style)
+    return None
+
+
+def swap_arguments(said: Statement) -> Statement | None:
+    """The two things of a relation exchanged, words kept."""
+    match said.ast:
+        case Rel(first, relation, second):
+            return Statement(Rel(second, relation, first), _turned(said.style))
+    return None
+
+
+def _alone(operator: Callable[[Statement], Statement | None]) -> _Operator:
+    return lambda said, around: operator(said)
+
+
+def _replace(attribute: Attribute) -> _Operator:
+    """Another value, one that no thing of the scene has, so that a bag of words can tell."""
+
+    def operator(said: Statement, around: _Around) -> Statement | None:
+        objects = list(objects_of(said.ast))
+        places = [i for i, obj in enumerate(objects) if value_of(obj, attribute)]
+        present = {getattr(thing, attribute) for thing in around.scene.things}
+        values = [v for v in _values(attribute, around.world) if v not in present]
+        if not places or not values or isinstance(said.ast, Not | Has):
+            return None
+        place = places[around.rng.integers(len(places))]
+        value = values[around.rng.integers(len(values))]
+        objects[place] = with_value(objects[place], attribute, value)
+        return Statement(with_objects(said.ast, tuple(objects)), said.style)
+
+    return operator
+
+
+def _replace_relation(said: Statement, around: _Around) -> Statement | None:
+    match said.ast:
+        case Rel(first, relation, second):
+            return Statement(Rel(first, INVERSE[relation], second), said.style)
+    return None
+
+
+def _replace_count(said: Statement, around: _Around) -> Statement | None:
+    match said.ast:
+        case Count(n, obj):
+            numbers = [m for m in (n - 1, n + 1) if 1 <= m <= len(NUMBERS)]
+            return Statement(Count(numbers[around.rng.integers(len(numbers))], obj), said.style)
+    return None
+
+
+def _negate(said: Statement, around: _Around) -> Statement | None:
+    """Deny a thing that is there, or claim one that is not: either wording can be the false one."""
+    match said.ast:
+        case And(first, second):
+            return Statement(Has(first, Not(second)), said.style)
+        case Has(present, Not(absent)):
+            return Statement(And(present, absent), said.style)
+        case Obj():
+            return Statement(Not(said.ast), said.style)
+        case Not(obj):
+            return Statement(obj, said.style)
+    return None
+
+
+def conjunct_swap(said: Statement) -> Statement | None:
+    """Two things named in the other order."""
+    match said.ast:
+        case And(first, second):
+            return Statement(And(second, first), _turned(said.style))
+    return None
+
+
+def _inverse(said: Statement, around: _Around) -> Statement | None:
+    match said.ast:
+        case Rel(first, relation, second):
+            return Statement(Rel(second, INVERSE[relation], first), _turned(said.style))
+    return None
+
+
+def _synonym(attribute: Attribute) -> _Operator:
+    """The other word for the same value; a rare word becomes the usual one."""
+
+    def operator(said: Statement, around: _Around) -> Statement | None:
+        objects = objects_of(said.ast)
+        slots: list[Slot] = [
+            (i, attribute) for i, o in enumerate(objects) if value_of(o, attribute)
+        ]
+        if not slots:
+            return None
+        slot = slots[around.rng.integers(len(slots))]
+        return replace(said, style=replace(said.style, rare=said.style.rare ^ {slot}))
+
+    return operator
+
+
+def _relation_synonym(said: Statement, around: _Around) -> Statement | None:
+    if not isinstance(said.ast, Rel):
+        return None
+    return replace(said, style=replace(said.style, rare=said.style.rare ^ {RELATION}))
+
+
+def _digit(said: Statement, around: _Around) -> Statement | None:
+    if not isinstance(said.ast, Count):
+        return None
+    return replace(said, style=replace(said.style, digit=not said.style.digit))
+
+
+def _double_form(said: Statement, around: _Around) -> Statement | None:
+    """The longer or shorter form; for a denial beside a thing, "but no" or "without a"."""
+    match said.ast:
+        case And() | Obj() | Not():
+            return replace(said, style=replace(said.style, double=not said.style.double))
+        case Has():
+            other: Style = replace(
+                said.style, negation="no" if said.style.negation == "without" else "without"
+            )
+            return replace(said, style=other)
+    return None
+
+
+def _values(attribute: Attribute, world: World) -> tuple[str, ...]:
+    match attribute:
+        case "shape":
+            return world.shapes
+        case "colour":
+            return world.colours
+        case "size":
+            return tuple(SIZES)
+        case "texture":
+            return tuple(TEXTURES)
+
+
+def _moved(style: Style, to: dict[Slot, Slot]) -> Style:
+    """Rare words stay rare where their meaning goes, so that an edit keeps its words."""
+    return replace(style, rare=frozenset(to.get(slot, slot) for slot in style.rare))
+
+
+def _turned(style: Style) -> Style:
+    both: dict[Slot, Slot] = {}
+    for attribute in ATTRIBUTES:
+        both |= {(0, attribute): (1, attribute), (1, attribute): (0, attribute)}
+    return _moved(style, both)
+
+
+NEGATIVES: dict[str, _Operator] = {
+    "swap_attributes": _alone(swap_attributes),
+    "swap_arguments": _alone(swap_arguments),
+    "replace_colour": _replace("colour"),
+    "replace_shape": _replace("shape"),
+    "replace_size": _replace("size"),
+    "replace_texture": _replace("texture"),
+    "replace_relation": _replace_relation,
+    "replace_count": _replace_count,
+    "negate": _negate,
+}
+POSITIVES: dict[str, _Operator] = {
+    "conjunct_swap": _alone(conjunct_swap),
+    "inverse": _inverse,
+    "synonym_colour": _synonym("colour"),
+    "synonym_shape": _synonym("shape"),
+    "synonym_size": _synonym("size"),
+    "synonym_texture": _synonym("texture"),
+    "relation_synonym": _relation_synonym,
+    "digit": _digit,
+    "double_form": _double_form,
+}
+PARTNER: dict[str, str] = dict(zip(NEGATIVES, POSITIVES, strict=True))
+"""The positive of the same edit family, negative by negative."""

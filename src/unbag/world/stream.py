@@ -1,0 +1,251 @@
+"""From knobs and a seed to an endless stream of scenes with true captions.
+
+A batch depends on (seed, step) alone, never on workers or on what was drawn before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+
+from unbag.errors import UserError, unknown_name
+from unbag.world.edits import conjunct_swap, swap_arguments, swap_attributes
+from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, fits
+from unbag.world.knobs import Knobs, Withheld, withheld
+from unbag.world.place import Look, place_apart, place_copies, place_pair, sample_look
+from unbag.world.realise import Statement, realise, sample_style
+from unbag.world.scene import Scene
+from unbag.world.words import INVERSE, NOUNS, NUMBERS, RELATIONS, Relation, World
+
+Split = Literal["train", "val", "test"]
+_SPLITS: tuple[Split, ...] = ("train", "val", "test")
+_SEEDS = 2**32
+_RELATIONS: tuple[Relation, ...] = tuple(RELATIONS)
+_PLACE_IN_LIST = {noun.name: place for place, noun in enumerate(NOUNS)}
+_KINDS = (
+    "two_plain",
+    "one_coloured",
+    "one_coloured_one_plain",
+    "two_colours",
+    "both_bound",
+    "relation",
+)
+
+
+class Sample(NamedTuple):
+    """A scene and what is said of it."""
+
+    scene: Scene
+    ast: Ast
+    caption: str
+
+
+class _Source(NamedTuple):
+    """Everything that stays the same from sample to sample."""
+
+    world: World
+    knobs: Knobs
+    withheld: Withheld
+    steps: tuple[float, ...]
+    """Running sums of the mixture."""
+
+
+def split_seed(split: Split, seed: int) -> int:
+    """The seed of a split: ranges that never meet, so no test scene is ever trained on."""
+    if split not in _SPLITS:
+        raise unknown_name("split", split, _SPLITS, way_out="use train, val or test")
+    if not 0 <= seed < _SEEDS:
+        raise UserError(f"seed {seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
+    return _SPLITS.index(split) * _SEEDS + seed
+
+
+def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
+    """One scene with a caption that holds in it."""
+    return _single_draw(_source(world, knobs), rng)
+
+
+def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tuple[Sample, ...]:
+    """The samples of one training step, with colliding partners side by side."""
+    source = _source(world, knobs)
+    rng = np.random.default_rng((seed, step))
+    found: list[Sample] = []
+    while len(found) < size:
+        has_room = len(found) + 2 <= size
+        if knobs.collision and has_room and rng.random() < knobs.collision:
+            found += _partners(source, rng)
+        else:
+            found.append(_single_draw(source, rng))
+    return tuple(found)
+
+
+def _source(world: World, knobs: Knobs) -> _Source:
+    return _Source(world, knobs, withheld(world, knobs), tuple(accumulate(knobs.mixture.shares)))
+
+
+def _single_draw(source: _Source, rng: Generator) -> Sample:
+    knobs = source.knobs
+    u, negated = rng.random(2).tolist()
+    if u < knobs.counted:
+        scene, ast = _counted(source, rng)
+    elif u < knobs.counted + knobs.one_thing:
+        look = _one_look(source, rng)
+        scene = place_apart(source.world, (look,), rng)
+        denied = _denial(source, (look,), scene, rng) if negated < knobs.negated else None
+        ast = denied or _mention(look, knobs, rng)
+    else:
+        scene, ast = _of_two(source, rng, is_negated=negated < knobs.negated)
+    style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
+    return Sample(scene, ast, realise(ast, style))
+
+
+def _counted(source: _Source, rng: Generator) -> tuple[Scene, Ast]:
+    look = _one_look(source, rng)
+    n = int(rng.integers(1, len(NUMBERS) + 1))
+    return place_copies(source.world, look, n, rng), Count(n, _mention(look, source.knobs, rng))
+
+
+def _of_two(source: _Source, rng: Generator, *, is_negated: bool) -> tuple[Scene, Ast]:
+    knobs = source.knobs
+    u, related, which = rng.random(3).tolist()
+    kind = _KINDS[min(bisect_right(source.steps, u), len(_KINDS) - 1)]
+    relation = _RELATIONS[int(which * len(_RELATIONS))]
+    if kind == "relation" or related < knobs.related:
+        looks = _looks_for(relation, source, rng)
+        scene = place_pair(source.world, *looks, relation, rng)
+    else:
+        looks = _two_looks(source, rng)
+        scene = place_apart(source.world, looks, rng)
+    if is_negated and (denied := _denial(source, looks, scene, rng)):
+        return scene, denied
+    if kind == "relation":
+        return scene, _related(looks, relation, knobs, rng)
+    return scene, _described(looks, kind, knobs, rng)
+
+
+def _described(looks: tuple[Look, Look], kind: str, knobs: Knobs, rng: Generator) -> Ast:
+    first, second = looks if _names_first(looks, knobs, rng) else looks[::-1]
+    if kind == "one_coloured":
+        return _mention(first, knobs, rng, coloured=True)
+    if kind == "two_colours":
+        return And(Obj(None, first.colour), Obj(None, second.colour))
+    one = kind == "one_coloured_one_plain" and rng.random() < 0.5
+    both = kind == "both_bound"
+    other = kind == "one_coloured_one_plain" and not one
+    return And(
+        _mention(first, knobs, rng, coloured=both or one),
+        _mention(second, knobs, rng, coloured=both or other),
+    )
+
+
+def _related(looks: tuple[Look, Look], relation: Relation, knobs: Knobs, rng: Generator) -> Rel:
+    a, b = (_mention(look, knobs, rng) for look in looks)
+    return Rel(a, relation, b) if _names_first(looks, knobs, rng) else Rel(b, INVERSE[relation], a)
+
+
+def _names_first(looks: tuple[Look, Look], knobs: Knobs, rng: Generator) -> bool:
+    """Whether the first look is also named first."""
+    u = rng.random()
+    if knobs.order == "listed_first":
+        return (_listed(looks[0]) < _listed(looks[1])) == (u < knobs.order_strength)
+    if knobs.order == "larger_first" and looks[0].size != looks[1].size:
+        return (looks[0].size == "large") == (u < knobs.order_strength)
+    return u < 0.5
+
+
+def _listed(look: Look) -> int:
+    return _PLACE_IN_LIST[look.shape]
+
+
+def _denial(source: _Source, looks: Sequence[Look], scene: Scene, rng: Generator) -> Ast | None:
+    """Something there and something not, or only the latter; None where all may not be named."""
+    present = looks[int(rng.random() * len(looks))]
+    for _ in range(20):
+        other = _one_look(source, rng)
+        absent = _mention(other, source.knobs, rng)
+        is_there = any(fits(absent, thing) for thing in scene.things)
+        if is_there or not source.withheld.allows(_kind_of(present), _kind_of(other)):
+            continue
+        if rng.random() < 0.5:
+            return Not(absent)
+        return Has(_mention(present, source.knobs, rng), Not(absent))
+    return None
+
+
+def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
+    """Two scenes and two captions with the same words, each true of its own scene only."""
+    mixture, knobs = source.knobs.mixture, source.knobs
+    relates = rng.random() * (mixture.both_bound + mixture.relation) < mixture.relation
+    if relates:
+        relation = _RELATIONS[int(rng.random() * len(_RELATIONS))]
+        looks = _looks_for(relation, source, rng)
+        scenes = (
+            place_pair(source.world, *looks, relation, rng),
+            place_pair(source.world, *looks[::-1], relation, rng),
+        )
+        a, b = (_mention(look, knobs, rng) for look in looks)
+        ast: Ast = Rel(a, relation, b)
+    else:
+        looks = _two_looks(source, rng, exchangeable=True)
+        others = _exchanged(looks)
+        scenes = (
+            place_apart(source.world, looks, rng),
+            place_apart(source.world, others, rng),
+        )
+        ast = _described(looks, "both_bound", knobs, rng)
+    style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
+    said = Statement(ast, style)
+    other = swap_arguments(said) if relates else swap_attributes(said)
+    assert other is not None
+    if not relates and knobs.order == "random" and rng.random() < 0.5:
+        other = conjunct_swap(other) or other
+    return Sample(scenes[0], ast, said.text), Sample(scenes[1], other.ast, other.text)
+
+
+def _one_look(source: _Source, rng: Generator) -> Look:
+    while True:
+        look = sample_look(source.world, rng)
+        if source.withheld.allows(_kind_of(look)):
+            return look
+
+
+def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -> tuple[Look, Look]:
+    """Two looks of different shape and colour; allowed with exchanged colours too, if asked."""
+    allows = source.withheld.allows
+    while True:
+        a, b = sample_look(source.world, rng), sample_look(source.world, rng)
+        if a.shape == b.shape or a.colour == b.colour or not allows(_kind_of(a), _kind_of(b)):
+            continue
+        if not exchangeable or allows((a.shape, b.colour), (b.shape, a.colour)):
+            return a, b
+
+
+def _exchanged(looks: tuple[Look, Look]) -> tuple[Look, Look]:
+    a, b = looks
+    return replace(a, colour=b.colour), replace(b, colour=a.colour)
+
+
+def _looks_for(relation: Relation, source: _Source, rng: Generator) -> tuple[Look, Look]:
+    """Two looks that can stand in this relation: depth is only seen between things of one size."""
+    a, b = _two_looks(source, rng)
+    return (a, replace(b, size=a.size)) if relation in ("in front of", "behind") else (a, b)
+
+
+def _kind_of(look: Look) -> tuple[str, str]:
+    return look.shape, look.colour
+
+
+def _mention(look: Look, knobs: Knobs, rng: Generator, *, coloured: bool | None = None) -> Obj:
+    colour, size, texture = rng.random(3).tolist()
+    says_colour = colour < knobs.p_coloured if coloured is None else coloured
+    return Obj(
+        look.shape,
+        look.colour if says_colour else None,
+        look.size if size < knobs.p_size else None,
+        look.texture if texture < knobs.p_texture else None,
+    )
