@@ -62,7 +62,7 @@ class ScenePicture:
 def draw(scene: Scene, *, with_noise: bool = True) -> ImageArray:
     """The scene as an image [H, W, 3]."""
     pixels = WORLDS[scene.world].pixels
-    image_HW3 = np.empty((pixels, pixels, 3), dtype=np.int64)
+    image_HW3 = np.empty((pixels, pixels, 3), dtype=np.int16)
     image_HW3[:] = BACKGROUND
     for thing in scene.things:
         if not is_inside(thing, WORLDS[scene.world]):
@@ -75,7 +75,7 @@ def draw(scene: Scene, *, with_noise: bool = True) -> ImageArray:
         image_HW3[pixel.row_K + thing.y, pixel.column_K + thing.x] = drawn_K3
     if with_noise:
         image_HW3 += noise(scene.noise_seed, image_HW3.size).reshape(image_HW3.shape)
-    return np.clip(image_HW3, 0, 255).astype(np.uint8)
+    return image_HW3.clip(0, 255).astype(np.uint8)
 
 
 @cache
@@ -97,7 +97,7 @@ def _is_dark(texture: Texture, row_K: IntArray, column_K: IntArray) -> BoolArray
     return dark_K[texture]
 
 
-def noise(seed: int, n: int) -> IntArray:
+def noise(seed: int, n: int) -> NDArray[np.int16]:
     """Whole numbers from a Gaussian of standard deviation NOISE, the same for ever.
 
     NumPy promises the raw bits of PCG64 but not the way from bits to normal numbers, so that way
@@ -105,18 +105,18 @@ def noise(seed: int, n: int) -> IntArray:
     """
     words = np.asarray(np.random.PCG64(seed).random_raw((n + 3) // 4)).astype("<u8")
     chance: NDArray[np.uint16] = words.view("<u2")[:n]
-    return gaussian(NOISE)[chance]
+    return gaussian(NOISE).take(chance)
 
 
 @cache
-def gaussian(deviation: float) -> IntArray:
+def gaussian(deviation: float) -> NDArray[np.int16]:
     """A rounded Gaussian as a table of 65,536 equally likely values, in growing order."""
     most = int(5 * deviation)
     edges = [
         round(65536 * (0.5 + 0.5 * erf((value + 0.5) / (deviation * sqrt(2.0)))))
         for value in range(-most - 1, most + 1)
     ]
-    table = np.repeat(np.arange(-most, most + 1), np.diff(edges))
+    table = np.repeat(np.arange(-most, most + 1, dtype=np.int16), np.diff(edges))
     table.setflags(write=False)
     return table
 

@@ -104,7 +104,7 @@ def draw_batch(
     square = canvas_NP3.reshape(-1, side, side, 3)[:, rim : rim + pixels, rim : rim + pixels]
     image_N3HW = square.permute(0, 3, 1, 2).contiguous()
     if generator is not None:
-        values = torch.from_numpy(gaussian(NOISE).astype(np.int16)).to(device)
+        values = torch.tensor(gaussian(NOISE), device=device)
         chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
         image_N3HW = image_N3HW + values[chance]
     return image_N3HW.clamp(0, 255).float() / 255
