@@ -26,14 +26,13 @@ from unbag.world.grammar import (
     with_objects,
     with_value,
 )
+from unbag.world.knobs import Combination
 from unbag.world.realise import RELATION, Slot, Statement, Style
 from unbag.world.scene import Scene
 from unbag.world.words import INVERSE, NUMBERS, SIZES, TEXTURES, World
 
 if TYPE_CHECKING:
     from numpy.random import Generator
-
-Combination = tuple[str, str]
 
 
 class _Around(NamedTuple):
