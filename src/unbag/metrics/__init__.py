@@ -1,1 +1,74 @@
 """From scores to numbers: pure functions on arrays, intervals, averages and comparisons."""
+
+from unbag.metrics.aggregate import by_tag, estimate
+from unbag.metrics.chance import CHANCE, CHANCE_INDEPENDENT, hit_chance, simulate
+from unbag.metrics.choice import Choice
+from unbag.metrics.classify import Classify, class_weights
+from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
+from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
+from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
+from unbag.metrics.groups import Groups, judge_groups
+from unbag.metrics.intervals import Interval, bootstrap, wilson
+from unbag.metrics.measure import Measured, judge, measure
+from unbag.metrics.pairs import Pairs, judge_pair
+from unbag.metrics.ranking import Block, hits, rank, rank_blocks
+from unbag.metrics.relaxed import (
+    additive_margin,
+    perplexity_margin,
+    printed_perplexity_margin,
+    ratio_margin,
+)
+from unbag.metrics.resample import generator
+from unbag.metrics.retrieval import Recall, Retention
+from unbag.metrics.ties import Credit, credit
+from unbag.metrics.triples import Triples, judge_triples
+
+__all__ = [
+    "CHANCE",
+    "CHANCE_INDEPENDENT",
+    "DEFINITIONS",
+    "Block",
+    "Cell",
+    "Choice",
+    "Classify",
+    "Contest",
+    "Credit",
+    "Definition",
+    "Groups",
+    "Interval",
+    "Measured",
+    "Pairs",
+    "Recall",
+    "Retention",
+    "Triples",
+    "additive_margin",
+    "averages",
+    "bootstrap",
+    "by_tag",
+    "check_average",
+    "class_weights",
+    "compare",
+    "compare_all",
+    "counts",
+    "credit",
+    "estimate",
+    "fits",
+    "generator",
+    "hit_chance",
+    "hits",
+    "holm",
+    "judge",
+    "judge_groups",
+    "judge_pair",
+    "judge_triples",
+    "mcnemar",
+    "measure",
+    "perplexity_margin",
+    "printed_perplexity_margin",
+    "rank",
+    "rank_blocks",
+    "ratio_margin",
+    "recall_definition",
+    "simulate",
+    "wilson",
+]

@@ -1,0 +1,210 @@
+"""Outcomes and an averaging rule come in, an Estimate goes out.
+
+Dimensions: U units, G clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.metrics.intervals import Interval, Stratum, cluster_rows, interval
+from unbag.metrics.resample import generator
+from unbag.types import MICRO, Aggregate, Estimate, EvalProtocol, IntArray, Outcomes
+
+MOST_INVALID = 0.01
+MOST_VALUES = 60
+"""A tag with more values than this is an identity, not a breakdown."""
+
+
+class Group(NamedTuple):
+    """Units averaged together first, and the share of their mean in the whole."""
+
+    index_U: IntArray
+    share: float
+
+
+def estimate(
+    outcomes: Outcomes,
+    aggregate: Aggregate = MICRO,
+    *,
+    protocol: EvalProtocol,
+    seed: int,
+    benchmark: str = "",
+    allow_invalid: bool = False,
+) -> Estimate:
+    """Average by the rule, with interval, ties, invalid units and chance.
+
+    Invalid units are left out of every average. More than 1 % of them, or none left, is an error
+    unless `allow_invalid`; then an average of nothing is NaN with n = 0.
+    """
+    members = groups_of(outcomes, aggregate)
+    index_U = np.array(sorted(i for found in members.values() for i in found), dtype=np.int64)
+    if not allow_invalid:
+        _check_valid(outcomes, aggregate, index_U, benchmark)
+    rng = generator(seed, outcomes.metric, aggregate.name)
+    return _estimate(
+        outcomes, _shared(outcomes, members), index_U, bool(aggregate.by), protocol, rng
+    )
+
+
+def by_tag(outcomes: Outcomes, *, protocol: EvalProtocol, seed: int) -> Mapping[str, Estimate]:
+    """The micro average for every value of every tag with 2 to 60 values, keyed as tag=value."""
+    values: dict[str, dict[str, list[int]]] = {}
+    for i, tags in enumerate(outcomes.tags):
+        for tag, value in tags.items():
+            values.setdefault(tag, {}).setdefault(value, []).append(i)
+    found = {}
+    for tag, members in sorted(values.items()):
+        if not 2 <= len(members) <= MOST_VALUES:
+            continue
+        for value, index in sorted(members.items()):
+            rng = generator(seed, outcomes.metric, MICRO.name, tag, value)
+            groups = _shared(outcomes, {(): index})
+            found[f"{tag}={value}"] = _estimate(
+                outcomes, groups, np.array(index), False, protocol, rng
+            )
+    return found
+
+
+def groups_of(outcomes: Outcomes, aggregate: Aggregate) -> dict[tuple[str, ...], list[int]]:
+    """The units that count, by group of the rule; group sizes count invalid units too.
+
+    Empty where the rule does not apply: no unit is among the chosen ones, or none has its tags.
+    """
+    if not aggregate.by and (aggregate.least or aggregate.without):
+        raise UserError(
+            f"aggregate {aggregate.name!r} leaves out groups but has none",
+            expected="`by`, the tags that make the groups",
+        )
+    chosen = [
+        i
+        for i, tags in enumerate(outcomes.tags)
+        if all(tags.get(tag) == value for tag, value in aggregate.only)
+    ]
+    if (
+        not any(tag in outcomes.tags[i] for i in chosen for tag in aggregate.by[-1:])
+        and aggregate.by
+    ):
+        return {}
+    members: dict[tuple[str, ...], list[int]] = {}
+    for i in chosen:
+        members.setdefault(_key(outcomes, aggregate, i), []).append(i)
+    return {
+        key: found
+        for key, found in members.items()
+        if len(found) >= aggregate.least and not (key and key[-1] in aggregate.without)
+    }
+
+
+def _key(outcomes: Outcomes, aggregate: Aggregate, unit: int) -> tuple[str, ...]:
+    tags = outcomes.tags[unit]
+    for tag in aggregate.by:
+        if tag not in tags:
+            raise UserError(
+                f"{outcomes.metric}: unit {outcomes.units[unit]!r} has no tag {tag!r}",
+                expected=f"every unit tagged with {', '.join(aggregate.by)} for {aggregate.name}",
+                way_out="check the loader of this benchmark",
+            )
+    return tuple(tags[tag] for tag in aggregate.by)
+
+
+def _shared(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]) -> list[Group]:
+    """Valid units of each group with its share; a group without any is left out."""
+    valid: dict[tuple[str, ...], IntArray] = {}
+    for key, index in sorted(members.items()):
+        index_U = np.asarray(index, dtype=np.int64)
+        index_U = index_U[np.isfinite(outcomes.value_U[index_U])]
+        if len(index_U):
+            valid[key] = index_U
+    children: dict[tuple[str, ...], set[str]] = {}
+    for key in valid:
+        for depth, value in enumerate(key):
+            children.setdefault(key[:depth], set()).add(value)
+    return [
+        Group(
+            index_U, float(np.prod([1 / len(children[key[:depth]]) for depth in range(len(key))]))
+        )
+        for key, index_U in valid.items()
+    ]
+
+
+def _estimate(
+    outcomes: Outcomes,
+    groups: Sequence[Group],
+    index_U: IntArray,
+    is_macro: bool,
+    protocol: EvalProtocol,
+    rng: np.random.Generator,
+) -> Estimate:
+    is_valid_U = np.isfinite(outcomes.value_U[index_U])
+    valid_U = index_U[is_valid_U]
+    strata, is_clustered = _strata(outcomes, groups)
+    value = sum(stratum.share * stratum.value for stratum in strata) if strata else float("nan")
+    chance = sum(group.share * float(outcomes.chance_U[group.index_U].mean()) for group in groups)
+    found = Interval(float("nan"), float("nan"), "none")
+    if value == value:
+        found = interval(
+            strata,
+            is_macro=is_macro,
+            is_clustered=is_clustered,
+            is_count=_is_count(outcomes, valid_U),
+            is_rate=outcomes.is_rate,
+            confidence=protocol.confidence,
+            resamples=protocol.resamples,
+            rng=rng,
+        )
+    return Estimate(
+        value=value,
+        low=found.low,
+        high=found.high,
+        n=len(valid_U),
+        ties=int(outcomes.tie_U[valid_U].sum()),
+        invalid=int((~is_valid_U).sum()),
+        unparsed=int(outcomes.unparsed_U[index_U].sum()),
+        chance=chance if groups and chance == chance else None,
+        chance_independent=outcomes.chance_independent,
+        interval=found.name,
+        is_rate=outcomes.is_rate,
+    )
+
+
+def _strata(outcomes: Outcomes, groups: Sequence[Group]) -> tuple[list[Stratum], bool]:
+    """Sums over clusters within each group, and whether any cluster holds several units."""
+    strata, is_clustered = [], False
+    row_U2 = np.stack([outcomes.value_U, outcomes.weight_U], axis=1)
+    for group in groups:
+        clusters = [outcomes.clusters[i] for i in group.index_U]
+        row_G2 = cluster_rows(row_U2[group.index_U], clusters)
+        is_clustered |= len(row_G2) < len(clusters)
+        strata.append(Stratum(row_G2, group.share))
+    return strata, is_clustered
+
+
+def _is_count(outcomes: Outcomes, valid_U: IntArray) -> bool:
+    """Values of 0 and 1 only, each of weight 1."""
+    value_U, weight_U = outcomes.value_U[valid_U], outcomes.weight_U[valid_U]
+    is_zero_or_one = bool(np.isin(value_U, (0.0, 1.0)).all())
+    return outcomes.is_rate and is_zero_or_one and bool((weight_U == 1).all())
+
+
+def _check_valid(
+    outcomes: Outcomes, aggregate: Aggregate, index_U: IntArray, benchmark: str
+) -> None:
+    where = f"{benchmark}: {outcomes.metric}" if benchmark else outcomes.metric
+    if not len(index_U):
+        raise UserError(
+            f"{where}: no unit to judge under {aggregate.name}",
+            expected="at least one item this metric applies to",
+            way_out="check the loader and the metrics of this benchmark",
+        )
+    invalid = int((~np.isfinite(outcomes.value_U[index_U])).sum())
+    if invalid > MOST_INVALID * len(index_U):
+        raise UserError(
+            f"{where}: {invalid} of {len(index_U)} units have a score that is not a finite number",
+            expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
+            way_out="look for damaged pictures or an overflowing model, or use --allow-invalid",
+        )

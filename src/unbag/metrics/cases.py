@@ -1,0 +1,144 @@
+"""Cases come in and arrays of equal shape go out, and back: verdicts on units become Outcomes.
+
+Dimensions: N cases of one shape, P pictures, C captions, U units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, Sparse, Truth
+
+CELLS = 4_000_000
+"""Scores stacked at once: 50,000 pictures x 1,000 classes must not lie in memory twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Cases of one shape, side by side."""
+
+    cases: tuple[Case, ...]
+    score_NPC: FloatArray
+    true_NPC: BoolArray
+
+    def chosen(self, keep_N: BoolArray) -> Stack:
+        """Only the cases where `keep` is True."""
+        if keep_N.all():
+            return self
+        cases = tuple(case for case, keep in zip(self.cases, keep_N, strict=True) if keep)
+        return Stack(cases, self.score_NPC[keep_N], self.true_NPC[keep_N])
+
+
+def true_cells(truth: Truth, item: str) -> BoolArray:
+    """Truth as a full matrix of bool."""
+    if isinstance(truth, Sparse):
+        true_PC = np.zeros(truth.shape, dtype=np.bool_)
+        true_PC[truth.row_T, truth.column_T] = True
+        return true_PC
+    if truth.dtype != np.bool_:
+        raise UserError(
+            f"item {item!r} has ratings, not true and false",
+            expected="a truth matrix of bool",
+            way_out="judge ratings with a rank correlation, or set a threshold in the loader",
+        )
+    return truth.astype(np.bool_, copy=False)
+
+
+def score_cells(case: Case) -> FloatArray:
+    """The full score matrix of a case."""
+    values, shape = case.scores.values, tuple(case.item.truth.shape)
+    if values is None or values.shape != shape:
+        found = "only ranks" if values is None else f"scores of shape {values.shape}"
+        raise UserError(
+            f"item {case.item.id!r} comes with {found}",
+            expected=f"scores of shape {shape}",
+            way_out="score this item again; ranks serve recall and retention only",
+        )
+    return values
+
+
+def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> Iterator[Stack]:
+    """The cases of the wanted shapes (None: any number of captions), stacked; no others."""
+    wanted: dict[tuple[int, int], list[Case]] = {}
+    for case in cases:
+        rows, columns = case.item.truth.shape
+        if (rows, columns) in shapes or (rows, None) in shapes:
+            wanted.setdefault((rows, columns), []).append(case)
+    for (rows, columns), members in wanted.items():
+        step = max(1, CELLS // (rows * columns))
+        for start in range(0, len(members), step):
+            part = tuple(members[start : start + step])
+            score_NPC = np.array([score_cells(case) for case in part], dtype=np.float64)
+            true_NPC = np.array([true_cells(case.item.truth, case.item.id) for case in part])
+            yield Stack(part, score_NPC, true_NPC)
+
+
+def cluster_of(item: Item) -> str:
+    """What a one-picture item is resampled with: its group, or all items of the same picture."""
+    return item.group or item.pictures[0].key
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Some units and what was found about them."""
+
+    units: Sequence[str]
+    clusters: Sequence[str]
+    tags: Sequence[Mapping[str, str]]
+    unparsed: Sequence[int]
+    value_U: FloatArray
+    tie_U: BoolArray
+    chance_U: FloatArray
+    weight_U: FloatArray | None = None
+
+
+def per_item(
+    cases: Sequence[Case],
+    value_U: FloatArray,
+    tie_U: BoolArray,
+    *,
+    chance: FloatArray | float,
+    clusters: Sequence[str],
+) -> Judged:
+    """Verdicts where every unit is one item."""
+    return Judged(
+        units=[case.item.id for case in cases],
+        clusters=clusters,
+        tags=[case.item.tags for case in cases],
+        unparsed=[case.scores.unparsed for case in cases],
+        value_U=value_U,
+        tie_U=tie_U,
+        chance_U=np.broadcast_to(np.asarray(chance, dtype=np.float64), value_U.shape),
+    )
+
+
+def outcomes(
+    metric: str,
+    parts: Sequence[Judged],
+    *,
+    chance_independent: float | None = None,
+    is_rate: bool = True,
+) -> Outcomes:
+    """All parts of one metric, joined."""
+    empty = np.zeros(0)
+    weights = [np.ones(len(p.value_U)) if p.weight_U is None else p.weight_U for p in parts]
+    return Outcomes(
+        metric=metric,
+        units=tuple(chain.from_iterable(part.units for part in parts)),
+        value_U=np.concatenate([empty, *(part.value_U for part in parts)]),
+        clusters=tuple(chain.from_iterable(part.clusters for part in parts)),
+        tags=tuple(chain.from_iterable(part.tags for part in parts)),
+        tie_U=np.concatenate([empty.astype(np.bool_), *(part.tie_U for part in parts)]),
+        chance_U=np.concatenate([empty, *(part.chance_U for part in parts)]),
+        weight_U=np.concatenate([empty, *weights]),
+        unparsed_U=np.array(
+            [*chain.from_iterable(part.unparsed for part in parts)], dtype=np.int64
+        ),
+        chance_independent=chance_independent,
+        is_rate=is_rate,
+    )

@@ -1,0 +1,122 @@
+"""Scores of caption, hard negative and hard positive come in; what they get right goes out.
+
+Dimensions: N cases, C = 3 captions in the item's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from unbag.metrics.cases import Judged, Stack, cluster_of, outcomes, per_item, stacks
+from unbag.metrics.chance import CHANCE, CHANCE_INDEPENDENT
+from unbag.metrics.ties import duel, finite_rows
+from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, TieRule
+
+MEANS = ("mean_original", "mean_negative", "mean_positive")
+NAMES = (
+    "original",
+    "augmented",
+    "brittleness",
+    "share_augmented",
+    "share_neg_like_hp",
+    "share_hp_over_orig",
+    "share_both_below",
+    "share_tie",
+    *MEANS,
+)
+
+
+class Verdict(NamedTuple):
+    """One outcome of each row, and where a tie could have decided it."""
+
+    value_N: FloatArray
+    tie_N: BoolArray
+
+
+def judge_triples(
+    score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
+) -> Mapping[str, Verdict]:
+    """Every outcome of rows with two true captions (c, then c_p) and one false (c_n).
+
+    `original`, `augmented` and `brittleness` follow the tie rule, comparison by comparison: with
+    `half`, a c_p level with c_n is half above and half below it. The five shares are always
+    strict; whatever a tie touches is in `share_tie`, so they sum to 1 under every rule.
+    """
+    is_valid_N = finite_rows(score_NC)
+    score_NC = np.where(is_valid_N[:, None], score_NC, 0.0)
+    own_N, negative_N = true_NC.argmax(axis=1), true_NC.argmin(axis=1)
+    positive_N = 2 - true_NC[:, ::-1].argmax(axis=1)
+    c = duel(score_NC, own_N, negative_N, ties=ties, tie_eps=tie_eps)
+    p = duel(score_NC, positive_N, negative_N, ties=ties, tie_eps=tie_eps)
+    strict_c = duel(score_NC, own_N, negative_N, ties="wrong", tie_eps=tie_eps)
+    strict_p = duel(score_NC, positive_N, negative_N, ties="wrong", tie_eps=tie_eps)
+    tie_N, never_N = c.tie_N | p.tie_N, np.zeros(len(score_NC), dtype=np.bool_)
+    row_N = np.arange(len(score_NC))
+    found = {
+        "original": Verdict(c.won_N, c.tie_N),
+        "augmented": Verdict(c.won_N * p.won_N, tie_N),
+        "brittleness": Verdict(c.won_N * p.lost_N + c.lost_N * p.won_N, tie_N),
+        "share_augmented": Verdict(strict_c.won_N * strict_p.won_N, tie_N),
+        "share_neg_like_hp": Verdict(strict_c.won_N * strict_p.lost_N, tie_N),
+        "share_hp_over_orig": Verdict(strict_c.lost_N * strict_p.won_N, tie_N),
+        "share_both_below": Verdict(strict_c.lost_N * strict_p.lost_N, tie_N),
+        "share_tie": Verdict(tie_N.astype(np.float64), tie_N),
+        "mean_original": Verdict(score_NC[row_N, own_N], never_N),
+        "mean_negative": Verdict(score_NC[row_N, negative_N], never_N),
+        "mean_positive": Verdict(score_NC[row_N, positive_N], never_N),
+    }
+    return {
+        name: Verdict(np.where(is_valid_N, value_N, np.nan), tied_N & is_valid_N)
+        for name, (value_N, tied_N) in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Does a model tell edits that change the meaning from edits that keep it?
+
+    Kamath et al., "The Hard Positive Truth about Vision-Language Compositionality", eq. 1-2. The
+    first true caption is c, the second c_p, the false one c_n. A triple in which c_n or c repeats
+    another caption asks nothing and is left out.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every 1 x 3 item with two true captions."""
+        parts: dict[str, list[Judged]] = {name: [] for name in NAMES}
+        for every in stacks(cases, [(1, 3)]):
+            stack = every.chosen(_is_triple(every))
+            found = judge_triples(
+                stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
+            )
+            clusters = [cluster_of(case.item) for case in stack.cases]
+            for name, (value_N, tie_N) in found.items():
+                chance = CHANCE.get(name, np.nan)
+                parts[name].append(
+                    per_item(stack.cases, value_N, tie_N, chance=chance, clusters=clusters)
+                )
+        return [
+            outcomes(
+                name,
+                judged,
+                chance_independent=CHANCE_INDEPENDENT.get(name),
+                is_rate=name not in MEANS,
+            )
+            for name, judged in parts.items()
+        ]
+
+
+def _is_triple(stack: Stack) -> BoolArray:
+    """Two true captions, one false, and three different strings."""
+    different = [_all_differ(case.item) for case in stack.cases]
+    fits_N: BoolArray = (stack.true_NPC[:, 0].sum(axis=1) == 2) & np.array(different)
+    return fits_N
+
+
+def _all_differ(item: Item) -> bool:
+    return len(set(item.captions)) == len(item.captions)

@@ -1,0 +1,63 @@
+from collections.abc import Callable
+
+import numpy as np
+
+from unbag.metrics import (
+    CHANCE,
+    CHANCE_INDEPENDENT,
+    DEFINITIONS,
+    Choice,
+    Classify,
+    Groups,
+    Pairs,
+    Recall,
+    Retention,
+    Triples,
+    recall_definition,
+)
+from unbag.metrics.definitions import _ALL, _RECALL
+from unbag.types import Case, Metric
+
+Make = Callable[..., Case]
+METRICS: tuple[Metric, ...] = (
+    Choice(),
+    Triples(),
+    Pairs(),
+    Groups(),
+    Recall(),
+    Retention(),
+    Classify(),
+)
+
+
+def test_every_metric_is_defined_and_nothing_else(case: Make) -> None:
+    cases = [
+        case(np.arange(6.0), np.arange(6) == 0, name="classes"),
+        case(np.eye(2), np.eye(2), name="pair"),
+        case(np.eye(4), np.eye(4), name="set"),
+        case([0.3, 0.2, 0.1], [1, 0, 1], name="triple"),
+    ]
+    emitted = {one.metric for metric in METRICS for one in metric(cases, ties="wrong", tie_eps=0)}
+    assert emitted == set(DEFINITIONS)
+
+
+def test_nothing_is_defined_twice() -> None:
+    assert len(DEFINITIONS) == len(_ALL) + len(_RECALL)
+    assert all(name == found.name for name, found in DEFINITIONS.items())
+    assert len({found.title for found in DEFINITIONS.values()}) == len(DEFINITIONS)
+
+
+def test_definitions_state_the_chance_that_is_used() -> None:
+    for name, level in CHANCE.items():
+        stated = DEFINITIONS[name].chance.split(";")[0]
+        top, _, bottom = stated.partition("/")
+        assert int(top) / int(bottom or 1) == level, name
+    for name, level in CHANCE_INDEPENDENT.items():
+        assert f"1/{round(1 / level)} if both" in DEFINITIONS[name].chance
+
+
+def test_recall_at_any_k() -> None:
+    found = recall_definition("image_to_text@3")
+    assert found.title == "Image to text R@3"
+    assert "true caption is among the 3" in found.meaning
+    assert DEFINITIONS["text_to_image@1"] == recall_definition("text_to_image@1")

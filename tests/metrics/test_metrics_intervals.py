@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+
+from unbag.metrics import bootstrap, generator, wilson
+from unbag.metrics.intervals import Stratum, cluster_rows, effective_clusters, interval, normal
+from unbag.metrics.resample import resampled_sums
+from unbag.types import FloatArray
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_wilson_by_hand() -> None:
+    # 8 of 10 with z = 1.959964: centre (0.8 + 0.19207) / 1.38415, half width 0.22656.
+    low, high, name = wilson(8, 10)
+    assert (low, high) == pytest.approx((0.49016, 0.94332), abs=1e-5)
+    assert name == "wilson"
+    assert wilson(0, 10)[:2] == pytest.approx((0.0, 0.27754), abs=1e-5)
+    assert wilson(10, 10)[:2] == pytest.approx((0.72246, 1.0), abs=1e-5)
+    assert (wilson(0, 7).low, wilson(7, 7).high) == (0.0, 1.0)
+    narrow, wide = wilson(8, 10, 0.9), wilson(8, 10, 0.99)
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5, 0.9])
+def test_wilson_covers(rate: float) -> None:
+    n = 200
+    ends = [wilson(k, n)[:2] for k in range(n + 1)]
+    drawn = rng().binomial(n, rate, size=20_000)
+    covered = np.mean([ends[k][0] <= rate <= ends[k][1] for k in drawn])
+    assert 0.925 < covered < 0.98
+
+
+EXAMPLE = np.array([0.02, 0.01, -0.01, 0.03, 0.00])
+
+
+def test_bootstrap_worked_example() -> None:
+    found = bootstrap(EXAMPLE, confidence=0.99, rng=rng())
+    assert found.low == pytest.approx(-0.006, abs=1e-3)
+    assert found.high == pytest.approx(0.026, abs=1e-3)
+    assert found.name == "bootstrap"
+
+
+def test_bootstrap_spreads_as_the_plug_in_error_says() -> None:
+    row_G2 = np.stack([EXAMPLE, np.ones(5)], axis=1)
+    sum_R2 = resampled_sums(row_G2, resamples=50_000, rng=rng())
+    mean_R = sum_R2[:, 0] / sum_R2[:, 1]
+    assert mean_R.std() == pytest.approx(0.0063246, rel=0.02)
+    assert mean_R.mean() == pytest.approx(0.01, abs=1e-4)
+
+
+def test_clusters_of_one_change_nothing() -> None:
+    alone = bootstrap(EXAMPLE, confidence=0.99, rng=rng())
+    clustered = bootstrap(EXAMPLE, clusters=list("abcde"), confidence=0.99, rng=rng())
+    assert clustered[:2] == alone[:2]
+    assert clustered.name == "clustered bootstrap"
+
+
+def loop(value_N: FloatArray, clusters: list[str], resamples: int) -> FloatArray:
+    """The bootstrap as one would write it at first."""
+    names = sorted(set(clusters))
+    members = {name: [i for i, c in enumerate(clusters) if c == name] for name in names}
+    dice, means = rng(7), []
+    for _ in range(resamples):
+        drawn = [names[i] for i in dice.integers(len(names), size=len(names))]
+        means.append(np.mean([value_N[i] for name in drawn for i in members[name]]))
+    return np.array(means)
+
+
+def test_clustered_bootstrap_agrees_with_a_plain_loop() -> None:
+    dice = rng(3)
+    clusters = [f"c{i}" for i in dice.integers(30, size=150)]
+    lean = {f"c{i}": p for i, p in enumerate(dice.random(30))}
+    value_N = np.array([float(dice.random() < lean[c]) for c in clusters])
+    means = loop(value_N, clusters, 4_000)
+    found = bootstrap(value_N, clusters=clusters, resamples=20_000, rng=rng())
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert found.low == pytest.approx(low, abs=0.01)
+    assert found.high == pytest.approx(high, abs=0.01)
+    alone = bootstrap(value_N, resamples=20_000, rng=rng())
+    assert found.high - found.low > 1.2 * (alone.high - alone.low)
+
+
+def test_counts_and_indices_draw_from_the_same_distribution() -> None:
+    from unbag.metrics.resample import _by_counts, _by_index
+
+    row_GM = np.repeat(np.array([[0.0, 2.0], [1.0, 3.0], [3.0, 4.0]]), [50, 30, 20], axis=0)
+    distinct_DM, count_D = np.unique(row_GM, axis=0, return_counts=True)
+    by_counts = _by_counts(distinct_DM, count_D / 100, 100, 40_000, rng(1))
+    by_index = _by_index(row_GM, 40_000, rng(2))
+    np.testing.assert_allclose(by_counts.mean(axis=0), row_GM.sum(axis=0), rtol=5e-3)
+    np.testing.assert_allclose(by_index.mean(axis=0), row_GM.sum(axis=0), rtol=5e-3)
+    np.testing.assert_allclose(np.cov(by_counts.T), np.cov(by_index.T), rtol=0.05)
+
+
+@pytest.mark.parametrize("rows", [40, 4_000])
+def test_the_order_of_rows_does_not_matter(rows: int) -> None:
+    row_GM = np.stack([rng(1).integers(0, 9, rows) / 8, np.ones(rows)], axis=1)
+    one = resampled_sums(row_GM, resamples=100, rng=rng())
+    other = resampled_sums(row_GM[::-1], resamples=100, rng=rng())
+    np.testing.assert_array_equal(one, other)
+
+
+def test_blocks_cover_all_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unbag.metrics.resample.CELLS", 64)
+    for row_GM in (np.ones((100, 1)), np.arange(10.0)[:, None]):
+        sum_RM = resampled_sums(row_GM, resamples=101, rng=rng())
+        assert sum_RM.shape == (101, 1)
+        assert np.isfinite(sum_RM).all()
+        assert sum_RM.mean() == pytest.approx(row_GM.sum(), rel=0.1)
+
+
+def test_normal_is_the_textbook_interval() -> None:
+    value_N = rng().standard_normal(20_000)
+    found = normal(Stratum(np.stack([value_N, np.ones(20_000)], axis=1)))
+    half = 1.959964 * value_N.std(ddof=1) / np.sqrt(20_000)
+    assert found.low == pytest.approx(value_N.mean() - half, abs=1e-9)
+    assert found.high == pytest.approx(value_N.mean() + half, abs=1e-9)
+
+
+def test_cluster_rows_sum_over_clusters() -> None:
+    row_NM = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    assert cluster_rows(row_NM, ["a", "b", "a"]).tolist() == [[2, 2], [0, 1]]
+
+
+def test_effective_clusters() -> None:
+    ten, forty = Stratum(np.ones((10, 2))), Stratum(np.ones((40, 2)))
+    assert effective_clusters([ten]) == pytest.approx(10)
+    # Variance of the mean of both means: (p q / 10 + p q / 40) / 4, so 1/n = 1/40 + 1/160.
+    halves = [Stratum(ten.row_G2, 0.5), Stratum(forty.row_G2, 0.5)]
+    assert effective_clusters(halves) == pytest.approx(32)
+
+
+def test_half_right_pairs_get_no_zero_width() -> None:
+    pairs = Stratum(np.array([[1.0, 2.0]] * 50))
+    found = interval(
+        [pairs],
+        is_macro=False,
+        is_clustered=True,
+        is_count=True,
+        is_rate=True,
+        confidence=0.95,
+        resamples=100,
+        rng=rng(),
+    )
+    assert found == wilson(25, 50)._replace(name="wilson (clusters)")
+
+
+def test_randomness_depends_on_names_only() -> None:
+    first = generator(0, "accuracy", "micro").random()
+    assert generator(0, "accuracy", "micro").random() == first
+    assert generator(1, "accuracy", "micro").random() != first
+    assert generator(0, "accuracy", "macro").random() != first
+    # Known forever: a changed hash would silently change every published interval.
+    assert generator(0, "accuracy", "micro").integers(10**6) == 996794
