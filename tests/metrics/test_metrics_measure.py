@@ -118,6 +118,9 @@ def test_metrics_of_a_benchmark_must_make_sense(cases: list[Case], protocol: Eva
         measure(replace(BENCH, metrics=(Choice(), Choice())), cases, protocol=protocol, seed=0)
     with pytest.raises(UserError, match="gives its headline 'pair'"):
         measure(replace(BENCH, headline="pair"), cases, protocol=protocol, seed=0)
+    rules = tuple(Aggregate(by=("kind",), without=frozenset({kind})) for kind in ("swap", "add"))
+    with pytest.raises(UserError, match="has two averaging rules named"):
+        measure(replace(BENCH, aggregates=rules), cases, protocol=protocol, seed=0)
     unfit = replace(BENCH, metrics=(Pairs(),), headline="pair", aggregates=(MICRO,))
     with pytest.raises(UserError, match="toy: individual: no unit to judge under micro"):
         measure(unfit, cases, protocol=protocol, seed=0)

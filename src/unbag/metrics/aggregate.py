@@ -85,10 +85,7 @@ def groups_of(outcomes: Outcomes, aggregate: Aggregate) -> dict[tuple[str, ...],
         for i, tags in enumerate(outcomes.tags)
         if all(tags.get(tag) == value for tag, value in aggregate.only)
     ]
-    if (
-        not any(tag in outcomes.tags[i] for i in chosen for tag in aggregate.by[-1:])
-        and aggregate.by
-    ):
+    if aggregate.by and not any(aggregate.by[-1] in outcomes.tags[i] for i in chosen):
         return {}
     members: dict[tuple[str, ...], list[int]] = {}
     for i in chosen:

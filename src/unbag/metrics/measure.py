@@ -65,8 +65,14 @@ def measure(
     """Judge all cases with all metrics of the benchmark and average by all of its rules."""
     _check_cases(benchmark, cases)
     outcomes = judge(benchmark, cases, protocol=protocol)
-    overall = {}
+    overall: dict[str, Mapping[str, Estimate]] = {}
     for aggregate in benchmark.aggregates:
+        if aggregate.name in overall:
+            raise UserError(
+                f"benchmark {benchmark.name!r} has two averaging rules named {aggregate.name!r}",
+                expected="a name for each",
+                way_out="give one of them a label",
+            )
         overall[aggregate.name] = {
             name: estimate(
                 found,
