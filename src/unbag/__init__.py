@@ -12,19 +12,20 @@ from unbag.version import __version__
 
 if TYPE_CHECKING:
     from unbag.engine.evaluate import benchmark, evaluate, model
-    from unbag.engine.run import Job, run
+    from unbag.engine.job import Job
+    from unbag.engine.run import run
     from unbag.errors import UserError
-    from unbag.report import report
+    from unbag.report.write import report
     from unbag.scorers.cosine import Cosine
 
 _HOME = {
     "Cosine": "unbag.scorers.cosine",
-    "Job": "unbag.engine.run",
+    "Job": "unbag.engine.job",
     "UserError": "unbag.errors",
     "benchmark": "unbag.engine.evaluate",
     "evaluate": "unbag.engine.evaluate",
     "model": "unbag.engine.evaluate",
-    "report": "unbag.report",
+    "report": "unbag.report.write",
     "run": "unbag.engine.run",
 }
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.engine.atomic import write_text
 from unbag.engine.cache import default_cache
-from unbag.engine.run import Finished, Job, run
-from unbag.errors import UserError
-from unbag.registry import find, names
-from unbag.report import render_page, terminal_table
+from unbag.engine.evaluate import benchmark
+from unbag.engine.job import Job
+from unbag.engine.run import Finished, run
+from unbag.registry import names
+from unbag.report import report, terminal_table
 from unbag.scorers import choose_device, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
@@ -66,12 +66,7 @@ def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
     for name in asked:
         family = [k for k in known if k.startswith((f"{name}-", f"{name}_"))]
         for one in [name] if name in known or not family else family:
-            thing = find("benchmark", one)
-            if not isinstance(thing, Benchmark):
-                raise UserError(
-                    f"the benchmark {one!r} is a {type(thing).__name__}",
-                    expected="a value of unbag.types.Benchmark",
-                )
+            thing = benchmark(one)
             found[thing.name] = thing
     return list(found.values())
 
@@ -97,7 +92,7 @@ def _carry_out(job: Job) -> int:
 
 
 def _finish(finished: Finished, console: Console) -> int:
-    write_text(finished.folder.report, render_page(finished.contents))
+    report(finished.contents, finished.folder.report)
     console.print(terminal_table(finished.contents))
     for problem in finished.problems:
         print(f"unbag: {problem}", file=sys.stderr)

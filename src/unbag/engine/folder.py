@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,11 +83,14 @@ class RunFolder:
                 ) from error
             yield
 
-    def begin(self, asked: Asked, record: RunRecord) -> dict[str, Grid]:
-        """Start, or continue what an earlier process left; gives the batches it had planned."""
+    def begin(self, asked: Asked, record: RunRecord) -> tuple[dict[str, Grid], RunRecord]:
+        """Start, or continue what an earlier process left.
+
+        Gives the batches that were planned then, and the record with what was found then.
+        """
         file = self.path / "run.json"
         if file.exists():
-            self._check_same(_read_json(file), asked)
+            record = self._continued(_read_json(file), asked, record)
         elif any(p.name != ".lock" for p in self.path.iterdir()):
             raise UserError(
                 f"the folder {self.path} is not empty and holds no run",
@@ -96,7 +99,7 @@ class RunFolder:
             )
         self.write_state("running", asked, record)
         grids = self.path / "batches.json"
-        return _read_json(grids) if grids.exists() else {}
+        return (_read_json(grids) if grids.exists() else {}), record
 
     def save_batches(self, grids: Mapping[str, Grid]) -> None:
         """Keep the make-up of the batches, so that continuing computes the same bits."""
@@ -115,7 +118,8 @@ class RunFolder:
         failed = [failure_to_json(f) for f in contents.failures]
         write_text(self.path / "failures.json", _dump(failed))
 
-    def _check_same(self, found: Any, asked: Asked) -> None:
+    def _continued(self, found: Any, asked: Asked, record: RunRecord) -> RunRecord:
+        """The new record with the old findings, if the run is the same."""
         earlier = found.get("asked", {}) if isinstance(found, dict) else {}
         now = json.loads(json.dumps(asked.as_json()))
         for field, value in now.items():
@@ -126,6 +130,13 @@ class RunFolder:
                     expected="the same models, benchmarks and settings, to continue that run",
                     way_out="choose another folder with --out, or delete this one",
                 )
+        before = record_from_json(found["record"])
+        return replace(
+            record,
+            started=before.started,
+            damaged=before.damaged,
+            truncated=before.truncated,
+        )
 
 
 def read_contents(path: Path) -> RunContents:
@@ -146,10 +157,10 @@ def read_contents(path: Path) -> RunContents:
                 if unfinished
                 else "check the path; `unbag run --out` makes such folders",
             )
-    run = _read_json(path / "run.json")
+    record = record_from_json(_read_json(path / "run.json").get("record"))
     return RunContents(
-        record=record_from_json(run["record"]),
-        results=tuple(result_from_json(r) for r in _read_json(path / "results.json")),
+        record=record,
+        results=tuple(result_from_json(r, run=record) for r in _read_json(path / "results.json")),
         comparisons=tuple(
             comparison_from_json(c) for c in _read_json(path / "comparisons.json", [])
         ),

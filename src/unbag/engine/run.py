@@ -6,16 +6,15 @@ Everything dear is saved before anything is measured, and a run that was stopped
 from __future__ import annotations
 
 import platform
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from unbag.engine.embed import Embeddings, embed
 from unbag.engine.folder import Asked, RunFolder
+from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
 from unbag.engine.plan import Plan, check_items, make_plan
 from unbag.engine.progress import Progress, Silent
@@ -25,32 +24,12 @@ from unbag.errors import UserError
 from unbag.types import (
     Benchmark,
     EmbeddingScorer,
-    EvalProtocol,
     Item,
     RunContents,
     RunRecord,
     Scorer,
     Scores,
 )
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to run and where to put it."""
-
-    scorers: Sequence[Scorer]
-    benchmarks: Sequence[Benchmark]
-    out: Path
-    data: Path | None = None
-    """Folder with one folder for each benchmark that needs files."""
-    cache: Path | None = None
-    """Where embeddings are kept; None keeps them in memory only."""
-    protocol: EvalProtocol = field(default_factory=EvalProtocol)
-    seed: int = 0
-    batch: int = 256
-    allow_invalid: bool = False
-    device: str = "cpu"
-    command: str = field(default_factory=lambda: shlex.join(["unbag", *sys.argv[1:]]))
 
 
 @dataclass(frozen=True)
@@ -79,8 +58,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     )
     record = _record(job, asked)
     with folder.locked():
-        grids = folder.begin(asked, record)
-        store = ScoreStore(folder.scores)
+        grids, record = folder.begin(asked, record)
+        store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
         try:
             for scorer in job.scorers:
                 record = _score(scorer, job, items, plan, store, folder, grids, record, progress)

@@ -4,5 +4,16 @@ from unbag.report.exports import to_csv, to_json, to_markdown
 from unbag.report.layout import merge_runs
 from unbag.report.page import render_page
 from unbag.report.table import terminal_table
+from unbag.report.write import form_of, report, to_html
 
-__all__ = ["merge_runs", "render_page", "terminal_table", "to_csv", "to_json", "to_markdown"]
+__all__ = [
+    "form_of",
+    "merge_runs",
+    "render_page",
+    "report",
+    "terminal_table",
+    "to_csv",
+    "to_html",
+    "to_json",
+    "to_markdown",
+]

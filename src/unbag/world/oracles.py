@@ -43,10 +43,17 @@ class Oracle:
 
 
 def semantic() -> Oracle:
-    """1 if the caption holds in the scene, else 0: what a perfect model would say."""
+    """1 if the caption holds in the scene, else 0: what a perfect model would say.
+
+    Words that make no sentence of the world (shuffled captions) say nothing, and hold nowhere.
+    """
 
     def judge(picture: Picture, text: str) -> float:
-        return float(holds(parse(text), scene_of(picture)))
+        scene = scene_of(picture)
+        try:
+            return float(holds(parse(text), scene))
+        except UserError:
+            return 0.0
 
     return Oracle("oracle:semantic", "oracle:semantic/1", "truth", False, judge)
 

@@ -1,0 +1,61 @@
+"""The shortest way for a notebook: one scorer, one benchmark, one result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from unbag.engine.job import Job
+from unbag.engine.run import run
+from unbag.errors import UserError
+from unbag.registry import find
+from unbag.scorers.resolve import Model, load_model
+from unbag.types import Benchmark, EvalProtocol, Result, Scorer
+
+
+def evaluate(
+    scorer: Scorer,
+    benchmark: Benchmark,
+    *,
+    root: str | Path | None = None,
+    cache: str | Path | None = None,
+    protocol: EvalProtocol | None = None,
+    seed: int = 0,
+    allow_invalid: bool = False,
+) -> Result:
+    """Score and measure; the result follows the averaging rule that the field publishes.
+
+    `root` holds one folder for each benchmark. Nothing is written except to `cache`, if given;
+    use `run` to keep scores and to continue after a stop.
+    """
+    with TemporaryDirectory(prefix="unbag-") as folder:
+        job = Job(
+            scorers=[scorer],
+            benchmarks=[benchmark],
+            out=Path(folder) / "run",
+            data=Path(root) if root else None,
+            cache=Path(cache) if cache else None,
+            protocol=protocol or EvalProtocol(),
+            seed=seed,
+            allow_invalid=allow_invalid,
+        )
+        finished = run(job)
+    if finished.problems:
+        raise UserError(finished.problems[0])
+    return finished.contents.results[0]
+
+
+def benchmark(name: str) -> Benchmark:
+    """A registered benchmark, or package.module:NAME."""
+    found = find("benchmark", name)
+    if not isinstance(found, Benchmark):
+        raise UserError(
+            f"the benchmark {name!r} is a {type(found).__name__}",
+            expected="a value of unbag.types.Benchmark",
+        )
+    return found
+
+
+def model(spec: str, *, device: str = "cpu") -> Model:
+    """A model by name: tiny:base, caption:short, package.module:NAME."""
+    return load_model(spec, device=device)

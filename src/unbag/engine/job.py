@@ -1,0 +1,32 @@
+"""What a run is asked to do."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from unbag.types import Benchmark, EvalProtocol, Scorer
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run and where to put it."""
+
+    scorers: Sequence[Scorer]
+    benchmarks: Sequence[Benchmark]
+    out: Path
+    data: Path | None = None
+    """Folder with one folder for each benchmark that needs files."""
+    cache: Path | None = None
+    """Where embeddings are kept; None keeps them in memory only."""
+    protocol: EvalProtocol = field(default_factory=EvalProtocol)
+    seed: int = 0
+    batch: int = 256
+    allow_invalid: bool = False
+    device: str = "cpu"
+    save_seconds: float = 5.0
+    """Least time between two writes of the scores; what is lost by a kill is at most this much."""
+    command: str = field(default_factory=lambda: shlex.join(["unbag", *sys.argv[1:]]))

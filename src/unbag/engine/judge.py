@@ -1,0 +1,131 @@
+"""From saved scores to results, comparisons and failures; no model is needed any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from unbag.engine.atomic import write_atomically
+from unbag.engine.gallery import choose_failures
+from unbag.engine.job import Job
+from unbag.engine.progress import Progress
+from unbag.engine.store import Key, ScoreStore
+from unbag.errors import UserError
+from unbag.metrics.compare import Contest, compare_all
+from unbag.metrics.measure import Measured, measure
+from unbag.types import (
+    Benchmark,
+    Case,
+    Failure,
+    Item,
+    Result,
+    RunContents,
+    RunRecord,
+    Scorer,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Everything that was measured in a run."""
+
+    contents: RunContents
+    measured: Mapping[Key, Measured]
+    problems: tuple[str, ...]
+
+    def write_outcomes(self, path: Path) -> None:
+        """The credit of every unit, as a table that any tool can read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns: dict[str, list[object]] = {
+            name: [] for name in ("benchmark", "scorer", "metric", "unit", "cluster")
+        }
+        values: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
+        for key, found in self.measured.items():
+            for outcomes in found.outcomes.values():
+                count = len(outcomes.units)
+                columns["benchmark"] += [key.benchmark] * count
+                columns["scorer"] += [key.scorer] * count
+                columns["metric"] += [outcomes.metric] * count
+                columns["unit"] += outcomes.units
+                columns["cluster"] += outcomes.clusters
+                values.append(outcomes.value_U)
+        table = pa.table({**columns, "value": np.concatenate(values) if values else []})
+        write_atomically(path, lambda to: pq.write_table(table, to, compression="zstd"))
+
+
+def judge(
+    job: Job,
+    items: Mapping[str, Sequence[Item]],
+    store: ScoreStore,
+    record: RunRecord,
+    *,
+    progress: Progress,
+) -> Judgement:
+    """Measure every scorer on every benchmark; one that cannot be measured stops no other."""
+    measured: dict[Key, Measured] = {}
+    results: list[Result] = []
+    failures: list[Failure] = []
+    problems: list[str] = []
+    with progress.task("measuring", len(job.benchmarks) * len(job.scorers)) as advance:
+        for benchmark in job.benchmarks:
+            for scorer in job.scorers:
+                key = Key(benchmark.name, scorer.name)
+                scores = store.get(key)
+                cases = [Case(item, scores[item.id]) for item in items[benchmark.name]]
+                try:
+                    found = _measure(job, benchmark, scorer, cases)
+                except UserError as error:
+                    problems.append(f"{scorer.name} on {benchmark.name}: {error}")
+                else:
+                    measured[key] = found
+                    results += found.results(scorer.name, is_blind=scorer.is_blind, run=record)
+                    failures += _failures(benchmark, scorer, found, cases)
+                advance(1)
+    comparisons = compare_all(_contests(job, measured), protocol=job.protocol, seed=job.seed)
+    contents = RunContents(record, tuple(results), comparisons, tuple(failures))
+    return Judgement(contents, measured, tuple(problems))
+
+
+def _measure(job: Job, benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]) -> Measured:
+    return measure(
+        benchmark,
+        cases,
+        protocol=replace(job.protocol, scoring=scorer.scoring),
+        seed=job.seed,
+        allow_invalid=job.allow_invalid,
+    )
+
+
+def _failures(
+    benchmark: Benchmark, scorer: Scorer, measured: Measured, cases: Sequence[Case]
+) -> list[Failure]:
+    if scorer.is_blind:
+        return []
+    by_id = {case.item.id: case for case in cases}
+    outcomes = measured.outcomes[benchmark.headline]
+    return choose_failures(benchmark.name, scorer.name, outcomes, by_id)
+
+
+def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
+    """The first model against each other one that sees, on the headline of each benchmark."""
+    seeing = [scorer.name for scorer in job.scorers if not scorer.is_blind]
+    found = []
+    for benchmark in job.benchmarks:
+        for other in seeing[1:]:
+            first, second = (measured.get(Key(benchmark.name, n)) for n in (seeing[0], other))
+            if first is None or second is None:
+                continue
+            found.append(
+                Contest(
+                    benchmark.name,
+                    (seeing[0], other),
+                    first.outcomes[benchmark.headline],
+                    second.outcomes[benchmark.headline],
+                )
+            )
+    return found

@@ -1,0 +1,135 @@
+"""Every unique input is encoded once, on a grid that a continued run obeys."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.engine.embed import Embeddings, Grid, embed
+from unbag.engine.plan import check_items, make_plan
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.types import Ensemble, Item
+
+
+def run_embed(
+    encoder: Any,
+    items: list[Item],
+    *,
+    cache: Path | None = None,
+    grids: dict[str, Grid] | None = None,
+    batch: int = 4,
+    progress: Silent | None = None,
+) -> Embeddings:
+    return embed(
+        encoder,
+        make_plan({"toy": items}),
+        cache=cache,
+        grids={} if grids is None else grids,
+        save_grids=lambda: None,
+        batch=batch,
+        progress=progress or Silent(),
+    )
+
+
+def test_each_unique_input_is_encoded_once(encoder: Any, items: list[Item]) -> None:
+    run_embed(encoder, items)
+    unique = {caption for item in items for caption in item.captions}
+    assert sorted(encoder.encoded) == sorted(map(str, unique))
+    assert (encoder.opened, sum(encoder.batches)) == (6, 6)
+
+
+def test_across_benchmarks_too(encoder: Any, items: list[Item]) -> None:
+    plan = make_plan({"one": items[:20], "two": items[10:]})
+    assert len(plan.pictures) == 6
+    assert len(plan.rows["one"]) == len(plan.rows["two"]) == 20
+
+
+def test_captions_run_in_order_of_length(encoder: Any, items: list[Item]) -> None:
+    run_embed(encoder, items)
+    lengths = encoder.count_tokens(encoder.encoded)
+    assert lengths == sorted(lengths)
+
+
+def test_a_second_run_encodes_nothing(encoder: Any, items: list[Item], tmp_path: Path) -> None:
+    first = run_embed(encoder, items, cache=tmp_path / "cache")
+    encoder.encoded.clear()
+    encoder.batches.clear()
+    second = run_embed(encoder, items, cache=tmp_path / "cache")
+    assert (encoder.encoded, encoder.batches) == ([], [])
+    assert np.array_equal(first.picture_ND, second.picture_ND)
+    assert np.array_equal(first.caption_ND, second.caption_ND)
+
+
+def test_a_continued_run_does_whole_batches_of_the_old_make_up(
+    encoder: Any, items: list[Item], tmp_path: Path
+) -> None:
+    grids: dict[str, Grid] = {}
+    run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
+    planned = [len(batch) for batch in grids["colours-1/pictures"]]
+    assert planned == [4, 2]
+    # As if the process had been killed before the second batch of pictures was kept.
+    files = sorted(
+        (tmp_path / "cache/colours-1/pictures").iterdir(), key=lambda p: p.stat().st_size
+    )
+    files[0].unlink()
+    encoder.batches.clear()
+    run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
+    assert encoder.batches == [2]
+
+
+def test_ensembles_are_averaged_from_their_prompts(encoder: Any, items: list[Item]) -> None:
+    mixed = Item(
+        "e", items[0].pictures, (Ensemble("x", ("r", "g")), "b"), np.array([[True, False]])
+    )
+    vector = run_embed(encoder, [mixed]).caption_ND[0]
+    mean = encoder.encode_captions(["r", "g"]).mean(dim=0)
+    assert np.allclose(vector, mean / mean.norm(), atol=1e-6)
+    assert encoder.encoded.count("r") == 2
+
+
+def test_a_damaged_picture_is_named_and_stops_nobody(
+    encoder: Any, items: list[Item], tmp_path: Path
+) -> None:
+    bad = tmp_path / "pictures" / "3.png"
+    bad.write_bytes(b"not a picture")
+    found = run_embed(encoder, items)
+    assert list(found.damaged) == [str(bad)]
+    assert "UnidentifiedImageError" in found.damaged[str(bad)]
+    assert np.isnan(found.picture_ND).all(axis=1).sum() == 1
+
+
+def test_cut_captions_are_counted(encoder: Any, items: list[Item]) -> None:
+    long = Item("l", items[0].pictures, ("r" * 41, "r" * 40), np.array([[True, False]]))
+    assert run_embed(encoder, [long]).truncated == 1
+
+
+def test_a_model_that_returns_the_wrong_number_of_vectors(
+    encoder: Any, items: list[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_few(captions: list[str]) -> Tensor:
+        return torch.zeros(len(captions) - 1, 3)
+
+    monkeypatch.setattr(encoder, "encode_captions", too_few)
+    with pytest.raises(UserError, match=r"returned vectors of shape \(3, 3\) for 4 inputs"):
+        run_embed(encoder, items)
+
+
+def test_fingerprints_follow_the_items(items: list[Item]) -> None:
+    first = make_plan({"toy": items}).fingerprints["toy"]
+    assert first == make_plan({"toy": list(items)}).fingerprints["toy"]
+    assert first != make_plan({"toy": items[1:]}).fingerprints["toy"]
+    other = Item("item0", items[0].pictures, ("x", "y"), np.array([[False, True]]))
+    turned = Item("item0", items[0].pictures, ("x", "y"), np.array([[True, False]]))
+    prints = [make_plan({"t": [one]}).fingerprints["t"] for one in (other, turned)]
+    assert prints[0] != prints[1]
+
+
+def test_empty_benchmarks_and_repeated_ids_are_refused(items: list[Item]) -> None:
+    with pytest.raises(UserError, match="benchmark 'toy' has no items"):
+        check_items("toy", [])
+    with pytest.raises(UserError, match="benchmark 'toy' has two items called 'item0'"):
+        check_items("toy", [items[0], items[0]])

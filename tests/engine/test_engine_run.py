@@ -1,0 +1,298 @@
+"""A whole run: its folder, continuing it after a stop or a kill, and what can go wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from unbag.engine.evaluate import evaluate
+from unbag.engine.folder import RunFolder, read_contents
+from unbag.engine.job import Job
+from unbag.engine.progress import Silent
+from unbag.engine.run import run
+from unbag.errors import UserError
+from unbag.models.caption_only import load
+from unbag.scorers import Cosine
+from unbag.types import Benchmark, Item, Query
+
+
+def results_of(folder: Path) -> Any:
+    """Results without the record of the run, which holds the time."""
+    found = json.loads((folder / "results.json").read_text())
+    return [{k: v for k, v in entry.items() if k != "run"} for entry in found]
+
+
+def test_a_run_folder_holds_everything(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    finished = run(Job([Cosine(encoder), load("short")], [toy], out, command="unbag run ..."))
+    assert finished.problems == ()
+    state = json.loads((out / "run.json").read_text())
+    assert state["state"] == "done"
+    assert state["record"]["command"] == "unbag run ..."
+    assert state["record"]["fingerprints"]["colours"] == "colours-1"
+    assert {"unbag", "torch", "numpy", "python"} <= set(state["record"]["versions"])
+    first = results_of(out)[0]
+    assert (first["benchmark"], first["scorer"], first["aggregate"]) == ("toy", "colours", "micro")
+    accuracy = first["overall"]["accuracy"]
+    assert accuracy["value"] == 1.0
+    assert (accuracy["n"], accuracy["ties"], accuracy["chance"]) == (30, 0, 0.5)
+    assert set(first["by_tag"]) == {"colour=red", "colour=green", "colour=blue"}
+    assert pq.read_table(out / "scores.parquet").num_rows == 60
+    outcomes = pq.read_table(out / "outcomes.parquet").to_pylist()
+    assert {(o["scorer"], o["metric"]) for o in outcomes} == {
+        ("colours", "accuracy"),
+        ("caption:short", "accuracy"),
+    }
+
+
+def test_what_was_written_can_be_read(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    finished = run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    contents = read_contents(tmp_path / "run")
+    assert contents.results[0].overall == finished.contents.results[0].overall
+    assert contents.record.seed == 0
+
+
+def test_failures_are_shown_small(toy: Benchmark, tmp_path: Path) -> None:
+    class Wrong:
+        name, fingerprint, scoring, is_blind = "wrong", "1", "odd", False
+
+        def score(self, queries: Sequence[Query]) -> list[float]:
+            return [float(len(str(q.caption))) for q in queries]
+
+    contents = run(Job([Wrong()], [toy], tmp_path / "run")).contents
+    failure = contents.failures[0]
+    assert len(contents.failures) == 6
+    assert failure.pictures[0].startswith("data:image/jpeg;base64,")
+    assert failure.truth == ((True, False),)
+    assert failure.scores[0][0] < failure.scores[0][1]
+
+
+def test_a_second_model_is_compared_with_the_first(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    class Reverse:
+        name, fingerprint, scoring, is_blind = "reverse", "1", "odd", False
+
+        def score(self, queries: Sequence[Query]) -> list[float]:
+            return [-float(x) for x in Cosine(encoder).score(queries)]
+
+    (comparison,) = run(
+        Job([Cosine(encoder), Reverse()], [toy], tmp_path / "run")
+    ).contents.comparisons
+    assert (comparison.first, comparison.second) == ("colours", "reverse")
+    assert comparison.difference == -1.0
+    assert comparison.p_holm is not None
+    assert comparison.p_holm < 1e-6
+
+
+class Stops:
+    """Scores by caption length, and stops like a user after some chunks."""
+
+    name, fingerprint, scoring, is_blind = "stops", "1", "odd", False
+
+    def __init__(self, after: int | None) -> None:
+        self.after = after
+        self.asked = 0
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        if self.after is not None and self.asked >= self.after:
+            raise KeyboardInterrupt
+        self.asked += 1
+        return [float(len(str(query.caption))) for query in queries]
+
+
+def many(items: list[Item]) -> list[Item]:
+    return [
+        Item(f"{n}/{i.id}", i.pictures, tuple(f"{n} {c}" for c in i.captions), i.truth)
+        for n in range(10)
+        for i in items
+    ]
+
+
+def test_ctrl_c_keeps_what_was_scored_and_the_run_goes_on(
+    items: list[Item], tmp_path: Path, make: Callable[..., Benchmark]
+) -> None:
+    benchmark = make(lambda root: many(items))
+    with pytest.raises(KeyboardInterrupt):
+        run(Job([Stops(2)], [benchmark], tmp_path / "cut"))
+    assert json.loads((tmp_path / "cut/run.json").read_text())["state"] == "stopped"
+    kept = pq.read_table(tmp_path / "cut/scores.parquet").num_rows
+    assert kept == 128
+    second = Stops(None)
+    run(Job([second], [benchmark], tmp_path / "cut"))
+    assert second.asked == 3
+    run(Job([Stops(None)], [benchmark], tmp_path / "whole"))
+    assert results_of(tmp_path / "cut") == results_of(tmp_path / "whole")
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from conftest import Colours, make_benchmark, make_items
+from unbag.engine.job import Job
+from unbag.engine.run import run
+from unbag.scorers import Cosine
+
+class Slow(Colours):
+    def encode_pictures(self, pixels):
+        time.sleep({pause})
+        print("batch", flush=True)
+        return super().encode_pictures(pixels)
+
+items = make_items(Path({pictures!r}))
+run(Job([Cosine(Slow())], [make_benchmark(lambda root: items)], Path({out!r}),
+        cache=Path({cache!r}), batch=2, command="same"))
+print("done", flush=True)
+"""
+
+
+def start_slow(tmp_path: Path, name: str, pause: float) -> subprocess.Popen[str]:
+    script = SLOW.format(
+        here=str(Path(__file__).parent),
+        pause=pause,
+        pictures=str(tmp_path / "pictures"),
+        out=str(tmp_path / name),
+        cache=str(tmp_path / f"cache-{name}"),
+    )
+    return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+
+
+def test_kill_9_in_the_middle_then_continue(tmp_path: Path) -> None:
+    process = start_slow(tmp_path, "killed", pause=1.0)
+    assert process.stdout is not None
+    # A batch is kept after its line is printed: the second line says that the first is on disk.
+    assert [process.stdout.readline() for _ in range(2)] == ["batch\n"] * 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+    assert json.loads((tmp_path / "killed/run.json").read_text())["state"] == "running"
+    assert not (tmp_path / "killed/results.json").exists()
+    again = start_slow(tmp_path, "killed", pause=0.0)
+    said = again.communicate(timeout=120)[0].split()
+    assert said == ["batch", "batch", "done"]
+    whole = start_slow(tmp_path, "whole", pause=0.0)
+    assert whole.communicate(timeout=120)[0].split().count("batch") == 3
+    assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
+    tables = [pq.read_table(tmp_path / n / "scores.parquet") for n in ("killed", "whole")]
+    assert tables[0].equals(tables[1])
+
+
+def test_a_folder_of_another_run_is_left_alone(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    run(Job([Cosine(encoder)], [toy], out))
+    before = (out / "results.json").read_bytes()
+    with pytest.raises(UserError, match="holds another run: its scorers differ") as error:
+        run(Job([load("short")], [toy], out))
+    assert "choose another folder with --out" in str(error.value)
+    assert (out / "results.json").read_bytes() == before
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.txt").write_text("precious")
+    with pytest.raises(UserError, match="is not empty and holds no run"):
+        run(Job([Cosine(encoder)], [toy], tmp_path / "full"))
+
+
+def test_two_processes_may_not_write_one_run(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(UserError, match="another process"):
+        run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+
+
+def test_an_unwritable_folder_is_named(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to the run folder"):
+        run(Job([Cosine(encoder)], [toy], tmp_path / "file/run"))
+
+
+def test_damaged_pictures_are_counted_named_and_refused_in_number(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    bad = tmp_path / "pictures/2.png"
+    bad.write_bytes(b"junk")
+    progress = Silent()
+    finished = run(Job([Cosine(encoder)], [toy], tmp_path / "run"), progress=progress)
+    assert any(str(bad) in line and "cannot be opened" in line for line in progress.said)
+    assert len(finished.problems) == 1
+    assert "5 of 30" in finished.problems[0]
+    assert "--allow-invalid" in finished.problems[0]
+    allowed = run(Job([Cosine(encoder)], [toy], tmp_path / "allowed", allow_invalid=True))
+    estimate = allowed.contents.results[0].overall["accuracy"]
+    assert (estimate.n, estimate.invalid, estimate.value) == (25, 5, 1.0)
+    assert read_contents(tmp_path / "allowed").record.damaged == (str(bad),)
+
+
+def test_one_bad_benchmark_does_not_cost_the_others(
+    items: list[Item], toy: Benchmark, tmp_path: Path, make: Callable[..., Benchmark]
+) -> None:
+    class Moody:
+        name, fingerprint, scoring, is_blind = "moody", "1", "odd", False
+
+        def score(self, queries: Sequence[Query]) -> list[float]:
+            return [float("nan") if str(q.caption).startswith("9") else 1.0 for q in queries]
+
+    marked = [Item(i.id, i.pictures, ("9 a", "9 b"), i.truth) for i in items]
+    finished = run(Job([Moody()], [make(lambda root: marked, name="sad"), toy], tmp_path / "run"))
+    assert [r.benchmark for r in finished.contents.results] == ["toy"]
+    assert finished.problems[0].startswith("moody on sad:")
+    assert pq.read_table(tmp_path / "run/scores.parquet").num_rows == 60
+
+
+def test_names_may_not_repeat(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the model 'colours' was given twice"):
+        run(Job([Cosine(encoder)] * 2, [toy], tmp_path / "run"))
+    with pytest.raises(UserError, match="no benchmark was given"):
+        run(Job([Cosine(encoder)], [], tmp_path / "run"))
+
+
+def test_files_are_asked_for(encoder: Any, tmp_path: Path) -> None:
+    needy = Benchmark("needy", "", lambda root: [], (), "accuracy", files=("data.json",))
+    with pytest.raises(UserError, match="benchmark 'needy' is read from files"):
+        run(Job([Cosine(encoder)], [needy], tmp_path / "run"))
+    with pytest.raises(UserError, match=r"there is no folder .*needy"):
+        run(Job([Cosine(encoder)], [needy], tmp_path / "run", data=tmp_path))
+
+
+def test_reading_folders_that_are_none(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no folder .*none"):
+        read_contents(tmp_path / "none")
+    with pytest.raises(UserError, match=r"has no run\.json"):
+        read_contents(tmp_path)
+    run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    (tmp_path / "run/results.json").unlink()
+    with pytest.raises(UserError, match=r"has no results\.json") as error:
+        read_contents(tmp_path / "run")
+    assert "give the command of the run again" in str(error.value)
+    (tmp_path / "run/results.json").write_text("{")
+    with pytest.raises(UserError, match=r"results\.json cannot be read"):
+        read_contents(tmp_path / "run")
+
+
+def test_evaluate_needs_no_folder(encoder: Any, toy: Benchmark) -> None:
+    result = evaluate(Cosine(encoder), toy)
+    assert result.overall["accuracy"].value == 1.0
+    assert str(result.overall["accuracy"]).endswith("n=30, ties=0, chance=50")
+
+
+def test_batches_of_any_size_agree(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    tables = []
+    for batch in (1, 5, 256):
+        run(Job([Cosine(encoder)], [toy], tmp_path / str(batch), batch=batch))
+        rows = pq.read_table(tmp_path / str(batch) / "scores.parquet").to_pylist()
+        tables.append(np.array([row["values"] for row in rows]))
+    assert np.allclose(tables[0], tables[1], atol=1e-5)
+    assert np.allclose(tables[0], tables[2], atol=1e-5)
+
+
+def test_a_finished_run_is_quick_to_repeat(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    encoder.batches.clear()
+    run(Job([Cosine(encoder)], [toy], tmp_path / "run"))
+    assert encoder.batches == []
