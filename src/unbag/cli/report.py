@@ -15,9 +15,9 @@ def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
         form_of(out)
     contents = merge_runs([read_contents(path) for path in runs])
     if out is None:
-        from rich.console import Console
+        from unbag.cli.show import output
 
-        Console().print(terminal_table(contents))
+        output().print(terminal_table(contents))
         return 0
     print(f"report: {report(contents, out)}")
     return 0

@@ -14,7 +14,7 @@ from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
 from unbag.engine.run import Finished, run
 from unbag.registry import names
-from unbag.report import report, terminal_table
+from unbag.report import report, summary_lines, terminal_table
 from unbag.scorers import choose_device, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
@@ -74,7 +74,7 @@ def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
 def _carry_out(job: Job) -> int:
     from rich.console import Console
 
-    from unbag.cli.show import Shown
+    from unbag.cli.show import Shown, output
 
     console = Console(stderr=True)
     try:
@@ -88,12 +88,14 @@ def _carry_out(job: Job) -> int:
             soft_wrap=True,
         )
         return 130
-    return _finish(finished, Console())
+    return _finish(finished, output())
 
 
 def _finish(finished: Finished, console: Console) -> int:
     report(finished.contents, finished.folder.report)
     console.print(terminal_table(finished.contents))
+    for paragraph in summary_lines(finished.contents):
+        console.print(paragraph, highlight=False, markup=False)
     for problem in finished.problems:
         print(f"unbag: {problem}", file=sys.stderr)
     print(f"results: {finished.folder.path}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,12 @@ from rich.progress import (
 from rich.text import Text
 
 from unbag.engine.progress import Advance
+
+
+def output() -> Console:
+    """Where tables go. A pipe has no width of its own: wide enough for one line a number."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=110)
 
 
 class _Rate(ProgressColumn):

@@ -6,6 +6,7 @@ Dimensions: U units, G clusters.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from unbag.metrics.resample import generator
 from unbag.types import MICRO, Aggregate, Estimate, EvalProtocol, IntArray, Outcomes
 
 MOST_INVALID = 0.01
+TAG_RESAMPLES = 10_000
 MOST_VALUES = 60
 """A tag with more values than this is an identity, not a breakdown."""
 
@@ -52,7 +54,12 @@ def estimate(
 
 
 def by_tag(outcomes: Outcomes, *, protocol: EvalProtocol, seed: int) -> Mapping[str, Estimate]:
-    """The micro average for every value of every tag with 2 to 60 values, keyed as tag=value."""
+    """The micro average for every value of every tag with 2 to 60 values, keyed as tag=value.
+
+    A benchmark has a few overall numbers and hundreds of these, so their intervals are resampled
+    at most 10,000 times.
+    """
+    protocol = replace(protocol, resamples=min(protocol.resamples, TAG_RESAMPLES))
     values: dict[str, dict[str, list[int]]] = {}
     for i, tags in enumerate(outcomes.tags):
         for tag, value in tags.items():

@@ -48,6 +48,7 @@ class Measured:
                 overall=overall,
                 by_tag=self.by_tag,
                 is_blind=is_blind,
+                about=self.benchmark.about,
                 run=run,
             )
             for aggregate, overall in self.overall.items()

@@ -3,7 +3,7 @@
 from unbag.report.exports import to_csv, to_json, to_markdown
 from unbag.report.layout import merge_runs
 from unbag.report.page import render_page
-from unbag.report.table import terminal_table
+from unbag.report.table import summary_lines, terminal_table
 from unbag.report.write import form_of, report, to_html
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "merge_runs",
     "render_page",
     "report",
+    "summary_lines",
     "terminal_table",
     "to_csv",
     "to_html",

@@ -108,7 +108,9 @@ def to_markdown(run: RunContents) -> str:
     parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
     for sheet in layout.sheets:
         rows = [_cells(sheet, metric) for metric in sheet.metrics]
-        parts += [f"## {escaped(sheet.title)}", f"Averaged: {escaped(sheet.aggregate)}."]
+        parts += [f"## {escaped(sheet.title)}"]
+        parts += [escaped(sheet.about)] if sheet.about else []
+        parts += [f"Averaged: {escaped(sheet.aggregate)}."]
         parts.append(_table(_heads(layout.columns), rows))
     return "\n\n".join(parts) + "\n"
 

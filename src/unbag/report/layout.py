@@ -63,6 +63,11 @@ class Sheet:
     """One a column, None where the scorer was not run on it."""
 
     @property
+    def about(self) -> str:
+        """What the benchmark asks, where a result says so."""
+        return next((result.about for result in self.results if result and result.about), "")
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Every metric that any column has, the headline first."""
         found = dict.fromkeys(m for result in self.results if result for m in result.overall)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unbag.report.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
-from unbag.report.summary import against_chance
+from unbag.report.summary import against_chance, summarise
 from unbag.report.wording import chance_text, trouble_text, value_text
 from unbag.types import Estimate, RunContents
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+
+def summary_lines(run: RunContents) -> list[str]:
+    """What the numbers say, a line a scorer, for under the table."""
+    said = summarise(lay_out(run), run.comparisons)
+    return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
 
 
 def terminal_table(run: RunContents) -> Table:

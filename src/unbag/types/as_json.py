@@ -122,6 +122,7 @@ def result_to_json(result: Result) -> JsonObject:
         "protocol": protocol_to_json(result.protocol),
         "aggregate": result.aggregate,
         "headline": result.headline,
+        "about": result.about,
         "is_blind": result.is_blind,
         "overall": _estimates_to_json(result.overall),
         "by_tag": {tag: _estimates_to_json(found) for tag, found in result.by_tag.items()},
@@ -142,6 +143,7 @@ def result_from_json(
         overall=fields.read("overall", _estimates_from_json),
         by_tag=fields.mapping("by_tag", _estimates_from_json),
         is_blind=fields.truth("is_blind"),
+        about=fields.text("about"),
         run=run,
     )
 

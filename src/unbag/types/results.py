@@ -108,6 +108,8 @@ class Result:
     is_blind: bool = False
     """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
     run: RunRecord | None = None
+    about: str = ""
+    """What the benchmark asks, in one sentence."""
 
 
 @dataclass(frozen=True)
