@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,7 +45,9 @@ names:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    typed = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(typed)
+    options.typed = shlex.join(["unbag", *typed])
     if options.command is None:
         parser.print_help()
         return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ def demo(options: argparse.Namespace) -> int:
         benchmarks=find_benchmarks(["world"]),
         out=options.out,
         cache=_cache(options),
+        command=options.typed,
     )
     return _carry_out(job)
 
@@ -55,6 +55,7 @@ def run_command(options: argparse.Namespace) -> int:
         batch=options.batch,
         allow_invalid=options.allow_invalid,
         device=device,
+        command=options.typed,
     )
     return _carry_out(job)
 
@@ -80,9 +81,8 @@ def _carry_out(job: Job) -> int:
     try:
         finished = run(job, progress=Shown(console))
     except KeyboardInterrupt:
-        again = shlex.join(["unbag", *sys.argv[1:]])
         console.print(
-            f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {again}",
+            f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {job.command}",
             highlight=False,
             markup=False,
             soft_wrap=True,

@@ -29,4 +29,5 @@ class Job:
     device: str = "cpu"
     save_seconds: float = 5.0
     """Least time between two writes of the scores; what is lost by a kill is at most this much."""
-    command: str = field(default_factory=lambda: shlex.join(["unbag", *sys.argv[1:]]))
+    command: str = field(default_factory=lambda: shlex.join(sys.argv))
+    """What was typed, for the record of the run."""

@@ -1,0 +1,227 @@
+"""The command line as people use it: real processes, real files, every message read."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.cli.run import find_benchmarks
+from unbag.version import __version__
+
+MODEL = """
+import time
+class Slow:
+    name, fingerprint, scoring, is_blind = "slow", "slow-1", "odd", False
+    pause = 0.5
+    def score(self, queries):
+        print("chunk", flush=True)
+        time.sleep(self.pause)
+        return [float(len(q.caption)) for q in queries]
+class Quick(Slow):
+    pause = 0.0
+SLOW, QUICK = Slow(), Quick()
+NOT_A_MODEL = 3
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A researcher's own folder with a model in it."""
+    (tmp_path / "cli_test_models.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def unbag(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unbag", *arguments], capture_output=True, text=True, cwd=cwd
+    )
+
+
+def test_nothing_heavy_is_imported_for_help() -> None:
+    script = (
+        "import sys, unbag\n"
+        "from unbag.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'pyarrow', 'PIL', 'rich', 'jinja2', 'transformers'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "first steps:" in done.stdout
+
+
+def test_help_shows_examples_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "unbag demo" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    shown = capsys.readouterr().out
+    assert "unbag run --model tiny:base --bench world-swap" in shown
+    assert "goes on when the same command is given again" in shown
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.strip() == f"unbag {__version__}"
+
+
+@pytest.mark.parametrize("kind", ["benchmarks", "models", "scorers", "losses"])
+def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", kind]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert all("  " in line for line in lines)
+
+
+def test_an_empty_list_says_how_to_fill_it(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", "probes"])
+    assert "entry point group unbag.probes" in capsys.readouterr().out
+
+
+def test_a_family_is_all_its_members_once() -> None:
+    found = [b.name for b in find_benchmarks(["world-swap", "world"])]
+    assert found[0] == "world-swap"
+    assert len(found) == len(set(found)) == 11
+
+
+def test_demo_does_the_main_job(tmp_path: Path) -> None:
+    done = unbag("demo", "--out", str(tmp_path / "demo"), "--no-cache")
+    assert done.returncode == 0, done.stderr
+    assert "world-relation" in done.stdout
+    assert "tiny:base is above chance on" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"report:  {tmp_path / 'demo' / 'report.html'}"
+    page = (tmp_path / "demo/report.html").read_text()
+    assert "<title>" in page
+    for entry in json.loads((tmp_path / "demo/results.json").read_text()):
+        assert {"benchmark", "scorer", "protocol", "aggregate", "overall", "by_tag"} <= set(entry)
+        for estimate in entry["overall"].values():
+            assert {"value", "low", "high", "n", "ties", "invalid", "unparsed", "chance"} <= set(
+                estimate
+            )
+    assert "3,788" in done.stderr
+
+
+def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["run", "--model", "cli_test_models:QUICK", "--bench", "world-swap", "--no-cache"]
+    assert main([*run, "--out", "a"]) == 0
+    assert main([*run, "--out", "b", "--ties", "half"]) == 0
+    for form in ("html", "md", "csv", "json"):
+        assert main(["report", "a", "b", "--out", f"both.{form}"]) == 0
+        assert (here / f"both.{form}").stat().st_size > 200
+    assert len(json.loads((here / "both.json").read_text())) == 4
+    capsys.readouterr()
+    assert main(["report", "a"]) == 0
+    assert "world-swap" in capsys.readouterr().out
+    assert json.loads((here / "a/run.json").read_text())["record"]["command"] == (
+        "unbag run --model cli_test_models:QUICK --bench world-swap --no-cache --out a"
+    )
+
+
+def test_ctrl_c_says_how_to_go_on(here: Path) -> None:
+    words = ["run", "--model", "cli_test_models:SLOW", "--bench", "world-swap", "--out", "cut"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unbag", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=here,
+    )
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == ["chunk\n"] * 2
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; what was computed is kept in cut" in said
+    assert f"continue with: unbag {' '.join(words)}" in said
+    assert "Traceback" not in said
+    import pyarrow.parquet as pq
+
+    kept = pq.read_table(here / "cut/scores.parquet").num_rows
+    assert kept in (64, 128)
+    again = unbag(*words, cwd=here)
+    assert again.returncode == 0
+    assert again.stdout.count("chunk") == 13 - kept // 64
+    whole = unbag(*words[:-1], "whole", cwd=here)
+    assert whole.returncode == 0
+    assert (here / "cut/results.json").read_text() == (here / "whole/results.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["run", "--model", "tiny:bse", "--bench", "world", "--out", "x"],
+            "did you mean 'tiny:base'",
+        ),
+        (
+            ["run", "--model", "tiny:base", "--bench", "wrld", "--out", "x"],
+            "unknown benchmark 'wrld'",
+        ),
+        (
+            ["run", "--model", "cli_test_models:NOT_A_MODEL", "--bench", "world", "--out", "x"],
+            "the model 'cli_test_models:NOT_A_MODEL' is a int",
+        ),
+        (
+            [
+                "run",
+                "--model",
+                "caption:short",
+                "--bench",
+                "world",
+                "--out",
+                "cli_test_models.py/x",
+            ],
+            "cannot write to the run folder",
+        ),
+        (
+            ["run", "--model", "caption:short", "--bench", "world", "--out", "x", "--device", "no"],
+            "the device 'no' cannot be used",
+        ),
+        (["report", "nowhere"], "there is no folder nowhere"),
+        (["report", ".", "--out", "x.pdf"], "the ending '.pdf' of 'x.pdf' is not known"),
+        (["report", "."], "has no run.json"),
+    ],
+)
+def test_mistakes_are_explained_without_a_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("unbag: ")
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_wrong_flags_are_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_code:
+        main(["run", "--model", "a", "--bench", "b", "--out", "c", "--batch", "0"])
+    assert exit_code.value.code == 2
+    assert "'0' is not a whole number above 0" in capsys.readouterr().err
+
+
+def test_a_benchmark_that_cannot_be_measured_fails_loudly_but_keeps_the_rest(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "cli_test_moody.py").write_text(
+        "class M:\n"
+        "    name, fingerprint, scoring, is_blind = 'moody', '1', 'odd', False\n"
+        "    def score(self, queries):\n"
+        "        return [float('nan') if ' and ' in q.caption else 1.0 for q in queries]\n"
+        "M = M()\n"
+    )
+    words = ["run", "--model", "cli_test_moody:M", "--bench", "world-swap", "world-order"]
+    assert main([*words, "--out", "x", "--no-cache"]) == 1
+    said = capsys.readouterr()
+    assert "moody on world-swap: " in said.err
+    assert "--allow-invalid" in said.err
+    found = {
+        (r["benchmark"], r["scorer"]) for r in json.loads((here / "x/results.json").read_text())
+    }
+    assert ("world-order", "moody") in found
+    assert ("world-swap", "moody") not in found
+    assert "results: x" in said.out
