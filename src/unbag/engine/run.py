@@ -122,9 +122,9 @@ def _score(
             batch=job.batch,
             progress=progress,
         )
-        _by_vectors(scorer, missing, items, plan, vectors, store)
+        _by_vectors(scorer, missing, items, plan, vectors, store, tie_eps=job.protocol.tie_eps)
         return _note(record, scorer, vectors.damaged, vectors.truncated, progress)
-    asking = QueryScoring(scorer)
+    asking = QueryScoring(scorer, tie_eps=job.protocol.tie_eps)
     for name in missing:
         _by_queries(asking, name, items[name], store, progress)
     return _note(record, scorer, asking.damaged, 0, progress)
@@ -137,10 +137,14 @@ def _by_vectors(
     plan: Plan,
     vectors: Embeddings,
     store: ScoreStore,
+    *,
+    tie_eps: float,
 ) -> None:
     for name in missing:
         by_id = {item.id: item for item in items[name]}
-        for chunk in score_by_vectors(scorer, items[name], plan.rows[name], vectors):
+        for chunk in score_by_vectors(
+            scorer, items[name], plan.rows[name], vectors, tie_eps=tie_eps
+        ):
             store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
 

@@ -37,7 +37,12 @@ _LARGEST_CROSS = 1_000_000
 
 
 def score_by_vectors(
-    scorer: EmbeddingScorer, items: Sequence[Item], rows: Sequence[Rows], embeddings: Embeddings
+    scorer: EmbeddingScorer,
+    items: Sequence[Item],
+    rows: Sequence[Rows],
+    embeddings: Embeddings,
+    *,
+    tie_eps: float = 0.0,
 ) -> Iterator[list[Scores]]:
     """Compare stored vectors; no model is called. Yields a chunk at a time."""
     import torch
@@ -47,7 +52,9 @@ def score_by_vectors(
     for chunk in _by_cells(items, rows):
         dense = [(i, r) for i, r in chunk if not isinstance(i.truth, Sparse)]
         done = [
-            _rank_by_vectors(scorer, i, r, pictures, captions) for i, r in chunk if _is_large(i)
+            _rank_by_vectors(scorer, i, r, pictures, captions, tie_eps)
+            for i, r in chunk
+            if _is_large(i)
         ]
         if dense:
             picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in dense])
@@ -77,18 +84,23 @@ def _is_large(item: Item) -> bool:
 
 
 def _rank_by_vectors(
-    scorer: EmbeddingScorer, item: Item, rows: Rows, pictures: Tensor, captions: Tensor
+    scorer: EmbeddingScorer,
+    item: Item,
+    rows: Rows,
+    pictures: Tensor,
+    captions: Tensor,
+    tie_eps: float,
 ) -> Scores:
     gallery = captions[rows.caption_C]
 
     def block(start: int, stop: int) -> FloatArray:
         return scorer.compare_all(pictures[rows.picture_P[start:stop]], gallery).double().numpy()
 
-    return _ranked(item, block)
+    return _ranked(item, block, tie_eps)
 
 
-def _ranked(item: Item, block: Callable[[int, int], FloatArray]) -> Scores:
-    text_to_image, image_to_text = rank_blocks(block, item.truth)
+def _ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) -> Scores:
+    text_to_image, image_to_text = rank_blocks(block, item.truth, tie_eps=tie_eps)
     return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
 
 
@@ -97,6 +109,8 @@ class QueryScoring:
     """Scores items by asking the scorer, a chunk of items at a time."""
 
     scorer: Scorer
+    tie_eps: float = 0.0
+    """Ranks fix their ties when they are made; other scores are compared later."""
     damaged: dict[str, str] = field(default_factory=dict)
     """Name of each picture that could not be opened, with the reason."""
 
@@ -154,7 +168,7 @@ class QueryScoring:
                 rows = matrix.score_matrix(item.pictures[start:stop], item.captions)
                 return np.asarray(rows, dtype=np.float64)
 
-            return _ranked(item, block)
+            return _ranked(item, block, self.tie_eps)
         if cells > _LARGEST_CROSS:
             raise UserError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
@@ -165,7 +179,7 @@ class QueryScoring:
         score_PC = np.concatenate(
             [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
         ).reshape(len(item.pictures), len(item.captions))
-        text_to_image, image_to_text = rank(score_PC, item.truth)
+        text_to_image, image_to_text = rank(score_PC, item.truth, tie_eps=self.tie_eps)
         return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
 
 
