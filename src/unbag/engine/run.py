@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from unbag.engine.embed import Embeddings, embed
+from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
@@ -28,7 +28,6 @@ from unbag.types import (
     RunContents,
     RunRecord,
     Scorer,
-    Scores,
 )
 
 
@@ -56,20 +55,20 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         seed=job.seed,
         batch=job.batch,
     )
-    record = _record(job, asked)
     with folder.locked():
-        grids, record = folder.begin(asked, record)
+        grids, record = folder.begin(asked, _record(job, asked))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
+        work = _Work(job, items, plan, folder, store, grids, progress, record)
         try:
             for scorer in job.scorers:
-                record = _score(scorer, job, items, plan, store, folder, grids, record, progress)
+                work.score(scorer)
         except KeyboardInterrupt:
-            folder.write_state("stopped", asked, record)
+            folder.write_state("stopped", asked, work.record)
             raise
         finally:
             store.save()
-        judged = judge(job, items, store, record, progress=progress)
-        _write(folder, judged, asked, record)
+        judged = judge(job, items, store, work.record, progress=progress)
+        _write(folder, judged, asked, work.record)
     return Finished(folder, judged.contents, judged.problems)
 
 
@@ -95,90 +94,77 @@ def load_items(benchmark: Benchmark, data: Path | None) -> Sequence[Item]:
     return items
 
 
-def _score(
-    scorer: Scorer,
-    job: Job,
-    items: Mapping[str, Sequence[Item]],
-    plan: Plan,
-    store: ScoreStore,
-    folder: RunFolder,
-    grids: dict[str, list[list[str]]],
-    record: RunRecord,
-    progress: Progress,
-) -> RunRecord:
-    """All benchmarks with one scorer; gives the record with what was found on the way."""
-    missing = [
-        name for name, some in items.items() if len(store.get(Key(name, scorer.name))) < len(some)
-    ]
-    if not missing:
-        return record
-    if isinstance(scorer, EmbeddingScorer):
+@dataclass
+class _Work:
+    """A run in progress: what stays the same from scorer to scorer, and the record that grows."""
+
+    job: Job
+    items: Mapping[str, Sequence[Item]]
+    plan: Plan
+    folder: RunFolder
+    store: ScoreStore
+    grids: dict[str, Grid]
+    progress: Progress
+    record: RunRecord
+
+    def score(self, scorer: Scorer) -> None:
+        """All benchmarks with one scorer, as far as they are not scored yet."""
+        missing = [
+            name
+            for name, items in self.items.items()
+            if len(self.store.get(Key(name, scorer.name))) < len(items)
+        ]
+        if not missing:
+            return
+        if isinstance(scorer, EmbeddingScorer):
+            self._by_vectors(scorer, missing)
+            return
+        asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
+        for name in missing:
+            self._by_queries(asking, name)
+        self._note(scorer, asking.damaged, 0)
+
+    def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
         vectors = embed(
             scorer.encoder,
-            plan,
-            cache=job.cache,
-            grids=grids,
-            save_grids=lambda: folder.save_batches(grids),
-            batch=job.batch,
-            progress=progress,
+            self.plan,
+            cache=self.job.cache,
+            grids=self.grids,
+            save_grids=lambda: self.folder.save_batches(self.grids),
+            batch=self.job.batch,
+            progress=self.progress,
         )
-        _by_vectors(scorer, missing, items, plan, vectors, store, tie_eps=job.protocol.tie_eps)
-        return _note(record, scorer, vectors.damaged, vectors.truncated, progress)
-    asking = QueryScoring(scorer, tie_eps=job.protocol.tie_eps)
-    for name in missing:
-        _by_queries(asking, name, items[name], store, progress)
-    return _note(record, scorer, asking.damaged, 0, progress)
+        eps = self.job.protocol.tie_eps
+        for name in missing:
+            by_id = {item.id: item for item in self.items[name]}
+            rows = self.plan.rows[name]
+            for chunk in score_by_vectors(scorer, self.items[name], rows, vectors, tie_eps=eps):
+                self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
+        self._note(scorer, vectors.damaged, vectors.truncated)
 
+    def _by_queries(self, asking: QueryScoring, name: str) -> None:
+        items, key = self.items[name], Key(name, asking.scorer.name)
+        done = self.store.get(key)
+        with self.progress.task(f"{asking.scorer.name}: {name}", len(items)) as advance:
+            for start in range(0, len(items), CHUNK):
+                chunk = items[start : start + CHUNK]
+                if any(item.id not in done for item in chunk):
+                    by_id = {item.id: item for item in chunk}
+                    self.store.add(key, [(by_id[s.item], s) for s in asking.chunk(chunk)])
+                advance(len(chunk))
 
-def _by_vectors(
-    scorer: EmbeddingScorer,
-    missing: Sequence[str],
-    items: Mapping[str, Sequence[Item]],
-    plan: Plan,
-    vectors: Embeddings,
-    store: ScoreStore,
-    *,
-    tie_eps: float,
-) -> None:
-    for name in missing:
-        by_id = {item.id: item for item in items[name]}
-        for chunk in score_by_vectors(
-            scorer, items[name], plan.rows[name], vectors, tie_eps=tie_eps
-        ):
-            store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
-
-
-def _by_queries(
-    asking: QueryScoring, name: str, items: Sequence[Item], store: ScoreStore, progress: Progress
-) -> None:
-    key = Key(name, asking.scorer.name)
-    done = store.get(key)
-    with progress.task(f"{asking.scorer.name}: {name}", len(items)) as advance:
-        for start in range(0, len(items), CHUNK):
-            chunk = items[start : start + CHUNK]
-            if any(item.id not in done for item in chunk):
-                by_id = {item.id: item for item in chunk}
-                found: list[Scores] = asking.chunk(chunk)
-                store.add(key, [(by_id[s.item], s) for s in found])
-            advance(len(chunk))
-
-
-def _note(
-    record: RunRecord,
-    scorer: Scorer,
-    damaged: Mapping[str, str],
-    truncated: int,
-    progress: Progress,
-) -> RunRecord:
-    for name, reason in damaged.items():
-        progress.say(f"picture {name} cannot be opened ({reason}); its items count as invalid")
-    if truncated:
-        progress.say(f"{scorer.name} cut {truncated} captions to its context length")
-    return replace(
-        record,
-        damaged=tuple(sorted({*record.damaged, *damaged})),
-        truncated={**record.truncated, **({scorer.name: truncated} if truncated else {})},
-    )
+    def _note(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
+        for name, reason in damaged.items():
+            self.progress.say(
+                f"picture {name} cannot be opened ({reason}); its items count as invalid"
+            )
+        if truncated:
+            self.progress.say(f"{scorer.name} cut {truncated} captions to its context length")
+        self.record = replace(
+            self.record,
+            damaged=tuple(sorted({*self.record.damaged, *damaged})),
+            truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
+        )
 
 
 def _write(folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord) -> None:
