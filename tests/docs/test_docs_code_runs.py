@@ -1,0 +1,69 @@
+"""The code on the pages runs as it is printed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python(?: title=\"(?P<file>[^\"]+)\")?\n(?P<code>.*?)^```", re.M | re.S)
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [(found["file"] or "", found["code"]) for found in BLOCK.finditer(text)]
+
+
+SNIPPETS = [
+    pytest.param(page, code, id=f"{page}-{number}")
+    for page in ("README.md", "docs/quickstart.md", "docs/metrics.md")
+    for number, (_, code) in enumerate(blocks(page))
+]
+PRINTED = {
+    "README.md": "50.0 [48.6, 51.4], n=960, ties=0, chance=50",
+    "docs/quickstart.md": "98.0 [93.0, 99.4], n=100, ties=0, chance=16.7",
+    "docs/metrics.md": "(10,)\nFalse\n('macro3',)",
+}
+
+
+@pytest.mark.parametrize(("page", "code"), SNIPPETS)
+def test_a_snippet_runs(page: str, code: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        # Tests run side by side; threads of one would only stand in the way of the others.
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    if "ub.Job" not in code:
+        assert done.stdout.startswith(PRINTED[page])
+        assert PRINTED[page].split("\n")[0] in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_files_of_extending_work_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {name: code for name, code in blocks("docs/extending.md") if name}
+    assert set(files) == {"my_model.py", "my_benchmark.py", "my_scorer.py"}
+    for name, code in files.items():
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^unbag (run .*)$", page, flags=re.MULTILINE)
+    assert len(commands) == 2
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for command in commands:
+        assert main([*command.split(), "--no-cache"]) == 0
+    printed = capsys.readouterr().out
+    assert "brightness (distance)" in printed
+    for name in files:
+        assert sys.modules.pop(name.removesuffix(".py")).__file__ == str(tmp_path / name)

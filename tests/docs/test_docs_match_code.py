@@ -1,0 +1,126 @@
+"""README and documentation name everything that the code has, and nothing that it has not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
+from unbag.registry import PLURALS, names
+from unbag.types import TieRule
+from unbag.world.oracles import load as load_oracle
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+
+
+def sections(page: str) -> dict[str, str]:
+    """Text under every ### heading of metrics.md, by each metric the heading names."""
+    found: dict[str, str] = {}
+    for part in re.split(r"^### ", page, flags=re.MULTILINE)[1:]:
+        heading, _, text = part.partition("\n")
+        text = re.split(r"^## ", text, flags=re.MULTILINE)[0]
+        found |= dict.fromkeys(re.findall(r"`([^`]+)`", heading), text)
+    return found
+
+
+METRICS = sections((DOCS / "metrics.md").read_text(encoding="utf-8"))
+
+
+def test_the_metrics_page_has_exactly_the_metrics_of_the_code() -> None:
+    assert set(METRICS) == set(DEFINITIONS)
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=lambda d: d.name)
+def test_the_metrics_page_says_what_the_code_says(definition: Definition) -> None:
+    if "@" in definition.name:
+        definition = recall_definition(definition.name.partition("@")[0] + "@k")
+        text = METRICS[definition.name.replace("@k", "@1")]
+    else:
+        text = METRICS[definition.name]
+    said = " ".join(text.replace("`", "").split())
+    # The legend of triples stands once at the top of their part of the page.
+    assert f"Formula: {definition.formula.partition(';')[0]}" in said
+    assert (f"Chance: {definition.chance}" in said) if definition.chance else "Chance:" not in said
+    assert "Example: " in said
+
+
+def test_the_metrics_page_explains_every_tie_rule() -> None:
+    page = (DOCS / "metrics.md").read_text(encoding="utf-8")
+    for rule in TieRule.__args__:  # type: ignore[attr-defined]
+        assert f"| `{rule}` |" in page
+
+
+def tree(page: str) -> set[str]:
+    """Paths below src/unbag of the indented tree in README."""
+    block = page.split("```\nsrc/unbag/\n")[1].split("```")[0]
+    found, folder = set(), ""
+    for line in block.splitlines():
+        name = line.split()[0]
+        if name.endswith("/"):
+            folder = name
+        else:
+            assert len(line.split()) > 1, f"{name} has no phrase"
+            found.add((folder if line.startswith("    ") else "") + name)
+    return found
+
+
+def test_the_tree_of_the_readme_has_every_module_and_no_other() -> None:
+    package = ROOT / "src" / "unbag"
+    modules = {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
+    modules = {path for path in modules if not path.endswith("__init__.py")}
+    assert tree((ROOT / "README.md").read_text(encoding="utf-8")) == modules
+
+
+def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    return capsys.readouterr().out
+
+
+def test_the_command_line_page_has_every_command_and_flag_and_no_other(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^    (\w+) {2,}\S", help_of(capsys), flags=re.MULTILINE)
+    assert set(re.findall(r"^## `unbag (\w+)`", page, flags=re.MULTILINE)) == set(commands)
+    parts = dict(re.findall(r"^## `unbag (\w+)`\n(.*?)(?=^## )", page, flags=re.M | re.S))
+    for command in commands:
+        usage = help_of(capsys, command).split("\n\n")[0]
+        flags = set(re.findall(r"--[a-z-]+", usage))
+        listed = set(re.findall(r"^\| `(--[a-z-]+)", parts[command], flags=re.MULTILINE))
+        assert listed == flags, command
+    for kinds in PLURALS:
+        assert f"`{kinds}`" in page
+
+
+def test_every_benchmark_and_oracle_is_on_the_page_of_the_world() -> None:
+    page = (DOCS / "world.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `(world-[a-z-]+)` \|", page, flags=re.MULTILINE))
+    assert rows == {name for name in names("benchmark") if name.startswith("world-")}
+    for oracle in re.findall(r"^\| `oracle:([a-z-]+)` \|", page, flags=re.MULTILINE):
+        assert load_oracle(oracle, device="cpu").name == f"oracle:{oracle}"
+
+
+def test_the_glossary_is_sorted_and_has_each_word_once() -> None:
+    page = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    found = re.findall(r"^(\w[^\n]*)\n:   ", page, flags=re.MULTILINE)
+    assert len(found) > 40
+    assert found == sorted(set(found), key=str.lower)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), target
+
+
+def test_pictures_are_small() -> None:
+    pictures = sorted((DOCS / "images").iterdir())
+    assert pictures
+    for picture in pictures:
+        assert picture.suffix == ".png"
+        assert picture.stat().st_size < 250_000, picture.name
