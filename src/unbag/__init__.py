@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from unbag.version import __version__
 
 if TYPE_CHECKING:
-    from unbag.engine.evaluate import benchmark, evaluate, model
+    from unbag.engine.evaluate import benchmark, evaluate, model, scorer
     from unbag.engine.job import Job
     from unbag.engine.run import run
     from unbag.errors import UserError
-    from unbag.report.write import report
+    from unbag.reports.write import report
     from unbag.scorers.cosine import Cosine
 
 _HOME = {
@@ -25,8 +25,9 @@ _HOME = {
     "benchmark": "unbag.engine.evaluate",
     "evaluate": "unbag.engine.evaluate",
     "model": "unbag.engine.evaluate",
-    "report": "unbag.report.write",
+    "report": "unbag.reports.write",
     "run": "unbag.engine.run",
+    "scorer": "unbag.engine.evaluate",
 }
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "model",
     "report",
     "run",
+    "scorer",
 ]
 
 

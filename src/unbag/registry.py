@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -104,9 +103,6 @@ def _plugins(kind: Kind) -> tuple[EntryPoint, ...]:
 
 def _import(target: str, kind: Kind, name: str) -> object:
     module_name, _, path = target.partition(":")
-    if "" not in sys.path:
-        # A researcher's own file in the current folder works as package.module:NAME.
-        sys.path.append("")
     try:
         thing: object = import_module(module_name)
     except ModuleNotFoundError as error:

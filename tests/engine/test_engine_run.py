@@ -37,7 +37,7 @@ def test_a_run_folder_holds_everything(encoder: Any, toy: Benchmark, tmp_path: P
     state = json.loads((out / "run.json").read_text())
     assert state["state"] == "done"
     assert state["record"]["command"] == "unbag run ..."
-    assert state["record"]["fingerprints"]["colours"] == "colours-1"
+    assert state["record"]["fingerprints"]["model colours"] == "colours-1"
     assert {"unbag", "torch", "numpy", "python"} <= set(state["record"]["versions"])
     first = results_of(out)[0]
     assert (first["benchmark"], first["scorer"], first["aggregate"]) == ("toy", "colours", "micro")

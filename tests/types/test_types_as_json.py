@@ -58,7 +58,8 @@ def test_everything_comes_back_as_it_was() -> None:
 def test_a_result_has_the_fields_of_a_results_file_and_fractions() -> None:
     written = result_to_json(RESULT)
     assert list(written) == [
-        "benchmark", "scorer", "protocol", "aggregate", "headline", "about", "is_blind", "overall", "by_tag",
+        "benchmark", "scorer", "protocol", "aggregate", "headline", "about", "is_blind",
+        "overall", "by_tag",
     ]  # fmt: skip
     assert written["overall"] == {
         "original": {

@@ -80,7 +80,7 @@ def test_truth_keeps_bool_and_turns_ratings_into_floats() -> None:
     rated = Item("r", ONE, ("a", "b"), np.array([[4, 1]])).truth
     assert isinstance(dense, np.ndarray)
     assert isinstance(rated, np.ndarray)
-    assert (dense.dtype, rated.dtype) == (np.bool_, np.float64)
+    assert (dense.dtype.name, rated.dtype.name) == ("bool", "float64")
 
 
 def test_broken_items_are_refused() -> None:

@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
+    if "" not in sys.path:
+        # A researcher's own file in the current folder works as package.module:NAME.
+        sys.path.append("")
     try:
         return _dispatch(options)
     except UserError as error:

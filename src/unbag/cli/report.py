@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.engine.folder import read_contents
-from unbag.report import form_of, merge_runs, report, terminal_table
+from unbag.reports import form_of, merge_runs, report, terminal_table
 
 
 def write_report(runs: Sequence[Path], *, out: Path | None) -> int:

@@ -13,7 +13,7 @@ from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
 from unbag.engine.run import Finished, run
 from unbag.registry import names
-from unbag.report import report, summary_lines, terminal_table
+from unbag.reports import report, summary_lines, terminal_table
 from unbag.scorers import choose_device, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Scorer
 

@@ -9,7 +9,7 @@ from unbag.engine.job import Job
 from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.registry import find
-from unbag.scorers.resolve import Model, load_model
+from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Result, Scorer
 
 
@@ -54,6 +54,11 @@ def benchmark(name: str) -> Benchmark:
             expected="a value of unbag.types.Benchmark",
         )
     return found
+
+
+def scorer(spec: str, *, scoring: str | None = None, device: str = "cpu") -> Scorer:
+    """A model by name, ready to score: with cosine if it is a dual encoder."""
+    return make_scorer(load_model(spec, device=device), scoring)
 
 
 def model(spec: str, *, device: str = "cpu") -> Model:

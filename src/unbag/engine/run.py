@@ -193,7 +193,10 @@ def _record(job: Job, asked: Asked) -> RunRecord:
         seed=job.seed,
         device=job.device,
         versions=versions(),
-        fingerprints={**asked.scorers, **asked.benchmarks},
+        fingerprints={
+            **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
+            **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
+        },
     )
 
 

@@ -34,7 +34,7 @@ _ALL = (
         "top5",
         "Top-5 accuracy",
         "Share of pictures whose class is among the five best-scored ones.",
-        "1 + classes at or above s(true) <= 5",
+        "1 + other classes at or above s(true) <= 5",
         "5 / classes",
     ),
     Definition(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 from unbag.errors import UserError
 from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
@@ -10,14 +12,20 @@ Model = DualEncoder | Generator | Scorer
 
 
 def load_model(spec: str, *, device: str = "cpu") -> Model:
-    """`kind:rest` for a registered kind, else a registered name or package.module:NAME."""
+    """`kind:rest` for a registered kind, else a registered name or package.module:NAME.
+
+    NAME may be a model, or a class or function that makes one; it is told the device if it asks.
+    """
     kind, _, rest = spec.partition(":")
     if kind in names("model"):
         loader = find("model", kind)
         return _checked(spec, loader(rest, device=device) if callable(loader) else loader)
     thing = find("model", spec)
     is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
-    return _checked(spec, thing if is_ready or not callable(thing) else thing())
+    if is_ready or not callable(thing):
+        return _checked(spec, thing)
+    takes_device = "device" in signature(thing).parameters
+    return _checked(spec, thing(device=device) if takes_device else thing())
 
 
 def make_scorer(model: Model, name: str | None = None) -> Scorer:

@@ -102,7 +102,8 @@ class Estimate:
     chance: float | None = None
     chance_independent: float | None = None
     interval: str = "wilson"
-    """How low and high were found: wilson, bootstrap, clustered bootstrap, normal."""
+    """How low and high were found: wilson, wilson (clusters), bootstrap, clustered bootstrap,
+    their stratified forms, normal, or none where nothing was measured."""
     is_rate: bool = True
     """Shown as percent; False for means of scores, shown as they are."""
 

@@ -17,8 +17,9 @@ from unbag.types import Item, Sparse
 from unbag.world.draw import ScenePicture
 from unbag.world.grammar import And, Ast, Obj, Rel, holds
 from unbag.world.knobs import withheld_combinations
+from unbag.world.parse import parse
 from unbag.world.place import place_apart, sample_look, what_sup_set
-from unbag.world.quads import FLAT, Orbit, Quad, orbit, quads, triples
+from unbag.world.quads import FLAT, Orbit, Quad, Triple, orbit, quads, triples
 from unbag.world.realise import realise
 from unbag.world.scene import Scene, is_clear
 from unbag.world.stream import split_seed
@@ -43,13 +44,23 @@ def triple_items(
             captions=(t.caption, t.negative, t.positive),
             truth=np.array([[True, False, True]]),
             group=f"{family}/{i}",
-            tags={**quad_tags(q), "form": t.order},
-            kinds=("original", q.negative, q.positive),
+            tags={**quad_tags(q), **_said_relation(t), "form": t.order},
+            kinds=("original", _negative_kind(q, t), q.positive),
         )
         for family in families
         for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED, relations=relations))
         for k, t in enumerate(triples(q))
     )
+
+
+def _negative_kind(q: Quad, t: Triple) -> str:
+    """A negative of the other form differs by both edits of its family."""
+    return q.negative if t.order == "kept" else f"{q.negative} and {q.positive}"
+
+
+def _said_relation(t: Triple) -> dict[str, str]:
+    ast = parse(t.caption)
+    return {"relation": ast.relation} if isinstance(ast, Rel) else {}
 
 
 def pair_items(family: str, *, n: int) -> tuple[Item, ...]:

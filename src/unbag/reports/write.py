@@ -8,8 +8,8 @@ from pathlib import Path
 
 from unbag.errors import UserError
 from unbag.metrics.definitions import DEFINITIONS
-from unbag.report.exports import to_csv, to_json, to_markdown
-from unbag.report.page import render_page
+from unbag.reports.exports import to_csv, to_json, to_markdown
+from unbag.reports.page import render_page
 from unbag.types import Result, RunContents, RunRecord
 
 

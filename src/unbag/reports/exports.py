@@ -7,9 +7,9 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 
-from unbag.report.layout import LOWER_IS_BETTER, Column, Sheet, lay_out
-from unbag.report.summary import against_chance, summarise
-from unbag.report.wording import chance_text, interval_text, trouble_text, value_text
+from unbag.reports.layout import LOWER_IS_BETTER, Column, Sheet, lay_out
+from unbag.reports.summary import against_chance, summarise
+from unbag.reports.wording import chance_text, interval_text, trouble_text, value_text
 from unbag.types import Estimate, Result, RunContents
 from unbag.types.as_json import result_to_json
 

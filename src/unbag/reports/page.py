@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from unbag.report import charts
-from unbag.report.gallery import Card, card
-from unbag.report.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
-from unbag.report.summary import against_chance, summarise
-from unbag.report.wording import (
+from unbag.reports import charts
+from unbag.reports.gallery import Card, card
+from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
+from unbag.reports.summary import against_chance, summarise
+from unbag.reports.wording import (
     chance_text,
     comparison_sentence,
     count_text,
@@ -117,7 +117,7 @@ def _environment() -> Environment:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("unbag.report"),
+        loader=PackageLoader("unbag.reports"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from unbag.metrics.definitions import DEFINITIONS
-from unbag.report.page import render_page
+from unbag.reports.page import render_page
 from unbag.types import RunContents
 
 if TYPE_CHECKING:

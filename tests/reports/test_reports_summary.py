@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.report.layout import lay_out
-from unbag.report.summary import (
+from unbag.reports.layout import lay_out
+from unbag.reports.summary import (
     Standing,
     against_blind,
     against_chance,

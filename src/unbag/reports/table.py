@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unbag.report.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
-from unbag.report.summary import against_chance, summarise
-from unbag.report.wording import chance_text, trouble_text, value_text
+from unbag.reports.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
+from unbag.reports.summary import against_chance, summarise
+from unbag.reports.wording import chance_text, trouble_text, value_text
 from unbag.types import Estimate, RunContents
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """A run comes in; a table, a page and files that other programs read go out."""
 
-from unbag.report.exports import to_csv, to_json, to_markdown
-from unbag.report.layout import merge_runs
-from unbag.report.page import render_page
-from unbag.report.table import summary_lines, terminal_table
-from unbag.report.write import form_of, report, to_html
+from unbag.reports.exports import to_csv, to_json, to_markdown
+from unbag.reports.layout import merge_runs
+from unbag.reports.page import render_page
+from unbag.reports.table import summary_lines, terminal_table
+from unbag.reports.write import form_of, report, to_html
 
 __all__ = [
     "form_of",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from unbag.report import charts
-from unbag.report.layout import Column, Row
+from unbag.reports import charts
+from unbag.reports.layout import Column, Row
 from unbag.types import Estimate
 
 MODEL, BLIND = Column("m", "m", False, 0), Column("length", "length", True, 1)

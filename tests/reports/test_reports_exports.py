@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.report.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
+from unbag.reports.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 from unbag.types.as_json import result_from_json
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from unbag.report.layout import Column, Layout, Sheet
-from unbag.report.wording import and_list, chance_levels, chance_text, value_text
+from unbag.reports.layout import Column, Layout, Sheet
+from unbag.reports.wording import and_list, chance_levels, chance_text, value_text
 from unbag.types import Comparison, Estimate
 
 Standing = Literal["above", "at", "below", "unknown"]

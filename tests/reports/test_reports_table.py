@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from unbag.report.table import terminal_table
+from unbag.reports.table import terminal_table
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from unbag.report.layout import Column, Row
-from unbag.report.wording import chance_levels, chance_text, interval_text, value_text
+from unbag.reports.layout import Column, Row
+from unbag.reports.wording import chance_levels, chance_text, interval_text, value_text
 from unbag.types import Estimate
 
 COLOURS = 6
