@@ -38,6 +38,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "world-texture": "unbag.world.benchmarks:TEXTURE",
         "world-negation": "unbag.world.benchmarks:NEGATION",
         "world-retrieval": "unbag.world.benchmarks:RETRIEVAL",
+        "sugarcrepe": "unbag.benchmarks.sugarcrepe:SUGARCREPE",
     },
     "model": {
         "tiny": "unbag.models.tiny:load",

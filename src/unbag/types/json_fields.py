@@ -19,7 +19,7 @@ def wrong(where: str, *, found: object, expected: str) -> UserError:
     return UserError(
         f"field {where} is {shown}",
         expected=expected,
-        way_out="the file was changed or written by another version; run again to write it anew",
+        way_out="check the file: it was cut short, changed, or written by another version",
     )
 
 
@@ -96,8 +96,7 @@ class Fields:
             raise UserError(
                 f"field {self.path(name)} is missing",
                 expected=f"an object with the field {name!r}",
-                way_out="the file was cut short or written by another version; run again to "
-                "write it anew",
+                way_out="check the file: it was cut short, changed, or written by another version",
             )
         return read(self.values[name], self.path(name))
 

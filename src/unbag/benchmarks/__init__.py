@@ -1,0 +1,1 @@
+"""Benchmarks from their official files: one small module each, read strictly."""

@@ -1,0 +1,175 @@
+"""From a benchmark's folder to its records, strictly: what is wrong is named with file and record.
+
+Loaders never open a picture and never drop a record in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.pictures.files import Box, FilePicture
+from unbag.types import BoolArray
+from unbag.types.json_fields import Fields
+
+FIRST_OF_2: BoolArray = np.array([[True, False]])
+"""One picture, the true caption first. Shared by all items: half a million arrays cost memory."""
+FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
+"""One picture; original, hard negative, hard positive."""
+MATCHING_2: BoolArray = np.eye(2, dtype=np.bool_)
+MATCHING_4: BoolArray = np.eye(4, dtype=np.bool_)
+for _shared in (FIRST_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
+    _shared.flags.writeable = False
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of a file, and where it stands, for messages."""
+
+    value: object
+    key: str
+    """Its number, or its key where the file is an object."""
+    where: str
+    """Such as "add_att.json, record 17"."""
+
+    @property
+    def fields(self) -> Fields:
+        """Its fields, read strictly."""
+        return Fields.of(self.value, self.where)
+
+    def caption(self, name: str) -> str:
+        """A text field that is not empty."""
+        text = self.fields.text(name)
+        if not text.strip():
+            raise UserError(
+                f"{self.where}: {name} is empty",
+                expected="a caption",
+                way_out="mend or remove that record, and say so beside your number",
+            )
+        return text
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The folder of one benchmark."""
+
+    root: Path
+    benchmark: str
+    _pictures: dict[tuple[Path, Box | None], FilePicture] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, root: Path | None, benchmark: str) -> Folder:
+        """The folder that `load` was given."""
+        if root is None:
+            raise UserError(
+                f"benchmark {benchmark!r} is read from files",
+                expected="its folder",
+                way_out="say with --data (or root=) where the benchmark folders are",
+            )
+        return cls(root, benchmark)
+
+    def has(self, name: str) -> bool:
+        """Whether a file is there."""
+        return (self.root / name).is_file()
+
+    def json(self, name: str) -> object:
+        """A JSON file."""
+        text = self._text(name)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._broken(name, error) from error
+
+    def records(self, name: str) -> list[Record]:
+        """The records of a JSON list, or the values of a JSON object, in their order."""
+        content = self.json(name)
+        if isinstance(content, list):
+            return [Record(value, str(i), f"{name}, record {i}") for i, value in enumerate(content)]
+        if isinstance(content, dict):
+            return [Record(value, key, f"{name}, record {key!r}") for key, value in content.items()]
+        raise UserError(
+            f"{name} of {self.benchmark} holds a {type(content).__name__}",
+            expected="a list or an object of records",
+            way_out="check that it is the official file",
+        )
+
+    def lines(self, name: str) -> list[Record]:
+        """The records of a JSON-lines file."""
+        found = []
+        for number, line in enumerate(self._text(name).splitlines(), start=1):
+            if not line.strip():
+                continue
+            try:
+                found.append(Record(json.loads(line), str(number), f"{name}, line {number}"))
+            except (ValueError, RecursionError) as error:
+                raise self._broken(f"{name}, line {number}", error) from error
+        return found
+
+    def table(self, name: str, *, columns: Sequence[str]) -> list[Record]:
+        """The rows of a comma-separated file as records of text, if it has the columns."""
+        reader = csv.DictReader(StringIO(self._text(name)))
+        try:
+            rows = list(reader)
+        except csv.Error as error:
+            raise self._broken(name, error) from error
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        if missing:
+            raise UserError(
+                f"{name} of {self.benchmark} has no column {missing[0]!r}",
+                expected=f"the columns {', '.join(columns)}",
+                way_out=f"found {', '.join(map(str, reader.fieldnames or ()))}; check the file",
+            )
+        return [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
+
+    def picture_folder(self, *places: str) -> Path:
+        """The first of these places that is there, or the first one if none is.
+
+        Places are relative to the benchmark's folder; ../coco/val2017 shares pictures between
+        benchmarks.
+        """
+        return next(
+            (self.root / p for p in places if (self.root / p).is_dir()), self.root / places[0]
+        )
+
+    def picture(
+        self, folder: Path, name: str, where: str, *, box: Box | None = None
+    ) -> FilePicture:
+        """A picture by its official name; the same object for the same file, so it is read once."""
+        relative = PurePosixPath(name)
+        if not name or relative.is_absolute() or ".." in relative.parts:
+            raise UserError(
+                f"{where}: {name!r} is no picture name",
+                expected="a path below the picture folder",
+                way_out="check that it is the official file",
+            )
+        path = folder / relative
+        return self._pictures.setdefault((path, box), FilePicture(path, box))
+
+    def _text(self, name: str) -> str:
+        path = self.root / name
+        try:
+            return path.read_text(encoding="utf-8-sig")
+        except FileNotFoundError as error:
+            raise UserError(
+                f"{self.benchmark} has no file {path}",
+                expected="the official annotation file",
+                way_out=f"`unbag data check {self.benchmark} --data ...` says where it comes from",
+            ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise self._broken(name, error) from error
+
+    def _broken(self, name: str, error: Exception) -> UserError:
+        return UserError(
+            f"{name} of {self.benchmark} cannot be read: {error}",
+            expected="the official file, whole and in UTF-8",
+            way_out="download it again",
+        )
