@@ -138,8 +138,9 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument(
         "--ties",
         default="wrong",
-        choices=["wrong", "half", "right", "argmax_first", "argmax_last"],
-        help="what an equal top score is worth (default: wrong; others reproduce public code)",
+        choices=["wrong", "half", "right", "argmax_first", "argmax_last", "official"],
+        help="what an equal top score is worth (default: wrong); official makes each benchmark's "
+        "own rule the headline. Where the two differ, both are reported",
     )
     run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
@@ -150,6 +151,12 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--allow-invalid",
         action="store_true",
         help="measure even if more than 1 %% of the scores are not numbers",
+    )
+    run.add_argument(
+        "--missing",
+        default="error",
+        choices=["error", "skip"],
+        help="what to do about pictures that are not on disk (default: error)",
     )
     _add_cache(run)
 

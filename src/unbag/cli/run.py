@@ -44,13 +44,16 @@ def run_command(options: argparse.Namespace) -> int:
         make_scorer(load_model(name, device=device), options.scorer) for name in options.model
     ]
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
+    is_official = options.ties == "official"
     job = Job(
         scorers=scorers,
         benchmarks=benchmarks,
         out=options.out,
         data=options.data,
         cache=_cache(options),
-        protocol=EvalProtocol(ties=options.ties),
+        protocol=EvalProtocol() if is_official else EvalProtocol(ties=options.ties),
+        official_first=is_official,
+        missing=options.missing,
         seed=options.seed,
         batch=options.batch,
         allow_invalid=options.allow_invalid,

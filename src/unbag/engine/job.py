@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from unbag.engine.missing import Missing
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
 
@@ -26,6 +27,10 @@ class Job:
     seed: int = 0
     batch: int = 256
     allow_invalid: bool = False
+    official_first: bool = False
+    """Make each benchmark's official tie rule the headline; the other rule is still reported."""
+    missing: Missing = "error"
+    """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
     device: str = "cpu"
     save_seconds: float = 5.0
     """Least time between two writes of the scores; what is lost by a kill is at most this much."""

@@ -78,12 +78,13 @@ def judge(
                 scores = store.get(key)
                 cases = [Case(item, scores[item.id]) for item in items[benchmark.name]]
                 try:
-                    found = _measure(job, benchmark, scorer, cases)
+                    found, *others = _measure(job, benchmark, scorer, cases)
                 except UserError as error:
                     problems.append(f"{scorer.name} on {benchmark.name}: {error}")
                 else:
                     measured[key] = found
-                    results += found.results(scorer.name, is_blind=scorer.is_blind, run=record)
+                    for one in (found, *others):
+                        results += one.results(scorer.name, is_blind=scorer.is_blind, run=record)
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
     comparisons = compare_all(_contests(job, measured), protocol=job.protocol, seed=job.seed)
@@ -91,14 +92,22 @@ def judge(
     return Judgement(contents, measured, tuple(problems))
 
 
-def _measure(job: Job, benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]) -> Measured:
-    return measure(
-        benchmark,
-        cases,
-        protocol=replace(job.protocol, scoring=scorer.scoring),
-        seed=job.seed,
-        allow_invalid=job.allow_invalid,
-    )
+def _measure(
+    job: Job, benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]
+) -> list[Measured]:
+    """Under our tie rule and, where it is another, under the benchmark's official one."""
+    rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties])
+    ordered = reversed(list(rules)) if job.official_first else rules
+    return [
+        measure(
+            benchmark,
+            cases,
+            protocol=replace(job.protocol, scoring=scorer.scoring, ties=rule),
+            seed=job.seed,
+            allow_invalid=job.allow_invalid,
+        )
+        for rule in ordered
+    ]
 
 
 def _failures(

@@ -16,6 +16,7 @@ from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
+from unbag.engine.missing import without_missing
 from unbag.engine.plan import Plan, check_items, make_plan
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.scoring import CHUNK, QueryScoring, score_by_vectors
@@ -45,7 +46,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it."""
     progress = progress or Silent()
     _check_names(job)
-    items = {b.name: load_items(b, job.data) for b in job.benchmarks}
+    items = {b.name: _items(b, job, progress) for b in job.benchmarks}
     plan = make_plan(items)
     folder = RunFolder(job.out)
     asked = Asked(
@@ -72,6 +73,14 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     return Finished(folder, judged.contents, judged.problems)
 
 
+def _items(benchmark: Benchmark, job: Job, progress: Progress) -> Sequence[Item]:
+    found = without_missing(
+        benchmark.name, load_items(benchmark, job.data), missing=job.missing, progress=progress
+    )
+    check_items(benchmark.name, found)
+    return found
+
+
 def load_items(benchmark: Benchmark, data: Path | None) -> Sequence[Item]:
     """The items of a benchmark, from its folder if it needs one."""
     root = None
@@ -89,9 +98,7 @@ def load_items(benchmark: Benchmark, data: Path | None) -> Sequence[Item]:
                 expected=f"a folder with {', '.join(benchmark.files)}",
                 way_out="check --data; it names the folder above the benchmark's own",
             )
-    items = benchmark.load(root)
-    check_items(benchmark.name, items)
-    return items
+    return benchmark.load(root)
 
 
 @dataclass
