@@ -73,6 +73,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.list import show_names
 
         return show_names(options.kind)
+    if options.command == "data":
+        from unbag.cli.data import check_data, list_data
+
+        return list_data() if options.action == "list" else check_data(options.name, options.data)
     if options.command == "report":
         from unbag.cli.report import write_report
 
@@ -95,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_report(commands)
     _add_list(commands)
+    _add_data(commands)
     return parser
 
 
@@ -183,6 +188,18 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     text = "names that can be used, ours and those of installed plug-ins"
     listing = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
     listing.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
+
+
+def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    text = "which benchmarks are read from files, and whether yours are complete"
+    data = commands.add_parser("data", help=text, description=text[0].upper() + text[1:] + ".")
+    actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="benchmarks that need files")
+    check = actions.add_parser("check", help="what is there and what is missing")
+    check.add_argument("name", metavar="NAME", help="a benchmark")
+    check.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
+    )
 
 
 def _positive(text: str) -> int:

@@ -21,7 +21,7 @@ def without_missing(
 
     A gallery for retrieval stays whole: a picture that is not there counts as damaged.
     """
-    absent = _absent(items)
+    absent = absent_pictures(items)
     if not absent:
         return items
     if missing == "error":
@@ -40,7 +40,8 @@ def without_missing(
     return kept
 
 
-def _absent(items: Sequence[Item]) -> set[Path]:
+def absent_pictures(items: Sequence[Item]) -> set[Path]:
+    """Paths of pictures that are not on disk."""
     paths = {path for item in items for picture in item.pictures if (path := _path(picture))}
     return {path for path in paths if not path.is_file()}
 

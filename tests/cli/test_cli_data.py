@@ -1,0 +1,65 @@
+"""`unbag data`: what a user is told about files that are there, missing or wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from unbag.benchmarks.sugarcrepe import KINDS
+from unbag.cli import main
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A complete SugarCrepe of seven records."""
+    root = tmp_path / "sugarcrepe"
+    (root / "val2017").mkdir(parents=True)
+    for i, kind in enumerate(KINDS):
+        record = {"filename": f"{i}.jpg", "caption": "a cat", "negative_caption": "a dog"}
+        (root / f"{kind}.json").write_text(json.dumps({"0": record}))
+        Image.new("RGB", (4, 4)).save(root / "val2017" / f"{i}.jpg")
+    return tmp_path
+
+
+def test_list_names_licence_and_pictures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "list"]) == 0
+    said = capsys.readouterr().out
+    assert "sugarcrepe" in said
+    assert "COCO val2017" in said
+    assert "world-swap" not in said
+
+
+def test_a_complete_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 0
+    said = capsys.readouterr().out
+    assert "7 items can be read" in said
+    assert said.endswith("complete\n")
+
+
+def test_missing_files_and_pictures(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (data / "sugarcrepe/val2017/3.jpg").unlink()
+    assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
+    said = capsys.readouterr()
+    assert "3.jpg" in said.out
+    assert "1 pictures are missing" in said.err
+    (data / "sugarcrepe/swap_obj.json").unlink()
+    assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
+    said = capsys.readouterr()
+    assert "missing   swap_obj.json" in said.out
+    assert "1 of 7 files are missing" in said.err
+
+
+def test_a_benchmark_without_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", "world-swap", "--data", str(data)]) == 0
+    assert "makes its own data" in capsys.readouterr().out
+
+
+def test_it_runs_from_the_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--model", "caption:long", "--bench", "sugarcrepe", "--data", str(data)]
+    assert main([*words, "--blind", "none", "--out", str(data / "run")]) == 0
+    results = json.loads((data / "run/results.json").read_text())
+    rules = [r["aggregate"] for r in results]
+    assert rules[0] == "macro7"
+    assert {"macro3", "micro"} <= set(rules)
+    assert results[0]["overall"]["accuracy"]["n"] == 7
