@@ -53,7 +53,7 @@ def test_a_damaged_file_is_said_and_forgotten(tmp_path: Path, damage: str) -> No
     progress = Silent()
     again = shelf(tmp_path, progress)
     assert again.get(KEYS) == {}
-    assert f"cache file {path.name} is damaged" in progress.said[0]
+    assert f"cache file {path.name} cannot be used" in progress.said[0]
     assert "computing it again" in progress.said[0]
     again.put(KEYS, VECTORS)
     assert np.array_equal(shelf(tmp_path).get(["b"])["b"], VECTORS[1])

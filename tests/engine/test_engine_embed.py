@@ -69,11 +69,11 @@ def test_a_continued_run_does_whole_batches_of_the_old_make_up(
 ) -> None:
     grids: dict[str, Grid] = {}
     run_embed(encoder, items, cache=tmp_path / "cache", grids=grids)
-    planned = [len(batch) for batch in grids["colours-1/pictures"]]
+    planned = [len(batch) for batch in grids["colours-1-cpu/pictures"]]
     assert planned == [4, 2]
     # As if the process had been killed before the second batch of pictures was kept.
     files = sorted(
-        (tmp_path / "cache/colours-1/pictures").iterdir(), key=lambda p: p.stat().st_size
+        (tmp_path / "cache/colours-1-cpu/pictures").iterdir(), key=lambda p: p.stat().st_size
     )
     files[0].unlink()
     encoder.batches.clear()

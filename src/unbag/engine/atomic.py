@@ -43,5 +43,11 @@ def make_folder(path: Path, *, what: str, way_out: str) -> Path:
     return path
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a killed process left half written; only while nobody else writes there."""
+    for path in (*folder.glob(".*.part"), *folder.glob(".write-*")):
+        path.unlink(missing_ok=True)
+
+
 def _put(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")

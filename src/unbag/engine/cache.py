@@ -73,7 +73,6 @@ class Shelf:
             with safe_open(path, framework="numpy") as file:
                 keys = json.loads(file.metadata()["keys"])
         except Exception as error:
-            # Whatever is wrong with it, a cache file is only a saved computation.
             self._forget(path, error)
             return
         self._file_of.update(dict.fromkeys(keys, path))
@@ -93,9 +92,11 @@ class Shelf:
         self._vector_of.update(zip(keys, vector_ND, strict=True))
 
     def _forget(self, path: Path, error: Exception) -> None:
-        self._progress.say(f"cache file {path.name} is damaged ({error}); computing it again")
+        self._progress.say(f"cache file {path.name} cannot be used ({error}); computing it again")
         self._file_of = {key: at for key, at in self._file_of.items() if at != path}
-        path.unlink(missing_ok=True)
+        # What is wrong with the file is wrong for good; a disk that did not answer is not.
+        if not isinstance(error, OSError | MemoryError):
+            path.unlink(missing_ok=True)
 
 
 def open_shelf(cache: Path | None, fingerprint: str, kind: str, *, progress: Progress) -> Shelf:

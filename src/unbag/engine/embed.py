@@ -60,11 +60,11 @@ def embed(
     picture_of = dict(zip(plan.picture_keys, plan.pictures, strict=True))
 
     shelves = {
-        kind: open_shelf(cache, encoder.fingerprint, kind, progress=progress)
+        kind: open_shelf(cache, shelf_name(encoder), kind, progress=progress)
         for kind in ("captions", "pictures")
     }
     for kind, keys in (("captions", prompt_of), ("pictures", picture_of)):
-        name = f"{encoder.fingerprint}/{kind}"
+        name = f"{shelf_name(encoder)}/{kind}"
         grids.setdefault(name, make_grid(list(keys), shelves[kind], batch))
     save_grids()
 
@@ -80,6 +80,11 @@ def embed(
     )
 
 
+def shelf_name(encoder: DualEncoder) -> str:
+    """What cached vectors depend on: the model and the kind of device, which rounds its way."""
+    return f"{encoder.fingerprint}-{encoder.device.partition(':')[0]}"
+
+
 def make_grid(keys: Sequence[str], shelf: Shelf, batch: int) -> Grid:
     """Batches over the keys that are not on the shelf yet, in the order given."""
     missing = [key for key in keys if key not in shelf]
@@ -93,7 +98,7 @@ def _embed_prompts(
     grids: Mapping[str, Grid],
     progress: Progress,
 ) -> None:
-    todo = _todo(grids[f"{encoder.fingerprint}/captions"], prompt_of, shelf)
+    todo = _todo(grids[f"{shelf_name(encoder)}/captions"], prompt_of, shelf)
     with progress.task(f"{encoder.name}: captions", sum(map(len, todo))) as advance:
         for keys in todo:
             vectors = encoder.encode_captions([prompt_of[key] for key in keys])
@@ -111,7 +116,7 @@ def _embed_pictures(
     import torch
 
     damaged: dict[str, str] = {}
-    todo = _todo(grids[f"{encoder.fingerprint}/pictures"], picture_of, shelf)
+    todo = _todo(grids[f"{shelf_name(encoder)}/pictures"], picture_of, shelf)
     with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
         for keys, prepared in _read_ahead(encoder, picture_of, todo):
             whole = [(k, p) for k, p in zip(keys, prepared, strict=True) if not isinstance(p, str)]
@@ -160,12 +165,22 @@ def _read_ahead(
 
 
 def _checked(vectors: Tensor, expected: int, name: str) -> Vectors:
-    array = vectors.detach().float().cpu().numpy()
+    array = vectors.detach().float().cpu().numpy().copy()
     if array.ndim != 2 or len(array) != expected:
         raise UserError(
             f"model {name!r} returned vectors of shape {array.shape} for {expected} inputs",
             expected=f"({expected}, D)",
             way_out="mend encode_pictures / encode_captions of this model",
+        )
+    norm_N = np.linalg.norm(array, axis=1)
+    # A vector of zeros has no direction: its scores are invalid, not equal.
+    array[norm_N == 0] = np.nan
+    wrong = norm_N[(norm_N > 0) & (np.abs(norm_N - 1) > 1e-3)]
+    if len(wrong):
+        raise UserError(
+            f"model {name!r} returned a vector of norm {wrong[0]:.4g}",
+            expected="unit vectors (see unbag.types.DualEncoder)",
+            way_out="divide each vector by its norm in encode_pictures / encode_captions",
         )
     return array
 

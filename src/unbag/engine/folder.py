@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from unbag.engine.atomic import make_folder, write_text
+from unbag.engine.atomic import make_folder, remove_leftovers, write_text
 from unbag.engine.embed import Grid
 from unbag.errors import UserError
 from unbag.types import EvalProtocol, RunContents, RunRecord
@@ -38,6 +38,8 @@ class Asked:
     protocol: EvalProtocol
     seed: int
     batch: int
+    version: str
+    """Of unbag: scores of two versions do not belong in one run."""
 
     def as_json(self) -> dict[str, Any]:
         """For run.json."""
@@ -88,10 +90,11 @@ class RunFolder:
 
         Gives the batches that were planned then, and the record with what was found then.
         """
+        remove_leftovers(self.path)
         file = self.path / "run.json"
         if file.exists():
             record = self._continued(_read_json(file), asked, record)
-        elif any(p.name != ".lock" for p in self.path.iterdir()):
+        elif any(not p.name.startswith(".") for p in self.path.iterdir()):
             raise UserError(
                 f"the folder {self.path} is not empty and holds no run",
                 expected="an empty or new folder, or the folder of a run to continue",

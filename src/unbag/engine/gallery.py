@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from io import BytesIO
+from typing import NamedTuple
 
-from unbag.types import Caption, Case, Failure, Outcomes, Picture, Sparse
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.types import Caption, Case, Failure, FloatArray, Outcomes, Picture, Sparse
 
 MOST = 6
 """Failures kept for each scorer and benchmark."""
+_MOST_CAPTIONS = 16
 _SIDE = 192
 """Longest side of a picture on the page, in pixels."""
+
+
+class _Shown(NamedTuple):
+    """The part of an item that makes its failure plain."""
+
+    name: str
+    pictures: Sequence[Picture]
+    captions: Sequence[Caption]
+    kinds: Sequence[str]
+    truth: Sequence[Sequence[bool]] | NDArray[np.generic]
+    scores: Sequence[Sequence[float]] | FloatArray
 
 
 def choose_failures(
@@ -25,92 +41,68 @@ def choose_failures(
         if value == 0
     ]
     missed.sort(key=lambda pair: blake2b(pair[0].encode(), digest_size=8).digest())
-    found: list[Failure] = []
-    shown: set[str] = set()
+    found: dict[str, Failure] = {}
     for unit, tags in missed:
-        case, query = _case_of(unit, cases)
-        is_large = case is not None and isinstance(case.item.truth, Sparse)
-        shown_as = unit if case is None or is_large else case.item.id
-        if case is None or shown_as in shown:
+        shown = _shown(unit, cases)
+        if shown is None or shown.name in found:
             continue
-        shown.add(shown_as)
-        failure = _failure(benchmark, scorer, outcomes.metric, case, query, unit, tags)
-        if failure is not None:
-            found.append(failure)
+        pictures = [thumbnail(picture) for picture in shown.pictures]
+        if not all(pictures):
+            continue
+        found[shown.name] = Failure(
+            benchmark=benchmark,
+            scorer=scorer,
+            item=shown.name,
+            metric=outcomes.metric,
+            pictures=tuple(pictures),
+            captions=tuple(map(_text, shown.captions)),
+            kinds=tuple(shown.kinds),
+            truth=tuple(tuple(bool(t) for t in row) for row in shown.truth),
+            scores=tuple(tuple(float(s) for s in row) for row in shown.scores),
+            tags=dict(tags),
+        )
         if len(found) == MOST:
             break
-    return found
+    return list(found.values())
 
 
-def _case_of(unit: str, cases: Mapping[str, Case]) -> tuple[Case | None, int | None]:
-    """The item a unit is named after, and the number of the caption if it is a retrieval query."""
-    item, rest = unit, ""
-    while item not in cases and "/" in item:
-        item, _, rest = item.rpartition("/")
-    number = rest.rpartition(" ")[2]
-    return cases.get(item), int(number) if number.isdigit() else None
-
-
-def _failure(
-    benchmark: str,
-    scorer: str,
-    metric: str,
-    case: Case,
-    query: int | None,
-    unit: str,
-    tags: Mapping[str, str],
-) -> Failure | None:
+def _shown(unit: str, cases: Mapping[str, Case]) -> _Shown | None:
+    """What to show of the item a unit is named after; units read as "item/what number"."""
+    name, rest = unit, ""
+    while name not in cases and "/" in name:
+        name, _, rest = name.rpartition("/")
+    if name not in cases:
+        return None
+    case = cases[name]
     if isinstance(case.item.truth, Sparse):
-        return _retrieval_failure(benchmark, scorer, metric, case, query, unit, tags)
-    pictures = [thumbnail(picture) for picture in case.item.pictures]
-    if not all(pictures) or case.scores.values is None or len(case.item.captions) > 16:
+        direction, _, number = rest.partition(" ")
+        return _query(unit, case, case.item.truth, direction, int(number))
+    if case.scores.values is None or len(case.item.captions) > _MOST_CAPTIONS:
         return None
-    return Failure(
-        benchmark=benchmark,
-        scorer=scorer,
-        item=case.item.id,
-        metric=metric,
-        pictures=tuple(pictures),
-        captions=tuple(map(_text, case.item.captions)),
-        kinds=case.item.kinds or ("",) * len(case.item.captions),
-        truth=tuple(tuple(bool(t) for t in row) for row in case.item.truth),
-        scores=tuple(tuple(float(s) for s in row) for row in case.scores.values),
-        tags=dict(tags),
-    )
+    kinds = case.item.kinds or ("",) * len(case.item.captions)
+    item = case.item
+    return _Shown(name, item.pictures, item.captions, kinds, case.item.truth, case.scores.values)
 
 
-def _retrieval_failure(
-    benchmark: str,
-    scorer: str,
-    metric: str,
-    case: Case,
-    query: int | None,
-    unit: str,
-    tags: Mapping[str, str],
-) -> Failure | None:
-    """The caption, a picture it belongs to, and the picture that came first instead."""
-    ranks, truth = case.scores.text_to_image, case.item.truth
-    if ranks is None or query is None or not isinstance(truth, Sparse):
+def _query(unit: str, case: Case, truth: Sparse, direction: str, query: int) -> _Shown | None:
+    """A query of retrieval, one thing it belongs to, and the thing that came first instead."""
+    asks_picture = direction == "text_to_image"
+    ranks = case.scores.text_to_image if asks_picture else case.scores.image_to_text
+    if ranks is None:
         return None
-    true = truth.row_T[truth.column_T == query]
-    first = int(ranks.top_QK[query][0])
-    chosen = [int(true[0]), first]
+    asked, wanted = (truth.column_T, truth.row_T) if asks_picture else (truth.row_T, truth.column_T)
+    true = wanted[asked == query]
+    chosen = [int(true[0]), int(ranks.top_QK[query][0])]
     known = dict(zip(ranks.top_QK[query].tolist(), ranks.top_score_QK[query].tolist(), strict=True))
-    pictures = [thumbnail(case.item.pictures[i]) for i in chosen]
-    if not all(pictures):
-        return None
-    return Failure(
-        benchmark=benchmark,
-        scorer=scorer,
-        item=unit,
-        metric=metric,
-        pictures=tuple(pictures),
-        captions=(_text(case.item.captions[query]),),
-        kinds=("query",),
-        truth=((True,), (first in true,)),
-        scores=tuple((known.get(i, float("nan")),) for i in chosen),
-        tags=dict(tags),
-    )
+    is_true = [True, chosen[1] in true]
+    score = [known.get(i, float("nan")) for i in chosen]
+    item = case.item
+    if asks_picture:
+        pictures = [item.pictures[i] for i in chosen]
+        rows = [[t] for t in is_true], [[s] for s in score]
+        return _Shown(unit, pictures, [item.captions[query]], ["query"], *rows)
+    captions = [item.captions[i] for i in chosen]
+    return _Shown(unit, [item.pictures[query]], captions, ["", "first"], [is_true], [score])
 
 
 def thumbnail(picture: Picture) -> str:

@@ -96,7 +96,7 @@ def _measure(
     job: Job, benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]
 ) -> list[Measured]:
     """Under our tie rule and, where it is another, under the benchmark's official one."""
-    rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties])
+    rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties or job.protocol.ties])
     ordered = reversed(list(rules)) if job.official_first else rules
     return [
         measure(
@@ -127,7 +127,7 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
     for benchmark in job.benchmarks:
         for other in seeing[1:]:
             first, second = (measured.get(Key(benchmark.name, n)) for n in (seeing[0], other))
-            if first is None or second is None:
+            if first is None or second is None or not _overlap(benchmark, first, second):
                 continue
             found.append(
                 Contest(
@@ -135,6 +135,16 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
                     (seeing[0], other),
                     first.outcomes[benchmark.headline],
                     second.outcomes[benchmark.headline],
+                    benchmark.aggregates[0],
                 )
             )
     return found
+
+
+def _overlap(benchmark: Benchmark, first: Measured, second: Measured) -> bool:
+    """Whether any unit was judged for both; with `--allow-invalid` there may be none."""
+    valid = [
+        {unit for unit, value in zip(o.units, o.value_U, strict=True) if np.isfinite(value)}
+        for o in (first.outcomes[benchmark.headline], second.outcomes[benchmark.headline])
+    ]
+    return bool(valid[0] & valid[1])

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,20 +74,38 @@ def check_items(benchmark: str, items: Sequence[Item]) -> None:
         seen.add(item.id)
 
 
+class _Captions(NamedTuple):
+    """A tuple of captions, kept so that its identity stays taken, with what was found of it."""
+
+    captions: tuple[Caption, ...]
+    row_C: IntArray
+    digest: str
+
+
 class _Builder:
     def __init__(self) -> None:
         self.pictures: dict[str, Picture] = {}
         self.captions: dict[Caption, int] = {}
         self._picture_row: dict[str, int] = {}
-        # Hashing a picture is dear and loaders share picture objects between items.
+        # Hashing a picture is dear and loaders share picture objects between items. So it is with
+        # captions: 50,000 pictures share the same thousand classes of eighty prompts each.
         self._key_of: dict[int, str] = {}
+        self._known: dict[int, _Captions] = {}
 
     def add(self, item: Item) -> Rows:
         picture_P = np.array([self._picture(p) for p in item.pictures], dtype=np.int64)
-        caption_C = np.array(
-            [self.captions.setdefault(c, len(self.captions)) for c in item.captions], dtype=np.int64
-        )
-        return Rows(picture_P, caption_C)
+        return Rows(picture_P, self._captions(item.captions).row_C)
+
+    def _captions(self, captions: tuple[Caption, ...]) -> _Captions:
+        found = self._known.get(id(captions))
+        if found is None:
+            row_C = np.array(
+                [self.captions.setdefault(c, len(self.captions)) for c in captions], dtype=np.int64
+            )
+            plain = [asdict(c) if isinstance(c, Ensemble) else c for c in captions]
+            digest = blake2b(json.dumps(plain).encode(), digest_size=16).hexdigest()
+            found = self._known[id(captions)] = _Captions(captions, row_C, digest)
+        return found
 
     def _picture(self, picture: Picture) -> int:
         key = self._key_of.get(id(picture))
@@ -101,7 +120,7 @@ class _Builder:
         keys = tuple(self.pictures)
         digest = blake2b(digest_size=12)
         for item, row in zip(items, rows, strict=True):
-            captions = [asdict(c) if isinstance(c, Ensemble) else c for c in item.captions]
+            captions = self._captions(item.captions).digest
             question = asdict(item.question) if item.question else None
             pictures = [keys[i] for i in row.picture_P]
             record = [item.id, pictures, captions, question, item.group, dict(item.tags)]

@@ -30,6 +30,7 @@ from unbag.types import (
     RunRecord,
     Scorer,
 )
+from unbag.version import __version__
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it."""
     progress = progress or Silent()
     _check_names(job)
-    items = {b.name: _items(b, job, progress) for b in job.benchmarks}
+    loaded = {b.name: load_items(b, job.data) for b in job.benchmarks}
+    items = {name: _present(name, some, job, progress) for name, some in loaded.items()}
+    left_out = {name: n for name in items if (n := len(loaded[name]) - len(items[name]))}
     plan = make_plan(items)
     folder = RunFolder(job.out)
     asked = Asked(
@@ -55,11 +58,12 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         protocol=job.protocol,
         seed=job.seed,
         batch=job.batch,
+        version=__version__,
     )
     with folder.locked():
-        grids, record = folder.begin(asked, _record(job, asked))
+        grids, record = folder.begin(asked, _record(job, asked, left_out))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
-        work = _Work(job, items, plan, folder, store, grids, progress, record)
+        work = _Work(job, items, plan, folder, asked, store, grids, progress, record)
         try:
             for scorer in job.scorers:
                 work.score(scorer)
@@ -73,11 +77,9 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     return Finished(folder, judged.contents, judged.problems)
 
 
-def _items(benchmark: Benchmark, job: Job, progress: Progress) -> Sequence[Item]:
-    found = without_missing(
-        benchmark.name, load_items(benchmark, job.data), missing=job.missing, progress=progress
-    )
-    check_items(benchmark.name, found)
+def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
+    found = without_missing(name, items, missing=job.missing, progress=progress)
+    check_items(name, found)
     return found
 
 
@@ -109,6 +111,7 @@ class _Work:
     items: Mapping[str, Sequence[Item]]
     plan: Plan
     folder: RunFolder
+    asked: Asked
     store: ScoreStore
     grids: dict[str, Grid]
     progress: Progress
@@ -129,7 +132,6 @@ class _Work:
         asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
         for name in missing:
             self._by_queries(asking, name)
-        self._note(scorer, asking.damaged, 0)
 
     def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
         vectors = embed(
@@ -141,13 +143,13 @@ class _Work:
             batch=self.job.batch,
             progress=self.progress,
         )
+        self._note(scorer, vectors.damaged, vectors.truncated)
         eps = self.job.protocol.tie_eps
         for name in missing:
             by_id = {item.id: item for item in self.items[name]}
             rows = self.plan.rows[name]
             for chunk in score_by_vectors(scorer, self.items[name], rows, vectors, tie_eps=eps):
                 self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
-        self._note(scorer, vectors.damaged, vectors.truncated)
 
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
         items, key = self.items[name], Key(name, asking.scorer.name)
@@ -157,11 +159,17 @@ class _Work:
                 chunk = items[start : start + CHUNK]
                 if any(item.id not in done for item in chunk):
                     by_id = {item.id: item for item in chunk}
-                    self.store.add(key, [(by_id[s.item], s) for s in asking.chunk(chunk)])
+                    found = asking.chunk(chunk)
+                    self._note(asking.scorer, asking.damaged, 0)
+                    self.store.add(key, [(by_id[s.item], s) for s in found])
                 advance(len(chunk))
 
     def _note(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
-        for name, reason in damaged.items():
+        """Say and record what was found, before the scores that depend on it are kept."""
+        new = {name: why for name, why in damaged.items() if name not in self.record.damaged}
+        if not new and not truncated:
+            return
+        for name, reason in new.items():
             self.progress.say(
                 f"picture {name} cannot be opened ({reason}); its items count as invalid"
             )
@@ -172,6 +180,7 @@ class _Work:
             damaged=tuple(sorted({*self.record.damaged, *damaged})),
             truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
         )
+        self.folder.write_state("running", self.asked, self.record)
 
 
 def _write(folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord) -> None:
@@ -193,17 +202,19 @@ def _check_names(job: Job) -> None:
             )
 
 
-def _record(job: Job, asked: Asked) -> RunRecord:
+def _record(job: Job, asked: Asked, left_out: Mapping[str, int]) -> RunRecord:
+    devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
     return RunRecord(
         command=job.command,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=job.seed,
-        device=job.device,
+        device=", ".join(sorted(devices)) or job.device,
         versions=versions(),
         fingerprints={
             **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
             **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
         },
+        left_out=left_out,
     )
 
 

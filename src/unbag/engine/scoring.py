@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 CHUNK = 64
 """Items scored and saved together; a continued run does whole chunks again."""
-_CELLS = 200_000
+_NUMBERS = 20_000_000
+"""Numbers gathered at once when vectors are compared: cells times dimensions."""
+_WIDE = 64
+"""Captions from which on a product of matrices beats gathering vectors cell by cell."""
 _LARGEST_CROSS = 1_000_000
+_LARGEST_KEPT = 50_000_000
 
 
 def score_by_vectors(
@@ -49,34 +53,51 @@ def score_by_vectors(
 
     pictures = torch.from_numpy(embeddings.picture_ND)
     captions = torch.from_numpy(embeddings.caption_ND)
-    for chunk in _by_cells(items, rows):
-        dense = [(i, r) for i, r in chunk if not isinstance(i.truth, Sparse)]
-        done = [
-            _rank_by_vectors(scorer, i, r, pictures, captions, tie_eps)
-            for i, r in chunk
-            if _is_large(i)
-        ]
-        if dense:
-            picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in dense])
-            caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in dense])
+    most = _NUMBERS // max(1, embeddings.caption_ND.shape[1])
+    for chunk in _by_cells(items, rows, most):
+        first = chunk[0][0]
+        if _is_large(first):
+            yield [_rank_by_vectors(scorer, *chunk[0], pictures, captions, tie_eps)]
+        elif len(first.captions) >= _WIDE:
+            yield _wide(scorer, chunk, pictures, captions)
+        else:
+            picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in chunk])
+            caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in chunk])
             value_M = scorer.compare(pictures[picture_M], captions[caption_M]).double().numpy()
-            done += _split(value_M, [item for item, _ in dense])
-        yield done
+            yield _split(value_M, [item for item, _ in chunk])
 
 
-def _by_cells(items: Sequence[Item], rows: Sequence[Rows]) -> Iterator[list[tuple[Item, Rows]]]:
-    """Consecutive items, a limited number of cells together; a large item comes alone."""
+def _wide(
+    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
+) -> list[Scores]:
+    """Items that share many captions, as classes do: one product of matrices."""
+    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
+    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
+    return _split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
+
+
+def _by_cells(
+    items: Sequence[Item], rows: Sequence[Rows], most: int
+) -> Iterator[list[tuple[Item, Rows]]]:
+    """Consecutive items, a limited number of cells together; wide ones only with their like."""
     chunk: list[tuple[Item, Rows]] = []
     cells = 0
     for item, row in zip(items, rows, strict=True):
         size = len(item.pictures) * len(item.captions)
-        if chunk and cells + size > _CELLS:
+        if chunk and (cells + size > most or not _go_together(chunk[-1], (item, row))):
             yield chunk
             chunk, cells = [], 0
         chunk.append((item, row))
         cells += size
     if chunk:
         yield chunk
+
+
+def _go_together(one: tuple[Item, Rows], other: tuple[Item, Rows]) -> bool:
+    if _is_large(one[0]) or _is_large(other[0]):
+        return False
+    is_wide = len(one[0].captions) >= _WIDE or len(other[0].captions) >= _WIDE
+    return not is_wide or one[1].caption_C is other[1].caption_C
 
 
 def _is_large(item: Item) -> bool:
@@ -162,13 +183,7 @@ class QueryScoring:
         scorer = self.scorer
         cells = len(item.pictures) * len(item.captions)
         if isinstance(scorer, MatrixScorer):
-            matrix = scorer
-
-            def block(start: int, stop: int) -> FloatArray:
-                rows = matrix.score_matrix(item.pictures[start:stop], item.captions)
-                return np.asarray(rows, dtype=np.float64)
-
-            return _ranked(item, block, self.tie_eps)
+            return self._rank_by_matrix(scorer, item)
         if cells > _LARGEST_CROSS:
             raise UserError(
                 f"{scorer.name} scores pairs one by one, and {item.id!r} has "
@@ -182,6 +197,43 @@ class QueryScoring:
         text_to_image, image_to_text = rank(score_PC, item.truth, tie_eps=self.tie_eps)
         return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
 
+    def _rank_by_matrix(self, scorer: MatrixScorer, item: Item) -> Scores:
+        """Ranking asks for every block twice; the model is asked once while memory allows."""
+        known: dict[tuple[int, int], FloatArray] = {}
+        keeps = len(item.pictures) * len(item.captions) <= _LARGEST_KEPT
+
+        def block(start: int, stop: int) -> FloatArray:
+            if (start, stop) in known:
+                return known[start, stop]
+            found = self._rows(scorer, item, start, stop)
+            if keeps:
+                known[start, stop] = found
+            return found
+
+        return _ranked(item, block, self.tie_eps)
+
+    def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
+        pictures = item.pictures[start:stop]
+        try:
+            return _as_float(scorer.score_matrix(pictures, item.captions))
+        except (OSError, ValueError):
+            reasons = [_why_damaged(picture) for picture in pictures]
+            if not any(reasons):
+                raise
+        score_BC = np.full((len(pictures), len(item.captions)), np.nan)
+        for i, (picture, reason) in enumerate(zip(pictures, reasons, strict=True)):
+            if reason:
+                self.damaged[picture.name] = reason
+            else:
+                score_BC[i] = _as_float(scorer.score_matrix([picture], item.captions))[0]
+        return score_BC
+
+
+def _as_float(numbers: object) -> FloatArray:
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu()
+    return np.asarray(numbers, dtype=np.float64)
+
 
 def queries_of(item: Item) -> list[Query]:
     """Every picture with every caption, row by row."""
@@ -190,9 +242,7 @@ def queries_of(item: Item) -> list[Query]:
 
 def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
     """As float64, if there are as many as were asked for; NaN passes, and is counted later."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu()
-    value_M = np.asarray(numbers, dtype=np.float64)
+    value_M = _as_float(numbers)
     if value_M.shape != (expected,):
         kind = "few" if value_M.size < expected else "many"
         raise UserError(

@@ -78,14 +78,18 @@ class ScoreStore:
         import pyarrow.parquet as pq
 
         try:
-            rows = pq.read_table(self.path, schema=_schema()).to_pylist()
+            table = pq.read_table(self.path, schema=_schema())
         except (pa.ArrowException, OSError) as error:
             raise UserError(
                 f"{self.path} cannot be read: {error}",
                 expected="the scores of an earlier run",
                 way_out="move the file away; scores are computed again, mostly from the cache",
             ) from error
-        for row in rows:
+        # Values stay arrays: as Python numbers, a classification set would fill the memory.
+        values = [v.values.to_numpy() if v.is_valid else None for v in table["values"]]
+        rows = table.drop_columns(["values"]).to_pylist()
+        for row, value in zip(rows, values, strict=True):
+            row["values"] = value
             key = Key(row["benchmark"], row["scorer"])
             self._rows.setdefault(key, {})[row["item"]] = row
             self._scores.setdefault(key, {})[row["item"]] = _scores(row)
@@ -139,7 +143,7 @@ def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
         "captions": names,
         "shape": [len(item.pictures), len(item.captions)],
         "true": _true_cells(item),
-        "values": None if scores.values is None else scores.values.ravel().tolist(),
+        "values": None if scores.values is None else scores.values.ravel(),
         "text_to_image": _ranks_row(scores.text_to_image),
         "image_to_text": _ranks_row(scores.image_to_text),
         "answers": list(scores.answers),

@@ -41,8 +41,12 @@ class Cosine:
         return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
 
     def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every picture with every caption, [P, C]."""
-        return picture_PD @ caption_CD.T
+        """Every picture with every caption, [P, C].
+
+        In double precision and then rounded, since a product of matrices sums in an order that
+        depends on its shape: equal vectors must get equal scores in every block.
+        """
+        return (picture_PD.double() @ caption_CD.double().T).float()
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """Without cache or plan, for a handful of pairs."""

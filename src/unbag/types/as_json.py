@@ -159,6 +159,7 @@ def record_to_json(record: RunRecord) -> JsonObject:
         "fingerprints": dict(record.fingerprints),
         "damaged": list(record.damaged),
         "truncated": dict(record.truncated),
+        "left_out": dict(record.left_out),
     }
 
 
@@ -174,6 +175,7 @@ def record_from_json(value: object, *, where: str = "record") -> RunRecord:
         fingerprints=fields.mapping("fingerprints", as_text),
         damaged=fields.texts("damaged"),
         truncated=fields.mapping("truncated", as_whole),
+        left_out=fields.mapping("left_out", as_whole),
     )
 
 
@@ -188,8 +190,10 @@ def comparison_to_json(comparison: Comparison) -> JsonObject:
         "low": _plain(comparison.low),
         "high": _plain(comparison.high),
         "n": comparison.n,
-        "p_mcnemar": _maybe(comparison.p_mcnemar),
+        "p_value": _maybe(comparison.p_value),
         "p_holm": _maybe(comparison.p_holm),
+        "test": comparison.test,
+        "aggregate": comparison.aggregate,
     }
 
 
@@ -205,8 +209,10 @@ def comparison_from_json(value: object, *, where: str = "comparison") -> Compari
         low=fields.number("low"),
         high=fields.number("high"),
         n=fields.whole("n"),
-        p_mcnemar=fields.maybe("p_mcnemar"),
+        p_value=fields.maybe("p_value"),
         p_holm=fields.maybe("p_holm"),
+        test=fields.text("test"),
+        aggregate=fields.text("aggregate"),
     )
 
 

@@ -37,8 +37,8 @@ class Benchmark:
     """The metric shown first."""
     aggregates: tuple[Aggregate, ...] = (MICRO,)
     """The first is the one the field publishes; each gives a result of its own."""
-    official_ties: TieRule = "wrong"
-    """The tie rule of the public code, for parity."""
+    official_ties: TieRule | None = None
+    """The tie rule of the public code, for parity; None: no other rule than ours is known."""
     cite: str = ""
     licence: str = ""
     files: tuple[str, ...] = ()
@@ -91,6 +91,8 @@ class RunRecord:
     """Pictures that could not be opened, by name."""
     truncated: Mapping[str, int] = field(default_factory=dict)
     """Captions cut to the context length, by model."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """Items left out because their pictures are missing, by benchmark."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,15 @@ class Comparison:
     high: float
     """Paired, clustered bootstrap."""
     n: int
-    p_mcnemar: float | None
-    """Exact test on the units that only one of the two got right; None for means of scores."""
+    p_value: float | None
+    """Of no difference; None for means of scores, ratios and half credits."""
     p_holm: float | None
     """The same after Holm's correction over all comparisons made together."""
+    test: str = ""
+    """mcnemar (exact) where each unit has its own cluster, else sign flip over clusters; "" if
+    there is none."""
+    aggregate: str = "micro"
+    """The averaging rule of both values."""
 
 
 @dataclass(frozen=True)

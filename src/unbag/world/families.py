@@ -148,14 +148,12 @@ def _count(start: Start) -> Draft:
 
 
 def _negate(start: Start) -> Draft:
-    """The second thing is taken away, or something else lies in its place, half the time each."""
+    """Something else lies in the place of the second thing: counting things must not answer."""
     scene = place_apart(start.world, (start.a, start.b), start.rng)
-    lacking = remove_thing(scene, 1)
-    if start.rng.random() < 0.5:
-        look = sample_look(start.world, start.rng)
-        rgb = jittered(look.colour, start.rng)
-        other = replace(scene.things[1], shape=look.shape, colour=look.colour, rgb=rgb)
-        lacking = _with_things(scene, scene.things[0], other)
+    look = sample_look(start.world, start.rng)
+    rgb = jittered(look.colour, start.rng)
+    other = replace(scene.things[1], shape=look.shape, colour=look.colour, rgb=rgb)
+    lacking = _with_things(scene, scene.things[0], other)
     x, y = _mentions(start)
     both, denied = And(x, y), Has(x, Not(y))
     return Draft(

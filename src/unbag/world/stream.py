@@ -73,7 +73,7 @@ def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
 def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tuple[Sample, ...]:
     """The samples of one training step, with colliding partners side by side."""
     source = _source(world, knobs)
-    rng = np.random.default_rng((seed, step))
+    rng = np.random.default_rng(_entropy(seed, step))
     found: list[Sample] = []
     while len(found) < size:
         has_room = len(found) + 2 <= size
@@ -82,6 +82,16 @@ def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tup
         else:
             found.append(_single_draw(source, rng))
     return tuple(found)
+
+
+def _entropy(seed: int, step: int) -> tuple[int, int, int]:
+    """One word each for seed, step and split.
+
+    A seed beyond 32 bits would be cut into two words by numpy, and step 0 of one split would be a
+    later step of another.
+    """
+    split, low = divmod(seed, _SEEDS)
+    return low, step, split
 
 
 def _source(world: World, knobs: Knobs) -> _Source:
