@@ -1,0 +1,189 @@
+"""ARO's COCO-Order and Flickr30k-Order: a caption against up to four shuffles of its own words.
+
+Read from Karpathy's test files, one case a caption. The official code puts the caption first and
+takes the argmax, so a tie counts as right, even with a shuffle that changed nothing; here such
+shuffles are dropped, and chance is that of the options that remain. Shuffles are drawn from the
+seed and the caption's id. A record may bring its own in `shuffles`, a field of ours: one object a
+caption, from the name of a shuffle to its text. Without those, two of the four need a tagger.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder, Record
+from unbag.benchmarks.published import (
+    ARO_MODELS,
+    ARO_PAPER,
+    VL_COMPO,
+    VL_COMPO_MODELS,
+    by_model,
+)
+from unbag.benchmarks.word_order import SHUFFLES, Tagger, normalised, shuffle
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.metrics.resample import generator
+from unbag.types import MICRO, Benchmark, BoolArray, Item
+from unbag.types.json_fields import as_mapping, as_text
+
+COCO_FILE = "coco_karpathy_test.json"
+FLICKR_FILE = "flickr30k_test.json"
+
+
+def _first_of(options: int) -> BoolArray:
+    truth: BoolArray = np.eye(1, options, dtype=np.bool_)
+    truth.flags.writeable = False
+    return truth
+
+
+FIRST_OF = tuple(_first_of(options) for options in range(len(SHUFFLES) + 2))
+"""Truth by the number of options, shared by all items."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What stays the same from record to record."""
+
+    folder: Folder
+    pictures: Path
+    tagger: Tagger | None
+    seed: int
+
+
+def load_coco(root: Path | None, *, tagger: Tagger | None = None, seed: int = 0) -> Sequence[Item]:
+    """25,010 cases; pictures are COCO val2014."""
+    folder = Folder.of(root, "aro_order_coco")
+    pictures = folder.picture_folder("val2014", "../coco/val2014").parent
+    return _load(_Reading(folder, pictures, tagger, seed), COCO_FILE)
+
+
+def load_flickr30k(
+    root: Path | None, *, tagger: Tagger | None = None, seed: int = 0
+) -> Sequence[Item]:
+    """5,000 cases; pictures are Flickr30k."""
+    folder = Folder.of(root, "aro_order_flickr30k")
+    pictures = folder.picture_folder("flickr30k-images", "../flickr30k/flickr30k-images").parent
+    return _load(_Reading(folder, pictures, tagger, seed), FLICKR_FILE)
+
+
+def _load(reading: _Reading, file: str) -> Sequence[Item]:
+    items: list[Item] = []
+    is_whole = True
+    for record in reading.folder.records(file):
+        made = _made(record)
+        is_whole &= reading.tagger is not None or all(set(SHUFFLES) <= set(one) for one in made)
+        items += _items(reading, record, made)
+    if not is_whole:
+        warnings.warn(
+            f"{reading.folder.benchmark}: no tagger, so the two shuffles by part of speech are not "
+            "asked; published numbers are over four shuffles",
+            stacklevel=3,
+        )
+    return items
+
+
+def _items(reading: _Reading, record: Record, made: Sequence[Mapping[str, str]]) -> Iterator[Item]:
+    name = record.fields.text("image")
+    picture = reading.folder.picture(reading.pictures, name, record.where)
+    for i, caption in enumerate(record.fields.texts("caption")):
+        key = f"test/{record.key}/{i}"
+        options = {normalised(caption): "original"}
+        if not all(options):
+            raise UserError(
+                f"{record.where}: caption {i} is empty",
+                expected="a caption with at least one word",
+                way_out="mend or remove that record, and say so beside your number",
+            )
+        for kind, text in _shuffled(reading, key, caption, made[i]):
+            options.setdefault(text, kind)
+        yield Item(
+            id=key,
+            pictures=(picture,),
+            captions=tuple(options),
+            truth=FIRST_OF[len(options)],
+            tags={"options": str(len(options))},
+            kinds=tuple(options.values()),
+        )
+
+
+def _shuffled(
+    reading: _Reading, key: str, caption: str, made: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    for kind in SHUFFLES:
+        if kind in made:
+            found: str | None = normalised(made[kind])
+        else:
+            rng = generator(reading.seed, reading.folder.benchmark, key, kind)
+            found = shuffle(caption, kind, rng=rng, tagger=reading.tagger)
+        if found:
+            yield kind, found
+
+
+def _made(record: Record) -> Sequence[Mapping[str, str]]:
+    """Shuffles that the record brings, one mapping a caption."""
+    captions = record.fields.texts("caption")
+    if not captions:
+        raise UserError(
+            f"{record.where} has no captions",
+            expected="at least one",
+            way_out="check that it is the official file",
+        )
+    if "shuffles" not in record.fields.values:
+        return [{}] * len(captions)
+    made = record.fields.many("shuffles", lambda v, where: as_mapping(v, where, of=as_text))
+    unknown = sorted({kind for one in made for kind in one} - set(SHUFFLES))
+    if len(made) != len(captions) or unknown:
+        raise UserError(
+            f"{record.where}: shuffles {unknown or len(made)} for {len(captions)} captions",
+            expected=f"one object a caption, with some of {', '.join(SHUFFLES)}",
+            way_out="mend the field, or remove it to have the shuffles made",
+        )
+    return made
+
+
+_CITE = "Yuksekgonul et al. 2023, When and why vision-language models behave like bags-of-words"
+_PAPER = f"{ARO_PAPER}, 6,000 cases, four shuffles, ties right"
+_VL_COMPO = f"{VL_COMPO}, four shuffles"
+
+ARO_ORDER_COCO = Benchmark(
+    name="aro_order_coco",
+    about="A caption of COCO against shuffles of its own words. Without a tagger only the two "
+    "trigram shuffles are asked, which is not the published test of four.",
+    load=load_coco,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(MICRO,),
+    official_ties="argmax_first",
+    cite=_CITE,
+    licence="COCO terms (captions and pictures)",
+    files=(COCO_FILE,),
+    sources=("COCO val2014",),
+    published=(
+        *by_model(_PAPER, ARO_MODELS, {"micro": (46, 36, 86)}),
+        *by_model(_VL_COMPO, VL_COMPO_MODELS, {"micro": (47.6, 46.6, 82.6, 72.4)}),
+    ),
+)
+
+ARO_ORDER_FLICKR30K = Benchmark(
+    name="aro_order_flickr30k",
+    about="A caption of Flickr30k against shuffles of its own words. Without a tagger only the two "
+    "trigram shuffles are asked, which is not the published test of four.",
+    load=load_flickr30k,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(MICRO,),
+    official_ties="argmax_first",
+    cite=_CITE,
+    licence="Flickr30k terms (captions and pictures)",
+    files=(FLICKR_FILE,),
+    sources=("Flickr30k",),
+    published=(
+        *by_model(_PAPER, ARO_MODELS, {"micro": (59, 50, 91)}),
+        *by_model(_VL_COMPO, VL_COMPO_MODELS, {"micro": (59.6, 56.6, 87.1, 75.8)}),
+    ),
+)

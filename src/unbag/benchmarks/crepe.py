@@ -1,0 +1,177 @@
+"""CREPE: a crop of Visual Genome, its caption, and hard negatives that grow with the caption.
+
+Productivity: three kinds of negatives for captions of complexity 4 to 12. Systematicity: seen and
+unseen compounds of one training set, for models trained on that set only. Files that are not there
+are named in a warning. Recall@1 among caption and negatives is our `accuracy`; the official sort
+does not define what a tie is worth, so it is wrong here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder, Record
+from unbag.benchmarks.present import present
+from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.pictures.files import Box
+from unbag.types import Aggregate, Benchmark, Item
+
+NEGATIVES = ("atom", "swap", "negate")
+COMPLEXITIES = tuple(range(4, 13))
+TRAINING = ("cc12m", "yfcc", "laion")
+SPLITS = ("seen_compounds", "unseen_compounds")
+BOX = ("x", "y", "width", "height")
+HALVES = ("VG_100K", "VG_100K_2")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, and what each of its columns of hard negatives is."""
+
+    file: str
+    columns: Mapping[str, str]
+    """Column -> kind of negatives."""
+    tags: Mapping[str, str]
+
+
+def _sources() -> Iterator[Source]:
+    for kind in NEGATIVES:
+        for size in COMPLEXITIES:
+            file = f"prod_hard_negatives/{kind}/prod_vg_hard_negs_{kind}_complexity_{size}.csv"
+            tags = {"part": "productivity", "complexity": str(size)}
+            yield Source(file, {"hard_negs": kind}, tags)
+    for training in TRAINING:
+        for split in SPLITS:
+            file = f"syst_hard_negatives/syst_vg_hard_negs_{split}_in_{training}.csv"
+            columns = {"valid_hard_negs_atom": "atom", "valid_hard_negs_comp": "comp"}
+            tags = {"part": "systematicity", "training": training, "split": split}
+            yield Source(file, columns, tags)
+
+
+SOURCES = tuple(_sources())
+FILES = tuple(source.file for source in SOURCES)
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """Items of the files that are there, one a row and kind of negatives."""
+    folder = Folder.of(root, "crepe")
+    there = set(present(folder, FILES))
+    base = folder.picture_folder(*(f"{at}VG_100K" for at in ("", "../visual_genome/"))).parent
+    halves = _halves(base)
+    items: list[Item] = []
+    for source in SOURCES:
+        if source.file in there:
+            items += _items(folder, source, base, halves)
+    return items
+
+
+def _halves(base: Path) -> Mapping[str, str]:
+    """Which of the two folders of Visual Genome a picture is in; the files only give its number."""
+    return {
+        path.name: half
+        for half in HALVES
+        if (base / half).is_dir()
+        for path in (base / half).iterdir()
+    }
+
+
+def _items(folder: Folder, source: Source, base: Path, halves: Mapping[str, str]) -> Iterator[Item]:
+    wanted = ("image_id", "caption", *BOX, *source.columns)
+    for record in folder.table(source.file, columns=wanted):
+        name = f"{record.caption('image_id').strip()}.jpg"
+        half = halves.get(name, HALVES[0])
+        picture = folder.picture(base, f"{half}/{name}", record.where, box=_box(record))
+        for column, kind in source.columns.items():
+            negatives = _negatives(record, column)
+            yield Item(
+                id=f"{Path(source.file).stem}/{record.key}/{kind}",
+                pictures=(picture,),
+                captions=(record.caption("caption"), *negatives),
+                truth=np.eye(1, 1 + len(negatives), dtype=np.bool_),
+                tags={**source.tags, "negatives": kind},
+                kinds=("original", *[kind] * len(negatives)),
+            )
+
+
+def _box(record: Record) -> Box:
+    try:
+        x, y, width, height = (round(float(record.fields.text(name))) for name in BOX)
+    except (ValueError, OverflowError) as error:
+        raise UserError(
+            f"{record.where}: x, y, width, height are no box ({error})",
+            expected="four numbers of pixels",
+            way_out="check that it is the official file",
+        ) from error
+    return x, y, width, height
+
+
+def _negatives(record: Record, column: str) -> list[str]:
+    """The list that stands in a cell, written as Python writes lists."""
+    text = record.fields.text(column)
+    try:
+        found = ast.literal_eval(text.strip())
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        found = None
+    if (
+        not isinstance(found, list | tuple)
+        or not found
+        or not all(isinstance(one, str) and one.strip() for one in found)
+    ):
+        raise UserError(
+            f"{record.where}: {column} is {text[:60]!r}",
+            expected="a list of captions, such as ['a dog', 'a cat']",
+            way_out="check that it is the official file",
+        )
+    return list(found)
+
+
+_PRODUCTIVITY = ("part", "productivity")
+
+CREPE = Benchmark(
+    name="crepe",
+    about="A caption of growing length against negatives with an atom replaced, parts swapped or "
+    "a negation; and unseen compounds of words seen in training.",
+    load=load,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(
+        Aggregate(by=("negatives", "complexity"), only=(_PRODUCTIVITY,), label="productivity"),
+        *(
+            Aggregate(
+                by=("complexity",),
+                only=(_PRODUCTIVITY, ("negatives", kind)),
+                label=f"productivity {kind}",
+            )
+            for kind in NEGATIVES
+        ),
+        *(
+            Aggregate(
+                by=("negatives", "split"),
+                only=(("training", training),),
+                label=f"systematicity {training}",
+            )
+            for training in TRAINING
+        ),
+    ),
+    cite="Ma et al. 2023, CREPE",
+    licence="none stated (annotations); pictures: Visual Genome, CC BY 4.0",
+    files=FILES,
+    sources=("Visual Genome",),
+    # vl_compo does not say how it averages over complexities.
+    published=by_model(
+        VL_COMPO,
+        VL_COMPO_MODELS,
+        {
+            "productivity atom": (19.0, 21.0, 32.2, 40.4),
+            "productivity swap": (17.3, 17.0, 42.6, 42.4),
+            "productivity negate": (34.9, 22.9, 16.2, 20.8),
+        },
+    ),
+)

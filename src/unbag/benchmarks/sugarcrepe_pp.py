@@ -1,0 +1,62 @@
+"""SugarCrepe++: one picture, two captions that both describe it, and a hard negative.
+
+The official image-text hit, both captions above the negative, is our `augmented`. Its text-only
+hit compares captions with captions and needs a text encoder of its own; no metric here sees one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
+from unbag.metrics.triples import Triples
+from unbag.types import MICRO, Aggregate, Benchmark, Item
+
+KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """Items of all five files; pictures are COCO val2017."""
+    folder = Folder.of(root, "sugarcrepe_pp")
+    pictures = folder.picture_folder("val2017", "../coco/val2017", "images")
+    items = []
+    for kind in KINDS:
+        family = kind.partition("_")[0]
+        for record in folder.records(f"{kind}.json"):
+            name = record.fields.text("filename")
+            items.append(
+                Item(
+                    id=f"{kind}/{record.fields.whole('id')}",
+                    pictures=(folder.picture(pictures, name, record.where),),
+                    captions=(
+                        record.caption("caption"),
+                        record.caption("negative_caption"),
+                        record.caption("caption2"),
+                    ),
+                    truth=FIRST_AND_THIRD,
+                    tags={"kind": kind, "family": family},
+                    kinds=("original", kind, "paraphrase"),
+                )
+            )
+    return items
+
+
+SUGARCREPE_PP = Benchmark(
+    name="sugarcrepe_pp",
+    about="Two captions that mean the same must both beat one that reads alike and does not. "
+    "Three of the 4,757 triples repeat a caption and are not judged.",
+    load=load,
+    metrics=(Triples(),),
+    headline="augmented",
+    aggregates=(
+        Aggregate(by=("kind",), label="macro5"),
+        Aggregate(by=("family", "kind"), label="macro2"),
+        MICRO,
+    ),
+    official_ties="wrong",
+    cite="Dumpala et al. 2024, SugarCrepe++",
+    licence="MIT (annotations); pictures: COCO terms",
+    files=tuple(f"{kind}.json" for kind in KINDS),
+    sources=("COCO val2017",),
+)

@@ -1,0 +1,110 @@
+"""VALSE: one picture, a caption and a foil, in eleven instruments.
+
+The files hold rows that the annotators did not accept: 8,782 in all, 7,702 of them valid. As the
+official code does, `load` gives only those where at least two of three annotators chose the caption
+(`mturk.caption >= 2`); `load_unfiltered` gives all, of which 24 have a foil equal to its caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.valse_published import PUBLISHED
+from unbag.metrics.choice import Choice
+from unbag.types import MICRO, Aggregate, Benchmark, Item
+from unbag.types.json_fields import Fields
+
+LEAST_VOTES = 2
+
+_VISUAL7W = ("visual7w/images", "images", "../visual7w/images", "../visual7w")
+_SWIG = ("actions/images_512", "images", "../swig/images_512", "../swig")
+_COREFERENCE = ("coref/release_too_many_is_this_in_color/images", "images")
+PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "existence": _VISUAL7W,
+        "plurals": ("plurals/test_images", "images", "../coco/val2017"),
+        "counting-hard": _VISUAL7W,
+        "counting-small-quant": _VISUAL7W,
+        "counting-adversarial": _VISUAL7W,
+        "relations": ("relations/test_images", "images", "../coco/val2017"),
+        "action-replacement": _SWIG,
+        "actant-swap": _SWIG,
+        "coreference-standard": _COREFERENCE,
+        "coreference-hard": (
+            "coref/release_v18/test_images",
+            "images",
+            "../visdial/VisualDialog_val2018",
+        ),
+        "foil-it": ("val2014", "images", "../coco/val2014"),
+    }
+)
+"""Where the pictures of each instrument may be: the place of the official code first."""
+INSTRUMENTS = tuple(PLACES)
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """The valid items, as published."""
+    return [item for item, votes in _rows(root) if votes >= LEAST_VOTES]
+
+
+def load_unfiltered(root: Path | None) -> Sequence[Item]:
+    """Every row of the files, valid or not."""
+    return [item for item, _ in _rows(root)]
+
+
+def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
+    """Each item with the votes for its caption."""
+    folder = Folder.of(root, "valse")
+    for instrument in INSTRUMENTS:
+        column = "counting" if instrument.startswith("counting") else instrument
+        places: dict[str, Path] = {}
+        for record in folder.records(f"{instrument}.json"):
+            name = record.fields.text("image_file")
+            split = _coco_split(name) if instrument == "coreference-standard" else ""
+            if split not in places:
+                shared = (f"../coco/{split}",) if split else ()
+                places[split] = folder.picture_folder(*PLACES[instrument], *shared)
+            item = Item(
+                id=f"{instrument}/{record.key}",
+                pictures=(folder.picture(places[split], name, record.where),),
+                captions=(record.caption("caption"), record.caption("foil")),
+                truth=FIRST_OF_2,
+                tags={"instrument": instrument, "column": column},
+                kinds=("original", instrument),
+            )
+            yield item, _votes(record)
+
+
+def _votes(record: Record) -> int:
+    mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
+    return mturk.whole("caption")
+
+
+def _coco_split(name: str) -> str:
+    """Coreference mixes both halves of COCO 2014; names say which: COCO_train2014_..."""
+    return "train2014" if "train2014" in name else "val2014"
+
+
+VALSE = Benchmark(
+    name="valse",
+    about="A caption against a foil that changes existence, number, relation, action or reference. "
+    "Only rows that at least two of three annotators accepted.",
+    load=load,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(
+        Aggregate(by=("instrument",), label="macro11"),
+        Aggregate(by=("column", "instrument"), label="macro9"),
+        Aggregate(by=("instrument",), only=(("column", "counting"),), label="macro counting"),
+        MICRO,
+    ),
+    official_ties="wrong",
+    cite="Parcalabescu et al. 2022, VALSE",
+    licence="MIT (annotations); pictures: terms of COCO, SWiG, Visual7W and VisDial",
+    files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
+    sources=("COCO val2017", "COCO val2014", "COCO train2014", "Visual7W", "SWiG", "VisDial"),
+    published=PUBLISHED,
+)

@@ -1,0 +1,151 @@
+"""VL-CheckList: one picture and two phrases, in nine columns of attributes, objects and relations.
+
+The folder is the official `data`. The release lacks some of its 56 files: what is there is read,
+and a warning names the rest. As in the official code only the first phrase of each side counts;
+unlike it, every row is read and not the first thousand of a file. In 108 rows of the Visual Genome
+attributes and relations both phrases are equal: a tie, hence wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.present import present
+from unbag.benchmarks.vl_checklist_published import PUBLISHED
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.types import MICRO, Aggregate, Benchmark, Item
+from unbag.types.json_fields import Fields, as_text
+
+
+@dataclass(frozen=True)
+class Source:
+    """One annotation file and where it belongs."""
+
+    file: str
+    group: str
+    """attribute, object or relation"""
+    column: str
+    """One of the nine of published tables, such as "object location"."""
+    pictures: str
+    """Folder of the picture source: vg, swig or hake."""
+
+
+def _sources() -> Iterator[Source]:
+    for source in ("vg", "vaw"):
+        for name in ("action", "color", "material", "size", "state"):
+            # Pictures of VAW are those of Visual Genome.
+            yield Source(f"Attribute/{source}/{name}.json", "attribute", f"attribute {name}", "vg")
+    for column, parts in (
+        ("Location", ("center", "mid", "margin")),
+        ("Size", ("small", "medium", "large")),
+    ):
+        for part in parts:
+            for name in ("hake_obj", "vg_obj", "vg_subj"):
+                source = name.partition("_")[0]
+                file = f"Object/{column}/{source}_{column.lower()}/{name}_{part}.json"
+                yield Source(file, "object", f"object {column.lower()}", source)
+            for name in ("swig_agent", "swig_destination", "swig_item", "swig_tool"):
+                file = f"Object/{column}/swig_{column.lower()}/{name}/{name}_{part}.json"
+                yield Source(file, "object", f"object {column.lower()}", "swig")
+    for source in ("hake", "swig"):
+        yield Source(f"Relation/{source}_action.json", "relation", "relation action", source)
+    for name in ("action", "spatial"):
+        yield Source(f"Relation/vg/{name}.json", "relation", f"relation {name}", "vg")
+
+
+SOURCES = tuple(_sources())
+FILES = tuple(source.file for source in SOURCES)
+GROUPS = ("attribute", "object", "relation")
+COLUMNS = tuple(dict.fromkeys(source.column for source in SOURCES))
+PLACES = {
+    "vg": ("vg", "../visual_genome", "../vg"),
+    "swig": ("swig", "../swig/images_512", "../swig"),
+    "hake": ("hake", "../hake"),
+}
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """Items of the files that are there; a warning names those that are not."""
+    folder = Folder.of(root, "vl_checklist")
+    there = set(present(folder, FILES))
+    places = {name: folder.picture_folder(*tried) for name, tried in PLACES.items()}
+    items: list[Item] = []
+    for source in SOURCES:
+        if source.file in there:
+            items += _items(folder, source, places[source.pictures])
+    return items
+
+
+def _items(folder: Folder, source: Source, pictures: Path) -> Iterator[Item]:
+    tags = {
+        "group": source.group,
+        "column": source.column,
+        "file": source.file.removesuffix(".json"),
+    }
+    kinds = ("original", source.column)
+    for record in folder.records(source.file):
+        name, phrases = _pair(record)
+        yield Item(
+            id=f"{tags['file']}/{record.key}",
+            pictures=(folder.picture(pictures, name, record.where),),
+            captions=(_first(phrases, "POS"), _first(phrases, "NEG")),
+            truth=FIRST_OF_2,
+            tags=tags,
+            kinds=kinds,
+        )
+
+
+def _pair(record: Record) -> tuple[str, Fields]:
+    """Picture name and phrases of a row [name, {"POS": [...], "NEG": [...]}]."""
+    row = record.value
+    if not isinstance(row, list) or len(row) != 2:
+        raise UserError(
+            f"{record.where} is no pair",
+            expected='[picture, {"POS": [text], "NEG": [text]}]',
+            way_out="check that it is the official file",
+        )
+    return as_text(row[0], f"{record.where}, picture"), Fields.of(row[1], record.where)
+
+
+def _first(phrases: Fields, side: str) -> str:
+    found = phrases.texts(side)
+    if not found or not found[0].strip():
+        raise UserError(
+            f"{phrases.where}: {side} is empty",
+            expected="at least one phrase",
+            way_out="mend or remove that record, and say so beside your number",
+        )
+    return found[0]
+
+
+VL_CHECKLIST = Benchmark(
+    name="vl_checklist",
+    about="A phrase from the picture against the same with one word replaced: an object, an "
+    "attribute or a relation.",
+    load=load,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(
+        Aggregate(by=("column", "file"), label="macro9"),
+        Aggregate(by=("group", "column", "file"), label="macro3"),
+        *(
+            Aggregate(by=("column", "file"), only=(("group", group),), label=f"macro {group}")
+            for group in GROUPS
+        ),
+        *(
+            Aggregate(by=("file",), only=(("column", column),), label=f"macro {column}")
+            for column in COLUMNS
+        ),
+        MICRO,
+    ),
+    official_ties="wrong",
+    cite="Zhao et al. 2022, VL-CheckList",
+    licence="none stated (annotations); pictures: terms of Visual Genome, SWiG and HAKE",
+    files=FILES,
+    sources=("Visual Genome", "VAW", "SWiG", "HAKE"),
+    published=PUBLISHED,
+)

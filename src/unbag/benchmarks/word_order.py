@@ -1,0 +1,122 @@
+"""A caption comes in; the same words in another order go out, or None where there is no other.
+
+The four shuffles of ARO. The two by part of speech need a tagger, such as spaCy's with
+en_core_web_sm, which the published numbers used; the two by trigrams need none. ARO cuts trigrams
+from NLTK's tokens and draws once; here punctuation and English clitics are split off by a pattern,
+and a draw that changes nothing is drawn again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+DRAWS = 20
+MOST_WORDS = 30
+NOUNS = frozenset(("NN", "NNS", "NNP", "NNPS"))
+ADJECTIVES = frozenset(("JJ", "JJR", "JJS"))
+
+_REMOVED = re.compile(r'[.!"()*#:;~]')
+_TOKEN = re.compile(
+    r"\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\w+(?:[-/&]\w+)*|[^\w\s]", re.IGNORECASE
+)
+
+
+class Tagger(Protocol):
+    """Anything that cuts a caption into tokens and names the part of speech of each."""
+
+    def __call__(self, caption: str) -> Sequence[tuple[str, str]]:
+        """Tokens with their Penn Treebank tags, in order (of spaCy: `text` and `tag_`)."""
+
+
+def normalised(caption: str) -> str:
+    """Lower case, without some punctuation, at most 30 words: as ARO hands it to the model."""
+    return " ".join(_REMOVED.sub(" ", caption.lower()).split()[:MOST_WORDS])
+
+
+def words(caption: str) -> list[str]:
+    """Words with punctuation and clitics split off."""
+    return _TOKEN.findall(caption)
+
+
+def trigrams(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """Blocks of three change places; the last may be shorter."""
+    blocks = _blocks(tokens)
+    return [token for at in rng.permutation(len(blocks)) for token in blocks[at]]
+
+
+def within_trigrams(tokens: Sequence[str], rng: np.random.Generator) -> list[str]:
+    """Tokens change places inside each block of three."""
+    return [block[at] for block in _blocks(tokens) for at in rng.permutation(len(block))]
+
+
+def nouns_and_adjectives(tagged: Sequence[tuple[str, str]], rng: np.random.Generator) -> list[str]:
+    """Nouns change places with nouns, adjectives with adjectives."""
+    tokens = [token for token, _ in tagged]
+    for tags in (NOUNS, ADJECTIVES):
+        tokens = _permuted(tokens, [i for i, (_, tag) in enumerate(tagged) if tag in tags], rng)
+    return tokens
+
+
+def all_but_nouns_and_adjectives(
+    tagged: Sequence[tuple[str, str]], rng: np.random.Generator
+) -> list[str]:
+    """Nouns and adjectives stay; all other tokens change places, punctuation included."""
+    slots = [i for i, (_, tag) in enumerate(tagged) if tag not in NOUNS | ADJECTIVES]
+    return _permuted([token for token, _ in tagged], slots, rng)
+
+
+BY_TAG: Mapping[str, Callable[[Sequence[tuple[str, str]], np.random.Generator], list[str]]] = (
+    MappingProxyType(
+        {
+            "nouns_and_adjectives": nouns_and_adjectives,
+            "all_but_nouns_and_adjectives": all_but_nouns_and_adjectives,
+        }
+    )
+)
+BY_TRIGRAM: Mapping[str, Callable[[Sequence[str], np.random.Generator], list[str]]] = (
+    MappingProxyType({"within_trigrams": within_trigrams, "trigrams": trigrams})
+)
+SHUFFLES = (*BY_TAG, *BY_TRIGRAM)
+"""In the order of the official options."""
+
+
+def shuffle(
+    caption: str, name: str, *, rng: np.random.Generator, tagger: Tagger | None = None
+) -> str | None:
+    """The caption shuffled and normalised.
+
+    None where 20 draws gave no other order, and for a shuffle by part of speech without a tagger.
+    """
+    if name in BY_TRIGRAM:
+        tokens = words(caption)
+        return _other(caption, tokens, lambda: BY_TRIGRAM[name](tokens, rng))
+    if tagger is None:
+        return None
+    tagged = tagger(caption)
+    return _other(caption, [token for token, _ in tagged], lambda: BY_TAG[name](tagged, rng))
+
+
+def _other(caption: str, tokens: Sequence[str], draw: Callable[[], list[str]]) -> str | None:
+    # Splitting "man's" into two tokens is no new order of words.
+    same = {normalised(caption), normalised(" ".join(tokens))}
+    for _ in range(DRAWS):
+        found = normalised(" ".join(draw()))
+        if found not in same:
+            return found
+    return None
+
+
+def _blocks(tokens: Sequence[str]) -> list[Sequence[str]]:
+    return [tokens[start : start + 3] for start in range(0, len(tokens), 3)]
+
+
+def _permuted(tokens: Sequence[str], slots: Sequence[int], rng: np.random.Generator) -> list[str]:
+    found = list(tokens)
+    for slot, source in zip(slots, rng.permutation(np.array(slots, dtype=np.int64)), strict=True):
+        found[slot] = tokens[source]
+    return found

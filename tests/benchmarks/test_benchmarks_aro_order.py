@@ -1,0 +1,185 @@
+"""Word order: the four shuffles, what is dropped, and the Karpathy files."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbag.benchmarks.aro_order import ARO_ORDER_COCO, COCO_FILE, load_coco
+from unbag.benchmarks.word_order import (
+    ADJECTIVES,
+    NOUNS,
+    SHUFFLES,
+    all_but_nouns_and_adjectives,
+    normalised,
+    nouns_and_adjectives,
+    shuffle,
+    trigrams,
+    within_trigrams,
+    words,
+)
+from unbag.errors import UserError
+from unbag.types import Estimate
+
+TAGS = {"cat": "NN", "dog": "NN", "mat": "NN", "red": "JJ", "wet": "JJ", "on": "IN"}
+TOKENS = st.lists(st.sampled_from("abcdefgh"), max_size=12)
+TAGGED = st.lists(st.tuples(st.text("xyz", min_size=1), st.sampled_from(["NN", "JJ", "IN", "."])))
+SEEDS = st.integers(0, 1000)
+
+
+def tagger(caption: str) -> Sequence[tuple[str, str]]:
+    return [(word, TAGS.get(word.lower(), "DT")) for word in words(caption)]
+
+
+class Fixed(np.random.Generator):
+    """Gives the permutation of the example in methods.md 5.1."""
+
+    def __init__(self) -> None:
+        super().__init__(np.random.PCG64(0))
+
+    def permutation(self, x: object, axis: int = 0) -> object:  # type: ignore[override]
+        return np.array([2, 0, 1])
+
+
+def test_blocks_of_three_change_places_as_in_the_example() -> None:
+    assert trigrams(list("01234567"), Fixed()) == list("67012345")
+
+
+@given(TOKENS, SEEDS)
+def test_trigram_shuffles_keep_words_and_blocks(tokens: list[str], seed: int) -> None:
+    blocks = [tuple(tokens[i : i + 3]) for i in range(0, len(tokens), 3)]
+    within = within_trigrams(tokens, np.random.default_rng(seed))
+    assert [sorted(within[i : i + 3]) for i in range(0, len(tokens), 3)] == list(
+        map(sorted, blocks)
+    )
+    assert sorted(trigrams(tokens, np.random.default_rng(seed))) == sorted(tokens)
+
+
+@given(TAGGED, SEEDS)
+def test_shuffles_by_tag_keep_their_slots(tagged: list[tuple[str, str]], seed: int) -> None:
+    tokens = [token for token, _ in tagged]
+    kept = all_but_nouns_and_adjectives(tagged, np.random.default_rng(seed))
+    moved = nouns_and_adjectives(tagged, np.random.default_rng(seed))
+    assert sorted(kept) == sorted(moved) == sorted(tokens)
+    for i, (token, tag) in enumerate(tagged):
+        assert (kept if tag in NOUNS | ADJECTIVES else moved)[i] == token
+    for tags in (NOUNS, ADJECTIVES):
+        slots = [i for i, (_, tag) in enumerate(tagged) if tag in tags]
+        assert sorted(moved[i] for i in slots) == sorted(tokens[i] for i in slots)
+
+
+def test_captions_are_normalised_as_the_official_code_does() -> None:
+    assert normalised('  A "red"\n cat; (wet).  ') == "a red cat wet"
+    assert normalised("a-b, c's ") == "a-b, c's"
+    assert normalised(" ".join(map(str, range(40)))).split() == [str(i) for i in range(30)]
+
+
+def test_words_split_off_punctuation_and_clitics() -> None:
+    assert words("The man's hat, isn't red.") == [
+        *("The", "man", "'s", "hat", ",", "is", "n't", "red", "."),
+    ]
+    assert words("a T-shirt; 3/4") == ["a", "T-shirt", ";", "3/4"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "name"),
+    [
+        ("cat", "trigrams"),
+        ("a red cat", "trigrams"),
+        ("cat.", "within_trigrams"),
+        ("a a a a", "within_trigrams"),
+        ("a red cat", "nouns_and_adjectives"),
+        ("a red cat", "all_but_nouns_and_adjectives"),
+    ],
+)
+def test_a_shuffle_that_cannot_change_the_words_is_none(caption: str, name: str) -> None:
+    assert shuffle(caption, name, rng=np.random.default_rng(0), tagger=tagger) is None
+
+
+def test_moving_a_full_stop_or_splitting_a_clitic_is_no_new_order() -> None:
+    for seed in range(30):
+        found = shuffle("cat's.", "within_trigrams", rng=np.random.default_rng(seed))
+        assert found == "'s cat"
+
+
+def test_without_a_tagger_there_is_no_shuffle_by_part_of_speech() -> None:
+    rng = np.random.default_rng(0)
+    assert shuffle("a cat on a dog", "nouns_and_adjectives", rng=rng) is None
+    found = shuffle("a cat on the dog", "nouns_and_adjectives", rng=rng, tagger=tagger)
+    assert found == "a dog on the cat"
+
+
+def write(root: Path, rows: object) -> Path:
+    (root / COCO_FILE).write_text(json.dumps(rows))
+    return root
+
+
+def record(*captions: str, **more: object) -> dict[str, object]:
+    return {"image": "val2014/1.jpg", "caption": list(captions), **more}
+
+
+def test_five_options_with_a_tagger_and_the_same_ones_again(tmp_path: Path) -> None:
+    root = write(tmp_path, [record("A red cat on the wet mat.", "a cat")])
+    items = load_coco(root, tagger=tagger)
+    assert items[0].kinds == ("original", *SHUFFLES)
+    assert items[0].captions[0] == "a red cat on the wet mat"
+    assert len({tuple(sorted(str(c).split())) for c in items[0].captions}) == 1
+    again = load_coco(root, tagger=tagger)
+    assert [item.captions for item in again] == [item.captions for item in items]
+    other = load_coco(root, tagger=tagger, seed=1)
+    assert [item.captions for item in other] != [item.captions for item in items]
+
+
+def test_no_tagger_is_said_and_leaves_the_trigrams(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="two shuffles by part of speech are not asked"):
+        (item,) = load_coco(write(tmp_path, [record("a red cat on the wet mat")]))
+    assert item.kinds == ("original", "within_trigrams", "trigrams")
+
+
+def test_shuffles_of_the_file_are_taken_and_repeats_dropped(tmp_path: Path) -> None:
+    made = dict(zip(SHUFFLES, ("B a.", "b a", "A b!", "a  B b"), strict=True))
+    (item,) = load_coco(write(tmp_path, [record("a b", shuffles=[made])]))
+    assert item.captions == ("a b", "b a", "a b b")
+    assert item.kinds == ("original", SHUFFLES[0], SHUFFLES[3])
+
+
+@pytest.mark.filterwarnings("ignore:.*no tagger")
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (record(), "record 0 has no captions"),
+        (record("a", " . "), "record 0: caption 1 is empty"),
+        (record("a", shuffles=[]), "record 0: shuffles 0 for 1 captions"),
+        (record("a", shuffles=[{"all": "a"}]), r"shuffles \['all'\] for 1"),
+        (record("a", shuffles=[{"trigrams": 1}]), r"record 0.shuffles\[0\].trigrams is 1"),
+    ],
+)
+def test_a_wrong_record_is_named(tmp_path: Path, row: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_coco(write(tmp_path, [row]))
+
+
+def test_ties_are_right_in_the_official_code_and_wrong_in_ours(
+    tmp_path: Path, numbers: Callable[..., Mapping[str, Mapping[str, Estimate]]]
+) -> None:
+    # methods.md 3.3: three rows of five scores.
+    made = [{kind: f"{kind} {i}" for kind in SHUFFLES} for i in range(3)]
+    items = load_coco(write(tmp_path, [record("a", "b", "c", shuffles=made)]))
+    rows = [[0.5, 0.4, 0.45, 0.5, 0.3], [0.4, 0.5, 0.3, 0.2, 0.1], [0.6, 0.5, 0.4, 0.3, 0.2]]
+    score = {item.id: np.array([row]) for item, row in zip(items, rows, strict=True)}
+    for ties, expected in ((ARO_ORDER_COCO.official_ties, 2 / 3), ("wrong", 1 / 3)):
+        found = numbers(ARO_ORDER_COCO, items, lambda item: score[item.id], ties=ties)
+        assert found["micro"]["accuracy"].value == pytest.approx(expected)
+
+
+def test_the_official_file_has_its_count(official: Path) -> None:
+    with pytest.warns(UserWarning, match="no tagger"):
+        items = load_coco(official / "karpathy")
+    assert len(items) == 25010
+    assert len({item.pictures[0].name for item in items}) == 5000
+    assert Counter(len(item.captions) for item in items) == {3: 25010}
