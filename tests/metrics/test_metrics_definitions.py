@@ -9,9 +9,13 @@ from unbag.metrics import (
     Choice,
     Classify,
     Groups,
+    Joined,
+    JoinedPairs,
     Pairs,
+    PickPicture,
     Recall,
     Retention,
+    Statements,
     Triples,
     recall_definition,
 )
@@ -27,6 +31,10 @@ METRICS: tuple[Metric, ...] = (
     Recall(),
     Retention(),
     Classify(),
+    Joined(),
+    JoinedPairs(),
+    PickPicture(),
+    Statements(),
 )
 
 

@@ -83,7 +83,7 @@ class Folder:
 
     def json(self, name: str) -> object:
         """A JSON file."""
-        text = self._text(name)
+        text = self.text(name)
         try:
             return json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -105,7 +105,7 @@ class Folder:
     def lines(self, name: str) -> list[Record]:
         """The records of a JSON-lines file."""
         found = []
-        for number, line in enumerate(self._text(name).splitlines(), start=1):
+        for number, line in enumerate(self.text(name).splitlines(), start=1):
             if not line.strip():
                 continue
             try:
@@ -116,7 +116,7 @@ class Folder:
 
     def table(self, name: str, *, columns: Sequence[str]) -> list[Record]:
         """The rows of a comma-separated file as records of text, if it has the columns."""
-        reader = csv.DictReader(StringIO(self._text(name)))
+        reader = csv.DictReader(StringIO(self.text(name)))
         try:
             rows = list(reader)
         except csv.Error as error:
@@ -154,7 +154,8 @@ class Folder:
         path = folder / relative
         return self._pictures.setdefault((path, box), FilePicture(path, box))
 
-    def _text(self, name: str) -> str:
+    def text(self, name: str) -> str:
+        """A whole text file."""
         path = self.root / name
         try:
             return path.read_text(encoding="utf-8-sig")

@@ -9,8 +9,10 @@ from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
 from unbag.metrics.groups import Groups, judge_groups
 from unbag.metrics.intervals import Interval, bootstrap, wilson
+from unbag.metrics.joined import Joined, JoinedPairs
 from unbag.metrics.measure import Measured, judge, measure
 from unbag.metrics.pairs import Pairs, judge_pair
+from unbag.metrics.pick import PickPicture
 from unbag.metrics.ranking import Block, hits, rank, rank_blocks
 from unbag.metrics.relaxed import (
     additive_margin,
@@ -20,6 +22,7 @@ from unbag.metrics.relaxed import (
 )
 from unbag.metrics.resample import generator
 from unbag.metrics.retrieval import Recall, Retention
+from unbag.metrics.statements import Statements, area_values, best_threshold
 from unbag.metrics.ties import Credit, credit
 from unbag.metrics.triples import Triples, judge_triples
 
@@ -36,13 +39,19 @@ __all__ = [
     "Definition",
     "Groups",
     "Interval",
+    "Joined",
+    "JoinedPairs",
     "Measured",
     "Pairs",
+    "PickPicture",
     "Recall",
     "Retention",
+    "Statements",
     "Triples",
     "additive_margin",
+    "area_values",
     "averages",
+    "best_threshold",
     "bootstrap",
     "by_tag",
     "check_average",

@@ -32,6 +32,11 @@ CHANCE: Mapping[str, float] = MappingProxyType(
         "text": 1 / 4,
         "image": 1 / 4,
         "group": 1 / 6,
+        "question_pair": 1 / 4,
+        "image_pair": 1 / 4,
+        "all_four": 1 / 16,
+        "auc": 1 / 2,
+        "threshold_accuracy": 1 / 2,
     }
 )
 """Levels that hold for every unit: independent continuous scores, so every order of the options

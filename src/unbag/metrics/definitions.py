@@ -189,6 +189,49 @@ _ALL = (
         "1/6",
     ),
     Definition(
+        "picture_accuracy",
+        "Picture accuracy",
+        "Share of captions for which a true picture scores above all false ones.",
+        "max s(true picture) > max s(false picture)",
+        "true pictures / pictures, averaged over the items",
+    ),
+    Definition(
+        "question_pair",
+        "Question accuracy",
+        "Share of questions that are answered right about both pictures of a group.",
+        "right(q, 1) and right(q, 2)",
+        "1/4",
+    ),
+    Definition(
+        "image_pair",
+        "Image accuracy",
+        "Share of pictures about which both questions of a group are answered right.",
+        "right(1, i) and right(2, i)",
+        "1/4",
+    ),
+    Definition(
+        "all_four",
+        "Group accuracy",
+        "Share of groups in which both questions are answered right about both pictures.",
+        "right(q, i) for all four",
+        "1/16",
+    ),
+    Definition(
+        "auc",
+        "Area under the curve",
+        "Share of pairs of a true and a false statement in which the true one scores higher.",
+        "mean over true t and false f of [s(t) > s(f)]",
+        "1/2",
+    ),
+    Definition(
+        "threshold_accuracy",
+        "Accuracy at a threshold",
+        "Share of statements rightly called true or false by a threshold that was chosen on the "
+        "development split.",
+        "s > threshold if true, s <= threshold if false",
+        "1/2; near it where true and false statements are not equally many",
+    ),
+    Definition(
         "retention",
         "Retention",
         "Text-to-image recall with shuffled captions as a share of that with the captions as they "

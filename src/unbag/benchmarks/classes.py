@@ -1,0 +1,194 @@
+"""Recognition from class folders: <root>/<class>/<picture>, a caption (or several prompts) a class.
+
+Beside the folders may lie classnames.txt (one name a line, in the sorted order of the folders, or
+folder, tab, name) and templates.txt (one prompt a line, with {} for the name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder
+from unbag.benchmarks.published import CLIP_B32, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.errors import UserError
+from unbag.metrics.classify import Classify, check_names
+from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Ensemble, Item, Published
+
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm"})
+TEMPLATES = ("a photo of a {}.",)
+"""Used where there is no templates.txt."""
+
+
+@dataclass(frozen=True)
+class ClassFolder:
+    """Loads any data set laid out in class folders; call it with the folder."""
+
+    name: str
+    templates: tuple[str, ...] = TEMPLATES
+    parts: tuple[str, ...] = ("val", "test")
+    """Folders of the evaluated split; without any of them the classes lie in the root itself."""
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """One item a picture, with all classes as captions."""
+        folder = Folder.of(root, self.name)
+        top = next(
+            (folder.root / part for part in self.parts if (folder.root / part).is_dir()),
+            folder.root,
+        )
+        classes = _class_folders(top, self.name)
+        names = _names(folder, classes)
+        templates = _templates(folder, self.templates)
+        captions = tuple(
+            Ensemble(name, tuple(template.replace("{}", name) for template in templates))
+            for name in names
+        )
+        items: list[Item] = []
+        for at, (place, name) in enumerate(zip(classes, names, strict=True)):
+            truth = _one_of(at, len(classes))
+            for picture in _pictures(top / place):
+                items.append(
+                    Item(
+                        id=f"{place}/{picture}",
+                        pictures=(folder.picture(top / place, picture, f"{place}/{picture}"),),
+                        captions=captions,
+                        truth=truth,
+                        tags={"class": name},
+                    )
+                )
+        return items
+
+
+def _class_folders(top: Path, name: str) -> list[str]:
+    found = sorted(
+        place.name
+        for place in (top.iterdir() if top.is_dir() else ())
+        if place.is_dir() and not place.name.startswith(".")
+    )
+    if len(found) < 2:
+        raise UserError(
+            f"{top} of {name} has {len(found)} class folders",
+            expected="one folder of pictures for each class",
+            way_out="lay the pictures out as <root>/<class name>/<picture>",
+        )
+    return found
+
+
+def _pictures(place: Path) -> list[str]:
+    found = sorted(path.name for path in place.iterdir() if path.suffix.lower() in ENDINGS)
+    if not found:
+        raise UserError(
+            f"the class folder {place} has no pictures",
+            expected=f"files ending in {', '.join(sorted(ENDINGS))}",
+            way_out="fill or remove the folder",
+        )
+    return found
+
+
+def _lines(folder: Folder, file: str) -> list[str]:
+    return [line.strip() for line in folder.text(file).splitlines() if line.strip()]
+
+
+def _names(folder: Folder, classes: Sequence[str]) -> list[str]:
+    """The name of each class: its folder's, unless a file gives another."""
+    if not folder.has("classnames.txt"):
+        names = [place.replace("_", " ") for place in classes]
+    else:
+        lines = _lines(folder, "classnames.txt")
+        by_folder = _by_folder(lines)
+        names = [by_folder[c] for c in classes if c in by_folder] if by_folder else lines
+        if len(names) != len(classes):
+            raise UserError(
+                f"classnames.txt of {folder.benchmark}: {len(names)} names, {len(classes)} folders",
+                expected="a line for each class folder, in their sorted order, or folder<tab>name",
+                way_out="complete the file, or remove it to use the names of the folders",
+            )
+    check_names(names)
+    return names
+
+
+def _by_folder(lines: Sequence[str]) -> Mapping[str, str]:
+    """Names by folder if every line has both."""
+    pairs = [line.partition("\t") for line in lines]
+    if not all(tab for _, tab, _ in pairs):
+        return {}
+    return {place.strip(): name.strip() for place, _, name in pairs}
+
+
+def _templates(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
+    if not folder.has("templates.txt"):
+        return usual
+    found = tuple(_lines(folder, "templates.txt"))
+    wrong = [template for template in found if "{}" not in template]
+    if wrong or not found:
+        shown = repr(wrong[0]) if wrong else "nothing"
+        raise UserError(
+            f"templates.txt of {folder.benchmark} holds {shown}",
+            expected="prompts with {} for the class name, one a line",
+            way_out="write it as 'a photo of a {}.'",
+        )
+    return found
+
+
+def _one_of(at: int, classes: int) -> BoolArray:
+    """The truth that all pictures of a class share."""
+    truth: BoolArray = np.zeros((1, classes), dtype=np.bool_)
+    truth[0, at] = True
+    truth.flags.writeable = False
+    return truth
+
+
+def _benchmark(
+    name: str, about: str, cite: str, licence: str, published: tuple[Published, ...] = ()
+) -> Benchmark:
+    return Benchmark(
+        name=name,
+        about=about,
+        load=ClassFolder(name),
+        metrics=(Classify(),),
+        headline="accuracy",
+        aggregates=(MICRO, Aggregate(by=("class",))),
+        # Public code takes the argmax over classes in the order of their folders.
+        official_ties="argmax_first",
+        cite=cite,
+        licence=licence,
+        files=("*/*",),
+        sources=(cite.split(", ")[-1],),
+        published=published,
+    )
+
+
+IMAGENET1K = _benchmark(
+    "imagenet1k",
+    "Which of 1,000 kinds of thing is in the photograph? What a repair may cost.",
+    "Deng et al. 2009, ImageNet",
+    "ImageNet terms: research only",
+    (
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (63.3, 75.5, 60.9, 49.9)}),
+        *(
+            one
+            for metric, percent in (("accuracy", 63.33), ("top5", 88.83))
+            for one in by_rule(
+                "Kamath et al. 2024, The hard positive truth, table 10",
+                ["micro"],
+                {CLIP_B32: (percent,)},
+                metric=metric,
+            )
+        ),
+    ),
+)
+CIFAR10 = _benchmark(
+    "cifar10",
+    "Which of ten kinds of thing is in the small photograph?",
+    "Krizhevsky 2009, CIFAR-10",
+    "no licence stated",
+)
+CIFAR100 = _benchmark(
+    "cifar100",
+    "Which of a hundred kinds of thing is in the small photograph?",
+    "Krizhevsky 2009, CIFAR-100",
+    "no licence stated",
+)

@@ -1,0 +1,54 @@
+"""ColorSwap: two captions of the same words with the colours exchanged, and a picture of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.benchmarks.files import MATCHING_2, Folder
+from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.metrics.groups import Groups
+from unbag.types import MICRO, Benchmark, Item
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """The items of the test split; picture names begin with images/."""
+    folder = Folder.of(root, "colorswap")
+    pictures = folder.picture_folder("images", "data/images").parent
+    items = []
+    for record in folder.records("test.json"):
+        items.append(
+            Item(
+                id=f"test/{record.fields.whole('id')}",
+                pictures=tuple(
+                    folder.picture(pictures, record.fields.text(name), record.where)
+                    for name in ("image_1", "image_2")
+                ),
+                captions=(record.caption("caption_1"), record.caption("caption_2")),
+                truth=MATCHING_2,
+                tags={
+                    name: record.fields.text(name) for name in ("image_source", "caption_source")
+                },
+            )
+        )
+    return items
+
+
+COLORSWAP = Benchmark(
+    name="colorswap",
+    about="Which colour belongs to which thing: the colours of a caption exchanged, with a picture "
+    "for each.",
+    load=load,
+    metrics=(Groups(),),
+    headline="group",
+    aggregates=(MICRO,),
+    cite="Burapacheep et al. 2024, ColorSwap",
+    licence="MIT",
+    files=("test.json",),
+    sources=("ColorSwap (generated)",),
+    published=(
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (35.7, 32.7, 38.0, 32.7)}, metric="text"),
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (15.0, 12.7, 24.0, 22.0)}, metric="image"),
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (12.0, 7.3, 18.3, 13.3)}, metric="group"),
+    ),
+)

@@ -1,0 +1,203 @@
+"""MMVP and MMVP-VLM: two pictures that CLIP takes for one, with questions or with statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, Folder, Record
+from unbag.benchmarks.published import CLIP_L14, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.metrics.groups import Groups
+from unbag.metrics.joined import JoinedPairs
+from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item, Question
+
+SECOND_OF_2: BoolArray = np.array([[False, True]])
+SECOND_OF_2.flags.writeable = False
+
+ERRATA: Mapping[int, str] = MappingProxyType({99: "b", 100: "a", 279: "b", 280: "a"})
+"""Answers that readers report as wrong (tsb0601/MMVP, issues 14 and 30): both of each pair
+exchanged. For 99 and 279 a later audit (lmms-eval, issue 1018) finds the official answer right."""
+
+PROMPT = "a photo of "
+
+
+def load(root: Path | None, *, is_corrected: bool = False) -> Sequence[Item]:
+    """One item a question; two consecutive ones are a group. Pictures are numbered from 1."""
+    folder = Folder.of(root, "mmvp")
+    pictures = folder.picture_folder("MMVP Images", "images")
+    items = []
+    rows = folder.table("Questions.csv", columns=("Question", "Options", "Correct Answer"))
+    _check_even(rows, "Questions.csv of mmvp")
+    for number, record in enumerate(rows, start=1):
+        options = _options(record)
+        answer = _answer(record)
+        if is_corrected:
+            answer = ERRATA.get(number, answer)
+        items.append(
+            Item(
+                id=f"question/{number}",
+                pictures=(folder.picture(pictures, f"{number}.jpg", record.where),),
+                captions=options,
+                truth=FIRST_OF_2 if answer == "a" else SECOND_OF_2,
+                question=Question(
+                    record.caption("Question"), (f"(a) {options[0]}", f"(b) {options[1]}")
+                ),
+                group=f"pair/{(number + 1) // 2}",
+            )
+        )
+    return items
+
+
+def load_corrected(root: Path | None) -> Sequence[Item]:
+    """The same with the answers of ERRATA."""
+    return load(root, is_corrected=True)
+
+
+def load_vlm(root: Path | None) -> Sequence[Item]:
+    """One item a pair of statements, in consecutive rows with an odd and an even id."""
+    folder = Folder.of(root, "mmvp_vlm")
+    pictures = folder.picture_folder("MLLM_VLM Images", "images")
+    rows = folder.table("Questions.csv", columns=("Question ID", "Type", "Statement"))
+    _check_even(rows, "Questions.csv of mmvp_vlm")
+    items = []
+    for pair in zip(rows[0::2], rows[1::2], strict=True):
+        numbers = [_number(record) for record in pair]
+        pattern = pair[0].caption("Type")
+        if (
+            numbers[0] % 2 != 1
+            or numbers[1] != numbers[0] + 1
+            or pair[1].caption("Type") != pattern
+        ):
+            raise UserError(
+                f"{pair[0].where} and the next have ids {numbers[0]} and {numbers[1]}, types "
+                f"{pattern!r} and {pair[1].caption('Type')!r}",
+                expected="an odd id and the next one, of one type",
+                way_out="check that it is the official file",
+            )
+        items.append(
+            Item(
+                id=f"pair/{numbers[0]}-{numbers[1]}",
+                pictures=tuple(
+                    folder.picture(pictures, f"{pattern}/{number}.jpg", record.where)
+                    for number, record in zip(numbers, pair, strict=True)
+                ),
+                captions=tuple(PROMPT + record.caption("Statement") for record in pair),
+                truth=MATCHING_2,
+                tags={"pattern": pattern},
+            )
+        )
+    return items
+
+
+def _check_even(rows: Sequence[Record], name: str) -> None:
+    if len(rows) % 2:
+        raise UserError(
+            f"{name} has {len(rows)} rows",
+            expected="pairs of rows",
+            way_out="download it again",
+        )
+
+
+def _options(record: Record) -> tuple[str, str]:
+    text = record.caption("Options")
+    found = re.fullmatch(r"\s*\(a\)\s*(\S.*?)\s*\(b\)\s*(\S.*?)\s*", text, flags=re.DOTALL)
+    if not found:
+        raise UserError(
+            f"{record.where}: Options is {text!r}",
+            expected="'(a) ... (b) ...'",
+            way_out="check that it is the official file",
+        )
+    return found[1], found[2]
+
+
+def _answer(record: Record) -> str:
+    text = record.caption("Correct Answer").strip()
+    if text not in ("(a)", "(b)"):
+        raise UserError(
+            f"{record.where}: Correct Answer is {text!r}",
+            expected="(a) or (b)",
+            way_out="check that it is the official file",
+        )
+    return text[1]
+
+
+def _number(record: Record) -> int:
+    text = record.fields.text("Question ID")
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise UserError(
+            f"{record.where}: Question ID is {text!r}",
+            expected="a whole number",
+            way_out="check that it is the official file",
+        )
+    return int(text)
+
+
+_CITE = "Tong et al. 2024, Eyes wide shut?"
+_L14_336 = "CLIP ViT-L/14-336 (openai)"
+_SLIDES = "CLIP against chat models, VQAScore"
+
+MMVP = Benchmark(
+    name="mmvp",
+    about="Questions about two pictures that CLIP takes for one, for chat models: the captions are "
+    "answers, which mean nothing without the question.",
+    load=load,
+    metrics=(Choice(), JoinedPairs()),
+    headline="pair",
+    aggregates=(MICRO,),
+    cite=_CITE,
+    licence="not stated in the files; see the page of the data set",
+    files=("Questions.csv",),
+    sources=("ImageNet", "LAION"),
+    published=by_rule(
+        _SLIDES,
+        ["micro"],
+        {
+            _L14_336: (14.0,),
+            "LLaVA-1.5-7B": (36.0,),
+            "Phi-3-V-3.8B": (30.7,),
+            "LLaMA-3-V-8B": (50.0,),
+        },
+        metric="pair",
+    ),
+)
+MMVP_VLM = Benchmark(
+    name="mmvp_vlm",
+    about="Two pictures that CLIP takes for one and a statement about each, in nine visual "
+    "patterns: which picture does a statement fit?",
+    load=load_vlm,
+    metrics=(Groups(),),
+    headline="image",
+    aggregates=(Aggregate(by=("pattern",)), MICRO),
+    # A softmax above .5 is needed for the first picture, so a tie goes to the second.
+    official_ties="argmax_last",
+    cite=_CITE,
+    licence="not stated in the files; see the page of the data set",
+    files=("Questions.csv",),
+    sources=("ImageNet", "LAION"),
+    published=(
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (6.7, 7.4, 14.1, 14.8)}, metric="group"),
+        *by_rule(
+            "tsb0601/MMVP, figure of the repository",
+            ["macro(pattern)"],
+            {CLIP_L14: (19.3,), _L14_336: (20.0,)},
+            metric="image",
+        ),
+        *by_rule(
+            _SLIDES,
+            ["micro"],
+            {
+                _L14_336: (20.7,),
+                "LLaVA-1.5-7B": (49.6,),
+                "Phi-3-V-3.8B": (31.9,),
+                "LLaMA-3-V-8B": (49.6,),
+            },
+            metric="text",
+        ),
+    ),
+)

@@ -1,0 +1,90 @@
+"""NaturalBench: two questions about two photographs, with opposite answers, for chat models.
+
+Four consecutive rows are a group: question 0 about picture 0 and 1, then question 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.mmvp import SECOND_OF_2
+from unbag.benchmarks.rows import named
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.metrics.joined import Joined
+from unbag.types import MICRO, Benchmark, Item, Question
+
+FILE = "test_set.json"
+ANSWERS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"yes_no": ("Yes", "No"), "mcq": ("A", "B")}
+)
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """One item a row. The question is asked as it stands, with its instruction how to answer."""
+    folder = Folder.of(root, "naturalbench")
+    pictures = folder.picture_folder("images")
+    records = [named(row, ["question", "image", "answer", "type"]) for row in folder.records(FILE)]
+    if len(records) % 4:
+        raise UserError(
+            f"{FILE} of naturalbench has {len(records)} rows",
+            expected="groups of four rows",
+            way_out="download it again",
+        )
+    items = []
+    for start in range(0, len(records), 4):
+        group = records[start : start + 4]
+        _check_group(group)
+        items += [_item(folder, pictures, record, start // 4) for record in group]
+    return items
+
+
+def _item(folder: Folder, pictures: Path, record: Record, group: int) -> Item:
+    kind, answer = record.fields.text("type"), record.fields.text("answer")
+    answers = ANSWERS.get(kind)
+    if answers is None or answer not in answers:
+        raise UserError(
+            f"{record.where}: answer {answer!r} of a question of type {kind!r}",
+            expected="Yes or No for yes_no, A or B for mcq",
+            way_out="check that it is the official file",
+        )
+    return Item(
+        id=f"{FILE}/{record.key}",
+        pictures=(folder.picture(pictures, record.caption("image"), record.where),),
+        captions=answers,
+        truth=FIRST_OF_2 if answer == answers[0] else SECOND_OF_2,
+        question=Question(record.caption("question"), answers if kind == "mcq" else ()),
+        group=f"group/{group}",
+        tags={"type": kind},
+    )
+
+
+def _check_group(group: Sequence[Record]) -> None:
+    """Two questions x two pictures, in this order."""
+    questions = [record.caption("question") for record in group]
+    images = [record.caption("image") for record in group]
+    fits = questions[0] == questions[1] != questions[2] == questions[3]
+    if not fits or not (images[0] == images[2] != images[1] == images[3]):
+        raise UserError(
+            f"{group[0].where} and the next three are no group",
+            expected="question 0 about picture 0 and 1, then question 1 about picture 0 and 1",
+            way_out="check that it is the official file, in its order",
+        )
+
+
+NATURALBENCH = Benchmark(
+    name="naturalbench",
+    about="Two questions about two photographs with opposite answers, so that no answer can be "
+    "guessed without looking; for chat models.",
+    load=load,
+    metrics=(Joined(), Choice()),
+    headline="all_four",
+    aggregates=(MICRO,),
+    cite="Li et al. 2024, NaturalBench",
+    licence="not stated in the file; pictures: Flickr30k and DOCCI terms",
+    files=(FILE,),
+    sources=("Flickr30k", "DOCCI"),
+)

@@ -1,0 +1,84 @@
+"""SVO-Probes: one sentence, its picture, and one in which subject, verb or object is another.
+
+The official file holds addresses, not pictures; save each one as images/<image id>.jpg.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder, Record
+from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.errors import UserError
+from unbag.metrics.pick import PickPicture
+from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
+
+FILE = "svo_probes.csv"
+FLAGS = ("subj_neg", "verb_neg", "obj_neg")
+_PARTS = ("subject", "verb", "object")
+FIRST_PICTURE: BoolArray = np.array([[True], [False]])
+FIRST_PICTURE.flags.writeable = False
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """One item a row: two pictures, one sentence; rows of one sentence are one group."""
+    folder = Folder.of(root, "svo_probes")
+    pictures = folder.picture_folder("images")
+    columns = ("sentence", "pos_image_id", "neg_image_id", *FLAGS)
+    items = []
+    for record in folder.table(FILE, columns=columns):
+        sentence = record.caption("sentence")
+        items.append(
+            Item(
+                id=f"{FILE}/{record.key}",
+                pictures=tuple(
+                    folder.picture(pictures, f"{record.caption(name)}.jpg", record.where)
+                    for name in ("pos_image_id", "neg_image_id")
+                ),
+                captions=(sentence,),
+                truth=FIRST_PICTURE,
+                group=f"sentence/{sentence}",
+                tags={"negative": _negative(record)},
+            )
+        )
+    return items
+
+
+def _negative(record: Record) -> str:
+    """Which part of the sentence the other picture does not show."""
+    flags = [record.fields.text(flag) for flag in FLAGS]
+    if sorted(flags) != ["False", "False", "True"]:
+        raise UserError(
+            f"{record.where}: {', '.join(FLAGS)} are {', '.join(map(repr, flags))}",
+            expected="True for one of them and False for the others",
+            way_out="check that it is the official file",
+        )
+    return _PARTS[flags.index("True")]
+
+
+SVO_PROBES = Benchmark(
+    name="svo_probes",
+    about="Which of two pictures fits a sentence, when the other shows another subject, verb or "
+    "object?",
+    load=load,
+    metrics=(PickPicture(),),
+    headline="picture_accuracy",
+    aggregates=(Aggregate(by=("negative",)), MICRO),
+    cite="Hendricks and Nematzadeh 2021, SVO-Probes",
+    licence="CC BY 4.0 (annotations); pictures from the web",
+    files=(FILE,),
+    sources=("web images (SVO-Probes)",),
+    published=by_model(
+        VL_COMPO,
+        VL_COMPO_MODELS,
+        {
+            "micro[negative=subject]": (84.1, 86.6, 92.0, 90.4),
+            "micro[negative=verb]": (79.7, 82.4, 86.8, 87.4),
+            "micro[negative=object]": (88.6, 89.7, 93.4, 92.5),
+        },
+        metric="picture_accuracy",
+    ),
+)

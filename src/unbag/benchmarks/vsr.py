@@ -1,0 +1,73 @@
+"""VSR, zero-shot split: a COCO photograph and a statement about places, true or false."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder, Record
+from unbag.errors import UserError
+from unbag.metrics.statements import Statements
+from unbag.pictures.files import FilePicture
+from unbag.types import MICRO, Benchmark, BoolArray, Item
+from unbag.types.json_fields import wrong
+
+SPLITS = ("dev", "test")
+_TRUTHS: tuple[BoolArray, BoolArray] = (np.array([[False]]), np.array([[True]]))
+for _truth in _TRUTHS:
+    _truth.flags.writeable = False
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """Statements of the development split (for the threshold) and of the test split."""
+    folder = Folder.of(root, "vsr")
+    items = []
+    for split in SPLITS:
+        file = f"zeroshot/{split}.jsonl"
+        for record in folder.lines(file):
+            items.append(
+                Item(
+                    id=f"{split}/{record.key}",
+                    pictures=(_picture(folder, record),),
+                    captions=(record.caption("caption"),),
+                    truth=_TRUTHS[record.fields.read("label", _label)],
+                    tags={"split": split, "relation": record.fields.text("relation")},
+                )
+            )
+    return items
+
+
+def _label(value: object, where: str) -> int:
+    if value is True or value is False or value not in (0, 1):
+        raise wrong(where, found=value, expected="0 or 1")
+    return 1 if value == 1 else 0
+
+
+def _picture(folder: Folder, record: Record) -> FilePicture:
+    """From the folders the authors name, or from a shared copy of COCO."""
+    part = record.fields.text("image_link").split("/")[-2:-1]
+    if part not in (["train2017"], ["val2017"]):
+        raise UserError(
+            f"{record.where}: image_link is {record.fields.text('image_link')!r}",
+            expected="an address that ends in train2017/<name> or val2017/<name>",
+            way_out="check that it is the official file",
+        )
+    pictures = folder.picture_folder("images", "trainval2017", f"../coco/{part[0]}")
+    return folder.picture(pictures, record.fields.text("image"), record.where)
+
+
+VSR = Benchmark(
+    name="vsr",
+    about="Is a statement such as 'the cat is under the table' true of the photograph?",
+    load=load,
+    metrics=(Statements(),),
+    headline="threshold_accuracy",
+    aggregates=(MICRO,),
+    official_ties="half",
+    cite="Liu et al. 2023, Visual spatial reasoning",
+    licence="Apache-2.0 (annotations); pictures: COCO terms",
+    files=tuple(f"zeroshot/{split}.jsonl" for split in SPLITS),
+    sources=("COCO train2017", "COCO val2017"),
+)

@@ -1,0 +1,113 @@
+"""Winoground: two pictures and two captions of the same words in another order.
+
+Read from examples.jsonl and the unpacked pictures as the hub distributes them. If the file
+new_tag_assignments.json of "Why is Winoground hard?" lies beside, its reasons become tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.benchmarks.published import CLIP_B32, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.metrics.groups import Groups
+from unbag.types import MICRO, Benchmark, Item
+from unbag.types.json_fields import as_mapping, as_text, as_tuple
+
+WHY_FILE = "new_tag_assignments.json"
+REASONS = (
+    "Non Minimal",
+    "Ambiguously Correct",
+    "Visually Difficult",
+    "Unusual Image",
+    "Unusual Text",
+    "Complex Reasoning",
+)
+"""Why an item is hard for another reason than composition (Diwan et al. 2022)."""
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """One item an example."""
+    folder = Folder.of(root, "winoground")
+    file = "data/examples.jsonl" if folder.has("data/examples.jsonl") else "examples.jsonl"
+    pictures = folder.picture_folder("images", "data/images")
+    why = _why(folder)
+    items = []
+    for record in folder.lines(file):
+        number = str(record.fields.whole("id"))
+        items.append(
+            Item(
+                id=f"example/{number}",
+                pictures=tuple(
+                    # Names stand in the file without their ending.
+                    folder.picture(pictures, f"{record.caption(name)}.png", record.where)
+                    for name in ("image_0", "image_1")
+                ),
+                captions=(record.caption("caption_0"), record.caption("caption_1")),
+                truth=MATCHING_2,
+                tags={**_tags(record), **({} if why is None else _reasons(why.get(number, ())))},
+            )
+        )
+    return items
+
+
+def _tags(record: Record) -> dict[str, str]:
+    return {name: record.fields.text(name) for name in ("tag", "collapsed_tag")}
+
+
+def _why(folder: Folder) -> Mapping[str, tuple[str, ...]] | None:
+    """Reasons by the id of an example; None where the file is not there."""
+    if not folder.has(WHY_FILE):
+        return None
+    return as_mapping(
+        folder.json(WHY_FILE),
+        WHY_FILE,
+        of=lambda value, where: as_tuple(value, where, of=as_text),
+    )
+
+
+def _reasons(found: Sequence[str]) -> dict[str, str]:
+    """An example may have several reasons, so each is a tag of its own beside `why`."""
+    each = {f"why {name.lower()}": "yes" if name in found else "no" for name in REASONS}
+    return {"why": ", ".join(sorted(found)) or "clean", **each}
+
+
+WINOGROUND = Benchmark(
+    name="winoground",
+    about="The same words in two orders, with a picture for each: only the order tells which.",
+    load=load,
+    metrics=(Groups(),),
+    headline="group",
+    aggregates=(MICRO,),
+    cite="Thrush et al. 2022, Winoground",
+    licence="META IMAGES research licence (gated on the hub)",
+    files=("examples.jsonl",),
+    sources=("Getty Images",),
+    published=(
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (31.3, 28.8, 30.3, 19.5)}, metric="text"),
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (11.0, 11.0, 11.0, 12.0)}, metric="image"),
+        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (8.8, 8.5, 8.0, 5.3)}, metric="group"),
+        *(
+            one
+            for metric, percent in (("text", 31.25), ("image", 11.25), ("group", 9.0))
+            for one in by_rule(
+                "nightingal3/winoground-project, score matrix",
+                ["micro"],
+                {CLIP_B32: (percent,)},
+                metric=metric,
+            )
+        ),
+        *by_rule(
+            "CLIP against chat models, VQAScore",
+            ["micro"],
+            {
+                "CLIP ViT-L/14-336 (openai)": (27.8,),
+                "LLaVA-1.5-7B": (39.8,),
+                "Phi-3-V-3.8B": (35.8,),
+                "LLaMA-3-V-8B": (46.3,),
+            },
+            metric="text",
+        ),
+    ),
+)

@@ -1,0 +1,135 @@
+"""Whatever stands in a file: items or a UserError, never another exception."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unbag.errors import UserError
+from unbag.registry import find
+from unbag.types import Benchmark, Item
+
+# The fields of each benchmark, so that fuzzed records often get past the first check.
+FIELDS = {
+    "whatsup_a": ("image_path", "caption_options"),
+    "whatsup_b": ("image_path", "caption_options"),
+    "coco_spatial": (),
+    "gqa_spatial": (),
+    "naturalbench": (),
+    "winoground": ("id", "image_0", "image_1", "caption_0", "caption_1", "tag", "collapsed_tag"),
+    "vsr": ("image", "image_link", "caption", "label", "relation"),
+    "colorswap": (
+        "id",
+        "caption_1",
+        "caption_2",
+        "image_1",
+        "image_2",
+        "image_source",
+        "caption_source",
+    ),
+    "coco_retrieval": ("image", "caption"),
+    "flickr30k_retrieval": ("image", "caption"),
+}
+TABLES = {
+    "mmvp": ("Question", "Options", "Correct Answer"),
+    "mmvp_vlm": ("Question ID", "Type", "Statement"),
+    "svo_probes": (
+        "sentence",
+        "pos_image_id",
+        "neg_image_id",
+        "subj_neg",
+        "verb_neg",
+        "obj_neg",
+    ),
+}
+WORDS = st.sampled_from(
+    [
+        "mug_on_plate.jpeg",
+        "Yes",
+        "A",
+        "yes_no",
+        "(a)",
+        "(a) x (b) y",
+        "True",
+        "1",
+        "a/val2017/b",
+        "",
+    ]
+)
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | WORDS
+ANYTHING = st.recursive(
+    LEAF,
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+QUIET = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def benchmark(name: str) -> Benchmark:
+    found = find("benchmark", name)
+    assert isinstance(found, Benchmark)
+    return found
+
+
+def fill(root: Path, name: str, text: str) -> None:
+    for file in benchmark(name).files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text, encoding="utf-8", errors="replace")
+
+
+def survives(root: Path, name: str) -> None:
+    try:
+        items = benchmark(name).load(root)
+    except UserError:
+        return
+    assert all(isinstance(item, Item) for item in items)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@QUIET
+@given(data=st.data())
+def test_any_json(name: str, data: st.DataObject, tmp_path: Path) -> None:
+    record = st.fixed_dictionaries(dict.fromkeys(FIELDS[name], ANYTHING)) if FIELDS[name] else LEAF
+    row = st.lists(LEAF, min_size=3, max_size=4)
+    records = st.lists(record | row, max_size=4)
+    content = data.draw(ANYTHING | records)
+    many = content if isinstance(content, list) else [content]
+    in_lines = benchmark(name).files[0].endswith(".jsonl")
+    fill(tmp_path, name, "\n".join(map(json.dumps, many)) if in_lines else json.dumps(content))
+    survives(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", TABLES)
+@QUIET
+@given(data=st.data())
+def test_any_table(name: str, data: st.DataObject, tmp_path: Path) -> None:
+    cell = WORDS | st.text(max_size=6)
+    rows = data.draw(st.lists(st.lists(cell, max_size=7), max_size=4))
+    lines = [",".join(TABLES[name]), *(",".join(row) for row in rows)]
+    fill(tmp_path, name, "\n".join(lines))
+    survives(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", [*FIELDS, *TABLES])
+@QUIET
+@given(text=st.text(max_size=30))
+def test_any_text(name: str, text: str, tmp_path: Path) -> None:
+    fill(tmp_path, name, text)
+    survives(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", [*FIELDS, *TABLES])
+def test_bytes_that_are_no_text(name: str, tmp_path: Path) -> None:
+    for file in benchmark(name).files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(b"\xff\x00\xfe")
+    with pytest.raises(UserError, match="cannot be read"):
+        benchmark(name).load(tmp_path)
