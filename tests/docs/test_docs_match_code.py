@@ -104,6 +104,12 @@ def test_every_benchmark_and_oracle_is_on_the_page_of_the_world() -> None:
         assert load_oracle(oracle, device="cpu").name == f"oracle:{oracle}"
 
 
+def test_every_benchmark_from_files_is_on_its_page() -> None:
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"^\| `([a-z0-9_]+)` \|", page, flags=re.MULTILINE))
+    assert rows == {name for name in names("benchmark") if not name.startswith("world-")}
+
+
 def test_the_glossary_is_sorted_and_has_each_word_once() -> None:
     page = (DOCS / "glossary.md").read_text(encoding="utf-8")
     found = re.findall(r"^(\w[^\n]*)\n:   ", page, flags=re.MULTILINE)

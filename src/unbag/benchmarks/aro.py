@@ -127,6 +127,7 @@ _LICENCE = "MIT (annotations); pictures: Visual Genome, CC BY 4.0"
 
 ARO_RELATION = Benchmark(
     name="aro_relation",
+    folder="aro",
     about="Which of two things does what to the other: a caption against itself with both swapped.",
     load=load_relation,
     metrics=(Choice(),),
@@ -149,6 +150,7 @@ ARO_RELATION = Benchmark(
 
 ARO_ATTRIBUTION = Benchmark(
     name="aro_attribution",
+    folder="aro",
     about="Which of two things has which attribute: a caption against itself with both swapped.",
     load=load_attribution,
     metrics=(Choice(),),

@@ -85,7 +85,7 @@ class Folder:
         """A JSON file."""
         text = self.text(name)
         try:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             raise self._broken(name, error) from error
 
@@ -105,7 +105,7 @@ class Folder:
     def lines(self, name: str) -> list[Record]:
         """The records of a JSON-lines file."""
         found = []
-        for number, line in enumerate(self.text(name).splitlines(), start=1):
+        for number, line in enumerate(self.text(name).split("\n"), start=1):
             if not line.strip():
                 continue
             try:
@@ -174,3 +174,13 @@ class Folder:
             expected="the official file, whole and in UTF-8",
             way_out="download it again",
         )
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object whose keys are all different; json would keep the last in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found

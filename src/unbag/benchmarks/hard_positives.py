@@ -122,6 +122,7 @@ _LICENCE = "none stated (annotations); pictures: Visual Genome, CC BY 4.0"
 
 REPLACE = Benchmark(
     name="hard_positive_replace",
+    folder="hard_positives",
     about="A word replaced by another against a word replaced by a synonym: only the first may "
     "cost. 16 triples whose negative repeats a caption are not judged.",
     load=load_replace,
@@ -138,6 +139,7 @@ REPLACE = Benchmark(
 
 SWAP = Benchmark(
     name="hard_positive_swap",
+    folder="hard_positives",
     about="Attributes swapped between two things against the two things named in the other order: "
     "only the first may cost. Triples that repeat a caption are not judged.",
     load=load_swap,

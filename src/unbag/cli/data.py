@@ -31,13 +31,14 @@ def check_data(name: str, data: Path) -> int:
     if not one.files:
         print(f"{one.name} makes its own data; nothing is needed")
         return 0
-    root = data / one.name
+    root = data / (one.folder or one.name)
     print(f"{one.name}: {one.about}")
     print(f"  cite:     {one.cite or 'not stated'}")
     print(f"  licence:  {one.licence or 'not stated'}")
     print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
     print(f"  folder:   {root}")
-    missing = [file for file in one.files if not (root / file).exists()]
+    # A file may be a pattern: class sets need any picture in any folder.
+    missing = [file for file in one.files if not any(root.glob(file))]
     for file in one.files:
         print(f"  {'missing' if file in missing else 'there  '}   {file}")
     if missing:

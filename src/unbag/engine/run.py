@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from warnings import catch_warnings, simplefilter
 
 from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
@@ -47,7 +48,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it."""
     progress = progress or Silent()
     _check_names(job)
-    loaded = {b.name: load_items(b, job.data) for b in job.benchmarks}
+    loaded = {b.name: load_items(b, job.data, progress=progress) for b in job.benchmarks}
     items = {name: _present(name, some, job, progress) for name, some in loaded.items()}
     left_out = {name: n for name in items if (n := len(loaded[name]) - len(items[name]))}
     plan = make_plan(items)
@@ -83,24 +84,34 @@ def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> 
     return found
 
 
-def load_items(benchmark: Benchmark, data: Path | None) -> Sequence[Item]:
-    """The items of a benchmark, from its folder if it needs one."""
-    root = None
-    if benchmark.files:
-        if data is None:
-            raise UserError(
-                f"benchmark {benchmark.name!r} is read from files",
-                expected=f"a folder {benchmark.name} with {', '.join(benchmark.files)}",
-                way_out="say with --data where the benchmark folders are",
-            )
-        root = data / benchmark.name
-        if not root.is_dir():
-            raise UserError(
-                f"there is no folder {root}",
-                expected=f"a folder with {', '.join(benchmark.files)}",
-                way_out="check --data; it names the folder above the benchmark's own",
-            )
-    return benchmark.load(root)
+def load_items(benchmark: Benchmark, data: Path | None, *, progress: Progress) -> Sequence[Item]:
+    """The items of a benchmark, from its folder if it needs one; what a loader warns of is said."""
+    with catch_warnings(record=True) as warned:
+        simplefilter("always")
+        items = benchmark.load(folder_of(benchmark, data))
+    for warning in warned:
+        progress.say(f"{benchmark.name}: {warning.message}")
+    return items
+
+
+def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
+    """Where a benchmark's files lie; None if it makes its own data."""
+    if not benchmark.files:
+        return None
+    name = benchmark.folder or benchmark.name
+    if data is None:
+        raise UserError(
+            f"benchmark {benchmark.name!r} is read from files",
+            expected=f"a folder {name} with {', '.join(benchmark.files)}",
+            way_out="say with --data where the benchmark folders are",
+        )
+    if not (data / name).is_dir():
+        raise UserError(
+            f"there is no folder {data / name}",
+            expected=f"a folder with {', '.join(benchmark.files)}",
+            way_out="check --data; it names the folder above the benchmark's own",
+        )
+    return data / name
 
 
 @dataclass
