@@ -38,7 +38,7 @@ def test_relations_worked_example(relations: Outcomes, average: Average) -> None
     assert (micro.n, micro.interval, micro.chance) == (7, "wilson", 0.5)
     macro = average(relations, Aggregate(by=("relation",)))
     assert macro.value == pytest.approx(0.583333, abs=1e-6)
-    assert macro.interval == "stratified bootstrap"
+    assert macro.interval == "stratified bootstrap, few clusters"
     # Only "on" varies, by 1/4 steps, and has a third of the weight.
     assert macro.low == pytest.approx((1 / 4 + 0 + 1) / 3)
     assert macro.high == pytest.approx((1 + 0 + 1) / 3)
@@ -98,6 +98,48 @@ def test_clusters_are_resampled_together(outcomes: Make, average: Average) -> No
     assert found.interval == "clustered bootstrap"
     alone = wilson(values.sum() / 5, 60)
     assert found.high - found.low == pytest.approx(alone.high - alone.low, rel=0.1)
+
+
+def test_groups_that_share_pictures_are_no_more_certain_than_one(
+    outcomes: Make, average: Average
+) -> None:
+    """Seven kinds that agree in each of 100 pictures say no more than the 100 pictures."""
+    value_P = np.random.default_rng(0).integers(0, 2, 100)
+    tags = [{"kind": str(i // 100)} for i in range(700)]
+    pictures = [f"p{i % 100}" for i in range(700)]
+    kinds = Aggregate(by=("kind",))
+    found = average(outcomes(np.tile(value_P, 7).tolist(), clusters=pictures, tags=tags), kinds)
+    assert found.interval == "clustered bootstrap, joint over groups"
+    half = 1.96 * value_P.std() / 10
+    assert found.high - found.low == pytest.approx(2 * half, rel=0.1)
+    alone = average(outcomes(np.tile(value_P, 7).tolist(), tags=tags), kinds)
+    assert alone.interval == "stratified bootstrap"
+    assert alone.value == pytest.approx(found.value)
+    assert alone.high - alone.low == pytest.approx(2 * half / np.sqrt(7), rel=0.1)
+
+
+def test_one_shared_picture_is_enough(outcomes: Make, average: Average) -> None:
+    tags = [{"kind": "a" if i < 6 else "b"} for i in range(12)]
+    clusters = [f"p{i}" for i in range(11)] + ["p0"]
+    found = average(outcomes([1, 0] * 6, clusters=clusters, tags=tags), Aggregate(by=("kind",)))
+    assert found.interval == "clustered bootstrap, joint over groups"
+    backward = outcomes([0, 1] * 6, clusters=clusters[::-1], tags=tags[::-1])
+    again = average(backward, Aggregate(by=("kind",)))
+    assert (again.low, again.high) == pytest.approx((found.low, found.high))
+
+
+@pytest.mark.parametrize(("clusters", "note"), [(4, ", few clusters"), (5, "")])
+def test_a_group_of_few_clusters_is_said(
+    outcomes: Make, average: Average, clusters: int, note: str
+) -> None:
+    n = 40 + 2 * clusters
+    tags = [{"kind": "a" if i < 40 else "b"} for i in range(n)]
+    found = outcomes(
+        [1, 0, 0] * 12 + [1] * (n - 36), clusters=[f"p{i // 2}" for i in range(n)], tags=tags
+    )
+    assert (
+        average(found, Aggregate(by=("kind",))).interval == f"stratified clustered bootstrap{note}"
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1])

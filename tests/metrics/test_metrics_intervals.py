@@ -2,8 +2,17 @@ import numpy as np
 import pytest
 
 from unbag.metrics import bootstrap, generator, wilson
-from unbag.metrics.intervals import Stratum, cluster_rows, effective_clusters, interval, normal
-from unbag.metrics.resample import resampled_sums
+from unbag.metrics.intervals import (
+    Stratum,
+    alike,
+    cluster_rows,
+    draws,
+    effective_clusters,
+    interval,
+    is_joint,
+    normal,
+)
+from unbag.metrics.resample import resampled_counts, resampled_sums
 from unbag.types import FloatArray
 
 
@@ -128,8 +137,77 @@ def test_effective_clusters() -> None:
     ten, forty = Stratum(np.ones((10, 2))), Stratum(np.ones((40, 2)))
     assert effective_clusters([ten]) == pytest.approx(10)
     # Variance of the mean of both means: (p q / 10 + p q / 40) / 4, so 1/n = 1/40 + 1/160.
-    halves = [Stratum(ten.row_G2, 0.5), Stratum(forty.row_G2, 0.5)]
+    halves = [Stratum(ten.row_GM, 0.5), Stratum(forty.row_GM, 0.5)]
     assert effective_clusters(halves) == pytest.approx(32)
+    # The ten clusters lie among the forty: each has 1/20 + 1/80, the other thirty 1/80.
+    names = tuple(f"c{i}" for i in range(40))
+    nested = [Stratum(ten.row_GM, 0.5, names[:10]), Stratum(forty.row_GM, 0.5, names)]
+    assert effective_clusters(nested) == pytest.approx(1 / (10 / 16**2 + 30 / 80**2))
+
+
+def shared(values: FloatArray, share: float, *, first: int = 0) -> Stratum:
+    """One unit a cluster, in clusters named from `first` on."""
+    rows = np.stack([values, np.ones(len(values))], axis=1)
+    return Stratum(rows, share, tuple(f"c{first + i:03}" for i in range(len(values))))
+
+
+def test_strata_that_share_clusters_are_drawn_together() -> None:
+    # Two strata with the same outcome in each picture are one stratum: no narrower by averaging.
+    value_N = rng().integers(0, 2, 200).astype(float)
+    twice = [shared(value_N, 0.5), shared(value_N, 0.5)]
+    assert is_joint(twice)
+    draw_R = draws(twice, resamples=20_000, rng=rng(1))
+    assert draw_R.std() == pytest.approx(value_N.std() / np.sqrt(200), rel=0.03)
+    # The same outcomes in pictures of their own are independent: narrower by the root of two.
+    apart = [shared(value_N, 0.5), shared(value_N, 0.5, first=500)]
+    assert not is_joint(apart)
+    draw_R = draws(apart, resamples=20_000, rng=rng(1))
+    assert draw_R.std() == pytest.approx(value_N.std() / np.sqrt(400), rel=0.03)
+    # Opposite outcomes cancel: the average never moves.
+    opposite = [shared(value_N, 0.5), shared(1 - value_N, 0.5)]
+    np.testing.assert_allclose(draws(opposite, resamples=100, rng=rng()), 0.5)
+
+
+def test_joint_draws_agree_with_a_plain_loop() -> None:
+    first, second = shared(rng(1).random(12), 0.25), shared(rng(2).random(30), 0.75, first=8)
+    draw_R = draws([first, second], resamples=20_000, rng=rng(3))
+    names, dice, means = [f"c{i:03}" for i in range(38)], rng(4), []
+    for _ in range(4_000):
+        drawn, mean = [names[i] for i in dice.integers(38, size=38)], 0.0
+        for stratum in (first, second):
+            row_of = dict(zip(stratum.clusters, stratum.row_GM[:, 0], strict=True))
+            hit = [row_of[name] for name in drawn if name in row_of]
+            mean += stratum.share * (np.mean(hit) if hit else stratum.value)
+        means.append(mean)
+    assert draw_R.mean() == pytest.approx(np.mean(means), abs=5e-3)
+    assert draw_R.std() == pytest.approx(np.std(means), rel=0.05)
+
+
+def test_a_stratum_that_a_resample_leaves_out_counts_with_its_own_value() -> None:
+    many, one = shared(np.zeros(10), 0.5), shared(np.ones(1), 0.5)
+    # The one cluster of the second is missing in (9/10)^10 = 35 % of all resamples.
+    np.testing.assert_allclose(draws([many, one], resamples=200, rng=rng()), 0.5)
+
+
+def test_counts_of_a_resample_sum_to_its_rows() -> None:
+    blocks = list(resampled_counts(70_000, resamples=3, rng=rng()))
+    assert [block.shape for block in blocks] == [(70_000, 2), (70_000, 1)]
+    assert all((block.sum(axis=0) == 70_000).all() for block in blocks)
+    (small,) = resampled_counts(4, resamples=9_000, rng=rng())
+    assert small.mean(axis=1) == pytest.approx(np.ones(4), abs=0.05)
+    assert small.var() == pytest.approx(4 * 1 / 4 * 3 / 4, rel=0.05)
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.482, 0.518), (0.25, 0.241, 0.278)])
+def test_equal_clusters_are_no_coins(value: float, low: float, high: float) -> None:
+    # Wilson's upper end of 0 in 100 is .0370: v - .0370 v and v + .0370 (1 - v).
+    assert alike(value, 100)[:2] == pytest.approx((low, high), abs=5e-4)
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_clusters_all_wrong_or_all_right_keep_wilson(value: int) -> None:
+    assert alike(value, 37)[:2] == pytest.approx(wilson(37 * value, 37)[:2], abs=1e-12)
+    assert alike(1 - 1e-14, 37).high == 1.0
 
 
 def test_half_right_pairs_get_no_zero_width() -> None:
@@ -144,7 +222,9 @@ def test_half_right_pairs_get_no_zero_width() -> None:
         resamples=100,
         rng=rng(),
     )
-    assert found == wilson(25, 50)._replace(name="wilson (clusters)")
+    unseen = wilson(0, 50).high / 2
+    assert found[:2] == pytest.approx((0.5 - unseen, 0.5 + unseen))
+    assert found.name == "wilson (clusters)"
 
 
 def test_randomness_depends_on_names_only() -> None:

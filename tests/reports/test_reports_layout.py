@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unbag.reports.layout import lay_out, merge_runs, records
-from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
+from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})
 HALF = Estimate(0.5, 0.4, 0.6, 100, chance=0.5)
@@ -61,3 +61,10 @@ def test_merged_runs_keep_every_result_and_every_record() -> None:
         ("n", 1),
     ]
     assert records(merged) == (RECORD, other_record)
+
+
+def test_merged_runs_are_corrected_together() -> None:
+    made = Comparison("b", "accuracy", "m", "n", 0.1, 0.0, 0.2, 9, 0.02, 0.02, "mcnemar")
+    untested = replace(made, p_value=None, p_holm=None, test="")
+    runs = [RunContents(RECORD, (RESULT,), (made, untested)), RunContents(RECORD, (), (made,))]
+    assert [one.p_holm for one in merge_runs(runs).comparisons] == [0.04, None, 0.04]

@@ -186,5 +186,12 @@ def test_comparisons_in_words(case: Wording) -> None:
     assert comparison_sentence(made, is_rate=case.is_rate) == case.sentence
 
 
+def test_a_comparison_names_its_rule_unless_it_is_micro(run: RunContents) -> None:
+    macro = replace(run.comparisons[0], aggregate="macro(kind)")
+    text = Page(render_page(replace(run, comparisons=(macro,)), DEFINITIONS)).text
+    assert "original, macro(kind)" in text
+    assert ", micro" not in Page(render_page(run, DEFINITIONS)).text
+
+
 def test_p_values_are_never_zero() -> None:
     assert [p_text(p) for p in (None, 1e-9, 0.001, 0.0456)] == ["–", "< 0.001", "0.001", "0.046"]

@@ -36,7 +36,9 @@ RESULT = Result(
     "world-swap", "tiny:base", PROTOCOL, "micro", "original", {"original": ESTIMATE},
     {"colour=red": {"original": ESTIMATE}}, is_blind=True, run=RECORD,
 )  # fmt: skip
-COMPARISON = Comparison("world-swap", "original", "a", "b", 0.25, 0.1, 0.4, 8, 0.04, None)
+COMPARISON = Comparison(
+    "world-swap", "original", "a", "b", 0.25, 0.1, 0.4, 8, 0.04, None, "mcnemar", "macro(kind)"
+)
 FAILURE = Failure(
     "world-swap", "tiny:base", "7", "original", ("data:image/png;base64,AA==",),
     ("a", "b"), ("original", "swap"), ((True, False),), ((0.25, 0.5),), {"colour": "red"},

@@ -140,6 +140,28 @@ def test_an_estimate_reads_as_in_the_readme() -> None:
     assert str(mean) == "0.234 [0.230, 0.240], n=5, ties=0, invalid=1"
 
 
+@pytest.mark.parametrize(
+    ("count", "n", "shown"),
+    [
+        (23, 80, "28.8"),
+        (9, 80, "11.2"),
+        (1, 8, "12.5"),
+        (1, 80, "1.2"),
+        (3, 80, "3.8"),
+        (2, 3, "66.7"),
+        (0, 5, "0.0"),
+        (5, 5, "100.0"),
+    ],
+)
+def test_percent_are_rounded_half_to_even_on_the_fraction(count: int, n: int, shown: str) -> None:
+    value = np.float64(count / n)
+    assert Estimate(0.5, 0.4, 0.6, n=n).show(value) == shown
+
+
+def test_a_number_that_is_none_is_a_dash() -> None:
+    assert Estimate(0.5, 0.4, 0.6, n=3).show(float("nan")) == "–"
+
+
 def test_two_protocols_have_two_keys() -> None:
     plain, half = EvalProtocol(), EvalProtocol(ties="half", prompt="a photo of {}", errata=True)
     assert plain.key == "cosine, ties=wrong"

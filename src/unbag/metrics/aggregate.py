@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import Interval, Stratum, cluster_rows, interval
+from unbag.metrics.intervals import Interval, Stratum, cluster_names, cluster_rows, interval
 from unbag.metrics.resample import generator
 from unbag.types import MICRO, Aggregate, Estimate, EvalProtocol, IntArray, Outcomes
 
@@ -49,7 +49,7 @@ def estimate(
         _check_valid(outcomes, aggregate, index_U, benchmark)
     rng = generator(seed, outcomes.metric, aggregate.name)
     return _estimate(
-        outcomes, _shared(outcomes, members), index_U, bool(aggregate.by), protocol, rng
+        outcomes, share_out(outcomes, members), index_U, bool(aggregate.by), protocol, rng
     )
 
 
@@ -70,7 +70,7 @@ def by_tag(outcomes: Outcomes, *, protocol: EvalProtocol, seed: int) -> Mapping[
             continue
         for value, index in sorted(members.items()):
             rng = generator(seed, outcomes.metric, MICRO.name, tag, value)
-            groups = _shared(outcomes, {(): index})
+            groups = share_out(outcomes, {(): index})
             found[f"{tag}={value}"] = _estimate(
                 outcomes, groups, np.array(index), False, protocol, rng
             )
@@ -116,7 +116,7 @@ def _key(outcomes: Outcomes, aggregate: Aggregate, unit: int) -> tuple[str, ...]
     return tuple(tags[tag] for tag in aggregate.by)
 
 
-def _shared(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]) -> list[Group]:
+def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]) -> list[Group]:
     """Valid units of each group with its share; a group without any is left out."""
     valid: dict[tuple[str, ...], IntArray] = {}
     for key, index in sorted(members.items()):
@@ -184,7 +184,7 @@ def _strata(outcomes: Outcomes, groups: Sequence[Group]) -> tuple[list[Stratum],
         clusters = [outcomes.clusters[i] for i in group.index_U]
         row_G2 = cluster_rows(row_U2[group.index_U], clusters)
         is_clustered |= len(row_G2) < len(clusters)
-        strata.append(Stratum(row_G2, group.share))
+        strata.append(Stratum(row_G2, group.share, cluster_names(clusters)))
     return strata, is_clustered
 
 

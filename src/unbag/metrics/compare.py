@@ -1,6 +1,6 @@
 """Outcomes of two scorers come in; their paired difference with interval and tests goes out.
 
-Dimensions: U shared units, R resamples.
+Dimensions: U shared units, G clusters, R resamples, F flips, D distinct sizes of differences.
 """
 
 from __future__ import annotations
@@ -11,9 +11,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import cluster_rows, percentile
-from unbag.metrics.resample import generator, resampled_sums
-from unbag.types import Comparison, EvalProtocol, FloatArray, Outcomes
+from unbag.metrics.aggregate import Group, groups_of, share_out
+from unbag.metrics.intervals import Stratum, cluster_names, cluster_rows, draws, percentile, ratio
+from unbag.metrics.resample import CELLS, generator
+from unbag.types import (
+    MICRO,
+    Aggregate,
+    Comparison,
+    EvalProtocol,
+    FloatArray,
+    IntArray,
+    Outcomes,
+)
+
+MCNEMAR, SIGN_FLIP = "mcnemar", "sign flip over clusters"
+ENUMERATED = 12
+"""Clusters with a difference up to which all flips are tried: 4,096."""
+FLIPS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +38,8 @@ class Contest:
     names: tuple[str, str]
     first: Outcomes
     second: Outcomes
+    aggregate: Aggregate = MICRO
+    """The averaging rule of the two values."""
 
 
 def compare_all(
@@ -36,15 +52,20 @@ def compare_all(
             contest.second,
             names=contest.names,
             benchmark=contest.benchmark,
+            aggregate=contest.aggregate,
             protocol=protocol,
             seed=seed,
         )
         for contest in contests
     ]
-    tested = [one.p_mcnemar for one in found if one.p_mcnemar is not None]
-    corrected = iter(holm(tested))
+    return correct(found)
+
+
+def correct(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The same comparisons with Holm's correction over all of them that have a test."""
+    corrected = iter(holm([one.p_value for one in comparisons if one.p_value is not None]))
     return tuple(
-        one if one.p_mcnemar is None else replace(one, p_holm=next(corrected)) for one in found
+        one if one.p_value is None else replace(one, p_holm=next(corrected)) for one in comparisons
     )
 
 
@@ -54,40 +75,41 @@ def compare(
     *,
     names: tuple[str, str],
     benchmark: str,
+    aggregate: Aggregate = MICRO,
     protocol: EvalProtocol,
     seed: int,
 ) -> Comparison:
     """Second minus first on the units that both were judged on, with a paired, clustered bootstrap.
 
-    `p_holm` is left open: it needs all the other comparisons (see `compare_all`). McNemar's test
-    takes units as independent, the interval does not: where clusters are large, trust the interval.
+    Both values are averages by the rule over the shared units; a rule that has no meaning for this
+    metric gives way to micro. `p_holm` is left open: it needs all the other comparisons (see
+    `compare_all`).
     """
-    index_first, index_second = _shared(first, second, names=names, benchmark=benchmark)
-    row_U4 = np.stack(
-        [
-            first.value_U[index_first],
-            first.weight_U[index_first],
-            second.value_U[index_second],
-            second.weight_U[index_second],
-        ],
-        axis=1,
+    aggregate = aggregate if groups_of(first, aggregate) else MICRO
+    groups, row_U4 = _paired(first, second, aggregate, names=names, benchmark=benchmark)
+    strata = [_stratum(first, group, row_U4) for group in groups]
+    source = (benchmark, first.metric, *names)
+    draw_R = draws(
+        strata,
+        resamples=protocol.resamples,
+        rng=generator(seed, *source),
+        statistic=_difference,
     )
-    row_G4 = cluster_rows(row_U4, [first.clusters[i] for i in index_first])
-    rng = generator(seed, benchmark, first.metric, *names)
-    draw_R = _difference(resampled_sums(row_G4, resamples=protocol.resamples, rng=rng))
     low, high, _ = percentile(draw_R, protocol.confidence, "paired bootstrap")
-    p = mcnemar(row_U4[:, 0], row_U4[:, 2]) if _is_testable(first, row_U4) else None
+    p, test = _test(first, groups, row_U4, generator(seed, *source, SIGN_FLIP))
     return Comparison(
         benchmark=benchmark,
         metric=first.metric,
         first=names[0],
         second=names[1],
-        difference=float(_difference(row_G4.sum(axis=0, keepdims=True))[0]),
+        difference=sum(s.share * float(_difference(s.row_GM.sum(axis=0))) for s in strata),
         low=low,
         high=high,
-        n=len(row_U4),
-        p_mcnemar=p,
+        n=sum(len(group.index_U) for group in groups),
+        p_value=p,
         p_holm=None,
+        test=test,
+        aggregate=aggregate.name,
     )
 
 
@@ -103,6 +125,28 @@ def mcnemar(first_U: FloatArray, second_U: FloatArray) -> float:
     return min(1.0, 2 * float(bdtr(min(only_first, only_second), discordant, 0.5)))
 
 
+def sign_flip(difference_G: FloatArray, *, rng: np.random.Generator) -> float:
+    """Two-sided p of a sum of cluster differences, had each cluster been as likely to be reversed.
+
+    All flips are tried where 12 clusters or fewer differ; else 10,000 are drawn, and the one that
+    was seen is counted among them, so that p is never 0.
+    """
+    size_K = np.abs(difference_G[difference_G != 0])
+    if not len(size_K):
+        return 1.0
+    # Rounding must not make a flip that is as extreme look less so.
+    seen = abs(float(difference_G.sum())) - 1e-9 * float(size_K.sum())
+    if len(size_K) <= ENUMERATED:
+        sign_FK = 1 - 2 * (np.arange(2 ** len(size_K))[:, None] >> np.arange(len(size_K)) & 1)
+        return float(np.mean(np.abs(sign_FK @ size_K) >= seen))
+    size_D, count_D = np.unique(size_K, return_counts=True)
+    step, hits = max(1, CELLS // len(size_D)), 0
+    for start in range(0, FLIPS, step):
+        kept_FD = rng.binomial(count_D, 0.5, size=(min(step, FLIPS - start), len(size_D)))
+        hits += int(np.sum(np.abs((2 * kept_FD - count_D) @ size_D) >= seen))
+    return (1 + hits) / (1 + FLIPS)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction: bounds the chance of any false alarm, in the given order."""
     tests, adjusted, largest = len(p_values), [0.0] * len(p_values), 0.0
@@ -112,23 +156,78 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _difference(sum_R4: FloatArray) -> FloatArray:
+def _difference(sum_X4: FloatArray) -> FloatArray:
     """Ratio of the second minus ratio of the first; NaN where one has no weight."""
-    weight_R2 = np.where(sum_R4[:, 1::2] == 0, np.nan, sum_R4[:, 1::2])
-    ratio_R2 = sum_R4[:, 0::2] / weight_R2
-    return ratio_R2[:, 1] - ratio_R2[:, 0]
+    return ratio(sum_X4[..., 2:]) - ratio(sum_X4[..., :2])
+
+
+def _paired(
+    first: Outcomes,
+    second: Outcomes,
+    aggregate: Aggregate,
+    *,
+    names: tuple[str, str],
+    benchmark: str,
+) -> tuple[list[Group], FloatArray]:
+    """Groups of shared units by their place in the first, and both scorers' values and weights.
+
+    Rows of units that do not count are NaN.
+    """
+    members = groups_of(first, aggregate)
+    counted = {i for found in members.values() for i in found}
+    index_first, index_second = _shared(first, second, counted, names=names, benchmark=benchmark)
+    row_U4 = np.full((len(first.units), 4), np.nan)
+    row_U4[index_first, 0] = first.value_U[index_first]
+    row_U4[index_first, 1] = first.weight_U[index_first]
+    row_U4[index_first, 2] = second.value_U[index_second]
+    row_U4[index_first, 3] = second.weight_U[index_second]
+    kept = set(index_first)
+    shared = {key: [i for i in found if i in kept] for key, found in members.items()}
+    return share_out(first, shared), row_U4
+
+
+def _stratum(first: Outcomes, group: Group, row_U4: FloatArray) -> Stratum:
+    clusters = [first.clusters[i] for i in group.index_U]
+    rows = cluster_rows(row_U4[group.index_U], clusters)
+    return Stratum(rows, group.share, cluster_names(clusters))
+
+
+def _test(
+    first: Outcomes, groups: Sequence[Group], row_U4: FloatArray, rng: np.random.Generator
+) -> tuple[float | None, str]:
+    """McNemar's test takes units as independent and alike: else clusters are flipped as a whole.
+
+    In a macro average a unit's difference counts with its part in the average.
+    """
+    index_U: IntArray = np.concatenate([group.index_U for group in groups])
+    row_U4 = row_U4[index_U]
+    if not _is_testable(first, row_U4):
+        return None, ""
+    clusters = [first.clusters[i] for i in index_U]
+    if len(groups) == 1 and len(set(clusters)) == len(clusters):
+        return mcnemar(row_U4[:, 0], row_U4[:, 2]), MCNEMAR
+    part_U = np.ones(len(index_U))
+    if len(groups) > 1:
+        part_U = np.concatenate([np.full(len(g.index_U), g.share / len(g.index_U)) for g in groups])
+    difference_U1 = (part_U * (row_U4[:, 2] - row_U4[:, 0]))[:, None]
+    return sign_flip(cluster_rows(difference_U1, clusters)[:, 0], rng=rng), SIGN_FLIP
 
 
 def _is_testable(first: Outcomes, row_U4: FloatArray) -> bool:
-    """McNemar's test is for right and wrong, not for means, ratios or half credits."""
+    """The tests are for right and wrong, not for means, ratios or half credits."""
     is_right_or_wrong = bool(np.isin(row_U4[:, 0::2], (0.0, 1.0)).all())
     return first.is_rate and is_right_or_wrong and bool((row_U4[:, 1::2] == 1).all())
 
 
 def _shared(
-    first: Outcomes, second: Outcomes, *, names: tuple[str, str], benchmark: str
+    first: Outcomes,
+    second: Outcomes,
+    counted: set[int],
+    *,
+    names: tuple[str, str],
+    benchmark: str,
 ) -> tuple[list[int], list[int]]:
-    """Positions of the units that are valid in both, in the order of the first."""
+    """Positions of the counted units that are valid in both, in the order of the first."""
     if first.metric != second.metric:
         raise UserError(
             f"{benchmark}: {first.metric!r} of {names[0]} against {second.metric!r} of {names[1]}",
@@ -138,7 +237,7 @@ def _shared(
     pairs = [
         (i, place[unit])
         for i, unit in enumerate(first.units)
-        if unit in place and np.isfinite(first.value_U[i])
+        if i in counted and unit in place and np.isfinite(first.value_U[i])
     ]
     if not pairs:
         raise UserError(

@@ -1,10 +1,11 @@
 """Rows of sums come in, one row a cluster; the sums of many resamples of them go out.
 
-Dimensions: G rows (clusters), M columns, D distinct rows, R resamples.
+Dimensions: G rows (clusters), M columns, D distinct rows, R resamples, B resamples of a block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
@@ -13,6 +14,8 @@ from unbag.types import FloatArray
 
 CELLS = 4_000_000
 """Numbers drawn at once; keeps the memory of any bootstrap under about 200 MB."""
+BLOCK = 200_000
+"""Counts made at once: few enough to stay in a processor's cache, which is several times faster."""
 PRICE = 8
 """A binomial draw costs about as much as this many index draws with their look-ups."""
 
@@ -34,6 +37,22 @@ def resampled_sums(row_GM: FloatArray, *, resamples: int, rng: np.random.Generat
         return _by_counts(distinct_DM, count_D / len(row_GM), len(row_GM), resamples, rng)
     # Sorted, so that the same rows in another order give the same numbers.
     return _by_index(np.repeat(distinct_DM, count_D, axis=0), resamples, rng)
+
+
+def resampled_counts(
+    rows: int, *, resamples: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """How often each of the rows is drawn, block by block: [G, B].
+
+    For sums that are best made by the caller, such as those of sparse rows.
+    """
+    step = max(1, BLOCK // rows)
+    for start in range(0, resamples, step):
+        block = min(step, resamples - start)
+        index_BG = rng.integers(rows, size=(block, rows), dtype=np.int32)
+        index_BG = index_BG + rows * np.arange(block)[:, None]
+        count_BG = np.bincount(index_BG.ravel(), minlength=block * rows).reshape(block, rows)
+        yield np.ascontiguousarray(count_BG.T, dtype=np.float64)
 
 
 def _by_counts(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from unbag.metrics.compare import correct
 from unbag.types import Estimate, Result, RunContents, RunRecord
 
 FAMILIES: tuple[tuple[str, ...], ...] = (
@@ -151,7 +152,10 @@ def _labels(results: Sequence[Result]) -> list[str]:
 
 
 def merge_runs(runs: Sequence[RunContents]) -> RunContents:
-    """Several runs as one; every result keeps the record of the run it came from."""
+    """Several runs as one; every result keeps the record of the run it came from.
+
+    Holm's correction is made again: comparisons that are read together are corrected together.
+    """
     return RunContents(
         record=runs[0].record,
         results=tuple(
@@ -159,7 +163,7 @@ def merge_runs(runs: Sequence[RunContents]) -> RunContents:
             for run in runs
             for result in run.results
         ),
-        comparisons=tuple(comparison for run in runs for comparison in run.comparisons),
+        comparisons=correct([comparison for run in runs for comparison in run.comparisons]),
         failures=tuple(failure for run in runs for failure in run.failures),
     )
 

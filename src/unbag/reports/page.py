@@ -210,11 +210,11 @@ def _compared(made: Comparison, sheets: Sequence[Sheet]) -> ComparedPair:
     low, high = (difference_text(end, is_rate=is_rate) for end in (made.low, made.high))
     return ComparedPair(
         words=comparison_sentence(made, is_rate=is_rate),
-        metric=made.metric,
+        metric=made.metric if made.aggregate == "micro" else f"{made.metric}, {made.aggregate}",
         difference=difference_text(made.difference, is_rate=is_rate),
         interval=f"[{low}, {high}]",
         n=made.n,
-        p=p_text(made.p_mcnemar),
+        p=p_text(made.p_value),
         p_holm=p_text(made.p_holm),
     )
 

@@ -7,7 +7,7 @@ A number is above chance only if its whole interval is. Where random scores can 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from unbag.reports.layout import Column, Layout, Sheet
@@ -112,15 +112,20 @@ def _comparison(
 ) -> Comparison | None:
     """The paired comparison with `first` as baseline, turned round if it was made that way."""
     for made in comparisons:
-        if (made.benchmark, made.metric) != (sheet.benchmark, sheet.headline):
+        asked = (sheet.benchmark, sheet.headline, sheet.aggregate)
+        if (made.benchmark, made.metric, made.aggregate) != asked:
             continue
         if (made.first, made.second) == (first, second):
             return made
         if (made.first, made.second) == (second, first):
-            return Comparison(
-                made.benchmark, made.metric, first, second, -made.difference, -made.high,
-                -made.low, made.n, made.p_mcnemar, made.p_holm,
-            )  # fmt: skip
+            return replace(
+                made,
+                first=first,
+                second=second,
+                difference=-made.difference,
+                low=-made.high,
+                high=-made.low,
+            )
     return None
 
 

@@ -5,8 +5,10 @@ Dimensions: P pictures, C captions, U units of a metric, Q queries, K kept candi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Literal, NamedTuple, Protocol
 
 from unbag.types.arrays import BoolArray, FloatArray, IntArray
@@ -103,15 +105,24 @@ class Estimate:
     chance_independent: float | None = None
     interval: str = "wilson"
     """How low and high were found: wilson, wilson (clusters), bootstrap, clustered bootstrap,
-    their stratified forms, normal, or none where nothing was measured."""
+    their stratified forms, clustered bootstrap, joint over groups, normal, or none where nothing
+    was measured. ", few clusters" at the end: a group has under 5, so the interval is too
+    narrow."""
     is_rate: bool = True
     """Shown as percent; False for means of scores, shown as they are."""
 
     def show(self, value: float) -> str:
-        """A number of this estimate as people read it: percent for a rate."""
+        """A number of this estimate as people read it: percent for a rate.
+
+        Percent are rounded half to even on the fraction as it is written: 23/80 is 28.8, although
+        the nearest binary number lies below .2875.
+        """
         if value != value:
             return "–"
-        return f"{100 * value:.1f}" if self.is_rate else f"{value:.3f}"
+        if not self.is_rate or math.isinf(value):
+            return f"{value:.3f}"
+        percent = 100 * Decimal(repr(float(value)))
+        return str(percent.quantize(Decimal("0.1"), rounding=ROUND_HALF_EVEN))
 
     def __str__(self) -> str:
         """As `74.1 [73.1, 75.1], n=7511, ties=0, chance=50`."""
