@@ -153,6 +153,7 @@ def test_a_model_that_shares_no_unit_costs_nobody_the_results(
     job = Job([Cosine(encoder), Nothing()], [toy], tmp_path / "run", allow_invalid=True)
     finished = run(job)
     assert finished.contents.comparisons == ()
+    assert finished.problems[0].startswith("colours and nothing on toy: ")
     assert read_contents(tmp_path / "run").results[0].overall["accuracy"].value == 1.0
 
 

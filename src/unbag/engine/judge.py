@@ -14,11 +14,12 @@ from unbag.engine.job import Job
 from unbag.engine.progress import Progress
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
-from unbag.metrics.compare import Contest, compare_all
+from unbag.metrics.compare import Contest, compare_all, correct
 from unbag.metrics.measure import Measured, measure
 from unbag.types import (
     Benchmark,
     Case,
+    Comparison,
     Failure,
     Item,
     Result,
@@ -87,7 +88,7 @@ def judge(
                         results += one.results(scorer.name, is_blind=scorer.is_blind, run=record)
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
-    comparisons = compare_all(_contests(job, measured), protocol=job.protocol, seed=job.seed)
+    comparisons = _compare(job, _contests(job, measured), problems)
     contents = RunContents(record, tuple(results), comparisons, tuple(failures))
     return Judgement(contents, measured, tuple(problems))
 
@@ -127,7 +128,7 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
     for benchmark in job.benchmarks:
         for other in seeing[1:]:
             first, second = (measured.get(Key(benchmark.name, n)) for n in (seeing[0], other))
-            if first is None or second is None or not _overlap(benchmark, first, second):
+            if first is None or second is None:
                 continue
             found.append(
                 Contest(
@@ -141,10 +142,12 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
     return found
 
 
-def _overlap(benchmark: Benchmark, first: Measured, second: Measured) -> bool:
-    """Whether any unit was judged for both; with `--allow-invalid` there may be none."""
-    valid = [
-        {unit for unit, value in zip(o.units, o.value_U, strict=True) if np.isfinite(value)}
-        for o in (first.outcomes[benchmark.headline], second.outcomes[benchmark.headline])
-    ]
-    return bool(valid[0] & valid[1])
+def _compare(job: Job, contests: Sequence[Contest], problems: list[str]) -> tuple[Comparison, ...]:
+    """All that can be compared, with Holm's correction; one that cannot be stops no other."""
+    found = []
+    for contest in contests:
+        try:
+            found += compare_all([contest], protocol=job.protocol, seed=job.seed)
+        except UserError as error:
+            problems.append(f"{' and '.join(contest.names)} on {contest.benchmark}: {error}")
+    return correct(found)

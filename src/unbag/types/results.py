@@ -43,6 +43,8 @@ class Benchmark:
     licence: str = ""
     files: tuple[str, ...] = ()
     """What must be in the folder; empty for a benchmark that makes its own data."""
+    folder: str = ""
+    """Name of that folder, where several benchmarks share one; else the benchmark's own name."""
     sources: tuple[str, ...] = ()
     """Where its pictures come from; a model trained on one of them deserves a warning."""
     published: tuple[Published, ...] = ()
