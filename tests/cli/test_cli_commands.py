@@ -103,7 +103,7 @@ def test_demo_does_the_main_job(tmp_path: Path) -> None:
             assert {"value", "low", "high", "n", "ties", "invalid", "unparsed", "chance"} <= set(
                 estimate
             )
-    assert "3,788" in done.stderr
+    assert "tiny:base: pictures: " in done.stderr
 
 
 def test_run_report_and_every_form(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
 
 def _compare(job: Job, contests: Sequence[Contest], problems: list[str]) -> tuple[Comparison, ...]:
     """All that can be compared, with Holm's correction; one that cannot be stops no other."""
-    found = []
+    found: list[Comparison] = []
     for contest in contests:
         try:
             found += compare_all([contest], protocol=job.protocol, seed=job.seed)
