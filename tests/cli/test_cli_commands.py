@@ -225,3 +225,7 @@ def test_a_benchmark_that_cannot_be_measured_fails_loudly_but_keeps_the_rest(
     assert ("world-order", "moody") in found
     assert ("world-swap", "moody") not in found
     assert "results: x" in said.out
+    assert "moody on world-swap: " in json.loads((here / "x/problems.json").read_text())[0]
+    assert "Not measured:" in (here / "x/report.html").read_text()
+    assert main(["report", "x", "--out", "x.md"]) == 0
+    assert "Not measured:" in (here / "x.md").read_text()

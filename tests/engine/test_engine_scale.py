@@ -117,7 +117,7 @@ def test_failures_of_both_directions_of_retrieval(items: list[Item]) -> None:
     (scores,) = QueryScoring(Worst()).chunk([item])
     cases = {"g": Case(item, scores)}
     for outcomes in Recall(ks=(1,))(list(cases.values()), ties="wrong", tie_eps=0.0):
-        failures = choose_failures("b", "s", outcomes, cases)
+        failures = choose_failures("b", "s", outcomes, cases, only={})
         assert failures
         for failure in failures:
             shape = (len(failure.pictures), len(failure.captions))

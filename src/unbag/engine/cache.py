@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -24,7 +25,11 @@ Vectors = NDArray[np.float32]
 
 def default_cache() -> Path:
     """Where embeddings are kept unless the user says otherwise."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
+    except RuntimeError:
+        # A container may run as a user without a home.
+        return Path(tempfile.gettempdir()) / "unbag"
 
 
 class Shelf:
@@ -50,7 +55,7 @@ class Shelf:
     def get(self, keys: Iterable[str]) -> dict[str, Vectors]:
         """The vectors of those keys that are known; a damaged file is said, and forgotten."""
         wanted = [key for key in keys if key in self]
-        for path in {self._file_of[key] for key in wanted if key not in self._vector_of}:
+        for path in sorted({self._file_of[key] for key in wanted if key not in self._vector_of}):
             self._load(path)
         return {key: self._vector_of[key] for key in wanted if key in self._vector_of}
 
@@ -89,7 +94,12 @@ class Shelf:
         except Exception as error:
             self._forget(path, error)
             return
-        self._vector_of.update(zip(keys, vector_ND, strict=True))
+        # A key may stand in two files; the one it was indexed under counts.
+        self._vector_of.update(
+            (key, vector)
+            for key, vector in zip(keys, vector_ND, strict=True)
+            if self._file_of.get(key) == path
+        )
 
     def _forget(self, path: Path, error: Exception) -> None:
         self._progress.say(f"cache file {path.name} cannot be used ({error}); computing it again")

@@ -115,6 +115,7 @@ class RunFolder:
 
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons and failures."""
+        write_text(self.path / "problems.json", _dump(list(contents.problems)))
         write_text(self.path / "results.json", _dump([result_to_json(r) for r in contents.results]))
         compared = [comparison_to_json(c) for c in contents.comparisons]
         write_text(self.path / "comparisons.json", _dump(compared))
@@ -168,6 +169,7 @@ def read_contents(path: Path) -> RunContents:
             comparison_from_json(c) for c in _read_json(path / "comparisons.json", [])
         ),
         failures=tuple(failure_from_json(f) for f in _read_json(path / "failures.json", [])),
+        problems=tuple(map(str, _read_json(path / "problems.json", []))),
     )
 
 

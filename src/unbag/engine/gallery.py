@@ -32,13 +32,21 @@ class _Shown(NamedTuple):
 
 
 def choose_failures(
-    benchmark: str, scorer: str, outcomes: Outcomes, cases: Mapping[str, Case]
+    benchmark: str,
+    scorer: str,
+    outcomes: Outcomes,
+    cases: Mapping[str, Case],
+    *,
+    only: Mapping[str, str],
 ) -> list[Failure]:
-    """A sample of the units with no credit: drawn by hash, so neither the worst nor the first."""
+    """A sample of the units with no credit: drawn by hash, so neither the worst nor the first.
+
+    `only` holds the tags that count for the headline (see Aggregate.only).
+    """
     missed = [
         (unit, tags)
         for unit, tags, value in zip(outcomes.units, outcomes.tags, outcomes.value_U, strict=True)
-        if value == 0
+        if value == 0 and only.items() <= tags.items()
     ]
     missed.sort(key=lambda pair: blake2b(pair[0].encode(), digest_size=8).digest())
     found: dict[str, Failure] = {}

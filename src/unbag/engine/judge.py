@@ -35,7 +35,6 @@ class Judgement:
 
     contents: RunContents
     measured: Mapping[Key, Measured]
-    problems: tuple[str, ...]
 
     def write_outcomes(self, path: Path) -> None:
         """The credit of every unit, as a table that any tool can read."""
@@ -89,8 +88,8 @@ def judge(
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
     comparisons = _compare(job, _contests(job, measured), problems)
-    contents = RunContents(record, tuple(results), comparisons, tuple(failures))
-    return Judgement(contents, measured, tuple(problems))
+    contents = RunContents(record, tuple(results), comparisons, tuple(failures), tuple(problems))
+    return Judgement(contents, measured)
 
 
 def _measure(
@@ -118,7 +117,8 @@ def _failures(
         return []
     by_id = {case.item.id: case for case in cases}
     outcomes = measured.outcomes[benchmark.headline]
-    return choose_failures(benchmark.name, scorer.name, outcomes, by_id)
+    only = dict(benchmark.aggregates[0].only)
+    return choose_failures(benchmark.name, scorer.name, outcomes, by_id, only=only)
 
 
 def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:

@@ -40,8 +40,11 @@ class Finished:
 
     folder: RunFolder
     contents: RunContents
-    problems: tuple[str, ...]
-    """Benchmarks that could be scored but not measured, and why."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was scored but could not be measured or compared, and why."""
+        return self.contents.problems
 
 
 def run(job: Job, *, progress: Progress | None = None) -> Finished:
@@ -75,7 +78,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
             store.save()
         judged = judge(job, items, store, work.record, progress=progress)
         _write(folder, judged, asked, work.record)
-    return Finished(folder, judged.contents, judged.problems)
+    return Finished(folder, judged.contents)
 
 
 def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
@@ -88,7 +91,8 @@ def load_items(benchmark: Benchmark, data: Path | None, *, progress: Progress) -
     """The items of a benchmark, from its folder if it needs one; what a loader warns of is said."""
     with catch_warnings(record=True) as warned:
         simplefilter("always")
-        items = benchmark.load(folder_of(benchmark, data))
+        # Kept as they are: a lazy sequence would make new pictures at every look.
+        items = tuple(benchmark.load(folder_of(benchmark, data)))
     for warning in warned:
         progress.say(f"{benchmark.name}: {warning.message}")
     return items

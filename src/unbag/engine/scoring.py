@@ -215,7 +215,7 @@ class QueryScoring:
     def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
         pictures = item.pictures[start:stop]
         try:
-            return _as_float(scorer.score_matrix(pictures, item.captions))
+            return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
         except (OSError, ValueError):
             reasons = [_why_damaged(picture) for picture in pictures]
             if not any(reasons):
@@ -225,14 +225,25 @@ class QueryScoring:
             if reason:
                 self.damaged[picture.name] = reason
             else:
-                score_BC[i] = _as_float(scorer.score_matrix([picture], item.captions))[0]
+                score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))[0]
         return score_BC
 
 
-def _as_float(numbers: object) -> FloatArray:
+def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
+    """Numbers of any library and precision as float64."""
     if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu()
-    return np.asarray(numbers, dtype=np.float64)
+        numbers = numbers.detach().cpu().double()
+    try:
+        found = np.asarray(numbers)
+        if found.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
+            expected="numbers: a list, an array or a tensor",
+            way_out="mend the score method of this scorer",
+        ) from error
+    return found.astype(np.float64)
 
 
 def queries_of(item: Item) -> list[Query]:
@@ -242,7 +253,7 @@ def queries_of(item: Item) -> list[Query]:
 
 def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
     """As float64, if there are as many as were asked for; NaN passes, and is counted later."""
-    value_M = _as_float(numbers)
+    value_M = _as_float(scorer, numbers)
     if value_M.shape != (expected,):
         kind = "few" if value_M.size < expected else "many"
         raise UserError(

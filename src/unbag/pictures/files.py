@@ -51,8 +51,8 @@ class FilePicture:
             with Image.open(self.path) as image:
                 part = image.crop(_corners(self.box, image.size)) if self.box else image
                 return part.convert("RGB")
-        except (Image.DecompressionBombError, SyntaxError) as error:
-            # Pillow raises these two outside its usual OSError family.
+        except (Image.DecompressionBombError, SyntaxError, RuntimeError) as error:
+            # Pillow and its plug-ins raise these outside the usual OSError family.
             raise ValueError(str(error)) from error
 
 

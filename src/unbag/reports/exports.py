@@ -104,6 +104,7 @@ def to_markdown(run: RunContents) -> str:
         for sheet in layout.sheets
         for metric in sheet.main_metrics
     ]
+    parts += [f"**Not measured:** {escaped(problem)}" for problem in run.problems]
     parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
     parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
     for sheet in layout.sheets:

@@ -165,6 +165,7 @@ def merge_runs(runs: Sequence[RunContents]) -> RunContents:
         ),
         comparisons=correct([comparison for run in runs for comparison in run.comparisons]),
         failures=tuple(failure for run in runs for failure in run.failures),
+        problems=tuple(problem for run in runs for problem in run.problems),
     )
 
 

@@ -102,6 +102,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
             columns=layout.columns,
             sheets=layout.sheets,
             summary=summarise(layout, run.comparisons),
+            problems=run.problems,
             overview=_overview(layout),
             sections=_sections(run, layout),
             definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),

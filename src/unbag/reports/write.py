@@ -46,7 +46,12 @@ def report(results: Sequence[Result] | RunContents, path: str | Path) -> Path:
         raise UserError(
             f"there is no folder {path.parent}", way_out="create it, or choose another place"
         )
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}", way_out="choose another place"
+        ) from error
     return path
 
 

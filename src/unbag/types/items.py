@@ -42,7 +42,8 @@ class Ensemble:
     prompts: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not self.prompts:
+        given: object = self.prompts
+        if isinstance(given, str) or not given:
             raise UserError(
                 f"ensemble {self.name!r} has no prompts",
                 expected="at least one prompt",
@@ -93,6 +94,13 @@ class Item:
     """What each caption is ("original", "swap_attributes", "synonym"); empty when not known."""
 
     def __post_init__(self) -> None:
+        captions: object = self.captions
+        if isinstance(captions, str):
+            raise UserError(
+                f"item {self.id!r}: captions is one text",
+                expected="a tuple of captions",
+                way_out=f"write ({captions!r},)",
+            )
         if not isinstance(self.truth, Sparse):
             truth = np.asarray(self.truth)
             if truth.dtype != np.bool_:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
+from unbag.errors import UserError
 from unbag.types.items import Item
 from unbag.types.scores import MICRO, Aggregate, Estimate, Metric, TieRule
 
@@ -64,6 +66,19 @@ class EvalProtocol:
     """Known label errors of the benchmark were mended."""
     confidence: float = 0.95
     resamples: int = 50_000
+
+    def __post_init__(self) -> None:
+        if self.ties not in get_args(TieRule):
+            raise UserError(
+                f"the tie rule {self.ties!r} is not known",
+                expected=f"one of {', '.join(get_args(TieRule))}",
+                way_out="for each benchmark's own rule use --ties official, or Job.official_first",
+            )
+        if not 0 < self.confidence < 1 or self.resamples < 1 or self.tie_eps < 0:
+            raise UserError(
+                f"confidence {self.confidence}, resamples {self.resamples}, tie_eps {self.tie_eps}",
+                expected="confidence between 0 and 1, at least one resample, tie_eps of 0 or more",
+            )
 
     @property
     def key(self) -> str:
@@ -167,3 +182,5 @@ class RunContents:
     results: tuple[Result, ...]
     comparisons: tuple[Comparison, ...] = ()
     failures: tuple[Failure, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What was scored but could not be measured or compared, and why."""

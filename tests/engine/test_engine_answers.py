@@ -1,0 +1,134 @@
+"""Odd answers of scorers and loaders: a clear error, or the right numbers."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.engine.cache import Shelf, default_cache
+from unbag.engine.job import Job
+from unbag.engine.progress import Silent
+from unbag.engine.run import run
+from unbag.engine.scoring import QueryScoring
+from unbag.errors import UserError
+from unbag.pictures import FilePicture
+from unbag.reports import report
+from unbag.scorers import Cosine
+from unbag.types import Aggregate, Benchmark, Ensemble, EvalProtocol, Item, Query
+
+
+class Odd:
+    name, fingerprint, scoring, is_blind = "odd", "1", "odd", False
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def score(self, queries: Sequence[Query]) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer", [["a", "b"], {"x": 1}, [[1.0], [1.0, 2.0]], (x for x in (1.0, 2.0)), [1j, 2j]]
+)
+def test_answers_that_are_no_numbers(items: list[Item], answer: Any) -> None:
+    with pytest.raises(UserError, match="scorer 'odd' returned"):
+        QueryScoring(Odd(answer)).chunk(items[:1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        torch.tensor([0.5, 0.25], dtype=torch.bfloat16),
+        torch.tensor([0.5, 0.25], requires_grad=True),
+        np.array([0.5, 0.25], dtype=np.float16),
+        (0.5, 0.25),
+    ],
+)
+def test_numbers_of_any_kind(items: list[Item], answer: Any) -> None:
+    (scores,) = QueryScoring(Odd(answer)).chunk(items[:1])
+    assert scores.values is not None
+    assert scores.values.tolist() == [[0.5, 0.25]]
+
+
+class Lazy(Sequence[Item]):
+    """Makes new items and new pictures at every look."""
+
+    def __init__(self, folder: Path, items: list[Item]) -> None:
+        self.folder, self.items = folder, items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Item]: ...
+    def __getitem__(self, at: int | slice) -> Item | list[Item]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        item = self.items[at]
+        picture = item.pictures[0]
+        assert isinstance(picture, FilePicture)
+        return Item(item.id, (FilePicture(picture.path),), item.captions, item.truth)
+
+
+def test_lazy_loaders_and_generators_give_the_same_numbers(
+    encoder: Any, items: list[Item], tmp_path: Path, make: Any
+) -> None:
+    def generated(root: Path | None) -> Iterator[Item]:
+        yield from items
+
+    for i, load in enumerate((lambda root: Lazy(tmp_path, items), generated)):
+        found = run(Job([Cosine(encoder)], [make(load)], tmp_path / str(i))).contents.results[0]
+        assert found.overall["accuracy"].value == 1.0
+
+
+def test_a_key_in_two_cache_files_means_the_same_in_every_process(tmp_path: Path) -> None:
+    for value in (1.0, 2.0):
+        Shelf(tmp_path, progress=Silent()).put(
+            ["a", f"b{value}"], np.full((2, 3), value, np.float32)
+        )
+    alone = Shelf(tmp_path, progress=Silent()).get(["a"])["a"]
+    for keys in (["b1.0", "b2.0", "a"], ["b2.0", "b1.0", "a"]):
+        assert np.array_equal(Shelf(tmp_path, progress=Silent()).get(keys)["a"], alone)
+
+
+def test_a_user_without_a_home_still_has_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert default_cache().name == "unbag"
+
+
+def test_protocols_are_checked() -> None:
+    with pytest.raises(UserError, match="the tie rule 'official' is not known") as error:
+        EvalProtocol(ties="official")  # type: ignore[arg-type]
+    assert "Job.official_first" in str(error.value)
+    with pytest.raises(UserError, match="confidence 99"):
+        EvalProtocol(confidence=99)
+
+
+def test_one_text_is_no_list_of_texts(items: list[Item]) -> None:
+    with pytest.raises(UserError, match="item 'x': captions is one text"):
+        Item("x", items[0].pictures, "ab", np.array([[True, False]]))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="ensemble 'x' has no prompts"):
+        Ensemble("x", "a photo")  # type: ignore[arg-type]
+
+
+def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    lost = replace(toy, aggregates=(Aggregate(by=("size",)),))
+    finished = run(Job([Cosine(encoder)], [lost], tmp_path / "run"))
+    assert "the rule 'macro(size)' of benchmark 'toy' fits no unit" in finished.problems[0]
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*page\.html"):
+        report([], tmp_path / "page.html")
