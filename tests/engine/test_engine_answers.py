@@ -125,7 +125,9 @@ def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path
 
     lost = replace(toy, aggregates=(Aggregate(by=("size",)),))
     finished = run(Job([Cosine(encoder)], [lost], tmp_path / "run"))
-    assert "the rule 'macro(size)' of benchmark 'toy' fits no unit" in finished.problems[0]
+    assert (
+        "no averaging rule of benchmark 'toy' (macro(size)) fits any unit" in finished.problems[0]
+    )
 
 
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:

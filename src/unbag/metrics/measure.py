@@ -86,13 +86,14 @@ def measure(
             for name, found in outcomes.items()
             if _applies(aggregate, found)
         }
-        if benchmark.headline not in overall[aggregate.name]:
-            raise UserError(
-                f"the rule {aggregate.name!r} of benchmark {benchmark.name!r} fits no unit of "
-                f"{benchmark.headline!r}",
-                expected="tags that the items have",
-                way_out="check the tags of the loader and `aggregates` of the benchmark",
-            )
+    if not any(benchmark.headline in found for found in overall.values()):
+        rules = ", ".join(aggregate.name for aggregate in benchmark.aggregates)
+        raise UserError(
+            f"no averaging rule of benchmark {benchmark.name!r} ({rules}) fits any unit of "
+            f"{benchmark.headline!r}",
+            expected="tags that the items have",
+            way_out="check the tags of the loader and `aggregates` of the benchmark",
+        )
     tagged: dict[str, dict[str, Estimate]] = {}
     for name, found in outcomes.items():
         for key, value in by_tag(found, protocol=protocol, seed=seed).items():
