@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from unbag.engine.atomic import write_text
 from unbag.errors import UserError
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.exports import to_csv, to_json, to_markdown
@@ -47,7 +48,7 @@ def report(results: Sequence[Result] | RunContents, path: str | Path) -> Path:
             f"there is no folder {path.parent}", way_out="create it, or choose another place"
         )
     try:
-        path.write_text(text, encoding="utf-8")
+        write_text(path, text)
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror or error}", way_out="choose another place"
