@@ -163,6 +163,6 @@ def test_a_number_that_is_none_is_a_dash() -> None:
 
 
 def test_two_protocols_have_two_keys() -> None:
-    plain, half = EvalProtocol(), EvalProtocol(ties="half", prompt="a photo of {}", errata=True)
+    plain, half = EvalProtocol(), EvalProtocol(ties="half", prompt="a photo of {}", errata="pillow")
     assert plain.key == "cosine, ties=wrong"
-    assert half.key == "cosine, ties=half, prompt=a photo of {}, errata"
+    assert half.key == "cosine, ties=half, prompt=a photo of {}, errata=pillow"

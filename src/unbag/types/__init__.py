@@ -1,6 +1,7 @@
 """The central types: what flows from files to report. Records without behaviour; one way only."""
 
 from unbag.types.arrays import BoolArray, FloatArray, IntArray
+from unbag.types.benchmarks import Benchmark, Download, Errata, Loader, Published
 from unbag.types.items import (
     Caption,
     Edit,
@@ -23,11 +24,10 @@ from unbag.types.models import (
     Tokens,
 )
 from unbag.types.results import (
-    Benchmark,
     Comparison,
     EvalProtocol,
     Failure,
-    Published,
+    Reference,
     Result,
     RunContents,
     RunRecord,
@@ -52,11 +52,13 @@ __all__ = [
     "Caption",
     "Case",
     "Comparison",
+    "Download",
     "DualEncoder",
     "Edit",
     "Embedded",
     "EmbeddingScorer",
     "Ensemble",
+    "Errata",
     "Estimate",
     "EvalProtocol",
     "Failure",
@@ -64,6 +66,7 @@ __all__ = [
     "Generator",
     "IntArray",
     "Item",
+    "Loader",
     "MatrixScorer",
     "Metric",
     "Outcomes",
@@ -72,6 +75,7 @@ __all__ = [
     "Query",
     "Question",
     "Ranks",
+    "Reference",
     "Result",
     "RunContents",
     "RunRecord",

@@ -65,7 +65,7 @@ def protocol_from_json(value: object, *, where: str = "protocol") -> EvalProtoco
         tie_eps=fields.number("tie_eps"),
         scoring=fields.text("scoring"),
         prompt=fields.text("prompt"),
-        errata=fields.truth("errata"),
+        errata=fields.text("errata"),
         confidence=fields.number("confidence"),
         resamples=fields.whole("resamples"),
     )
@@ -160,6 +160,7 @@ def record_to_json(record: RunRecord) -> JsonObject:
         "damaged": list(record.damaged),
         "truncated": dict(record.truncated),
         "left_out": dict(record.left_out),
+        "trained_on": {name: list(found) for name, found in record.trained_on.items()},
     }
 
 
@@ -176,7 +177,12 @@ def record_from_json(value: object, *, where: str = "record") -> RunRecord:
         damaged=fields.texts("damaged"),
         truncated=fields.mapping("truncated", as_whole),
         left_out=fields.mapping("left_out", as_whole),
+        trained_on=fields.mapping("trained_on", _texts),
     )
+
+
+def _texts(value: object, where: str) -> tuple[str, ...]:
+    return as_tuple(value, where, of=as_text)
 
 
 def comparison_to_json(comparison: Comparison) -> JsonObject:

@@ -1,55 +1,14 @@
-"""What is reported: benchmarks as values, results with their protocol and the record of the run."""
+"""What is reported: results with their protocol, the record of the run, and what stands beside."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import get_args
 
 from unbag.errors import UserError
-from unbag.types.items import Item
-from unbag.types.scores import MICRO, Aggregate, Estimate, Metric, TieRule
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number from a paper, to stand beside ours."""
-
-    model: str
-    metric: str
-    value: float
-    """A fraction."""
-    source: str
-    aggregate: str = ""
-    """The averaging rule the paper used, where it is known."""
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A test set as a value: how to load it and how it is judged."""
-
-    name: str
-    about: str
-    """One sentence: what a model must know to do well."""
-    load: Callable[[Path | None], Sequence[Item]]
-    """Takes the folder of this benchmark (None if it makes its own data); opens no picture."""
-    metrics: tuple[Metric, ...]
-    headline: str
-    """The metric shown first."""
-    aggregates: tuple[Aggregate, ...] = (MICRO,)
-    """The first is the one the field publishes; each gives a result of its own."""
-    official_ties: TieRule | None = None
-    """The tie rule of the public code, for parity; None: no other rule than ours is known."""
-    cite: str = ""
-    licence: str = ""
-    files: tuple[str, ...] = ()
-    """What must be in the folder; empty for a benchmark that makes its own data."""
-    folder: str = ""
-    """Name of that folder, where several benchmarks share one; else the benchmark's own name."""
-    sources: tuple[str, ...] = ()
-    """Where its pictures come from; a model trained on one of them deserves a warning."""
-    published: tuple[Published, ...] = ()
+from unbag.types.benchmarks import Published
+from unbag.types.scores import Estimate, TieRule
 
 
 @dataclass(frozen=True)
@@ -62,8 +21,8 @@ class EvalProtocol:
     scoring: str = "cosine"
     """How a number was had from the model: cosine, yes-probability, letters, perplexity ..."""
     prompt: str = ""
-    errata: bool = False
-    """Known label errors of the benchmark were mended."""
+    errata: str = ""
+    """Name of the known errors of the benchmark that were mended; empty if none were."""
     confidence: float = 0.95
     resamples: int = 50_000
 
@@ -86,7 +45,7 @@ class EvalProtocol:
         parts = [self.scoring, f"ties={self.ties}"]
         parts += [f"eps={self.tie_eps:g}"] if self.tie_eps else []
         parts += [f"prompt={self.prompt}"] if self.prompt else []
-        parts += ["errata"] if self.errata else []
+        parts += [f"errata={self.errata}"] if self.errata else []
         parts += [f"confidence={self.confidence:g}"] if self.confidence != 0.95 else []
         parts += [f"resamples={self.resamples}"] if self.resamples != 50_000 else []
         return ", ".join(parts)
@@ -110,6 +69,8 @@ class RunRecord:
     """Captions cut to the context length, by model."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Items left out because their pictures are missing, by benchmark."""
+    trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Collections that each model says it was trained on, by model."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +118,20 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """A published number beside ours, under the same metric and averaging rule."""
+
+    benchmark: str
+    scorer: str
+    published: Published
+    ours: Estimate
+    is_same_model: bool
+    """The published number is of this very model; else it only gives the scale."""
+    doubts: tuple[str, ...] = ()
+    """What does not add up in the source, or differs between its protocol and ours."""
+
+
+@dataclass(frozen=True)
 class Failure:
     """An item that a scorer got wrong, kept small enough to be shown on a page."""
 
@@ -184,3 +159,6 @@ class RunContents:
     failures: tuple[Failure, ...] = ()
     problems: tuple[str, ...] = ()
     """What was scored but could not be measured or compared, and why."""
+    references: tuple[Reference, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What a reader must know before trusting a number, such as training on the test's pictures."""
