@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.valse import INSTRUMENTS, VALSE, load, load_unfiltered
+from unbag.benchmarks.valse import INSTRUMENTS, VALSE, load, load_valid
 from unbag.errors import UserError
 from unbag.types import Estimate, FloatArray, Item
 
@@ -38,7 +38,7 @@ def row(votes: object = 3, image: str = "1.jpg") -> dict[str, object]:
 
 
 def test_the_official_files_have_their_counts(official: Path) -> None:
-    every, valid = load_unfiltered(official / "valse"), load(official / "valse")
+    every, valid = load(official / "valse"), load_valid(official / "valse")
     assert len(every) == 8782
     assert Counter(i.tags["instrument"] for i in every) == {k: n for k, (n, _) in ROWS.items()}
     assert Counter(i.tags["instrument"] for i in valid) == {k: n for k, (_, n) in ROWS.items()}
@@ -47,8 +47,9 @@ def test_the_official_files_have_their_counts(official: Path) -> None:
 
 def test_fewer_than_two_votes_are_no_item(tmp_path: Path) -> None:
     write(tmp_path, {"x": row(1), "y": row(2), "z": row(3)})
-    assert [item.id for item in load(tmp_path)][:3] == ["existence/y", "existence/z", "plurals/y"]
-    assert len(load_unfiltered(tmp_path)) == 33
+    valid = [item.id for item in load_valid(tmp_path)]
+    assert valid[:3] == ["existence/y", "existence/z", "plurals/y"]
+    assert len(load(tmp_path)) == 33
 
 
 def test_votes_that_are_no_number_are_named(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.engine.asking import QueryScoring
 from unbag.engine.cache import Shelf, default_cache
 from unbag.engine.job import Job
 from unbag.engine.progress import Silent
 from unbag.engine.run import run
-from unbag.engine.scoring import QueryScoring
 from unbag.errors import UserError
 from unbag.pictures import FilePicture
 from unbag.reports import report

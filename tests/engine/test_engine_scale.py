@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.engine.asking import QueryScoring
 from unbag.engine.folder import read_contents
 from unbag.engine.gallery import choose_failures
 from unbag.engine.job import Job
 from unbag.engine.run import run
-from unbag.engine.scoring import QueryScoring
 from unbag.errors import UserError
 from unbag.metrics.retrieval import Recall
 from unbag.scorers import Cosine

@@ -1,20 +1,25 @@
 """Scores: the same by vectors and by queries, and every way a scorer can misbehave."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from unbag.engine.asking import QueryScoring
 from unbag.engine.embed import embed
+from unbag.engine.job import Job
 from unbag.engine.plan import make_plan
 from unbag.engine.progress import Silent
-from unbag.engine.scoring import QueryScoring, score_by_vectors
+from unbag.engine.run import run
+from unbag.engine.scoring import score_by_vectors
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
+from unbag.pictures import FilePicture
 from unbag.scorers import Cosine
-from unbag.types import Item, Query, Scores, Sparse
+from unbag.types import Benchmark, Item, Query, Scores, Sparse
 
 
 class Odd:
@@ -184,3 +189,66 @@ def test_a_damaged_store_is_explained(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read") as error:
         ScoreStore(path)
     assert "move the file away" in str(error.value)
+
+
+def test_captions_are_compared_with_each_other_where_a_benchmark_asks(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    """The cosines of the encoder's own vectors, kept in the folder and read back."""
+    run(Job([Cosine(encoder)], [replace(toy, compares_captions=True)], tmp_path / "run"))
+    kept = ScoreStore(tmp_path / "run" / "scores.parquet").get(Key("toy", "colours"))
+    for item in toy.load(None):
+        vectors = encoder.encode_captions([str(c) for c in item.captions]).double().numpy()
+        caption_CC = kept[item.id].caption_CC
+        assert caption_CC is not None
+        np.testing.assert_allclose(caption_CC, vectors @ vectors.T, atol=1e-6)
+    run(Job([Cosine(encoder)], [toy], tmp_path / "plain"))
+    plain = ScoreStore(tmp_path / "plain" / "scores.parquet").get(Key("toy", "colours"))
+    assert all(scores.caption_CC is None for scores in plain.values())
+
+
+class Whole(Odd):
+    """A scorer of whole items that gives each a number and its answer."""
+
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        self.asked.append(len(items))
+        for item in items:
+            item.pictures[0].open()
+        made = [Scores(i.id, np.ones(i.truth.shape), answers=("A",), unparsed=1) for i in items]
+        return self.answer(made) if self.answer else made
+
+
+def test_a_scorer_of_whole_items_is_asked_for_items(items: list[Item]) -> None:
+    scorer = Whole()
+    found = QueryScoring(scorer).chunk(items)
+    assert scorer.asked == [len(items)]
+    assert [s.item for s in found] == [item.id for item in items]
+    assert {(s.answers, s.unparsed) for s in found} == {(("A",), 1)}
+
+
+def test_items_with_a_damaged_picture_are_invalid_and_the_others_are_asked(
+    items: list[Item], tmp_path: Path
+) -> None:
+    broken = FilePicture(tmp_path / "broken.png")
+    broken.path.write_bytes(b"no picture")
+    damaged = replace(items[1], pictures=(broken,))
+    asking = QueryScoring(Whole())
+    first, second = asking.chunk([items[0], damaged])
+    assert first.values is not None
+    assert first.values.tolist() == [[1.0, 1.0]]
+    assert second.values is not None
+    assert np.isnan(second.values).all()
+    assert list(asking.damaged) == [broken.name]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda made: made[:-1], "returned nothing as number 30 of 29"),
+        (lambda made: made[::-1], r"returned \('item29', \(1, 2\)\) as number 1 of 30"),
+        (lambda made: [*made, made[0]], "as number 31 of 31"),
+    ],
+)
+def test_scores_of_other_items_are_refused(items: list[Item], answer: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        QueryScoring(Whole(answer)).chunk(items)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from unbag.metrics import (
     Recall,
     Retention,
     Statements,
+    TextOnly,
     Triples,
     recall_definition,
 )
@@ -35,15 +37,17 @@ METRICS: tuple[Metric, ...] = (
     JoinedPairs(),
     PickPicture(),
     Statements(),
+    TextOnly(),
 )
 
 
 def test_every_metric_is_defined_and_nothing_else(case: Make) -> None:
+    triple = case([0.3, 0.2, 0.1], [1, 0, 1], name="triple")
     cases = [
         case(np.arange(6.0), np.arange(6) == 0, name="classes"),
         case(np.eye(2), np.eye(2), name="pair"),
         case(np.eye(4), np.eye(4), name="set"),
-        case([0.3, 0.2, 0.1], [1, 0, 1], name="triple"),
+        Case(triple.item, replace(triple.scores, caption_CC=np.eye(3))),
     ]
     emitted = {one.metric for metric in METRICS for one in metric(cases, ties="wrong", tie_eps=0)}
     assert emitted == set(DEFINITIONS)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.engine.plan import make_plan
-from unbag.engine.scoring import QueryScoring
+from unbag.engine.asking import QueryScoring
 from unbag.metrics.measure import judge, measure
 from unbag.models.caption_only import load as caption_only
 from unbag.registry import find, names

@@ -15,7 +15,7 @@ from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.groups import Groups
 from unbag.metrics.joined import JoinedPairs
-from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item, Question
+from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Errata, Item, Question
 
 SECOND_OF_2: BoolArray = np.array([[False, True]])
 SECOND_OF_2.flags.writeable = False
@@ -147,6 +147,13 @@ MMVP = Benchmark(
     about="Questions about two pictures that CLIP takes for one, for chat models: the captions are "
     "answers, which mean nothing without the question.",
     load=load,
+    errata=Errata(
+        "answers",
+        "Readers report the answers of questions 99, 100, 279 and 280 as exchanged "
+        "(tsb0601/MMVP, issues 14 and 30; a later audit, lmms-eval issue 1018, finds 99 and 279 "
+        "right as they are).",
+        load_corrected,
+    ),
     metrics=(Choice(), JoinedPairs()),
     headline="pair",
     aggregates=(MICRO,),

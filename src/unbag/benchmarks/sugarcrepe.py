@@ -22,7 +22,7 @@ from unbag.benchmarks.published import (
     by_rule,
 )
 from unbag.metrics.choice import Choice
-from unbag.types import MICRO, Aggregate, Benchmark, Item
+from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 
 KINDS = (
     "add_att",
@@ -144,4 +144,10 @@ SUGARCREPE = Benchmark(
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
     published=_PUBLISHED,
+    errata=Errata(
+        "removed row",
+        "The first release had one more row of swap_obj (picture 000000310622, two street signs), "
+        "whose swapped caption is true as well; the authors took it out. Without it here too.",
+        load_corrected,
+    ),
 )

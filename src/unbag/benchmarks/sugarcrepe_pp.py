@@ -1,7 +1,7 @@
 """SugarCrepe++: one picture, two captions that both describe it, and a hard negative.
 
-The official image-text hit, both captions above the negative, is our `augmented`. Its text-only
-hit compares captions with captions and needs a text encoder of its own; no metric here sees one.
+The official image-text hit, both captions above the negative, is our `augmented`; its text-only
+hit, which asks the text encoder alone, is `text_only`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
+from unbag.metrics.text_only import TextOnly
 from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 
@@ -47,7 +48,8 @@ SUGARCREPE_PP = Benchmark(
     about="Two captions that mean the same must both beat one that reads alike and does not. "
     "Three of the 4,757 triples repeat a caption and are not judged.",
     load=load,
-    metrics=(Triples(),),
+    metrics=(Triples(), TextOnly()),
+    compares_captions=True,
     headline="augmented",
     aggregates=(
         Aggregate(by=("kind",), label="macro5"),

@@ -25,7 +25,7 @@ from unbag.benchmarks.published import (
 from unbag.errors import UserError
 from unbag.metrics.pairs import Pairs
 from unbag.pictures.files import FilePicture
-from unbag.types import MICRO, Benchmark, Item, Published
+from unbag.types import MICRO, Benchmark, Errata, Item, Published
 from unbag.types.json_fields import as_text
 
 ERRATA: Mapping[str, str] = MappingProxyType(
@@ -190,7 +190,12 @@ def _four_way(rows: Mapping[str, Sequence[float]]) -> tuple[Published, ...]:
     )
 
 
-def _benchmark(subset: Subset, about: str, published: tuple[Published, ...]) -> Benchmark:
+def _benchmark(
+    subset: Subset,
+    about: str,
+    published: tuple[Published, ...],
+    errata: Errata | None = None,
+) -> Benchmark:
     return Benchmark(
         name=subset.name,
         about=about,
@@ -206,6 +211,7 @@ def _benchmark(subset: Subset, about: str, published: tuple[Published, ...]) -> 
         files=(subset.file,),
         sources=("What'sUp",),
         published=published,
+        errata=errata,
     )
 
 
@@ -233,6 +239,12 @@ WHATSUP_A = _benchmark(
                 "LLaVA-1.5-7B": (62.1, 41.3, 14.6),
             }
         ),
+    ),
+    Errata(
+        "pillow",
+        "pillow_left_of_chair and pillow_right_of_chair show each other "
+        "(amitakamath/whatsup_vlms, issue 4); exchanged again here.",
+        load_corrected,
     ),
 )
 WHATSUP_B = _benchmark(

@@ -147,6 +147,21 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="what an equal top score is worth (default: wrong); official makes each benchmark's "
         "own rule the headline. Where the two differ, both are reported",
     )
+    run.add_argument(
+        "--errata",
+        default="published",
+        choices=["published", "none", "all"],
+        help="known errors of the benchmarks to mend: as the published numbers did (default), "
+        "none, or all; part of a result's key",
+    )
+    run.add_argument(
+        "--trained-on",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="collections the models were trained on, such as 'COCO train2014'; a benchmark made "
+        "from one of them gets a warning",
+    )
     run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
     run.add_argument(

@@ -53,6 +53,8 @@ def run_command(options: argparse.Namespace) -> int:
         cache=_cache(options),
         protocol=EvalProtocol() if is_official else EvalProtocol(ties=options.ties),
         official_first=is_official,
+        errata=options.errata,
+        trained_on={s.name: options.trained_on for s in scorers if not s.is_blind},
         missing=options.missing,
         seed=options.seed,
         batch=options.batch,

@@ -35,6 +35,8 @@ class Asked:
     """Name to fingerprint."""
     benchmarks: Mapping[str, str]
     """Name to fingerprint of its items."""
+    errata: Mapping[str, str]
+    """Benchmark to the name of what is mended in it."""
     protocol: EvalProtocol
     seed: int
     batch: int
@@ -116,6 +118,7 @@ class RunFolder:
     def write_contents(self, contents: RunContents) -> None:
         """Write results, comparisons and failures."""
         write_text(self.path / "problems.json", _dump(list(contents.problems)))
+        write_text(self.path / "warnings.json", _dump(list(contents.warnings)))
         write_text(self.path / "results.json", _dump([result_to_json(r) for r in contents.results]))
         compared = [comparison_to_json(c) for c in contents.comparisons]
         write_text(self.path / "comparisons.json", _dump(compared))
@@ -170,6 +173,7 @@ def read_contents(path: Path) -> RunContents:
         ),
         failures=tuple(failure_from_json(f) for f in _read_json(path / "failures.json", [])),
         problems=tuple(map(str, _read_json(path / "problems.json", []))),
+        warnings=tuple(map(str, _read_json(path / "warnings.json", []))),
     )
 
 

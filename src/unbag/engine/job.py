@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from unbag.engine.errata import ErrataChoice
 from unbag.engine.missing import Missing
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
@@ -29,6 +30,10 @@ class Job:
     allow_invalid: bool = False
     official_first: bool = False
     """Make each benchmark's official tie rule the headline; the other rule is still reported."""
+    errata: ErrataChoice = "published"
+    """Which known errors of the benchmarks are mended; part of every result's key."""
+    trained_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Collections that models were trained on, by model, beside what they declare themselves."""
     missing: Missing = "error"
     """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
     device: str = "cpu"

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from unbag.engine.atomic import write_atomically
+from unbag.engine.errata import protocol_of
 from unbag.engine.gallery import choose_failures
 from unbag.engine.job import Job
+from unbag.engine.overlap import overlap_warnings
 from unbag.engine.progress import Progress
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
@@ -88,7 +90,14 @@ def judge(
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
     comparisons = _compare(job, _contests(job, measured), problems)
-    contents = RunContents(record, tuple(results), comparisons, tuple(failures), tuple(problems))
+    contents = RunContents(
+        record,
+        tuple(results),
+        comparisons,
+        tuple(failures),
+        tuple(problems),
+        warnings=tuple(overlap_warnings(record.trained_on, job.benchmarks)),
+    )
     return Judgement(contents, measured)
 
 
@@ -98,11 +107,12 @@ def _measure(
     """Under our tie rule and, where it is another, under the benchmark's official one."""
     rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties or job.protocol.ties])
     ordered = reversed(list(rules)) if job.official_first else rules
+    protocol = protocol_of(benchmark, job.protocol, job.errata)
     return [
         measure(
             benchmark,
             cases,
-            protocol=replace(job.protocol, scoring=scorer.scoring, ties=rule),
+            protocol=replace(protocol, scoring=scorer.scoring, ties=rule),
             seed=job.seed,
             allow_invalid=job.allow_invalid,
         )

@@ -13,14 +13,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
 
+from unbag.engine.asking import CHUNK, QueryScoring
 from unbag.engine.embed import Grid, embed
+from unbag.engine.errata import ErrataChoice, errata_name, loader_of
 from unbag.engine.folder import Asked, RunFolder
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
 from unbag.engine.missing import without_missing
+from unbag.engine.overlap import declared
 from unbag.engine.plan import Plan, check_items, make_plan
 from unbag.engine.progress import Progress, Silent
-from unbag.engine.scoring import CHUNK, QueryScoring, score_by_vectors
+from unbag.engine.scoring import score_by_vectors
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
 from unbag.types import (
@@ -51,7 +54,10 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it."""
     progress = progress or Silent()
     _check_names(job)
-    loaded = {b.name: load_items(b, job.data, progress=progress) for b in job.benchmarks}
+    loaded = {
+        b.name: load_items(b, job.data, errata=job.errata, progress=progress)
+        for b in job.benchmarks
+    }
     items = {name: _present(name, some, job, progress) for name, some in loaded.items()}
     left_out = {name: n for name in items if (n := len(loaded[name]) - len(items[name]))}
     plan = make_plan(items)
@@ -59,6 +65,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     asked = Asked(
         scorers={s.name: s.fingerprint for s in job.scorers},
         benchmarks=plan.fingerprints,
+        errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
         protocol=job.protocol,
         seed=job.seed,
         batch=job.batch,
@@ -87,12 +94,18 @@ def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> 
     return found
 
 
-def load_items(benchmark: Benchmark, data: Path | None, *, progress: Progress) -> Sequence[Item]:
+def load_items(
+    benchmark: Benchmark,
+    data: Path | None,
+    *,
+    errata: ErrataChoice = "published",
+    progress: Progress,
+) -> Sequence[Item]:
     """The items of a benchmark, from its folder if it needs one; what a loader warns of is said."""
     with catch_warnings(record=True) as warned:
         simplefilter("always")
         # Kept as they are: a lazy sequence would make new pictures at every look.
-        items = tuple(benchmark.load(folder_of(benchmark, data)))
+        items = tuple(loader_of(benchmark, errata)(folder_of(benchmark, data)))
     for warning in warned:
         progress.say(f"{benchmark.name}: {warning.message}")
     return items
@@ -132,6 +145,11 @@ class _Work:
     progress: Progress
     record: RunRecord
 
+    @property
+    def compares_captions(self) -> frozenset[str]:
+        """Benchmarks that also need the similarity of captions with each other."""
+        return frozenset(b.name for b in self.job.benchmarks if b.compares_captions)
+
     def score(self, scorer: Scorer) -> None:
         """All benchmarks with one scorer, as far as they are not scored yet."""
         missing = [
@@ -163,7 +181,15 @@ class _Work:
         for name in missing:
             by_id = {item.id: item for item in self.items[name]}
             rows = self.plan.rows[name]
-            for chunk in score_by_vectors(scorer, self.items[name], rows, vectors, tie_eps=eps):
+            scored = score_by_vectors(
+                scorer,
+                self.items[name],
+                rows,
+                vectors,
+                tie_eps=eps,
+                compares_captions=name in self.compares_captions,
+            )
+            for chunk in scored:
                 self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
@@ -230,6 +256,11 @@ def _record(job: Job, asked: Asked, left_out: Mapping[str, int]) -> RunRecord:
             **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
         },
         left_out=left_out,
+        trained_on={
+            s.name: seen
+            for s in job.scorers
+            if (seen := (*declared(s), *job.trained_on.get(s.name, ())))
+        },
     )
 
 

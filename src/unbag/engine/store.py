@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 
 from unbag.engine.atomic import write_atomically
 from unbag.errors import UserError
-from unbag.types import Item, Ranks, Scores, Sparse
+from unbag.types import FloatArray, Item, Ranks, Scores, Sparse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,6 +122,7 @@ def _schema() -> pa.Schema:
             ("shape", pa.list_(pa.int64())),
             ("true", pa.list_(pa.int64())),
             ("values", pa.list_(pa.float64())),
+            ("caption_values", pa.list_(pa.float64())),
             ("text_to_image", ranks),
             ("image_to_text", ranks),
             ("answers", pa.list_(pa.string())),
@@ -144,6 +146,7 @@ def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
         "shape": [len(item.pictures), len(item.captions)],
         "true": _true_cells(item),
         "values": None if scores.values is None else scores.values.ravel(),
+        "caption_values": None if scores.caption_CC is None else scores.caption_CC.ravel().tolist(),
         "text_to_image": _ranks_row(scores.text_to_image),
         "image_to_text": _ranks_row(scores.image_to_text),
         "answers": list(scores.answers),
@@ -188,11 +191,19 @@ def _ranks(row: dict[str, Any] | None) -> Ranks | None:
     )
 
 
+def _square(values: list[float] | None) -> FloatArray | None:
+    if values is None:
+        return None
+    side = math.isqrt(len(values))
+    return np.array(values, dtype=np.float64).reshape(side, side)
+
+
 def _scores(row: dict[str, Any]) -> Scores:
     values = row["values"]
     return Scores(
         item=row["item"],
         values=None if values is None else np.array(values, dtype=np.float64).reshape(row["shape"]),
+        caption_CC=_square(row["caption_values"]),
         text_to_image=_ranks(row["text_to_image"]),
         image_to_text=_ranks(row["image_to_text"]),
         answers=tuple(row["answers"]),

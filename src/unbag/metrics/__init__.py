@@ -23,6 +23,7 @@ from unbag.metrics.relaxed import (
 from unbag.metrics.resample import generator
 from unbag.metrics.retrieval import Recall, Retention
 from unbag.metrics.statements import Statements, area_values, best_threshold
+from unbag.metrics.text_only import TextOnly
 from unbag.metrics.ties import Credit, credit
 from unbag.metrics.triples import Triples, judge_triples
 
@@ -47,6 +48,7 @@ __all__ = [
     "Recall",
     "Retention",
     "Statements",
+    "TextOnly",
     "Triples",
     "additive_margin",
     "area_values",

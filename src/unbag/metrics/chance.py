@@ -37,6 +37,7 @@ CHANCE: Mapping[str, float] = MappingProxyType(
         "all_four": 1 / 16,
         "auc": 1 / 2,
         "threshold_accuracy": 1 / 2,
+        "text_only": 1 / 3,
     }
 )
 """Levels that hold for every unit: independent continuous scores, so every order of the options

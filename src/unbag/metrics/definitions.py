@@ -232,6 +232,14 @@ _ALL = (
         "1/2; near it where true and false statements are not equally many",
     ),
     Definition(
+        "text_only",
+        "Text-only accuracy",
+        "Share of triples in which the two captions that mean the same are closer to each other "
+        "than either is to the one that does not; only the text encoder takes part.",
+        "s(c, c_p) > max(s(c, c_n), s(c_p, c_n))",
+        "1/3",
+    ),
+    Definition(
         "retention",
         "Retention",
         "Text-to-image recall with shuffled captions as a share of that with the captions as they "

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from unbag.types.arrays import FloatArray
-from unbag.types.items import Caption, Picture, Query
+from unbag.types.items import Caption, Item, Picture, Query
+from unbag.types.scores import Scores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,6 +42,17 @@ class Scorer(Protocol):
 
     def score(self, queries: Sequence[Query]) -> Numbers:
         """As many numbers as queries, in their order."""
+
+
+@runtime_checkable
+class ItemScorer(Scorer, Protocol):
+    """A scorer that must see a whole item: options shown together, answers that are parsed."""
+
+    def score_items(self, items: Sequence[Item]) -> Sequence[Scores]:
+        """Scores of each item, in their order, with answers and unread answers where it has any.
+
+        A picture that cannot be opened raises OSError or ValueError, as `open` does.
+        """
 
 
 @runtime_checkable

@@ -49,6 +49,8 @@ class Scores:
     item: str
     values: FloatArray | None
     """[P, C], NaN where no score could be had; None when only ranks were kept."""
+    caption_CC: FloatArray | None = None
+    """Cosine of the captions with each other, where the benchmark asks and the model has it."""
     text_to_image: Ranks | None = None
     image_to_text: Ranks | None = None
     answers: tuple[str, ...] = ()

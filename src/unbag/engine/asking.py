@@ -1,0 +1,217 @@
+"""From items and a scorer that is asked to Scores: by queries, by matrices or by whole items.
+
+Dimensions: P pictures, C captions of an item, M queries, B pictures of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unbag.engine.scoring import is_large, ranked, split
+from unbag.errors import UserError
+from unbag.metrics.ranking import rank
+from unbag.types import (
+    FloatArray,
+    Item,
+    ItemScorer,
+    MatrixScorer,
+    Picture,
+    Query,
+    Scorer,
+    Scores,
+)
+
+CHUNK = 64
+"""Items scored and saved together; a continued run does whole chunks again."""
+_LARGEST_CROSS = 1_000_000
+_LARGEST_KEPT = 50_000_000
+
+
+@dataclass
+class QueryScoring:
+    """Scores items by asking the scorer, a chunk of items at a time."""
+
+    scorer: Scorer
+    tie_eps: float = 0.0
+    """Ranks fix their ties when they are made; other scores are compared later."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Name of each picture that could not be opened, with the reason."""
+
+    def chunk(self, items: Sequence[Item]) -> list[Scores]:
+        """Scores of a few items; equal queries are asked once."""
+        if isinstance(self.scorer, ItemScorer):
+            return self._whole(self.scorer, items)
+        done = [self._rank(item) for item in items if is_large(item)]
+        dense = [item for item in items if not is_large(item)]
+        place: dict[tuple[int, object, object], int] = {}
+        queries: list[Query] = []
+        cell_of: list[int] = []
+        for query in (q for item in dense for q in queries_of(item)):
+            # Loaders share picture objects, so identity finds the repeats without hashing pixels.
+            key = (id(query.picture), query.caption, query.question)
+            if key not in place:
+                place[key] = len(queries)
+                queries.append(query)
+            cell_of.append(place[key])
+        if queries:
+            done += split(self.ask(queries)[cell_of], dense)
+        return done
+
+    def _whole(self, scorer: ItemScorer, items: Sequence[Item]) -> list[Scores]:
+        """Items as wholes; those with a damaged picture get NaN, and the others are asked again."""
+        try:
+            return checked_scores(scorer, scorer.score_items(items), items)
+        except (OSError, ValueError):
+            reasons = {id(p): _why_damaged(p) for item in items for p in item.pictures}
+            if not any(reasons.values()):
+                raise
+        self.damaged |= {
+            p.name: reasons[id(p)] for item in items for p in item.pictures if reasons[id(p)]
+        }
+        whole = [item for item in items if not any(reasons[id(p)] for p in item.pictures)]
+        found = checked_scores(scorer, scorer.score_items(whole), whole) if whole else []
+        by_id = {scores.item: scores for scores in found}
+        nothing = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
+        return [by_id.get(item.id, nothing[item.id]) for item in items]
+
+    def ask(self, queries: Sequence[Query]) -> FloatArray:
+        """One number a query; NaN where the picture is damaged."""
+        try:
+            return checked_numbers(self.scorer, self.scorer.score(queries), len(queries))
+        except (OSError, ValueError) as error:
+            return self._ask_by_picture(queries, error)
+
+    def _ask_by_picture(self, queries: Sequence[Query], error: Exception) -> FloatArray:
+        """Find the damaged picture among many; a scorer that fails on whole ones is a bug."""
+        value_M = np.full(len(queries), np.nan)
+        places: dict[int, list[int]] = {}
+        for i, query in enumerate(queries):
+            places.setdefault(id(query.picture), []).append(i)
+        found = False
+        for at in places.values():
+            reason = _why_damaged(queries[at[0]].picture)
+            if reason:
+                found = True
+                self.damaged[queries[at[0]].picture.name] = reason
+                continue
+            part = [queries[i] for i in at]
+            value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
+        if not found:
+            raise error
+        return value_M
+
+    def _rank(self, item: Item) -> Scores:
+        scorer = self.scorer
+        cells = len(item.pictures) * len(item.captions)
+        if isinstance(scorer, MatrixScorer):
+            return self._rank_by_matrix(scorer, item)
+        if cells > _LARGEST_CROSS:
+            raise UserError(
+                f"{scorer.name} scores pairs one by one, and {item.id!r} has "
+                f"{len(item.pictures)} x {len(item.captions)} of them",
+                expected=f"at most {_LARGEST_CROSS} pairs, or a scorer with score_matrix",
+                way_out="leave the retrieval benchmarks out for this model",
+            )
+        score_PC = np.concatenate(
+            [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
+        ).reshape(len(item.pictures), len(item.captions))
+        text_to_image, image_to_text = rank(score_PC, item.truth, tie_eps=self.tie_eps)
+        return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
+
+    def _rank_by_matrix(self, scorer: MatrixScorer, item: Item) -> Scores:
+        """Ranking asks for every block twice; the model is asked once while memory allows."""
+        known: dict[tuple[int, int], FloatArray] = {}
+        keeps = len(item.pictures) * len(item.captions) <= _LARGEST_KEPT
+
+        def block(start: int, stop: int) -> FloatArray:
+            if (start, stop) in known:
+                return known[start, stop]
+            found = self._rows(scorer, item, start, stop)
+            if keeps:
+                known[start, stop] = found
+            return found
+
+        return ranked(item, block, self.tie_eps)
+
+    def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
+        pictures = item.pictures[start:stop]
+        try:
+            return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
+        except (OSError, ValueError):
+            reasons = [_why_damaged(picture) for picture in pictures]
+            if not any(reasons):
+                raise
+        score_BC = np.full((len(pictures), len(item.captions)), np.nan)
+        for i, (picture, reason) in enumerate(zip(pictures, reasons, strict=True)):
+            if reason:
+                self.damaged[picture.name] = reason
+            else:
+                score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))[0]
+        return score_BC
+
+
+def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
+    """Numbers of any library and precision as float64."""
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().double()
+    try:
+        found = np.asarray(numbers)
+        if found.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
+            expected="numbers: a list, an array or a tensor",
+            way_out="mend the score method of this scorer",
+        ) from error
+    return found.astype(np.float64)
+
+
+def queries_of(item: Item) -> list[Query]:
+    """Every picture with every caption, row by row."""
+    return [Query(p, c, item.question) for p in item.pictures for c in item.captions]
+
+
+def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
+    """As float64, if there are as many as were asked for; NaN passes, and is counted later."""
+    value_M = _as_float(scorer, numbers)
+    if value_M.shape != (expected,):
+        kind = "few" if value_M.size < expected else "many"
+        raise UserError(
+            f"scorer {scorer.name!r} returned too {kind} numbers: "
+            f"shape {value_M.shape} for {expected} queries",
+            expected=f"one number for each query, shape ({expected},)",
+            way_out="mend the score method of this scorer",
+        )
+    return value_M
+
+
+def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item]) -> list[Scores]:
+    """The scores of whole items, if they are of these items and of their shapes."""
+    expected = [(item.id, tuple(item.truth.shape)) for item in items]
+    got = [(s.item, None if s.values is None else s.values.shape) for s in found]
+    if got != expected:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b),
+            min(len(got), len(expected)),
+        )
+        raise UserError(
+            f"scorer {scorer.name!r} returned {got[at] if at < len(got) else 'nothing'} as number "
+            f"{at + 1} of {len(got)}",
+            expected=f"the scores of {len(items)} items, here {expected[at]}"
+            if at < len(expected)
+            else f"no more than {len(items)}",
+            way_out="mend the score_items method of this scorer",
+        )
+    return list(found)
+
+
+def _why_damaged(picture: Picture) -> str:
+    try:
+        picture.open()
+    except (OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
