@@ -1,0 +1,188 @@
+"""Captions come in; how probable a language model finds each, picture unseen, goes out.
+
+Dimensions: N texts of a batch, L tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from unbag.errors import UserError
+from unbag.models.caption_only import text_of
+from unbag.types import Caption, Picture, Query
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BATCH = 64
+"""Texts run together, of nearly the same length."""
+Text: TypeAlias = tuple[str, str]
+"""What comes before (the question of an item, or nothing), and the caption."""
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """The log-probability of a caption under a causal language model, after the question if any.
+
+    The whole caption's by default, which is what makes a sentence plausible and is larger for
+    shorter ones; with `is_mean` its average over tokens, which length does not move.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    start: int
+    """The token before the first, so that the first has a probability too."""
+    fingerprint: str
+    is_mean: bool = False
+    scoring: str = "caption only"
+    is_blind: bool = True
+    _known: dict[Text, float] = field(default_factory=dict, repr=False)
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """One number a query; a caption that was asked before is not computed again."""
+        texts = [(q.question.text if q.question else "", text_of(q.caption)) for q in queries]
+        self._learn(texts)
+        return [self._known[text] for text in texts]
+
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """[pictures, captions]; all rows are equal."""
+        import torch
+
+        texts = [("", text_of(caption)) for caption in captions]
+        self._learn(texts)
+        score_C = torch.tensor([self._known[text] for text in texts], dtype=torch.float64)
+        return score_C.expand(len(pictures), len(captions))
+
+    def _learn(self, texts: Sequence[Text]) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        tokens = {text: self._tokens(text) for text in new}
+        new.sort(key=lambda text: len(tokens[text][0]))
+        for at in range(0, len(new), BATCH):
+            some = new[at : at + BATCH]
+            self._known.update(zip(some, self._run([tokens[t] for t in some]), strict=True))
+
+    def _tokens(self, text: Text) -> tuple[list[int], int]:
+        """Start token, question and caption; and where the caption begins."""
+        before, caption = text
+        prompt = self._encode(before) if before else []
+        whole = self._encode(f"{before} {caption}" if before else caption)
+        shared = 0
+        while shared < min(len(prompt), len(whole) - 1) and prompt[shared] == whole[shared]:
+            shared += 1
+        most = getattr(self.model.config, "max_position_embeddings", None) or len(whole) + 1
+        if not whole or len(whole) + 1 > most:
+            raise UserError(
+                f"{self.name}: {caption!r} has {len(whole)} tokens",
+                expected=f"between 1 and {most - 1}",
+                way_out="take a language model with a longer context, or leave this baseline out",
+            )
+        return [self.start, *whole], shared + 1
+
+    def _encode(self, text: str) -> list[int]:
+        return [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False)]
+
+    def _run(self, batch: Sequence[tuple[list[int], int]]) -> list[float]:
+        import torch
+
+        longest = max(len(tokens) for tokens, _ in batch)
+        # A causal model never looks to the right, so what pads a text on that side is no matter.
+        token_NL = torch.tensor([t + [self.start] * (longest - len(t)) for t, _ in batch])
+        mask_NL = torch.tensor([[1] * len(t) + [0] * (longest - len(t)) for t, _ in batch])
+        device = self.model.device
+        with torch.inference_mode():
+            logit_NLV = self.model(
+                input_ids=token_NL.to(device), attention_mask=mask_NL.to(device)
+            ).logits
+            log_NLV = logit_NLV[:, :-1].float().log_softmax(-1)
+            next_NL = token_NL[:, 1:].to(device)
+            log_NL = log_NLV.gather(-1, next_NL[..., None])[..., 0].double().cpu()
+        sums = [
+            float(log_NL[n, first - 1 : len(tokens) - 1].sum())
+            for n, (tokens, first) in enumerate(batch)
+        ]
+        if not self.is_mean:
+            return sums
+        return [s / (len(t) - first) for s, (t, first) in zip(sums, batch, strict=True)]
+
+
+def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
+    """From a folder of transformers, a GGUF file, or a name on the hub."""
+    model, tokenizer = _read(path)
+    start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
+    if start < 0:
+        raise UserError(
+            f"the tokenizer of {path} has no first token",
+            expected="a bos or an eos token, so that the first word of a caption has a probability",
+            way_out="take another language model",
+        )
+    kind = "mean-likelihood" if is_mean else "likelihood"
+    return Likelihood(
+        name=f"caption:{kind}:{Path(path).stem if path.endswith('.gguf') else Path(path).name}",
+        model=model.float().to(device).eval(),
+        tokenizer=tokenizer,
+        start=start,
+        fingerprint=f"caption:{kind}-{_digest(model, tokenizer)}-1",
+        is_mean=is_mean,
+    )
+
+
+def _read(path: str) -> tuple[Any, Any]:
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise UserError(
+            f"caption:likelihood needs the package 'transformers' ({error})",
+            way_out="pip install 'unbag[transformers]'",
+        ) from error
+    place = Path(path).expanduser()
+    if not path or (_looks_local(path) and not place.exists()):
+        raise UserError(
+            f"there is no language model at {path!r}",
+            expected="a folder of transformers, a .gguf file, or a name on the hub",
+            way_out="as in caption:likelihood:models/gpt2",
+        )
+    is_gguf = place.is_file() and place.suffix == ".gguf"
+    source = str(place.parent if is_gguf else place if place.exists() else path)
+    file = place.name if is_gguf else None
+    try:
+        return (
+            AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False, gguf_file=file),
+            AutoTokenizer.from_pretrained(source, trust_remote_code=False, gguf_file=file),
+        )
+    except Exception as error:
+        # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
+        raise UserError(
+            f"{path} cannot be read as a language model: {_first_line(error)}",
+            expected="a folder with config.json, weights and tokenizer, or a .gguf file "
+            "(which needs the packages gguf and accelerate with some versions of transformers)",
+            way_out="check the path; with HF_HUB_OFFLINE=1 only what is on disk is found",
+        ) from error
+
+
+def _looks_local(path: str) -> bool:
+    """Not `name` or `owner/name`, as the hub writes them."""
+    return path.startswith((".", "~", os.sep)) or path.endswith(".gguf") or path.count("/") > 1
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _digest(model: Any, tokenizer: Any) -> str:
+    import torch
+
+    digest = blake2b(digest_size=12)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        digest.update(flat.numpy().tobytes())
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    words = backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items()))
+    digest.update(words.encode())
+    return digest.hexdigest()

@@ -1,0 +1,132 @@
+"""Caption likelihood under a real GPT-2 of random weights, written and read by transformers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.models.caption_likelihood import Likelihood
+from unbag.models.caption_only import load
+from unbag.pictures import PixelPicture
+from unbag.types import Query, Question
+
+transformers = pytest.importorskip("transformers")
+WORDS = ("a", "red", "blue", "cube", "ball", "is", "it", "?", "yes", "no")
+PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+
+
+def write_model(folder: Path, *, has_start: bool = True, seed: int = 0) -> Path:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    vocabulary = {word: i for i, word in enumerate(["<s>", "<unk>", *WORDS])}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = {"bos_token": "<s>"} if has_start else {}
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unk>", **special
+    ).save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = transformers.GPT2Config(
+        vocab_size=len(vocabulary), n_positions=12, n_embd=16, n_layer=2, n_head=2,
+        bos_token_id=0, eos_token_id=None, initializer_range=1.0,
+    )  # fmt: skip
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "small")
+
+
+def likelihood(folder: Path, kind: str = "likelihood") -> Likelihood:
+    found = load(f"{kind}:{folder}")
+    assert isinstance(found, Likelihood)
+    return found
+
+
+def by_hand(scorer: Likelihood, words: str, *, skip: int = 0) -> list[float]:
+    """Log-probability of each word after the first `skip`, one forward pass a word."""
+    found = []
+    ids = [0, *scorer.tokenizer.convert_tokens_to_ids(words.split())]
+    for at in range(1 + skip, len(ids)):
+        with torch.inference_mode():
+            logits = scorer.model(input_ids=torch.tensor([ids[:at]])).logits[0, -1]
+        found.append(float(logits.double().log_softmax(-1)[ids[at]]))
+    return found
+
+
+def ask(scorer: Likelihood, captions: Sequence[str], question: str = "") -> list[float]:
+    asked = Question(question) if question else None
+    return scorer.score([Query(PICTURE, caption, asked) for caption in captions])
+
+
+CAPTIONS = ("a red cube", "a blue ball", "a", "a red ball a blue cube a red cube")
+
+
+def test_the_total_is_the_sum_over_words(folder: Path) -> None:
+    scorer = likelihood(folder)
+    expected = [sum(by_hand(scorer, caption)) for caption in CAPTIONS]
+    assert ask(scorer, CAPTIONS) == pytest.approx(expected, abs=1e-5)
+    assert scorer.name == "caption:likelihood:small"
+
+
+def test_the_mean_is_a_baseline_of_its_own(folder: Path) -> None:
+    scorer = likelihood(folder, "mean-likelihood")
+    expected = [float(np.mean(by_hand(scorer, caption))) for caption in CAPTIONS]
+    assert ask(scorer, CAPTIONS) == pytest.approx(expected, abs=1e-5)
+    assert scorer.name == "caption:mean-likelihood:small"
+    assert scorer.fingerprint != likelihood(folder).fingerprint
+
+
+def test_an_answer_is_judged_after_its_question(folder: Path) -> None:
+    scorer = likelihood(folder)
+    found = ask(scorer, ["yes", "no"], "is it red ?")
+    expected = [sum(by_hand(scorer, f"is it red ? {word}", skip=4)) for word in ("yes", "no")]
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert found != pytest.approx(ask(scorer, ["yes", "no"]))
+
+
+def test_a_caption_is_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer = likelihood(folder)
+    rows: list[int] = []
+    forward = scorer.model.forward
+
+    def counted(*, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> object:
+        rows.append(len(input_ids))
+        return forward(input_ids=input_ids, attention_mask=attention_mask)
+
+    monkeypatch.setattr(scorer.model, "forward", counted)
+    first = ask(scorer, [*CAPTIONS, *CAPTIONS])
+    matrix = scorer.score_matrix([PICTURE, PICTURE], CAPTIONS)
+    assert rows == [len(CAPTIONS)]
+    assert first[:4] == first[4:] == matrix[0].tolist() == matrix[1].tolist()
+
+
+def test_the_fingerprint_is_of_the_weights(folder: Path, tmp_path: Path) -> None:
+    other = write_model(tmp_path / "small", seed=1)
+    assert likelihood(folder).fingerprint == likelihood(folder).fingerprint
+    assert likelihood(folder).fingerprint != likelihood(other).fingerprint
+
+
+def test_what_cannot_be_judged_is_said(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has 12 tokens") as error:
+        ask(likelihood(folder), ["a " * 12])
+    assert "between 1 and 11" in str(error.value)
+    with pytest.raises(UserError, match="has no first token"):
+        likelihood(write_model(tmp_path / "bare", has_start=False))
+
+
+def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match="there is no language model at"):
+        likelihood(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="cannot be read as a language model"):
+        likelihood(tmp_path / "empty")
+    (tmp_path / "cut.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match=r"cut\.gguf cannot be read as a language model"):
+        likelihood(tmp_path / "cut.gguf")
