@@ -6,6 +6,7 @@ folder, tab, name) and templates.txt (one prompt a line, with {} for the name).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,10 @@ class ClassFolder:
     templates: tuple[str, ...] = TEMPLATES
     parts: tuple[str, ...] = ("val", "test")
     """Folders of the evaluated split; without any of them the classes lie in the root itself."""
+    names: tuple[tuple[str, str], ...] = ()
+    """Folder and name of classes to be called otherwise, where there is no classnames.txt."""
+    codes: str = ""
+    """Folder names of this pattern are codes that no model knows: classnames.txt must be there."""
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
         """One item a picture, with all classes as captions."""
@@ -40,15 +45,15 @@ class ClassFolder:
             folder.root,
         )
         classes = _class_folders(top, self.name)
-        names = _names(folder, classes)
-        templates = _templates(folder, self.templates)
+        names = _names(folder, classes, dict(self.names), self.codes)
+        templates = templates_of(folder, self.templates)
         captions = tuple(
             Ensemble(name, tuple(template.replace("{}", name) for template in templates))
             for name in names
         )
         items: list[Item] = []
         for at, (place, name) in enumerate(zip(classes, names, strict=True)):
-            truth = _one_of(at, len(classes))
+            truth = one_of(at, len(classes))
             for picture in _pictures(top / place):
                 items.append(
                     Item(
@@ -88,16 +93,25 @@ def _pictures(place: Path) -> list[str]:
     return found
 
 
-def _lines(folder: Folder, file: str) -> list[str]:
+def lines_of(folder: Folder, file: str) -> list[str]:
+    """The lines of a file that are not empty."""
     return [line.strip() for line in folder.text(file).splitlines() if line.strip()]
 
 
-def _names(folder: Folder, classes: Sequence[str]) -> list[str]:
-    """The name of each class: its folder's, unless a file gives another."""
+def _names(
+    folder: Folder, classes: Sequence[str], usual: Mapping[str, str], codes: str
+) -> list[str]:
+    """The name of each class: its folder's or the usual one, unless a file gives another."""
     if not folder.has("classnames.txt"):
-        names = [place.replace("_", " ") for place in classes]
+        if codes and all(re.fullmatch(codes, place) for place in classes):
+            raise UserError(
+                f"the class folders of {folder.benchmark} are named by codes such as {classes[0]}",
+                expected="classnames.txt with a name for each, which the captions are made of",
+                way_out="write it: one name a line in their sorted order, or folder<tab>name",
+            )
+        names = [usual.get(place, place.replace("_", " ")) for place in classes]
     else:
-        lines = _lines(folder, "classnames.txt")
+        lines = lines_of(folder, "classnames.txt")
         by_folder = _by_folder(lines)
         names = [by_folder[c] for c in classes if c in by_folder] if by_folder else lines
         if len(names) != len(classes):
@@ -118,10 +132,11 @@ def _by_folder(lines: Sequence[str]) -> Mapping[str, str]:
     return {place.strip(): name.strip() for place, _, name in pairs}
 
 
-def _templates(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
+def templates_of(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
+    """The prompts of templates.txt, or the usual ones where there is no such file."""
     if not folder.has("templates.txt"):
         return usual
-    found = tuple(_lines(folder, "templates.txt"))
+    found = tuple(lines_of(folder, "templates.txt"))
     wrong = [template for template in found if "{}" not in template]
     if wrong or not found:
         shown = repr(wrong[0]) if wrong else "nothing"
@@ -133,7 +148,7 @@ def _templates(folder: Folder, usual: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def _one_of(at: int, classes: int) -> BoolArray:
+def one_of(at: int, classes: int) -> BoolArray:
     """The truth that all pictures of a class share."""
     truth: BoolArray = np.zeros((1, classes), dtype=np.bool_)
     truth[0, at] = True
@@ -147,7 +162,7 @@ def _benchmark(
     return Benchmark(
         name=name,
         about=about,
-        load=ClassFolder(name),
+        load=ClassFolder(name, codes=r"n\d{8}"),
         metrics=(Classify(),),
         headline="accuracy",
         aggregates=(MICRO, Aggregate(by=("class",))),
