@@ -11,7 +11,7 @@ from typing import Literal
 
 from unbag.errors import UserError, unknown_name
 
-Kind = Literal["benchmark", "model", "scorer", "edit", "loss", "recipe", "probe"]
+Kind = Literal["benchmark", "model", "scorer", "edit", "loss", "recipe", "probe", "tagger"]
 PLURALS: Mapping[str, Kind] = {
     "benchmarks": "benchmark",
     "models": "model",
@@ -20,6 +20,7 @@ PLURALS: Mapping[str, Kind] = {
     "losses": "loss",
     "recipes": "recipe",
     "probes": "probe",
+    "taggers": "tagger",
 }
 """As `unbag list` and the entry point groups (unbag.benchmarks ...) write the kinds."""
 
@@ -60,6 +61,8 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "vsr": "unbag.benchmarks.vsr:VSR",
         "colorswap": "unbag.benchmarks.colorswap:COLORSWAP",
         "svo_probes": "unbag.benchmarks.svo_probes:SVO_PROBES",
+        "coco_order_free": "unbag.benchmarks.order_free:COCO_ORDER_FREE",
+        "flickr30k_order_free": "unbag.benchmarks.order_free:FLICKR30K_ORDER_FREE",
         "coco_retrieval": "unbag.benchmarks.retrieval:COCO_RETRIEVAL",
         "flickr30k_retrieval": "unbag.benchmarks.retrieval:FLICKR30K_RETRIEVAL",
         "imagenet1k": "unbag.benchmarks.classes:IMAGENET1K",
@@ -71,16 +74,20 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "caption": "unbag.models.caption_only:load",
         "oracle": "unbag.world.oracles:load",
     },
-    "scorer": {"cosine": "unbag.scorers.cosine:Cosine"},
+    "scorer": {
+        "cosine": "unbag.scorers.cosine:Cosine",
+        "linear-probe": "unbag.scorers.linear_probe:untrained",
+    },
     "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
 }
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
     "tiny": "tiny:base (shipped), tiny:random (its untrained twin), tiny:FILE.safetensors",
-    "caption": "caption:short, caption:long: blind baselines that never see the picture",
+    "caption": "caption:short, :long, :constant, :random, :likelihood:PATH: never see the picture",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
+    "linear-probe": "classes by logistic regression on picture vectors, fitted to a training split",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 

@@ -136,9 +136,10 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     run.add_argument(
         "--blind",
-        default="caption:short",
+        nargs="+",
+        default=["caption:short"],
         metavar="M",
-        help="caption-only baseline run beside the models, or none (default: %(default)s)",
+        help="caption-only baselines run beside the models, all, or none (default: caption:short)",
     )
     run.add_argument(
         "--ties",
@@ -164,6 +165,13 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
+    run.add_argument(
+        "--dtype",
+        default="auto",
+        choices=["auto", "float32", "bfloat16", "float16"],
+        help="precision of the model (default: auto: float32; bfloat16 for chat models on a GPU)",
+    )
+    run.add_argument("--compile", action="store_true", help="compile models with torch.compile")
     run.add_argument(
         "--batch", type=_positive, default=256, metavar="N", help="inputs at once (default: 256)"
     )

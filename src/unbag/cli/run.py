@@ -12,9 +12,11 @@ from unbag.engine.cache import default_cache
 from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
 from unbag.engine.run import Finished, run
+from unbag.errors import UserError
+from unbag.models.caption_only import ALL
 from unbag.registry import names
 from unbag.reports import report, summary_lines, terminal_table
-from unbag.scorers import choose_device, load_model, make_scorer
+from unbag.scorers import Placement, choose_device, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
 if TYPE_CHECKING:
@@ -39,9 +41,10 @@ def run_command(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
     device = choose_device(options.device)
     benchmarks = find_benchmarks(options.bench)
-    blind = [] if options.blind == "none" or options.blind in options.model else [options.blind]
+    blind = blind_names(options.blind, beside=options.model)
+    placement = Placement(device, options.dtype, options.compile)
     scorers: list[Scorer] = [
-        make_scorer(load_model(name, device=device), options.scorer) for name in options.model
+        make_scorer(load_model(name, placement=placement), options.scorer) for name in options.model
     ]
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
     is_official = options.ties == "official"
@@ -63,6 +66,18 @@ def run_command(options: argparse.Namespace) -> int:
         command=options.typed,
     )
     return _carry_out(job)
+
+
+def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
+    """The baselines asked for, each once; `all` is every one that needs no language model."""
+    if "none" in asked and len(asked) > 1:
+        raise UserError(
+            f"--blind {' '.join(asked)}",
+            expected="none alone, or the names of baselines",
+            way_out=f"`--blind all` runs {', '.join(ALL)}",
+        )
+    wanted = [one for name in asked for one in (ALL if name == "all" else [name])]
+    return [name for name in dict.fromkeys(wanted) if name not in {"none", *beside}]
 
 
 def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:

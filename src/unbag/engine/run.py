@@ -89,7 +89,10 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
 
 
 def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
-    found = without_missing(name, items, missing=job.missing, progress=progress)
+    found = items
+    # Scorers that never look need no pictures: a blind score can be had from annotations alone.
+    if job.missing == "skip" or not all(scorer.is_blind for scorer in job.scorers):
+        found = without_missing(name, items, missing=job.missing, progress=progress)
     check_items(name, found)
     return found
 
