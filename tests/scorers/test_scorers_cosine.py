@@ -11,7 +11,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.models.caption_only import CaptionOnly, load
 from unbag.pictures import PixelPicture
-from unbag.scorers import Cosine, choose_device, load_model, make_scorer
+from unbag.scorers import Cosine, Placement, choose_device, load_model, make_scorer
 from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Query, Scorer
 
 
@@ -109,3 +109,18 @@ def test_devices() -> None:
 def test_scorers_are_recognised_by_shape() -> None:
     assert isinstance(load("long"), Scorer)
     assert not isinstance(Colours(), Scorer)
+
+
+def test_a_precision_the_model_cannot_follow_is_refused() -> None:
+    with pytest.raises(UserError, match="the model 'tiny:base' takes no dtype"):
+        load_model("tiny:base", placement=Placement(dtype="bfloat16"))
+    with pytest.raises(UserError, match="the model 'tiny:base' takes no compiles"):
+        load_model("tiny:base", placement=Placement(compiles=True))
+    assert load_model("tiny:base", placement=Placement(dtype="float32")).name == "tiny:base"
+
+
+def test_a_loader_is_told_what_it_asks_for() -> None:
+    def wants(rest: str, *, dtype: str) -> str:
+        return rest + dtype
+
+    assert Placement(dtype="float16").arguments(wants, "x") == {"dtype": "float16"}

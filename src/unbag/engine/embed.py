@@ -19,6 +19,7 @@ from unbag.engine.cache import Shelf, Vectors, open_shelf
 from unbag.engine.plan import Plan
 from unbag.engine.progress import Progress
 from unbag.errors import UserError
+from unbag.models.fitting import Fitting
 from unbag.types import DualEncoder, Ensemble, Picture
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def _embed_prompts(
     progress: Progress,
 ) -> None:
     todo = _todo(grids[f"{shelf_name(encoder)}/captions"], prompt_of, shelf)
+    fitting = Fitting(encoder.name, progress.say)
     with progress.task(f"{encoder.name}: captions", sum(map(len, todo))) as advance:
         for keys in todo:
-            vectors = encoder.encode_captions([prompt_of[key] for key in keys])
+            vectors = fitting(encoder.encode_captions, [prompt_of[key] for key in keys])
             shelf.put(keys, _checked(vectors, len(keys), encoder.name))
             advance(len(keys))
 
@@ -117,6 +119,7 @@ def _embed_pictures(
 
     damaged: dict[str, str] = {}
     todo = _todo(grids[f"{shelf_name(encoder)}/pictures"], picture_of, shelf)
+    fitting = Fitting(encoder.name, progress.say)
     with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
         for keys, prepared in _read_ahead(encoder, picture_of, todo):
             whole = [(k, p) for k, p in zip(keys, prepared, strict=True) if not isinstance(p, str)]
@@ -124,7 +127,8 @@ def _embed_pictures(
                 (k, p) for k, p in zip(keys, prepared, strict=True) if isinstance(p, str)
             )
             if whole:
-                vectors = encoder.encode_pictures(torch.stack([pixels for _, pixels in whole]))
+                pixels = torch.stack([prepared for _, prepared in whole])
+                vectors = fitting(encoder.encode_pictures, pixels)
                 shelf.put([k for k, _ in whole], _checked(vectors, len(whole), encoder.name))
             advance(len(keys))
     return damaged

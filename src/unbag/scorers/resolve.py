@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import signature
+from typing import Literal
 
 from unbag.errors import UserError
 from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
 
 Model = DualEncoder | Generator | Scorer
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-def load_model(spec: str, *, device: str = "cpu") -> Model:
+@dataclass(frozen=True)
+class Placement:
+    """Where and how a model computes. A loader is told what it has a parameter for."""
+
+    device: str = "cpu"
+    dtype: Dtype = "auto"
+    """auto: float32 for vectors, since benchmarks turn on differences of a thousandth; bfloat16 for
+    chat models on a GPU that has it."""
+    compiles: bool = False
+    """Compile the model with torch.compile: slow to start, then faster."""
+
+    def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
+        """What this loader asks for; a choice it cannot follow is an error, not ignored."""
+        known = signature(loader).parameters
+        given = {"device": self.device, "dtype": self.dtype, "compiles": self.compiles}
+        unheard = [name for name in ("dtype", "compiles") if name not in known and given[name]]
+        for name in unheard:
+            if given[name] not in ("auto", "float32", False):
+                raise UserError(
+                    f"the model {spec!r} takes no {name}",
+                    expected="float32, as it always computes"
+                    if name == "dtype"
+                    else "no --compile",
+                    way_out=f"leave --{'compile' if name == 'compiles' else name} out",
+                )
+        return {name: value for name, value in given.items() if name in known}
+
+
+def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
     """`kind:rest` for a registered kind, else a registered name or package.module:NAME.
 
-    NAME may be a model, or a class or function that makes one; it is told the device if it asks.
+    NAME may be a model, or a class or function that makes one; it is told the device, the dtype and
+    whether to compile if it asks.
     """
+    placement = placement or Placement(device)
     kind, _, rest = spec.partition(":")
     if kind in names("model"):
         loader = find("model", kind)
-        return _checked(spec, loader(rest, device=device) if callable(loader) else loader)
+        if not callable(loader):
+            return _checked(spec, loader)
+        return _checked(spec, loader(rest, **placement.arguments(loader, spec)))
     thing = find("model", spec)
     is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
     if is_ready or not callable(thing):
         return _checked(spec, thing)
-    takes_device = "device" in signature(thing).parameters
-    return _checked(spec, thing(device=device) if takes_device else thing())
+    return _checked(spec, thing(**placement.arguments(thing, spec)))
 
 
 def make_scorer(model: Model, name: str | None = None) -> Scorer:
