@@ -29,17 +29,15 @@ class Placement:
     def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
         """What this loader asks for; a choice it cannot follow is an error, not ignored."""
         known = signature(loader).parameters
+        if "dtype" not in known and self.dtype not in ("auto", "float32"):
+            raise UserError(
+                f"the model {spec!r} cannot compute in {self.dtype}",
+                expected="float32, as it always does",
+                way_out="leave --dtype out",
+            )
+        if "compiles" not in known and self.compiles:
+            raise UserError(f"the model {spec!r} cannot be compiled", way_out="leave --compile out")
         given = {"device": self.device, "dtype": self.dtype, "compiles": self.compiles}
-        unheard = [name for name in ("dtype", "compiles") if name not in known and given[name]]
-        for name in unheard:
-            if given[name] not in ("auto", "float32", False):
-                raise UserError(
-                    f"the model {spec!r} takes no {name}",
-                    expected="float32, as it always computes"
-                    if name == "dtype"
-                    else "no --compile",
-                    way_out=f"leave --{'compile' if name == 'compiles' else name} out",
-                )
         return {name: value for name, value in given.items() if name in known}
 
 
