@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unbag.errors import UserError
 from unbag.models.caption_only import text_of
+from unbag.models.fingerprint import fingerprint
 from unbag.types import Caption, Picture, Query
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") ->
         model=model.float().to(device).eval(),
         tokenizer=tokenizer,
         start=start,
-        fingerprint=f"caption:{kind}-{_digest(model, tokenizer)}-1",
+        fingerprint=fingerprint(f"caption:{kind}", model.state_dict(), _words(tokenizer), "1"),
         is_mean=is_mean,
     )
 
@@ -174,15 +174,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _digest(model: Any, tokenizer: Any) -> str:
-    import torch
-
-    digest = blake2b(digest_size=12)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        digest.update(flat.numpy().tobytes())
+def _words(tokenizer: Any) -> str:
+    """All that decides how a text becomes tokens."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    words = backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items()))
-    digest.update(words.encode())
-    return digest.hexdigest()
+    return str(backend.to_str()) if backend else repr(sorted(tokenizer.get_vocab().items()))
