@@ -9,9 +9,9 @@ caption, from the name of a shuffle to its text. Without those, two of the four 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,8 @@ from unbag.benchmarks.published import (
     VL_COMPO_MODELS,
     by_model,
 )
-from unbag.benchmarks.word_order import SHUFFLES, Tagger, normalised, shuffle
+from unbag.benchmarks.taggers import warn_untagged
+from unbag.benchmarks.word_order import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.resample import generator
@@ -46,48 +47,63 @@ FIRST_OF = tuple(_first_of(options) for options in range(len(SHUFFLES) + 2))
 
 
 @dataclass(frozen=True)
+class OrderFile:
+    """Loads one of the two; call it with the folder."""
+
+    benchmark: str
+    file: str
+    places: tuple[str, ...]
+    """Where the pictures may lie."""
+    tagger: Tagger | None = None
+    seed: int = 0
+
+    def with_tagger(self, tagger: Tagger | None) -> OrderFile:
+        """The same with another tagger."""
+        return replace(self, tagger=tagger)
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """One item a caption."""
+        folder = Folder.of(root, self.benchmark)
+        reading = _Reading(folder, folder.picture_folder(*self.places).parent, self.seed)
+        records = folder.records(self.file)
+        made = [_made(record) for record in records]
+        tags: Iterator[Tagged | None] = repeat(None)
+        if not all(set(SHUFFLES) <= set(one) for some in made for one in some):
+            if self.tagger is None:
+                warn_untagged(f"{self.benchmark}: published numbers are over four shuffles")
+            else:
+                captions = [c for record in records for c in record.fields.texts("caption")]
+                tags = iter(self.tagger([spaced(caption) for caption in captions]))
+        return [
+            item
+            for record, some in zip(records, made, strict=True)
+            for item in _items(reading, record, some, tags)
+        ]
+
+
+@dataclass(frozen=True)
 class _Reading:
     """What stays the same from record to record."""
 
     folder: Folder
     pictures: Path
-    tagger: Tagger | None
     seed: int
 
 
-def load_coco(root: Path | None, *, tagger: Tagger | None = None, seed: int = 0) -> Sequence[Item]:
-    """25,010 cases; pictures are COCO val2014."""
-    folder = Folder.of(root, "aro_order_coco")
-    pictures = folder.picture_folder("val2014", "../coco/val2014").parent
-    return _load(_Reading(folder, pictures, tagger, seed), COCO_FILE)
+load_coco = OrderFile("aro_order_coco", COCO_FILE, ("val2014", "../coco/val2014"))
+"""25,010 cases; pictures are COCO val2014."""
+load_flickr30k = OrderFile(
+    "aro_order_flickr30k", FLICKR_FILE, ("flickr30k-images", "../flickr30k/flickr30k-images")
+)
+"""5,000 cases; pictures are Flickr30k."""
 
 
-def load_flickr30k(
-    root: Path | None, *, tagger: Tagger | None = None, seed: int = 0
-) -> Sequence[Item]:
-    """5,000 cases; pictures are Flickr30k."""
-    folder = Folder.of(root, "aro_order_flickr30k")
-    pictures = folder.picture_folder("flickr30k-images", "../flickr30k/flickr30k-images").parent
-    return _load(_Reading(folder, pictures, tagger, seed), FLICKR_FILE)
-
-
-def _load(reading: _Reading, file: str) -> Sequence[Item]:
-    items: list[Item] = []
-    is_whole = True
-    for record in reading.folder.records(file):
-        made = _made(record)
-        is_whole &= reading.tagger is not None or all(set(SHUFFLES) <= set(one) for one in made)
-        items += _items(reading, record, made)
-    if not is_whole:
-        warnings.warn(
-            f"{reading.folder.benchmark}: no tagger, so the two shuffles by part of speech are not "
-            "asked; published numbers are over four shuffles",
-            stacklevel=3,
-        )
-    return items
-
-
-def _items(reading: _Reading, record: Record, made: Sequence[Mapping[str, str]]) -> Iterator[Item]:
+def _items(
+    reading: _Reading,
+    record: Record,
+    made: Sequence[Mapping[str, str]],
+    tags: Iterator[Tagged | None],
+) -> Iterator[Item]:
     name = record.fields.text("image")
     picture = reading.folder.picture(reading.pictures, name, record.where)
     for i, caption in enumerate(record.fields.texts("caption")):
@@ -99,7 +115,7 @@ def _items(reading: _Reading, record: Record, made: Sequence[Mapping[str, str]])
                 expected="a caption with at least one word",
                 way_out="mend or remove that record, and say so beside your number",
             )
-        for kind, text in _shuffled(reading, key, caption, made[i]):
+        for kind, text in _shuffled(reading, key, caption, made[i], next(tags)):
             options.setdefault(text, kind)
         yield Item(
             id=key,
@@ -112,14 +128,14 @@ def _items(reading: _Reading, record: Record, made: Sequence[Mapping[str, str]])
 
 
 def _shuffled(
-    reading: _Reading, key: str, caption: str, made: Mapping[str, str]
+    reading: _Reading, key: str, caption: str, made: Mapping[str, str], tagged: Tagged | None
 ) -> Iterator[tuple[str, str]]:
     for kind in SHUFFLES:
         if kind in made:
             found: str | None = normalised(made[kind])
         else:
             rng = generator(reading.seed, reading.folder.benchmark, key, kind)
-            found = shuffle(caption, kind, rng=rng, tagger=reading.tagger)
+            found = shuffle(caption, kind, rng=rng, tagged=tagged)
         if found:
             yield kind, found
 

@@ -32,6 +32,8 @@ class ClassFolder:
     templates: tuple[str, ...] = TEMPLATES
     parts: tuple[str, ...] = ("val", "test")
     """Folders of the evaluated split; without any of them the classes lie in the root itself."""
+    is_training: bool = False
+    """The split must then be one of the parts: the root could be the test split."""
     names: tuple[tuple[str, str], ...] = ()
     """Folder and name of classes to be called otherwise, where there is no classnames.txt."""
     codes: str = ""
@@ -40,10 +42,7 @@ class ClassFolder:
     def __call__(self, root: Path | None) -> Sequence[Item]:
         """One item a picture, with all classes as captions."""
         folder = Folder.of(root, self.name)
-        top = next(
-            (folder.root / part for part in self.parts if (folder.root / part).is_dir()),
-            folder.root,
-        )
+        top = self._top(folder.root)
         classes = _class_folders(top, self.name)
         names = _names(folder, classes, dict(self.names), self.codes)
         templates = templates_of(folder, self.templates)
@@ -65,6 +64,16 @@ class ClassFolder:
                     )
                 )
         return items
+
+    def _top(self, root: Path) -> Path:
+        found = [root / part for part in self.parts if (root / part).is_dir()]
+        if self.is_training and not found:
+            raise UserError(
+                f"{root} has no folder {' or '.join(self.parts)}",
+                expected="the training split, in class folders as the test split",
+                way_out="lay it out beside the test split; a linear probe is fitted to it",
+            )
+        return found[0] if found else root
 
 
 def _class_folders(top: Path, name: str) -> list[str]:
@@ -163,6 +172,7 @@ def _benchmark(
         name=name,
         about=about,
         load=ClassFolder(name, codes=r"n\d{8}"),
+        load_training=ClassFolder(name, codes=r"n\d{8}", parts=("train",), is_training=True),
         metrics=(Classify(),),
         headline="accuracy",
         aggregates=(MICRO, Aggregate(by=("class",))),

@@ -163,6 +163,13 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         help="collections the models were trained on, such as 'COCO train2014'; a benchmark made "
         "from one of them gets a warning",
     )
+    run.add_argument(
+        "--tagger",
+        default="auto",
+        metavar="T",
+        help="part-of-speech tagger for shuffled captions: a spaCy pipeline by name or folder, "
+        "package.module:NAME, none, or auto: the first that is installed (default)",
+    )
     run.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
     run.add_argument(

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
+from unbag.cli.probe import NAME as LINEAR_PROBE
+from unbag.cli.probe import fit_probes
 from unbag.engine.cache import default_cache
 from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
@@ -17,6 +20,7 @@ from unbag.models.caption_only import ALL
 from unbag.registry import names
 from unbag.reports import report, summary_lines, terminal_table
 from unbag.scorers import Placement, choose_device, load_model, make_scorer
+from unbag.scorers.resolve import Model
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
 if TYPE_CHECKING:
@@ -40,12 +44,15 @@ def demo(options: argparse.Namespace) -> int:
 def run_command(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
     device = choose_device(options.device)
-    benchmarks = find_benchmarks(options.bench)
+    benchmarks = _tagged(find_benchmarks(options.bench), options.tagger)
     blind = blind_names(options.blind, beside=options.model)
     placement = Placement(device, options.dtype, options.compile)
-    scorers: list[Scorer] = [
-        make_scorer(load_model(name, placement=placement), options.scorer) for name in options.model
-    ]
+    models = [load_model(name, placement=placement) for name in options.model]
+    scorers = (
+        _probes(models, benchmarks, options)
+        if options.scorer == LINEAR_PROBE
+        else [make_scorer(model, options.scorer) for model in models]
+    )
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
     is_official = options.ties == "official"
     job = Job(
@@ -90,6 +97,34 @@ def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
             thing = benchmark(one)
             found[thing.name] = thing
     return list(found.values())
+
+
+def _tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
+    """With a tagger for those that shuffle by part of speech; it is looked for only if needed."""
+    if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
+        return benchmarks
+    tagger = find_tagger(choice)
+    if tagger is not None:
+        print(f"parts of speech: {tagger.name}", file=sys.stderr)
+    return [with_tagger(one, tagger) for one in benchmarks]
+
+
+def _probes(
+    models: Sequence[Model], benchmarks: Sequence[Benchmark], options: argparse.Namespace
+) -> list[Scorer]:
+    from rich.console import Console
+
+    from unbag.cli.show import Shown
+
+    return fit_probes(
+        models,
+        benchmarks,
+        data=options.data,
+        cache=_cache(options),
+        batch=options.batch,
+        missing=options.missing,
+        progress=Shown(Console(stderr=True)),
+    )
 
 
 def _carry_out(job: Job) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,9 @@ from unbag.errors import UserError
 from unbag.registry import find
 from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Result, Scorer
+
+_MADE: Mapping[str, str] = {"order_free": "unbag.benchmarks.order_free:order_free"}
+"""Functions from a benchmark to another; by name, because benchmarks are a layer above."""
 
 
 def evaluate(
@@ -46,8 +50,13 @@ def evaluate(
 
 
 def benchmark(name: str) -> Benchmark:
-    """A registered benchmark, or package.module:NAME."""
-    found = find("benchmark", name)
+    """A registered benchmark, package.module:NAME, or order_free: before either."""
+    kind, _, rest = name.partition(":")
+    if kind in _MADE and rest:
+        make = find("benchmark", _MADE[kind])
+        found = make(benchmark(rest)) if callable(make) else make
+    else:
+        found = find("benchmark", name)
     if not isinstance(found, Benchmark):
         raise UserError(
             f"the benchmark {name!r} is a {type(found).__name__}",

@@ -29,6 +29,7 @@ from unbag.errors import UserError
 from unbag.types import (
     Benchmark,
     EmbeddingScorer,
+    FittedScorer,
     Item,
     RunContents,
     RunRecord,
@@ -170,15 +171,19 @@ class _Work:
             self._by_queries(asking, name)
 
     def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
+        is_fitted = isinstance(scorer, FittedScorer)
         vectors = embed(
             scorer.encoder,
-            self.plan,
+            replace(self.plan, captions=(), prompts=()) if is_fitted else self.plan,
             cache=self.job.cache,
             grids=self.grids,
             save_grids=lambda: self.folder.save_batches(self.grids),
             batch=self.job.batch,
             progress=self.progress,
         )
+        if isinstance(scorer, FittedScorer):
+            own = scorer.caption_vectors(self.plan.captions).numpy()
+            vectors = replace(vectors, caption_ND=own)
         self._note(scorer, vectors.damaged, vectors.truncated)
         eps = self.job.protocol.tie_eps
         for name in missing:

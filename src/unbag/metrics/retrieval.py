@@ -5,7 +5,7 @@ Dimensions: Q queries of one direction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,42 +38,59 @@ class Recall:
         parts: dict[str, list[Judged]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
         for case in cases:
             for direction, ranks in _directions(case, tie_eps):
+                asked = _Asked.of(case, direction)
                 for k in self.ks:
-                    found = _recall(case, direction, ranks, k, ties=ties)
+                    found = _recall(case, asked, ranks, k, ties=ties)
                     parts[f"{direction}@{k}"].append(found)
         return [outcomes(name, judged) for name, judged in parts.items()]
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How much of text-to-image R@1 is left when the word order is not: shuffled / kept.
+    """How much of R@1 is left when order is not: shuffled / kept, for captions by default.
 
-    Items with tag order=kept and order=shuffled of one group hold the same captions in the same
-    order; each query is compared with itself. A model that reads order loses, so less is better
-    evidence of it. Units carry the tags of the kept item, to stand beside its recall.
+    An item whose tag says that it is kept is the partner of all others of its group, which hold the
+    same captions and pictures in the same order, shuffled in some way; each query is compared with
+    itself. A model that reads order loses, so less is better evidence of it. Several shuffled items
+    of one kind (draws of several seeds) are averaged; what they say of one picture is resampled
+    together.
     """
 
     tag: str = "order"
     kept: str = "kept"
-    shuffled: str = "shuffled"
+    directions: tuple[Direction, ...] = ("text_to_image",)
+    is_beside_kept: bool = True
+    """Units carry the tags of the kept item, to stand beside its recall; else those of the shuffled
+    item, for a retention of each kind of shuffle."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Pair every shuffled item with the kept one of its group."""
         kept = {c.item.group: c for c in cases if c.item.tags.get(self.tag) == self.kept}
-        parts = []
+        parts: dict[Direction, list[Judged]] = {direction: [] for direction in self.directions}
         for case in cases:
-            if case.item.tags.get(self.tag) != self.shuffled:
+            if case.item.tags.get(self.tag, self.kept) == self.kept:
                 continue
             if case.item.group not in kept:
                 raise UserError(
-                    f"item {case.item.id!r} has {self.tag}={self.shuffled} but no partner",
+                    f"item {case.item.id!r} has {self.tag}={case.item.tags[self.tag]} "
+                    "but no partner",
                     expected=f"an item of group {case.item.group!r} with {self.tag}={self.kept}",
                     way_out="check the loader of this benchmark",
                 )
-            parts.append(_retained(kept[case.item.group], case, ties=ties, tie_eps=tie_eps))
-        return [outcomes("retention", parts)]
+            partner = kept[case.item.group]
+            tags = partner.item.tags if self.is_beside_kept else case.item.tags
+            for direction in self.directions:
+                judged = _retained(partner, case, direction, tags, ties=ties, tie_eps=tie_eps)
+                parts[direction].append(judged)
+        return [outcomes(_RETENTION[direction], found) for direction, found in parts.items()]
+
+
+_RETENTION: Mapping[Direction, str] = {
+    "text_to_image": "retention",
+    "image_to_text": "image_to_text_retention",
+}
 
 
 def _directions(case: Case, tie_eps: float) -> list[tuple[Direction, Ranks]]:
@@ -92,13 +109,28 @@ def _directions(case: Case, tie_eps: float) -> list[tuple[Direction, Ranks]]:
     return list(zip(DIRECTIONS, made, strict=True))
 
 
-def _recall(case: Case, direction: Direction, ranks: Ranks, k: int, *, ties: TieRule) -> Judged:
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The queries of one direction of an item: their numbers and what they are called."""
+
+    query_Q: IntArray
+    units: list[str]
+    clusters: list[str]
+
+    @classmethod
+    def of(cls, case: Case, direction: Direction) -> _Asked:
+        query_Q = _queries(case.item, direction)
+        units = [f"{case.item.id}/{direction} {q}" for q in query_Q]
+        return cls(query_Q, units, _clusters(case.item, direction, query_Q))
+
+
+def _recall(case: Case, asked: _Asked, ranks: Ranks, k: int, *, ties: TieRule) -> Judged:
     value_Q, tie_Q = hits(ranks, k, ties=ties)
-    query_Q = _queries(case.item, direction)
+    query_Q = asked.query_Q
     chance_Q = hit_chance(ranks.gallery, ranks.true_Q, k)
     return Judged(
-        units=[f"{case.item.id}/{direction} {q}" for q in query_Q],
-        clusters=_clusters(case.item, direction, query_Q),
+        units=asked.units,
+        clusters=asked.clusters,
         tags=[case.item.tags] * len(query_Q),
         unparsed=_unparsed(case, len(query_Q)),
         value_U=value_Q[query_Q],
@@ -107,21 +139,29 @@ def _recall(case: Case, direction: Direction, ranks: Ranks, k: int, *, ties: Tie
     )
 
 
-def _retained(kept: Case, shuffled: Case, *, ties: TieRule, tie_eps: float) -> Judged:
-    ranks = [dict(_directions(case, tie_eps)).get("text_to_image") for case in (kept, shuffled)]
+def _retained(
+    kept: Case,
+    shuffled: Case,
+    direction: Direction,
+    tags: Mapping[str, str],
+    *,
+    ties: TieRule,
+    tie_eps: float,
+) -> Judged:
+    ranks = [dict(_directions(case, tie_eps)).get(direction) for case in (kept, shuffled)]
     if ranks[0] is None or ranks[1] is None or len(ranks[0].true_Q) != len(ranks[1].true_Q):
         raise UserError(
             f"items {kept.item.id!r} and {shuffled.item.id!r} cannot be compared",
-            expected="text-to-image ranks of equally many captions",
+            expected=f"{direction.replace('_', '-')} ranks of equally many queries",
             way_out="score both items again, in full",
         )
     (kept_Q, kept_tie_Q), (value_Q, tie_Q) = (hits(found, 1, ties=ties) for found in ranks if found)
-    query_Q = _queries(kept.item, "text_to_image")
+    query_Q = _queries(kept.item, direction)
     is_valid_Q = np.isfinite(kept_Q) & np.isfinite(value_Q)
     return Judged(
-        units=[f"{shuffled.item.id}/text_to_image {q}" for q in query_Q],
-        clusters=_clusters(kept.item, "text_to_image", query_Q),
-        tags=[kept.item.tags] * len(query_Q),
+        units=[f"{shuffled.item.id}/{direction} {q}" for q in query_Q],
+        clusters=_clusters(kept.item, direction, query_Q),
+        tags=[tags] * len(query_Q),
         unparsed=_unparsed(shuffled, len(query_Q)),
         value_U=np.where(is_valid_Q, value_Q, np.nan)[query_Q],
         tie_U=(kept_tie_Q | tie_Q)[query_Q],

