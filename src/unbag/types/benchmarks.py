@@ -28,6 +28,13 @@ class Published:
     """The source mended the benchmark's known label errors first."""
     digits: int = 1
     """Decimals of the percentage as it was printed: it is known to half a unit of the last."""
+    note: str = ""
+    """What else the source did otherwise than we do, such as drawing a sample."""
+
+    @property
+    def half(self) -> float:
+        """Half a unit of the last digit, as a fraction: the number may be off by this much."""
+        return float(0.5 * 10.0 ** (-self.digits - 2))
 
 
 Loader: TypeAlias = Callable[[Path | None], Sequence[Item]]
@@ -61,6 +68,8 @@ class Download:
     """Bytes; 0 where it is not known."""
     unpack: str = ""
     """For an archive: the folder, below that of --data, its members go to; else empty."""
+    has_pictures: bool = False
+    """Pictures are gigabytes: they are fetched only where the user asks for them."""
 
 
 @dataclass(frozen=True)
