@@ -13,22 +13,13 @@ from pathlib import Path
 
 from unbag.benchmarks.aro_excluded import EXCLUDED_RELATIONS
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.published import (
-    ARO_MODELS,
-    ARO_PAPER,
-    CE_CLIP,
-    CE_CLIP_PAPER,
-    CE_CLIP_PLUS,
-    CLIP_B32,
-    NEGCLIP,
-    VL_COMPO,
-    VL_COMPO_MODELS,
-    by_model,
-    by_rule,
-)
+from unbag.benchmarks.sources_hosted import ARO_ATTRIBUTION as _ATTRIBUTION
+from unbag.benchmarks.sources_hosted import ARO_PICTURES
+from unbag.benchmarks.sources_hosted import ARO_RELATION as _RELATION
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.pictures.files import Box
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 from unbag.types.json_fields import wrong
 
@@ -103,25 +94,6 @@ def _pixels(value: object, where: str) -> int:
 
 _RELATIONS = Aggregate(by=("relation",), without=EXCLUDED_RELATIONS)
 _PAIRS = Aggregate(by=("pair",), least=LEAST_PAIR)
-_ABLATIONS = (
-    "CE-CLIP+ ablation: itc(hn)",
-    "CE-CLIP+ ablation: IMC",
-    "CE-CLIP+ ablation: itc(hn) + CMR",
-)
-# The CE-CLIP paper and vl_compo do not say how they average.
-_CE_CLIP_MODELS = (
-    *("BLIP", "BEIT3", "BLIP2", "MiniGPT-4", "syn-CLIP", "DAC-LLM", "DAC-SAM", "XVLM-coco"),
-    *("CE-XVLM", CLIP_B32, "CyCLIP", "SDS-CLIP", "CLIP-SVLC", NEGCLIP, CE_CLIP, CE_CLIP_PLUS),
-)
-_T1_RELATION = (
-    *(59.0, 60.6, 41.2, 46.9, 71.4, 81.3, 77.2, 73.4),
-    *(73.9, 59.3, 59.1, 53.0, 80.61, 80.2, 83.0, 83.6),
-)
-_T1_ATTRIBUTION = (
-    *(88.0, 74.6, 71.3, 55.7, 66.9, 73.9, 70.5, 86.8),
-    *(89.3, 62.9, 65.4, 62.0, 73.03, 70.5, 76.4, 77.1),
-)
-_ISSUE_9 = "mertyg/vision-language-models-are-bows, issue 9"
 _CITE = "Yuksekgonul et al. 2023, When and why vision-language models behave like bags-of-words"
 _LICENCE = "MIT (annotations); pictures: Visual Genome, CC BY 4.0"
 
@@ -138,14 +110,8 @@ ARO_RELATION = Benchmark(
     licence=_LICENCE,
     files=(RELATION_FILE,),
     sources=("Visual Genome",),
-    published=(
-        *by_model(ARO_PAPER, ARO_MODELS, {_RELATIONS.name: (59, 63, 81)}),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"": (59.9, 61.5, 81.8, 81.2)}),
-        *by_model(f"{CE_CLIP_PAPER}, table 1", _CE_CLIP_MODELS, {"": _T1_RELATION}),
-        *by_model(f"{CE_CLIP_PAPER}, table 4", _ABLATIONS, {"": (81.6, 82.6, 82.3)}),
-        *by_model(f"{CE_CLIP_PAPER}, table 5", ("CLIP-FT (CE-CLIP)",), {"": (61.7,)}),
-        *by_model(_ISSUE_9, ARO_MODELS, {_RELATIONS.name: (59, 63, 81)}),
-    ),
+    downloads=(*_RELATION, ARO_PICTURES),
+    published=published_for("aro_relation"),
 )
 
 ARO_ATTRIBUTION = Benchmark(
@@ -161,12 +127,6 @@ ARO_ATTRIBUTION = Benchmark(
     licence=_LICENCE,
     files=(ATTRIBUTION_FILE,),
     sources=("Visual Genome",),
-    published=(
-        *by_model(ARO_PAPER, ARO_MODELS, {_PAIRS.name: (62, 65, 71)}),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"": (63.2, 61.9, 72.1, 75.7)}),
-        *by_model(f"{CE_CLIP_PAPER}, table 1", _CE_CLIP_MODELS, {"": _T1_ATTRIBUTION}),
-        *by_model(f"{CE_CLIP_PAPER}, table 4", _ABLATIONS, {"": (72.0, 75.8, 72.6)}),
-        *by_model(f"{CE_CLIP_PAPER}, table 5", ("CLIP-FT (CE-CLIP)",), {"": (66.1,)}),
-        *by_rule(_ISSUE_9, (_PAIRS.name,), {NEGCLIP: (71,)}),
-    ),
+    downloads=(*_ATTRIBUTION, ARO_PICTURES),
+    published=published_for("aro_attribution"),
 )

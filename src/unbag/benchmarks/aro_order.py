@@ -17,18 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.published import (
-    ARO_MODELS,
-    ARO_PAPER,
-    VL_COMPO,
-    VL_COMPO_MODELS,
-    by_model,
-)
+from unbag.benchmarks.sources import COCO_VAL2014
+from unbag.benchmarks.sources_hosted import FLICKR30K_BY_HAND
+from unbag.benchmarks.sources_pinned import karpathy_coco, karpathy_flickr30k
 from unbag.benchmarks.taggers import warn_untagged
 from unbag.benchmarks.word_order import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.resample import generator
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, BoolArray, Item
 from unbag.types.json_fields import as_mapping, as_text
 
@@ -163,8 +160,6 @@ def _made(record: Record) -> Sequence[Mapping[str, str]]:
 
 
 _CITE = "Yuksekgonul et al. 2023, When and why vision-language models behave like bags-of-words"
-_PAPER = f"{ARO_PAPER}, 6,000 cases, four shuffles, ties right"
-_VL_COMPO = f"{VL_COMPO}, four shuffles"
 
 ARO_ORDER_COCO = Benchmark(
     name="aro_order_coco",
@@ -179,10 +174,8 @@ ARO_ORDER_COCO = Benchmark(
     licence="COCO terms (captions and pictures)",
     files=(COCO_FILE,),
     sources=("COCO val2014",),
-    published=(
-        *by_model(_PAPER, ARO_MODELS, {"micro": (46, 36, 86)}),
-        *by_model(_VL_COMPO, VL_COMPO_MODELS, {"micro": (47.6, 46.6, 82.6, 72.4)}),
-    ),
+    downloads=(*karpathy_coco("aro_order_coco"), COCO_VAL2014),
+    published=published_for("aro_order_coco"),
 )
 
 ARO_ORDER_FLICKR30K = Benchmark(
@@ -198,8 +191,7 @@ ARO_ORDER_FLICKR30K = Benchmark(
     licence="Flickr30k terms (captions and pictures)",
     files=(FLICKR_FILE,),
     sources=("Flickr30k",),
-    published=(
-        *by_model(_PAPER, ARO_MODELS, {"micro": (59, 50, 91)}),
-        *by_model(_VL_COMPO, VL_COMPO_MODELS, {"micro": (59.6, 56.6, 87.1, 75.8)}),
-    ),
+    downloads=karpathy_flickr30k("aro_order_flickr30k"),
+    gated=FLICKR30K_BY_HAND,
+    published=published_for("aro_order_flickr30k"),
 )

@@ -14,9 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.published import CLIP_B32, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.benchmarks.sources_hosted import (
+    CIFAR10_BY_HAND,
+    CIFAR100_BY_HAND,
+    IMAGENET_BY_HAND,
+)
 from unbag.errors import UserError
 from unbag.metrics.classify import Classify, check_names
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Ensemble, Item, Published
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm"})
@@ -166,7 +171,12 @@ def one_of(at: int, classes: int) -> BoolArray:
 
 
 def _benchmark(
-    name: str, about: str, cite: str, licence: str, published: tuple[Published, ...] = ()
+    name: str,
+    about: str,
+    cite: str,
+    licence: str,
+    *,
+    gated: str,
 ) -> Benchmark:
     return Benchmark(
         name=name,
@@ -182,7 +192,8 @@ def _benchmark(
         licence=licence,
         files=("*/*",),
         sources=(cite.split(", ")[-1],),
-        published=published,
+        published=published_for(name),
+        gated=gated,
     )
 
 
@@ -191,29 +202,19 @@ IMAGENET1K = _benchmark(
     "Which of 1,000 kinds of thing is in the photograph? What a repair may cost.",
     "Deng et al. 2009, ImageNet",
     "ImageNet terms: research only",
-    (
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (63.3, 75.5, 60.9, 49.9)}),
-        *(
-            one
-            for metric, percent in (("accuracy", 63.33), ("top5", 88.83))
-            for one in by_rule(
-                "Kamath et al. 2024, The hard positive truth, table 10",
-                ["micro"],
-                {CLIP_B32: (percent,)},
-                metric=metric,
-            )
-        ),
-    ),
+    gated=IMAGENET_BY_HAND,
 )
 CIFAR10 = _benchmark(
     "cifar10",
     "Which of ten kinds of thing is in the small photograph?",
     "Krizhevsky 2009, CIFAR-10",
     "no licence stated",
+    gated=CIFAR10_BY_HAND,
 )
 CIFAR100 = _benchmark(
     "cifar100",
     "Which of a hundred kinds of thing is in the small photograph?",
     "Krizhevsky 2009, CIFAR-100",
     "no licence stated",
+    gated=CIFAR100_BY_HAND,
 )

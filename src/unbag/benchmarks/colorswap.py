@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.benchmarks.sources_hosted import COLORSWAP_BY_HAND
 from unbag.metrics.groups import Groups
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 
 
@@ -46,9 +47,6 @@ COLORSWAP = Benchmark(
     licence="MIT",
     files=("test.json",),
     sources=("ColorSwap (generated)",),
-    published=(
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (35.7, 32.7, 38.0, 32.7)}, metric="text"),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (15.0, 12.7, 24.0, 22.0)}, metric="image"),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (12.0, 7.3, 18.3, 13.3)}, metric="group"),
-    ),
+    gated=COLORSWAP_BY_HAND,
+    published=published_for("colorswap"),
 )

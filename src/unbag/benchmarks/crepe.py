@@ -17,10 +17,12 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
 from unbag.benchmarks.present import present
-from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.benchmarks.sources import VISUAL_GENOME_PICTURES
+from unbag.benchmarks.sources_hosted import CREPE_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.pictures.files import Box
+from unbag.published.every import published_for
 from unbag.types import Aggregate, Benchmark, Item
 
 NEGATIVES = ("atom", "swap", "negate")
@@ -164,14 +166,7 @@ CREPE = Benchmark(
     licence="none stated (annotations); pictures: Visual Genome, CC BY 4.0",
     files=FILES,
     sources=("Visual Genome",),
-    # vl_compo does not say how it averages over complexities.
-    published=by_model(
-        VL_COMPO,
-        VL_COMPO_MODELS,
-        {
-            "productivity atom": (19.0, 21.0, 32.2, 40.4),
-            "productivity swap": (17.3, 17.0, 42.6, 42.4),
-            "productivity negate": (34.9, 22.9, 16.2, 20.8),
-        },
-    ),
+    downloads=VISUAL_GENOME_PICTURES,
+    gated=CREPE_BY_HAND,
+    published=published_for("crepe"),
 )

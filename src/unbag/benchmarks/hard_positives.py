@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.hard_positives_published import REPLACE_PUBLISHED, SWAP_PUBLISHED
+from unbag.benchmarks.sources import VISUAL_GENOME_PICTURES
+from unbag.benchmarks.sources_hosted import ARO_PICTURES, HARD_POSITIVE_SWAP_BY_HAND
+from unbag.benchmarks.sources_pinned import HARD_POSITIVE_REPLACE
 from unbag.errors import UserError
 from unbag.metrics.triples import Triples
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Picture
 
 SUBSETS = ("attributes", "relations")
@@ -134,7 +137,8 @@ REPLACE = Benchmark(
     licence=_LICENCE,
     files=tuple(f"{place}/vl_checklist_{s}.json" for place in FOLDERS for s in SUBSETS),
     sources=("Visual Genome",),
-    published=REPLACE_PUBLISHED,
+    downloads=(*HARD_POSITIVE_REPLACE, *VISUAL_GENOME_PICTURES),
+    published=published_for("hard_positive_replace"),
 )
 
 SWAP = Benchmark(
@@ -151,5 +155,7 @@ SWAP = Benchmark(
     licence=_LICENCE,
     files=tuple(f"{place}/{SWAP_FILE}" for place in FOLDERS),
     sources=("Visual Genome",),
-    published=SWAP_PUBLISHED,
+    downloads=(ARO_PICTURES,),
+    gated=HARD_POSITIVE_SWAP_BY_HAND,
+    published=published_for("hard_positive_swap"),
 )

@@ -10,11 +10,14 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, Folder, Record
-from unbag.benchmarks.published import CLIP_L14, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.benchmarks.sources_hosted import MMVP as _FILES
+from unbag.benchmarks.sources_hosted import MMVP_VLM as _VLM_FILES
+from unbag.benchmarks.sources_hosted import MMVP_VLM_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.groups import Groups
 from unbag.metrics.joined import JoinedPairs
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Errata, Item, Question
 
 SECOND_OF_2: BoolArray = np.array([[False, True]])
@@ -139,8 +142,6 @@ def _number(record: Record) -> int:
 
 
 _CITE = "Tong et al. 2024, Eyes wide shut?"
-_L14_336 = "CLIP ViT-L/14-336 (openai)"
-_SLIDES = "CLIP against chat models, VQAScore"
 
 MMVP = Benchmark(
     name="mmvp",
@@ -161,17 +162,8 @@ MMVP = Benchmark(
     licence="not stated in the files; see the page of the data set",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
-    published=by_rule(
-        _SLIDES,
-        ["micro"],
-        {
-            _L14_336: (14.0,),
-            "LLaVA-1.5-7B": (36.0,),
-            "Phi-3-V-3.8B": (30.7,),
-            "LLaMA-3-V-8B": (50.0,),
-        },
-        metric="pair",
-    ),
+    downloads=_FILES,
+    published=published_for("mmvp"),
 )
 MMVP_VLM = Benchmark(
     name="mmvp_vlm",
@@ -187,24 +179,7 @@ MMVP_VLM = Benchmark(
     licence="not stated in the files; see the page of the data set",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
-    published=(
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (6.7, 7.4, 14.1, 14.8)}, metric="group"),
-        *by_rule(
-            "tsb0601/MMVP, figure of the repository",
-            ["macro(pattern)"],
-            {CLIP_L14: (19.3,), _L14_336: (20.0,)},
-            metric="image",
-        ),
-        *by_rule(
-            _SLIDES,
-            ["micro"],
-            {
-                _L14_336: (20.7,),
-                "LLaVA-1.5-7B": (49.6,),
-                "Phi-3-V-3.8B": (31.9,),
-                "LLaMA-3-V-8B": (49.6,),
-            },
-            metric="text",
-        ),
-    ),
+    downloads=_VLM_FILES,
+    gated=MMVP_VLM_BY_HAND,
+    published=published_for("mmvp_vlm"),
 )

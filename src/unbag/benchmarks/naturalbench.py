@@ -12,6 +12,7 @@ from types import MappingProxyType
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
 from unbag.benchmarks.mmvp import SECOND_OF_2
 from unbag.benchmarks.rows import named
+from unbag.benchmarks.sources_hosted import NATURALBENCH_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.joined import Joined
@@ -87,4 +88,5 @@ NATURALBENCH = Benchmark(
     licence="not stated in the file; pictures: Flickr30k and DOCCI terms",
     files=(FILE,),
     sources=("Flickr30k", "DOCCI"),
+    gated=NATURALBENCH_BY_HAND,
 )

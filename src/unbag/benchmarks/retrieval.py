@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.published import CLIP_B32, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.benchmarks.sources import COCO_VAL2014
+from unbag.benchmarks.sources_hosted import FLICKR30K_BY_HAND
+from unbag.benchmarks.sources_pinned import karpathy_coco, karpathy_flickr30k
 from unbag.errors import UserError
 from unbag.metrics.retrieval import Recall
 from unbag.pictures.files import FilePicture
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item, Published, Sparse
 
 
@@ -58,23 +61,6 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     return Item(file.removesuffix(".json"), tuple(pictures), tuple(captions), truth)
 
 
-_PAPER = "Kamath et al. 2024, The hard positive truth, table 10"
-
-
-def _published(
-    image_to_text: Sequence[float], text_to_image: Sequence[float], paper: tuple[float, float]
-) -> tuple[Published, ...]:
-    compo = {"image_to_text@1": image_to_text, "text_to_image@1": text_to_image}
-    return tuple(
-        one
-        for (metric, row), percent in zip(compo.items(), paper, strict=True)
-        for one in (
-            *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": row}, metric=metric),
-            *by_rule(_PAPER, ["micro"], {CLIP_B32: (percent,)}, metric=metric),
-        )
-    )
-
-
 COCO_RETRIEVAL = Benchmark(
     name="coco_retrieval",
     about="Find the picture of a caption among 5,000 of COCO, and the caption of a picture.",
@@ -86,7 +72,8 @@ COCO_RETRIEVAL = Benchmark(
     licence="CC BY 4.0 (captions); pictures: COCO terms",
     files=("coco_karpathy_test.json",),
     sources=("COCO val2014",),
-    published=_published((50.1, 56.3, 59.3, 56.0), (30.5, 36.5, 45.2, 47.1), (50.14, 30.46)),
+    downloads=(*karpathy_coco("coco_retrieval"), COCO_VAL2014),
+    published=published_for("coco_retrieval"),
 )
 FLICKR30K_RETRIEVAL = Benchmark(
     name="flickr30k_retrieval",
@@ -99,5 +86,7 @@ FLICKR30K_RETRIEVAL = Benchmark(
     licence="Flickr30k terms: research only",
     files=("flickr30k_test.json",),
     sources=("Flickr30k",),
-    published=_published((78.8, 85.2, 85.7, 75.3), (58.8, 64.9, 71.6, 68.9), (77.40, 58.82)),
+    downloads=karpathy_flickr30k("flickr30k_retrieval"),
+    gated=FLICKR30K_BY_HAND,
+    published=published_for("flickr30k_retrieval"),
 )

@@ -7,9 +7,12 @@ from functools import partial
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.published import CLIP_L14, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
 from unbag.benchmarks.rows import named
+from unbag.benchmarks.sources import COCO_VAL2017
+from unbag.benchmarks.sources_hosted import COCO_SPATIAL as _COCO_FILES
+from unbag.benchmarks.sources_hosted import GQA_SPATIAL as _GQA_FILES
 from unbag.metrics.choice import Choice
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Published
 from unbag.types.json_fields import as_whole, wrong
 
@@ -66,17 +69,6 @@ def _relation(caption: str, objects: str) -> str:
     return next((words.removesuffix(" of") for words in _WORDS if words in caption), "top")
 
 
-_L14_336 = "CLIP ViT-L/14-336 (openai)"
-_RESPONSES = "CLIP against chat models, free answers"
-_RULES = ["micro[objects=one]", "micro[objects=two]"]
-
-
-def _published(
-    compo: dict[str, tuple[float, ...]], rows: dict[str, tuple[float, float]]
-) -> tuple[Published, ...]:
-    return (*by_model(VL_COMPO, VL_COMPO_MODELS, compo), *by_rule(_RESPONSES, _RULES, rows))
-
-
 _benchmark = partial(
     Benchmark,
     metrics=(Choice(),),
@@ -92,15 +84,8 @@ COCO_SPATIAL = _benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
     sources=("COCO val2017",),
-    published=_published(
-        {_RULES[0]: (43.3, 48.8, 46.0, 42.0), _RULES[1]: (50.7, 49.8, 46.1, 51.8)},
-        {
-            CLIP_L14: (49.1, 50.2),
-            _L14_336: (48.9, 51.1),
-            "XVLM-COCO": (68.4, 73.6),
-            "LLaVA-1.5-7B": (96.0, 82.3),
-        },
-    ),
+    downloads=(*_COCO_FILES, COCO_VAL2017),
+    published=published_for("coco_spatial"),
 )
 GQA_SPATIAL = _benchmark(
     name="gqa_spatial",
@@ -109,13 +94,6 @@ GQA_SPATIAL = _benchmark(
     licence="MIT (annotations); pictures: Visual Genome terms",
     files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
     sources=("Visual Genome",),
-    published=_published(
-        {_RULES[0]: (46.3, 45.5, 46.1, 47.1), _RULES[1]: (47.1, 48.1, 48.1, 47.8)},
-        {
-            CLIP_L14: (46.0, 48.1),
-            _L14_336: (46.6, 49.1),
-            "XVLM-COCO": (69.1, 67.0),
-            "LLaVA-1.5-7B": (96.0, 90.7),
-        },
-    ),
+    downloads=_GQA_FILES,
+    published=published_for("gqa_spatial"),
 )

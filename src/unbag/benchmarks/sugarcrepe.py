@@ -10,18 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.published import (
-    CE_CLIP,
-    CE_CLIP_PAPER,
-    CE_CLIP_PLUS,
-    CLIP_B32,
-    NEGCLIP,
-    VL_COMPO,
-    VL_COMPO_MODELS,
-    by_model,
-    by_rule,
-)
+from unbag.benchmarks.sources import COCO_VAL2017
+from unbag.benchmarks.sources_pinned import SUGARCREPE as _FILES
 from unbag.metrics.choice import Choice
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 
 KINDS = (
@@ -77,53 +69,6 @@ _FAMILY = {
     family: Aggregate(by=("kind",), only=(("family", family),), label=f"macro {family}")
     for family in FAMILIES
 }
-_T3 = (
-    "micro[kind=replace_obj]",
-    "micro[kind=replace_att]",
-    "micro[kind=replace_rel]",
-    "macro replace",
-    "micro[kind=swap_obj]",
-    "micro[kind=swap_att]",
-    "macro swap",
-    "micro[kind=add_obj]",
-    "micro[kind=add_att]",
-    "macro add",
-)
-_PUBLISHED = (
-    *by_model(
-        VL_COMPO,
-        VL_COMPO_MODELS,
-        {
-            "micro[kind=replace_obj]": (90.9, 94.1, 93.8, 94.3),
-            "micro[kind=replace_att]": (80.1, 79.2, 87.9, 90.4),
-            "micro[kind=replace_rel]": (69.2, 65.2, 74.4, 81.2),
-            "micro[kind=swap_obj]": (61.2, 60.4, 75.9, 74.7),
-            "micro[kind=swap_att]": (64.0, 62.3, 77.0, 76.6),
-            "micro[kind=add_obj]": (77.2, 78.3, 90.1, 92.4),
-            "micro[kind=add_att]": (68.8, 71.5, 85.1, 91.9),
-            "macro7": (73.0, 73.0, 83.7, 85.7),
-        },
-    ),
-    *by_rule(
-        f"{CE_CLIP_PAPER}, table 3",
-        _T3,
-        {
-            "human": (100, 99, 97, 98.7, 99, 100, 99.5, 99, 99, 99),
-            "Vera (text only)": (49.4, 49.6, 49.1, 49.4, 49.4, 49.2, 49.3, 49.4, 49.6, 49.5),
-            "Grammar (text only)": (50, 50, 50, 50, 50, 50, 50, 50, 50, 50),
-            "BLIP2": (None, None, None, 86.7, None, None, 69.8, None, None, 86.5),
-            CLIP_B32: (90.9, 80, 69.2, 80.2, 61.4, 64, 62.7, 77.2, 68.2, 72.7),
-            NEGCLIP: (92.7, 85.9, 76.5, 85.0, 75.2, 75.4, 75.3, 88.8, 82.8, 85.8),
-            CE_CLIP: (93.1, 88.8, 79, 87.0, 72.8, 77, 74.9, 92.4, 93.4, 92.9),
-            CE_CLIP_PLUS: (93.8, 90.8, 83.2, 89.3, 76.8, 79.3, 78.0, 93.8, 94.9, 94.4),
-        },
-    ),
-    *by_model(
-        f"{CE_CLIP_PAPER}, table 5",
-        (CLIP_B32, "CLIP-FT (CE-CLIP)", CE_CLIP, CE_CLIP_PLUS),
-        {"macro7": (73.1, 77.2, 85.2, 87.5)},
-    ),
-)
 
 SUGARCREPE = Benchmark(
     name="sugarcrepe",
@@ -135,6 +80,7 @@ SUGARCREPE = Benchmark(
     aggregates=(
         Aggregate(by=("kind",), label="macro7"),
         Aggregate(by=("family", "kind"), label="macro3"),
+        Aggregate(by=("family",)),
         *_FAMILY.values(),
         MICRO,
     ),
@@ -143,7 +89,8 @@ SUGARCREPE = Benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
-    published=_PUBLISHED,
+    downloads=(*_FILES, COCO_VAL2017),
+    published=published_for("sugarcrepe"),
     errata=Errata(
         "removed row",
         "The first release had one more row of swap_obj (picture 000000310622, two street signs), "

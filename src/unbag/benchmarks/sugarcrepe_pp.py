@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
+from unbag.benchmarks.sources import COCO_VAL2017
+from unbag.benchmarks.sources_pinned import SUGARCREPE_PP as _FILES
 from unbag.metrics.text_only import TextOnly
 from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
@@ -61,4 +63,5 @@ SUGARCREPE_PP = Benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
+    downloads=(*_FILES, COCO_VAL2017),
 )

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.published import VL_COMPO, VL_COMPO_MODELS, by_model
+from unbag.benchmarks.sources_hosted import SVO_PROBES as _FILES
+from unbag.benchmarks.sources_hosted import SVO_PROBES_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.pick import PickPicture
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 
 FILE = "svo_probes.csv"
@@ -71,14 +73,7 @@ SVO_PROBES = Benchmark(
     licence="CC BY 4.0 (annotations); pictures from the web",
     files=(FILE,),
     sources=("web images (SVO-Probes)",),
-    published=by_model(
-        VL_COMPO,
-        VL_COMPO_MODELS,
-        {
-            "micro[negative=subject]": (84.1, 86.6, 92.0, 90.4),
-            "micro[negative=verb]": (79.7, 82.4, 86.8, 87.4),
-            "micro[negative=object]": (88.6, 89.7, 93.4, 92.5),
-        },
-        metric="picture_accuracy",
-    ),
+    downloads=_FILES,
+    gated=SVO_PROBES_BY_HAND,
+    published=published_for("svo_probes"),
 )

@@ -13,8 +13,18 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.valse_published import PUBLISHED
+from unbag.benchmarks.sources import (
+    COCO_TRAIN2014,
+    COCO_VAL2014,
+    COCO_VAL2017,
+    SWIG,
+    VISDIAL_VAL,
+    VISUAL7W,
+)
+from unbag.benchmarks.sources_pinned import VALSE as _FILES
 from unbag.metrics.choice import Choice
+from unbag.published.every import published_for
+from unbag.published.rules import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json_fields import Fields
 
@@ -44,6 +54,10 @@ PLACES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Where the pictures of each instrument may be: the place of the official code first."""
 INSTRUMENTS = tuple(PLACES)
+PHENOMENON = MappingProxyType(
+    {name: what for what, names in VALSE_PHENOMENA.items() for name in names}
+)
+"""Of each instrument; seven in all."""
 
 
 def load(root: Path | None) -> Sequence[Item]:
@@ -73,7 +87,11 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
                 pictures=(folder.picture(places[split], name, record.where),),
                 captions=(record.caption("caption"), record.caption("foil")),
                 truth=FIRST_OF_2,
-                tags={"instrument": instrument, "column": column},
+                tags={
+                    "instrument": instrument,
+                    "column": column,
+                    "phenomenon": PHENOMENON[instrument],
+                },
                 kinds=("original", instrument),
             )
             yield item, _votes(record)
@@ -99,6 +117,7 @@ VALSE = Benchmark(
     aggregates=(
         Aggregate(by=("instrument",), label="macro11"),
         Aggregate(by=("column", "instrument"), label="macro9"),
+        Aggregate(by=("phenomenon", "instrument"), label="macro7"),
         Aggregate(by=("instrument",), only=(("column", "counting"),), label="macro counting"),
         MICRO,
     ),
@@ -107,7 +126,11 @@ VALSE = Benchmark(
     licence="MIT (annotations); pictures: terms of COCO, SWiG, Visual7W and VisDial",
     files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
     sources=("COCO val2017", "COCO val2014", "COCO train2014", "Visual7W", "SWiG", "VisDial"),
-    published=PUBLISHED,
+    downloads=(
+        *_FILES,
+        *(COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014, SWIG, VISUAL7W, VISDIAL_VAL),
+    ),
+    published=published_for("valse"),
     errata=Errata(
         "valid rows",
         "1,080 of the 8,782 rows were rejected by the annotators (fewer than two of three chose "

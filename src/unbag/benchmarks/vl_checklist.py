@@ -14,9 +14,12 @@ from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
 from unbag.benchmarks.present import present
-from unbag.benchmarks.vl_checklist_published import PUBLISHED
+from unbag.benchmarks.sources import SWIG, VISUAL_GENOME_PICTURES
+from unbag.benchmarks.sources_hosted import VL_CHECKLIST_BY_HAND
+from unbag.benchmarks.sources_pinned import vl_checklist
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
+from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 from unbag.types.json_fields import Fields, as_text
 
@@ -147,5 +150,7 @@ VL_CHECKLIST = Benchmark(
     licence="none stated (annotations); pictures: terms of Visual Genome, SWiG and HAKE",
     files=FILES,
     sources=("Visual Genome", "VAW", "SWiG", "HAKE"),
-    published=PUBLISHED,
+    downloads=(*vl_checklist(FILES), *VISUAL_GENOME_PICTURES, SWIG),
+    gated=VL_CHECKLIST_BY_HAND,
+    published=published_for("vl_checklist"),
 )

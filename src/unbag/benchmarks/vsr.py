@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
+from unbag.benchmarks.sources import COCO_TRAIN2017, COCO_VAL2017
+from unbag.benchmarks.sources_pinned import VSR as _FILES
 from unbag.errors import UserError
 from unbag.metrics.statements import Statements
 from unbag.pictures.files import FilePicture
@@ -70,4 +72,5 @@ VSR = Benchmark(
     licence="Apache-2.0 (annotations); pictures: COCO terms",
     files=tuple(f"zeroshot/{split}.jsonl" for split in SPLITS),
     sources=("COCO train2017", "COCO val2017"),
+    downloads=(*_FILES, COCO_VAL2017, COCO_TRAIN2017),
 )

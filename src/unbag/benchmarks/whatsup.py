@@ -15,16 +15,12 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
 from unbag.benchmarks.files import MATCHING_4, Folder, Record
-from unbag.benchmarks.published import (
-    CLIP_L14,
-    VL_COMPO,
-    VL_COMPO_MODELS,
-    by_model,
-    by_rule,
-)
+from unbag.benchmarks.sources_hosted import WHATSUP_A as _FILES_A
+from unbag.benchmarks.sources_hosted import WHATSUP_B as _FILES_B
 from unbag.errors import UserError
 from unbag.metrics.pairs import Pairs
 from unbag.pictures.files import FilePicture
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Errata, Item, Published
 from unbag.types.json_fields import as_text
 
@@ -163,37 +159,9 @@ def _warn_of_slips(
         )
 
 
-_SLIDES = "CLIP against chat models, VQAScore"
-_RESPONSES = "CLIP against chat models, free answers, errata on"
-_L14_336 = "CLIP ViT-L/14-336 (openai)"
-
-
-def _two_way(pairs: Sequence[str], rows: Mapping[str, Sequence[float]]) -> tuple[Published, ...]:
-    """Rows of individual, pair, individual, pair: the two opposite pairs of a subset."""
-    rules = [f"micro[relation={pair}]" for pair in pairs]
-    individual = {model: row[0::2] for model, row in rows.items()}
-    pair = {model: row[1::2] for model, row in rows.items()}
-    return (
-        *by_rule(_SLIDES, rules, individual, metric="individual"),
-        *by_rule(_SLIDES, rules, pair, metric="pair"),
-    )
-
-
-def _four_way(rows: Mapping[str, Sequence[float]]) -> tuple[Published, ...]:
-    """Rows of individual, pair and set accuracy among all four captions."""
-    return tuple(
-        one
-        for at, metric in enumerate(("individual4", "pair4", "set"))
-        for one in by_rule(
-            _RESPONSES, ["micro"], {m: [row[at]] for m, row in rows.items()}, metric=metric
-        )
-    )
-
-
 def _benchmark(
     subset: Subset,
     about: str,
-    published: tuple[Published, ...],
     errata: Errata | None = None,
 ) -> Benchmark:
     return Benchmark(
@@ -210,7 +178,8 @@ def _benchmark(
         licence="MIT",
         files=(subset.file,),
         sources=("What'sUp",),
-        published=published,
+        downloads=_FILES_A if subset is A else _FILES_B,
+        published=published_for(subset.name),
         errata=errata,
     )
 
@@ -218,28 +187,6 @@ def _benchmark(
 WHATSUP_A = _benchmark(
     A,
     "Is one thing left of, right of, on or under another? The same two things in all four ways.",
-    (
-        *by_model(
-            VL_COMPO, VL_COMPO_MODELS, {"micro": (30.6, 26.5, 33.3, 31.1)}, metric="individual4"
-        ),
-        *_two_way(
-            ["left/right", "on/under"],
-            {
-                _L14_336: (49.0, 1.9, 61.7, 23.3),
-                "LLaVA-1.5-7B": (96.6, 93.2, 76.2, 52.4),
-                "Phi-3-V-3.8B": (97.6, 95.1, 78.6, 58.3),
-                "LLaMA-3-V-8B": (98.1, 96.1, 81.1, 64.1),
-            },
-        ),
-        *_four_way(
-            {
-                CLIP_L14: (26.7, 1.0, 0.0),
-                _L14_336: (28.9, 1.0, 0.0),
-                "XVLM-COCO": (41.8, 17.0, 1.9),
-                "LLaVA-1.5-7B": (62.1, 41.3, 14.6),
-            }
-        ),
-    ),
     Errata(
         "pillow",
         "pillow_left_of_chair and pillow_right_of_chair show each other "
@@ -250,26 +197,4 @@ WHATSUP_A = _benchmark(
 WHATSUP_B = _benchmark(
     B,
     "Is one thing left of, right of, in front of or behind another? The same two in all four ways.",
-    (
-        *by_model(
-            VL_COMPO, VL_COMPO_MODELS, {"micro": (30.9, 25.3, 37.8, 30.4)}, metric="individual4"
-        ),
-        *_two_way(
-            ["left/right", "front/behind"],
-            {
-                _L14_336: (54.9, 10.8, 51.5, 7.8),
-                "LLaVA-1.5-7B": (98.5, 97.1, 76.0, 52.9),
-                "Phi-3-V-3.8B": (100, 100, 61.8, 26.5),
-                "LLaMA-3-V-8B": (100, 100, 73.0, 47.1),
-            },
-        ),
-        *_four_way(
-            {
-                CLIP_L14: (25.7, 1.5, 0.0),
-                _L14_336: (27.2, 1.0, 0.0),
-                "XVLM-COCO": (42.2, 15.7, 2.9),
-                "LLaVA-1.5-7B": (74.0, 61.8, 23.5),
-            }
-        ),
-    ),
 )

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.published import CLIP_B32, VL_COMPO, VL_COMPO_MODELS, by_model, by_rule
+from unbag.benchmarks.sources_hosted import WINOGROUND as _FILES
+from unbag.benchmarks.sources_hosted import WINOGROUND_BY_HAND
 from unbag.metrics.groups import Groups
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 from unbag.types.json_fields import as_mapping, as_text, as_tuple
 
@@ -84,30 +86,7 @@ WINOGROUND = Benchmark(
     licence="META IMAGES research licence (gated on the hub)",
     files=("examples.jsonl",),
     sources=("Getty Images",),
-    published=(
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (31.3, 28.8, 30.3, 19.5)}, metric="text"),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (11.0, 11.0, 11.0, 12.0)}, metric="image"),
-        *by_model(VL_COMPO, VL_COMPO_MODELS, {"micro": (8.8, 8.5, 8.0, 5.3)}, metric="group"),
-        *(
-            one
-            for metric, percent in (("text", 31.25), ("image", 11.25), ("group", 9.0))
-            for one in by_rule(
-                "nightingal3/winoground-project, score matrix",
-                ["micro"],
-                {CLIP_B32: (percent,)},
-                metric=metric,
-            )
-        ),
-        *by_rule(
-            "CLIP against chat models, VQAScore",
-            ["micro"],
-            {
-                "CLIP ViT-L/14-336 (openai)": (27.8,),
-                "LLaVA-1.5-7B": (39.8,),
-                "Phi-3-V-3.8B": (35.8,),
-                "LLaMA-3-V-8B": (46.3,),
-            },
-            metric="text",
-        ),
-    ),
+    downloads=_FILES,
+    gated=WINOGROUND_BY_HAND,
+    published=published_for("winoground"),
 )

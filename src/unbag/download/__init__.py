@@ -1,0 +1,1 @@
+"""Public files to disk: fetched with resume, checked, unpacked safely."""

@@ -1,0 +1,185 @@
+"""One HTTP question to the answer: bytes from where on, of how many, of which version."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from unbag.errors import UserError
+from unbag.version import __version__
+
+CHUNK = 1 << 18
+LONGEST_WAIT = 120.0
+_MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Answers that may be another one a moment later."""
+
+
+class BrokenError(Exception):
+    """The connection did not hold, or the server is busy: worth another try."""
+
+    def __init__(self, what: str, *, wait: float = 0.0) -> None:
+        """Say what happened, and how long the server asks to wait."""
+        self.what = what
+        self.wait = wait
+        super().__init__(what)
+
+
+class BeyondTheEndError(Exception):
+    """The server has nothing from the asked byte on (416)."""
+
+    def __init__(self, total: int | None) -> None:
+        """Keep the size of the whole file, if the server names it."""
+        self.total = total
+        super().__init__(total)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A server's answer, its body not yet read."""
+
+    response: HTTPResponse
+    start: int
+    """The first byte it sends."""
+    total: int | None
+    """Bytes of the whole file, if the server says so."""
+    mark: str
+    """What tells this version of the file from another; empty if the server gives nothing."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body, piece by piece as it comes; BrokenError where it ends too early."""
+        position = self.start
+        try:
+            while chunk := self.response.read1(CHUNK):
+                position += len(chunk)
+                yield chunk
+        except (HTTPException, OSError) as error:
+            raise BrokenError(f"the connection broke ({_short(error)})") from error
+        if self.total is not None and position < self.total:
+            raise BrokenError(f"the connection ended after {position:,} of {self.total:,} bytes")
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects over the web only, and never from https back to http."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        check_address(newurl)
+        if req.type == "https" and urlsplit(newurl).scheme != "https":
+            raise UserError(
+                f"{req.full_url} leads to {newurl}",
+                expected="an address that stays encrypted",
+                way_out="fetch it by hand if you trust that server",
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def check_address(url: str) -> None:
+    """Only the web is asked: an address of a plug-in must not read this machine's files."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise UserError(
+            f"{url!r} cannot be fetched",
+            expected="an address that begins with https:// or http://",
+            way_out="put the file there by hand",
+        )
+
+
+@contextmanager
+def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[Answer]:
+    """Ask for a file from byte `start` on, if it is still the version of `mark`.
+
+    Proxies are those of the environment (https_proxy, no_proxy ...).
+    """
+    check_address(url)
+    # Bytes must be those of the file, so that they can be counted and resumed.
+    headers = {"User-Agent": f"unbag/{__version__}", "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+        if mark:
+            headers["If-Range"] = mark
+    try:
+        response = build_opener(_Redirects).open(Request(url, headers=headers), timeout=timeout)  # noqa: S310
+    except HTTPError as error:
+        with error:
+            raise _refused(url, error) from error
+    except (HTTPException, OSError) as error:
+        raise _unreachable(url, error) from error
+    with response:
+        yield _read_head(url, response)
+
+
+def _read_head(url: str, response: HTTPResponse) -> Answer:
+    headers = response.headers
+    _check_content(url, headers)
+    start, total = 0, _whole(headers.get("Content-Length"))
+    if response.status == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
+        if not found:
+            raise BrokenError("the server sends a part and does not say which")
+        start, total = int(found[1]), _whole(found[2])
+    return Answer(response, start, total, _mark(headers))
+
+
+def _check_content(url: str, headers: Message) -> None:
+    if headers.get("Content-Encoding", "identity") != "identity":
+        raise UserError(
+            f"{url} is sent as {headers['Content-Encoding']}, which was not asked for",
+            expected="the bytes of the file",
+            way_out="fetch it by hand",
+        )
+    if headers.get_content_type() == "text/html" and not url.endswith((".html", ".htm")):
+        raise UserError(
+            f"{url} answered with a web page",
+            expected="the file itself",
+            way_out="open the address in a browser: it may want a click, or have moved",
+        )
+
+
+def _mark(headers: Message) -> str:
+    """A strong ETag, or the date of the last change; a weak ETag does not promise equal bytes."""
+    tag: str = headers.get("ETag", "")
+    changed: str = headers.get("Last-Modified", "")
+    return tag if tag.startswith('"') else changed
+
+
+def _refused(url: str, error: HTTPError) -> Exception:
+    if error.code == 416:
+        found = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range", ""))
+        return BeyondTheEndError(int(found[1]) if found else None)
+    if error.code in _MAY_PASS:
+        wait = error.headers.get("Retry-After", "")
+        seconds = min(float(wait), LONGEST_WAIT) if wait.isdigit() else 0.0
+        return BrokenError(f"the server answered {error.code} {error.reason}", wait=seconds)
+    return UserError(
+        f"{url} answered {error.code} {error.reason}",
+        expected="the file",
+        way_out="it may have moved or want an account: see the page of the data set",
+    )
+
+
+def _unreachable(url: str, error: Exception) -> Exception:
+    reason = error.reason if isinstance(error, URLError) else error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return UserError(
+            f"the certificate of {url} is not trusted: {reason.verify_message}",
+            expected="a server that is who it says",
+            way_out="check the clock and the certificates of this machine, and its proxy",
+        )
+    return BrokenError(f"the server cannot be reached ({_short(reason)})")
+
+
+def _short(error: object) -> str:
+    return str(error) or type(error).__name__
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None
