@@ -1,0 +1,70 @@
+"""BiVLC: SugarCrepe's captions and hard negatives, with a picture drawn for each hard negative.
+
+Read from the Parquet files of the hub, which hold the pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.benchmarks.parquet import ParquetPicture, parquet_files, parquet_rows
+from unbag.benchmarks.published import CLIP_B32, by_rule
+from unbag.metrics.groups import Groups
+from unbag.types import MICRO, Benchmark, Item
+from unbag.types.json_fields import wrong
+
+PATTERN = "data/test-*.parquet"
+_TEXTS = ("caption", "negative_caption", "type", "subtype")
+_PICTURES = ("image", "negative_image")
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """One item a row."""
+    folder = Folder.of(root, "bivlc")
+    return [
+        _item(record)
+        for path in parquet_files(folder, PATTERN)
+        for record in parquet_rows(folder, path, texts=_TEXTS, pictures=_PICTURES)
+    ]
+
+
+def _item(record: Record) -> Item:
+    kind, part = record.fields.text("type"), record.fields.text("subtype")
+    return Item(
+        id=record.key,
+        pictures=tuple(record.fields.read(name, _picture) for name in _PICTURES),
+        captions=(record.caption("caption"), record.caption("negative_caption")),
+        truth=MATCHING_2,
+        tags={"type": kind, "subtype": f"{kind} {part}"},
+    )
+
+
+def _picture(value: object, where: str) -> ParquetPicture:
+    if not isinstance(value, ParquetPicture):
+        raise wrong(where, found=value, expected="a picture")
+    return value
+
+
+_RESULTS = "IMirandaM/BiVLC, results/BiVLC_ViT-B-32.csv, recomputed"
+
+BIVLC = Benchmark(
+    name="bivlc",
+    about="A caption and its hard negative, with a picture of each: both directions count. The "
+    "negative's picture is generated, the other a photograph.",
+    load=load,
+    metrics=(Groups(),),
+    headline="group",
+    aggregates=(MICRO,),
+    cite="Miranda et al. 2024, BiVLC",
+    licence="MIT; photographs: COCO terms",
+    files=(PATTERN,),
+    sources=("COCO val2017", "BiVLC (generated)"),
+    published=tuple(
+        one
+        # The authors call them I2T, T2I and group.
+        for metric, percent in (("text", 75.8), ("image", 52.4), ("group", 49.1))
+        for one in by_rule(_RESULTS, ["micro"], {CLIP_B32: (percent,)}, metric=metric)
+    ),
+)

@@ -1,0 +1,104 @@
+"""EqBen, the open subset of a tenth: two frames that differ in little, and a caption of each.
+
+Frames of YouCook2 are stored as NumPy arrays, blue first. The full annotation is not read: no
+public code shows its layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.metrics.groups import Groups
+from unbag.pictures.files import FilePicture
+from unbag.types import MICRO, Benchmark, Item, Picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FILE = "eqben_subset_10percent_final.json"
+
+
+@dataclass(frozen=True)
+class BgrPicture:
+    """A frame kept as an array [height, width, blue-green-red] in a .npy file."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    @property
+    def key(self) -> str:
+        """Hash of the file's bytes."""
+        return f"bgr:{FilePicture(self.path).key}"
+
+    def open(self) -> Image:
+        """As RGB; OSError or ValueError if that cannot be done. Nothing is unpickled."""
+        from PIL import Image
+
+        try:
+            pixels = np.load(self.path, allow_pickle=False)
+        except EOFError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(pixels, np.ndarray):
+            raise ValueError(f"{self.path.name} holds several arrays, expected one")
+        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
+            raise ValueError(
+                f"an array of shape {pixels.shape} and type {pixels.dtype}, "
+                "expected [height, width, 3] of uint8"
+            )
+        return Image.fromarray(np.ascontiguousarray(pixels[:, :, ::-1]))
+
+
+def load(root: Path | None) -> Sequence[Item]:
+    """One item a record; the first folder of a picture's name is the collection it is from."""
+    folder = Folder.of(root, "eqben")
+    pictures = folder.picture_folder("image_subset")
+    items = []
+    for record in folder.records(FILE):
+        items.append(
+            Item(
+                id=f"pair/{record.key}",
+                pictures=tuple(
+                    _picture(folder, pictures, record, name) for name in ("image0", "image1")
+                ),
+                captions=(record.caption("caption0"), record.caption("caption1")),
+                truth=MATCHING_2,
+                tags={"collection": _collection(record.caption("image0"))},
+            )
+        )
+    return items
+
+
+def _picture(folder: Folder, pictures: Path, record: Record, name: str) -> Picture:
+    found = folder.picture(pictures, record.caption(name), record.where)
+    return BgrPicture(found.path) if found.path.suffix == ".npy" else found
+
+
+def _collection(name: str) -> str:
+    parts = PurePosixPath(name).parts
+    return parts[0] if len(parts) > 1 else "not named"
+
+
+EQBEN = Benchmark(
+    name="eqben",
+    about="Two frames of a film or a synthetic scene that differ in little, and a caption of each: "
+    "which belong together?",
+    load=load,
+    metrics=(Groups(),),
+    headline="group",
+    aggregates=(MICRO,),
+    cite="Wang et al. 2023, Equivariant similarity for vision-language foundation models",
+    licence="not stated for the data (MIT for the authors' toolkit); pictures: their collections' "
+    "terms",
+    files=(FILE,),
+    sources=("Action Genome", "GEBC", "YouCook2", "Kubric", "Stable Diffusion (generated)"),
+)

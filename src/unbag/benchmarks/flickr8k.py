@@ -1,0 +1,176 @@
+"""Flickr8k with human judgements: how well does a caption describe the photograph?
+
+Two sets of ratings over the same pictures: three experts from 1 to 4, and the share of yes of a
+crowd. Which lines count, and which tau, follows the evaluation that CLIPScore published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from unbag.benchmarks.files import Folder
+from unbag.benchmarks.published import CLIP_B32, by_rule
+from unbag.errors import UserError
+from unbag.metrics.correlation import Correlation
+from unbag.types import MICRO, Benchmark, FloatArray, Item, Published
+
+TOKENS = "Flickr8k.token.txt"
+EXPERTS = "ExpertAnnotations.txt"
+CROWD = "CrowdFlowerAnnotations.txt"
+# The archive of the authors writes it with an e.
+_PICTURES = "Flicker8k_Dataset"
+
+
+def load_experts(root: Path | None) -> Sequence[Item]:
+    """One item a rating, so three a line; captions written for the picture itself are left out."""
+    folder = Folder.of(root, "flickr8k")
+    captions = _captions(folder)
+    own: dict[str, set[str]] = {}
+    for name, caption in captions.items():
+        own.setdefault(_stem(name), set()).add(caption)
+    items = []
+    for number, (image, name, *cells) in _rows(folder, EXPERTS):
+        where = f"{EXPERTS}, line {number}"
+        caption = _caption(captions, name, where)
+        ratings = [_number(cell, where, least=1, most=4) for cell in cells]
+        if caption not in own.get(_stem(image), ()):
+            for expert, rating in enumerate(ratings, start=1):
+                items.append(
+                    _item(folder, image, caption, rating, where, f"expert {expert}/{number}")
+                )
+    return items
+
+
+def load_crowd(root: Path | None) -> Sequence[Item]:
+    """One item a line; the rating is the share of yes."""
+    folder = Folder.of(root, "flickr8k_crowd")
+    captions = _captions(folder)
+    items = []
+    for number, (image, name, *cells) in _rows(folder, CROWD):
+        where = f"{CROWD}, line {number}"
+        share, yes, no = (_number(cell, where, least=0, most=1e6) for cell in cells)
+        if not yes + no or abs(share - yes / (yes + no)) > 1e-5:
+            raise UserError(
+                f"{where}: a share of {share:g} with {yes:g} yes and {no:g} no",
+                expected="the share of yes, the number of yes, the number of no",
+                way_out="check that it is the official file",
+            )
+        caption = _caption(captions, name, where)
+        items.append(_item(folder, image, caption, share, where, f"crowd/{number}"))
+    return items
+
+
+def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str]]]:
+    """Lines of cells between tabs, with their number."""
+    found = []
+    for number, line in enumerate(folder.text(file).split("\n"), start=1):
+        if not line.strip():
+            continue
+        row = line.strip().split("\t")
+        if len(row) != cells:
+            raise UserError(
+                f"{file}, line {number} of {folder.benchmark} has {len(row)} cells",
+                expected=f"{cells} cells between tabs",
+                way_out="check that it is the official file, whole",
+            )
+        found.append((number, row))
+    return found
+
+
+def _captions(folder: Folder) -> Mapping[str, str]:
+    """Captions by name of the picture, # and a number."""
+    found: dict[str, str] = {}
+    for number, (name, caption) in _rows(folder, TOKENS, cells=2):
+        if name in found:
+            raise UserError(
+                f"{TOKENS}, line {number}: {name!r} stands twice",
+                expected="every caption once",
+                way_out="check that it is the official file",
+            )
+        found[name] = caption
+    return found
+
+
+def _caption(captions: Mapping[str, str], name: str, where: str) -> str:
+    if not captions.get(name, "").strip():
+        raise UserError(
+            f"{where}: there is no caption {name!r}",
+            expected=f"one of the names in {TOKENS}",
+            way_out="check that both files are official and whole",
+        )
+    return captions[name]
+
+
+def _stem(name: str) -> str:
+    """One picture stands in the token file with an ending of its own, so endings do not count."""
+    return name.split("#")[0].split(".")[0]
+
+
+def _number(cell: str, where: str, *, least: float, most: float) -> float:
+    try:
+        found = float(cell)
+    except ValueError:
+        found = float("nan")
+    if not least <= found <= most:
+        raise UserError(
+            f"{where}: {cell!r} is no rating",
+            expected=f"a number from {least:g} to {most:g}",
+            way_out="check that it is the official file",
+        )
+    return found
+
+
+def _item(folder: Folder, image: str, caption: str, rating: float, where: str, name: str) -> Item:
+    return Item(
+        id=name,
+        pictures=(folder.picture(folder.picture_folder(_PICTURES), image, where),),
+        # As the public evaluation does, which also puts "A photo depicts" before it.
+        captions=(" ".join(caption.split()),),
+        truth=_truth(rating),
+        group=image,
+    )
+
+
+def _truth(rating: float) -> FloatArray:
+    return np.array([[rating]], dtype=np.float64)
+
+
+_PAPER = 'Hessel et al. 2021, CLIPScore, table 1 (prompt "A photo depicts")'
+
+
+def _benchmark(name: str, about: str, file: str, tau: str, percent: float) -> Benchmark:
+    # No rule of ours gives that number to the digit: the prompt is not ours.
+    published: tuple[Published, ...] = by_rule(_PAPER, [""], {CLIP_B32: (percent,)}, metric=tau)
+    return Benchmark(
+        name=name,
+        about=about,
+        load=load_experts if file == EXPERTS else load_crowd,
+        metrics=(Correlation(),),
+        headline=tau,
+        aggregates=(MICRO,),
+        cite="Hodosh et al. 2013, Framing image description as a ranking task",
+        licence="Flickr8k terms: research only",
+        files=(TOKENS, file),
+        folder="flickr8k",
+        sources=("Flickr8k",),
+        published=published,
+    )
+
+
+FLICKR8K = _benchmark(
+    "flickr8k",
+    "Does a score order captions of a photograph as three experts do, from 1 to 4?",
+    EXPERTS,
+    "tau_c",
+    51.2,
+)
+FLICKR8K_CROWD = _benchmark(
+    "flickr8k_crowd",
+    "Does a score order captions of a photograph as the share of people who call them right?",
+    CROWD,
+    "tau_b",
+    34.4,
+)

@@ -1,0 +1,148 @@
+"""BiVLC from self-made Parquet files in the schema of the hub."""
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from unbag.benchmarks.bivlc import BIVLC
+from unbag.benchmarks.parquet import ParquetPicture
+from unbag.engine.missing import absent_pictures
+from unbag.errors import UserError
+from unbag.types import Estimate
+
+Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
+Columns = dict[str, list[object]]
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def encoded(colour: tuple[int, int, int]) -> bytes:
+    made = BytesIO()
+    Image.new("RGB", (4, 4), colour).save(made, "PNG")
+    return made.getvalue()
+
+
+def columns(start: int, n: int) -> Columns:
+    numbers = range(start, start + n)
+    return {
+        "image": [{"bytes": encoded((i, 0, 0)), "path": None} for i in numbers],
+        "caption": [f"a man {i}" for i in numbers],
+        "negative_caption": [f"a man and a child {i}" for i in numbers],
+        "negative_image": [{"bytes": encoded((0, i, 0)), "path": None} for i in numbers],
+        "type": [["add", "swap", "replace", "add"][i % 4] for i in numbers],
+        "subtype": [["obj", "att", "rel", "att"][i % 4] for i in numbers],
+    }
+
+
+def write(root: Path, made: Columns, name: str = "00000-of-00002") -> Path:
+    path = root / f"data/test-{name}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    arrays = {
+        column: pa.array(cells, PICTURE) if isinstance(cells[0], dict) else pa.array(cells)
+        for column, cells in made.items()
+    }
+    parquet.write_table(pa.table(arrays), path, row_group_size=3)
+    return path
+
+
+def test_rows_of_all_files_and_groups(tmp_path: Path) -> None:
+    write(tmp_path, columns(5, 3), "00001-of-00002")
+    write(tmp_path, columns(0, 5))
+    items = BIVLC.load(tmp_path)
+    assert [item.id for item in items][4:6] == [
+        "test-00000-of-00002.parquet/4",
+        "test-00001-of-00002.parquet/0",
+    ]
+    assert items[1].captions == ("a man 1", "a man and a child 1")
+    assert items[1].tags == {"type": "swap", "subtype": "swap att"}
+    colours = [[p.open().getpixel((0, 0)) for p in item.pictures] for item in items]
+    assert colours == [[(i, 0, 0), (0, i, 0)] for i in range(8)]
+    assert len({picture.key for item in items for picture in item.pictures}) == 15
+    assert items[0].pictures[0].key == items[0].pictures[1].key
+    assert not absent_pictures(items)
+
+
+def test_known_scorers(tmp_path: Path, numbers: Numbers) -> None:
+    made = columns(0, 250)
+    for name in range(4):
+        write(tmp_path, made, f"{name}")
+    items = BIVLC.load(tmp_path)
+    for score, value in (("perfect", 1), ("constant", 0)):
+        found = numbers(BIVLC, items, score)["micro"]
+        assert {estimate.value for estimate in found.values()} == {value}
+    found = numbers(BIVLC, items, "random")["micro"]
+    for metric, chance in (("text", 1 / 4), ("image", 1 / 4), ("group", 1 / 6)):
+        assert found[metric].value == pytest.approx(chance, abs=0.04)
+
+
+def test_published_numbers_follow_the_words_of_the_authors() -> None:
+    # Image to text means that each picture picks its caption: our text score.
+    assert {one.metric: one.value for one in BIVLC.published} == {
+        "text": 0.758,
+        "image": 0.524,
+        "group": 0.491,
+    }
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"bivlc has no file .*data/test-\*\.parquet"):
+        BIVLC.load(tmp_path)
+    path = write(tmp_path, columns(0, 2))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(UserError, match=r"test-00000-of-00002\.parquet of bivlc cannot be read"):
+        BIVLC.load(tmp_path)
+    made = columns(0, 2)
+    del made["subtype"]
+    write(tmp_path, made)
+    with pytest.raises(UserError, match="of bivlc has no column 'subtype'"):
+        BIVLC.load(tmp_path)
+    write(tmp_path, columns(0, 2) | {"image": ["a.jpg", "b.jpg"]})
+    with pytest.raises(UserError, match="of bivlc has no picture column 'image'"):
+        BIVLC.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"caption": ["a man", " "]}, "row 1: caption is empty"),
+        ({"caption": ["a man", None]}, r"row 1\.caption is null"),
+        ({"type": [1, 2]}, r"row 0\.type is 1"),
+    ],
+)
+def test_bad_rows_are_named(change: Columns, message: str, tmp_path: Path) -> None:
+    write(tmp_path, columns(0, 2) | change)
+    with pytest.raises(UserError, match=message):
+        BIVLC.load(tmp_path)
+
+
+def test_damaged_pictures_are_said_when_opened(tmp_path: Path) -> None:
+    cells: list[object] = [
+        {"bytes": b"no picture", "path": None},
+        {"bytes": None, "path": "x.jpg"},
+        None,
+    ]
+    path = write(tmp_path, columns(0, 3) | {"image": cells})
+    pictures = [item.pictures[0] for item in BIVLC.load(tmp_path)]
+    for picture in pictures:
+        with pytest.raises((OSError, ValueError)):
+            picture.open()
+        assert picture.key
+    with pytest.raises(ValueError, match="holds no bytes"):
+        pictures[2].open()
+    path.unlink()
+    assert len(absent_pictures(BIVLC.load(write(tmp_path, columns(0, 1)).parents[1]))) == 0
+    with pytest.raises(OSError, match="nowhere"):
+        ParquetPicture(tmp_path / "nowhere", "image", 0, 0).open()
+    assert ParquetPicture(tmp_path / "nowhere", "image", 0, 0).key.startswith("missing:")
+
+
+def test_pixels_are_the_encoded_ones(tmp_path: Path) -> None:
+    write(tmp_path, columns(0, 2))
+    opened = BIVLC.load(tmp_path)[1].pictures[1].open()
+    assert np.asarray(opened).tolist() == [[[0, 1, 0]] * 4] * 4
