@@ -18,6 +18,7 @@ from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
 Columns = dict[str, list[object]]
+PLAIN = {str: pa.string(), int: pa.int64()}
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
@@ -43,7 +44,7 @@ def write(root: Path, made: Columns, name: str = "00000-of-00002") -> Path:
     path = root / f"data/test-{name}.parquet"
     path.parent.mkdir(exist_ok=True)
     arrays = {
-        column: pa.array(cells, PICTURE) if isinstance(cells[0], dict) else pa.array(cells)
+        column: pa.array(cells, PICTURE if isinstance(cells[0], dict) else PLAIN[type(cells[0])])
         for column, cells in made.items()
     }
     parquet.write_table(pa.table(arrays), path, row_group_size=3)

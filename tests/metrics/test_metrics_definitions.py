@@ -9,6 +9,7 @@ from unbag.metrics import (
     DEFINITIONS,
     Choice,
     Classify,
+    Correlation,
     Groups,
     Joined,
     JoinedPairs,
@@ -37,6 +38,7 @@ METRICS: tuple[Metric, ...] = (
     JoinedPairs(),
     PickPicture(),
     Statements(),
+    Correlation(),
     TextOnly(),
 )
 

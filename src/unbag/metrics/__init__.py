@@ -5,6 +5,7 @@ from unbag.metrics.chance import CHANCE, CHANCE_INDEPENDENT, hit_chance, simulat
 from unbag.metrics.choice import Choice
 from unbag.metrics.classify import Classify, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
+from unbag.metrics.correlation import Correlation, kendall
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
 from unbag.metrics.groups import Groups, judge_groups
@@ -36,6 +37,7 @@ __all__ = [
     "Choice",
     "Classify",
     "Contest",
+    "Correlation",
     "Credit",
     "Definition",
     "Groups",
@@ -72,6 +74,7 @@ __all__ = [
     "judge_groups",
     "judge_pair",
     "judge_triples",
+    "kendall",
     "mcnemar",
     "measure",
     "perplexity_margin",

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
+from unbag.metrics.definition import Definition
+from unbag.metrics.definitions_whole import WHOLE
 
-@dataclass(frozen=True)
-class Definition:
-    """A metric in words, for the report and the documentation."""
-
-    name: str
-    title: str
-    meaning: str
-    """One sentence without formulas."""
-    formula: str
-    chance: str
-    """Credit of random scores, in words or as a fraction; empty where there is no such level."""
-
+__all__ = ["DEFINITIONS", "Definition", "recall_definition"]
 
 _TRIPLE = "c the caption, n its hard negative, p its hard positive"
 
@@ -216,21 +206,7 @@ _ALL = (
         "right(q, i) for all four",
         "1/16",
     ),
-    Definition(
-        "auc",
-        "Area under the curve",
-        "Share of pairs of a true and a false statement in which the true one scores higher.",
-        "mean over true t and false f of [s(t) > s(f)]",
-        "1/2",
-    ),
-    Definition(
-        "threshold_accuracy",
-        "Accuracy at a threshold",
-        "Share of statements rightly called true or false by a threshold that was chosen on the "
-        "development split.",
-        "s > threshold if true, s <= threshold if false",
-        "1/2; near it where true and false statements are not equally many",
-    ),
+    *WHOLE,
     Definition(
         "text_only",
         "Text-only accuracy",
@@ -242,8 +218,16 @@ _ALL = (
     Definition(
         "retention",
         "Retention",
-        "Text-to-image recall with shuffled captions as a share of that with the captions as they "
-        "are; near 1 means that word order was never needed.",
+        "Text-to-image recall with shuffled captions (or pictures) as a share of that with both as "
+        "they are; near 1 means that order was never needed.",
+        "R@1(shuffled) / R@1(kept)",
+        "",
+    ),
+    Definition(
+        "image_to_text_retention",
+        "Image-to-text retention",
+        "Image-to-text recall with shuffled captions or pictures as a share of that with both as "
+        "they are; near 1 means that order was never needed.",
         "R@1(shuffled) / R@1(kept)",
         "",
     ),
