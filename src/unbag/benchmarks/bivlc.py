@@ -10,8 +10,8 @@ from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.parquet import ParquetPicture, parquet_files, parquet_rows
-from unbag.benchmarks.published import CLIP_B32, by_rule
 from unbag.metrics.groups import Groups
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 from unbag.types.json_fields import wrong
 
@@ -47,8 +47,6 @@ def _picture(value: object, where: str) -> ParquetPicture:
     return value
 
 
-_RESULTS = "IMirandaM/BiVLC, results/BiVLC_ViT-B-32.csv, recomputed"
-
 BIVLC = Benchmark(
     name="bivlc",
     about="A caption and its hard negative, with a picture of each: both directions count. The "
@@ -61,10 +59,5 @@ BIVLC = Benchmark(
     licence="MIT; photographs: COCO terms",
     files=(PATTERN,),
     sources=("COCO val2017", "BiVLC (generated)"),
-    published=tuple(
-        one
-        # The authors call them I2T, T2I and group.
-        for metric, percent in (("text", 75.8), ("image", 52.4), ("group", 49.1))
-        for one in by_rule(_RESULTS, ["micro"], {CLIP_B32: (percent,)}, metric=metric)
-    ),
+    published=published_for("bivlc"),
 )

@@ -22,7 +22,7 @@ from unbag.benchmarks.sources_hosted import (
 from unbag.errors import UserError
 from unbag.metrics.classify import Classify, check_names
 from unbag.published.every import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Ensemble, Item, Published
+from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Ensemble, Item
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm"})
 TEMPLATES = ("a photo of a {}.",)

@@ -12,6 +12,7 @@ from pathlib import Path
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.errors import UserError
 from unbag.metrics.groups import Groups
+from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 
 FILE = "metadata.json"
@@ -57,4 +58,5 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     # What the authors' archive unpacks to.
     folder="NaturalBench-Retrieval",
     sources=("Flickr30k", "DOCCI"),
+    published=published_for("naturalbench_retrieval"),
 )

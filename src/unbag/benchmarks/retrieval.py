@@ -18,7 +18,7 @@ from unbag.errors import UserError
 from unbag.metrics.retrieval import Recall
 from unbag.pictures.files import FilePicture
 from unbag.published.every import published_for
-from unbag.types import MICRO, Benchmark, Item, Published, Sparse
+from unbag.types import MICRO, Benchmark, Item, Sparse
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:

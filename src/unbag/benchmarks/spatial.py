@@ -13,7 +13,7 @@ from unbag.benchmarks.sources_hosted import COCO_SPATIAL as _COCO_FILES
 from unbag.benchmarks.sources_hosted import GQA_SPATIAL as _GQA_FILES
 from unbag.metrics.choice import Choice
 from unbag.published.every import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, Item, Published
+from unbag.types import MICRO, Aggregate, Benchmark, Item
 from unbag.types.json_fields import as_whole, wrong
 
 OBJECTS = ("one", "two")

@@ -21,7 +21,7 @@ from unbag.errors import UserError
 from unbag.metrics.pairs import Pairs
 from unbag.pictures.files import FilePicture
 from unbag.published.every import published_for
-from unbag.types import MICRO, Benchmark, Errata, Item, Published
+from unbag.types import MICRO, Benchmark, Errata, Item
 from unbag.types.json_fields import as_text
 
 ERRATA: Mapping[str, str] = MappingProxyType(

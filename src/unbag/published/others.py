@@ -32,5 +32,16 @@ _BIVLC = Table(
     tuple(Column(metric, "bivlc", metric) for metric in ("text", "image", "group")),
     {CLIP_B32: "75.8 52.4 49.1"},
 )
+_PROMPT = 'the prompt "A photo depicts" stands before each caption'
+_CLIPSCORE = Table(
+    "Hessel et al. 2021 (CLIPScore)",
+    "table 1",
+    (
+        Column("Flickr8k-Expert", "flickr8k", "tau_c"),
+        Column("Flickr8k-CF", "flickr8k_crowd", "tau_b"),
+    ),
+    {CLIP_B32: "51.2 34.4"},
+    notes={"flickr8k": _PROMPT, "flickr8k_crowd": _PROMPT},
+)
 
-TABLES = (_MMVP_VLM, _WINOGROUND, _BIVLC)
+TABLES = (_MMVP_VLM, _WINOGROUND, _BIVLC, _CLIPSCORE)
