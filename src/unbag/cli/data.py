@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from unbag.engine.evaluate import benchmark as find_benchmark
@@ -10,9 +11,11 @@ from unbag.errors import UserError
 from unbag.registry import find, names
 from unbag.types import Benchmark
 
+_SHOWN = 10
+
 
 def list_data() -> int:
-    """Every benchmark that needs files, with its pictures and its licence."""
+    """Every benchmark that needs files: how to get them, its pictures and its licence."""
     found = [find("benchmark", name) for name in names("benchmark")]
     needy = [one for one in found if isinstance(one, Benchmark) and one.files]
     if not needy:
@@ -20,9 +23,61 @@ def list_data() -> int:
         return 0
     width = max(len(one.name) for one in needy)
     for one in needy:
-        print(f"{one.name:<{width}}  pictures: {', '.join(one.sources)}; licence: {one.licence}")
+        print(
+            f"{one.name:<{width}}  {_way(one):<18}  pictures: {', '.join(one.sources)}; "
+            f"licence: {one.licence}"
+        )
+    print(
+        "`unbag data get NAME --data DIR` fetches what has a public address and explains the rest"
+    )
     print("`unbag data check NAME --data DIR` says what is there and what is missing")
     return 0
+
+
+def _way(one: Benchmark) -> str:
+    """What `data get` can do for a benchmark."""
+    kinds = {download.has_pictures for download in one.downloads}
+    if not kinds:
+        return "by hand"
+    whole = {True: "pictures", False: "files"}
+    got = " + ".join(whole[kind] for kind in sorted(kinds))
+    return f"get {got}{', rest by hand' if one.gated else ''}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is on disk of a benchmark."""
+
+    files: int
+    """How many it needs."""
+    missing: tuple[str, ...]
+    """Files that are not there."""
+    items: int
+    absent: tuple[Path, ...]
+    """Pictures that are not there; only known once no file is missing."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be measured as a whole; empty if it can."""
+        if self.missing:
+            return f"{len(self.missing)} of {self.files} files are missing"
+        return f"{len(self.absent):,} pictures are missing" if self.absent else ""
+
+
+def look(one: Benchmark, data: Path) -> Found:
+    """Look for the files of a benchmark, then for the pictures that they name."""
+    root = folder_of(one, data)
+    # A file may be a pattern: class sets need any picture in any folder.
+    missing = tuple(file for file in one.files if not any(root.glob(file)))
+    if missing:
+        return Found(len(one.files), missing, 0, ())
+    items = one.load(root)
+    return Found(len(one.files), (), len(items), tuple(sorted(absent_pictures(items))))
+
+
+def folder_of(one: Benchmark, data: Path) -> Path:
+    """Where a benchmark's files are."""
+    return data / (one.folder or one.name)
 
 
 def check_data(name: str, data: Path) -> int:
@@ -31,32 +86,32 @@ def check_data(name: str, data: Path) -> int:
     if not one.files:
         print(f"{one.name} makes its own data; nothing is needed")
         return 0
-    root = data / (one.folder or one.name)
+    found = look(one, data)
+    print_found(one, data, found)
+    if found.problem:
+        raise UserError(
+            found.problem,
+            expected="the official files, laid out as above",
+            way_out=f"`unbag data get {name} --data {data}` fetches or explains them; "
+            "`unbag run --missing skip` measures what is complete",
+        )
+    return 0
+
+
+def print_found(one: Benchmark, data: Path, found: Found) -> None:
+    """The summary of a benchmark on disk."""
     print(f"{one.name}: {one.about}")
     print(f"  cite:     {one.cite or 'not stated'}")
     print(f"  licence:  {one.licence or 'not stated'}")
     print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
-    print(f"  folder:   {root}")
-    # A file may be a pattern: class sets need any picture in any folder.
-    missing = [file for file in one.files if not any(root.glob(file))]
+    print(f"  folder:   {folder_of(one, data)}")
     for file in one.files:
-        print(f"  {'missing' if file in missing else 'there  '}   {file}")
-    if missing:
-        return _incomplete(f"{len(missing)} of {len(one.files)} files are missing")
-    items = one.load(root)
-    absent = sorted(absent_pictures(items))
-    print(f"  {len(items):,} items can be read")
-    for path in absent[:10]:
+        print(f"  {'missing' if file in found.missing else 'there  '}   {file}")
+    if not found.missing:
+        print(f"  {found.items:,} items can be read")
+    for path in found.absent[:_SHOWN]:
         print(f"  missing   {path}")
-    if absent:
-        return _incomplete(f"{len(absent):,} pictures are missing")
-    print("complete")
-    return 0
-
-
-def _incomplete(what: str) -> int:
-    raise UserError(
-        what,
-        expected="the official files, laid out as above",
-        way_out="put them there; `unbag run --missing skip` measures what is complete",
-    )
+    if found.problem and one.gated:
+        print(f"  by hand:  {one.gated}")
+    if not found.problem:
+        print("complete")

@@ -74,9 +74,7 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return show_names(options.kind)
     if options.command == "data":
-        from unbag.cli.data import check_data, list_data
-
-        return list_data() if options.action == "list" else check_data(options.name, options.data)
+        return _data(options)
     if options.command == "report":
         from unbag.cli.report import write_report
 
@@ -84,6 +82,18 @@ def _dispatch(options: argparse.Namespace) -> int:
     from unbag.cli import run
 
     return run.demo(options) if options.command == "demo" else run.run_command(options)
+
+
+def _data(options: argparse.Namespace) -> int:
+    from unbag.cli import data
+
+    if options.action == "list":
+        return data.list_data()
+    if options.action == "check":
+        return data.check_data(options.name, options.data)
+    from unbag.cli.get import get_data
+
+    return get_data(options.names, options.data, pictures=options.pictures)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -221,15 +231,28 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "which benchmarks are read from files, and whether yours are complete"
+    text = "which benchmarks are read from files, whether yours are complete, and getting them"
     data = commands.add_parser("data", help=text, description=text[0].upper() + text[1:] + ".")
     actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help="benchmarks that need files")
     check = actions.add_parser("check", help="what is there and what is missing")
     check.add_argument("name", metavar="NAME", help="a benchmark")
-    check.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
+    get = actions.add_parser(
+        "get",
+        help="fetch what has a public address",
+        description="Say what will be fetched, fetch it, and check it. A download that was stopped "
+        "goes on where it was. What needs an account or a form is explained.",
     )
+    get.add_argument("names", nargs="+", metavar="NAME", help="benchmarks")
+    get.add_argument(
+        "--pictures",
+        action="store_true",
+        help="pictures too, often gigabytes (default: annotation files only)",
+    )
+    for action in (check, get):
+        action.add_argument(
+            "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
+        )
 
 
 def _positive(text: str) -> int:

@@ -42,6 +42,10 @@ class Fetched:
 PATIENCE = Patience()
 
 
+class UnreachableError(UserError):
+    """A server that did not answer however long it was waited for."""
+
+
 def fetch(
     download: Download, target: Path, *, task: Task = unseen, patience: Patience = PATIENCE
 ) -> Fetched:
@@ -127,7 +131,7 @@ def _complete(part: Part, download: Download, task: Task, patience: Patience) ->
             is_pieced |= part.size > 0
             failures = 0 if part.size > before else failures + 1
             if failures >= patience.attempts:
-                raise UserError(
+                raise UnreachableError(
                     f"{download.url}: {error.what}, {failures} times",
                     expected="a server that answers",
                     way_out=f"run this again later; {readable(part.size)} are kept in {part.path}",
