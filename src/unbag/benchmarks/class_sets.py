@@ -90,7 +90,7 @@ def _folders(
     codes: str = "",
     folder: str = "",
 ) -> Benchmark:
-    load = ClassFolder(name, templates, ("test", part), names, codes)
+    load = ClassFolder(name, templates=templates, parts=("test", part), names=names, codes=codes)
     return _benchmark(load, about, cite, ("**/*",), folder, name)
 
 
