@@ -29,6 +29,9 @@ FIELDS = {
         "image_source",
         "caption_source",
     ),
+    "cola": (),
+    "eqben": ("image0", "image1", "caption0", "caption1"),
+    "naturalbench_retrieval": ("index", "image_0", "image_1", "caption_0", "caption_1"),
     "coco_retrieval": ("image", "caption"),
     "flickr30k_retrieval": ("image", "caption"),
 }
@@ -44,6 +47,9 @@ TABLES = {
         "obj_neg",
     ),
 }
+TABBED = ("flickr8k", "flickr8k_crowd")
+NO_TEXT = ("bivlc",)
+EVERY = (*FIELDS, *TABLES, *TABBED, *NO_TEXT)
 WORDS = st.sampled_from(
     [
         "mug_on_plate.jpeg",
@@ -118,7 +124,20 @@ def test_any_table(name: str, data: st.DataObject, tmp_path: Path) -> None:
     survives(tmp_path, name)
 
 
-@pytest.mark.parametrize("name", [*FIELDS, *TABLES])
+@pytest.mark.parametrize("name", TABBED)
+@QUIET
+@given(data=st.data())
+def test_any_lines_with_tabs(name: str, data: st.DataObject, tmp_path: Path) -> None:
+    cell = st.sampled_from(["a.jpg", "a.jpg#0", "1", "0.5", "2", "nan", "", " "]) | WORDS
+    for file in benchmark(name).files:
+        width = 2 if "token" in file else 5
+        row = st.lists(cell, min_size=width, max_size=width) | st.lists(cell, max_size=6)
+        rows = data.draw(st.lists(row, max_size=4))
+        (tmp_path / file).write_text("\n".join("\t".join(cells) for cells in rows))
+    survives(tmp_path, name)
+
+
+@pytest.mark.parametrize("name", EVERY)
 @QUIET
 @given(text=st.text(max_size=30))
 def test_any_text(name: str, text: str, tmp_path: Path) -> None:
@@ -126,7 +145,7 @@ def test_any_text(name: str, text: str, tmp_path: Path) -> None:
     survives(tmp_path, name)
 
 
-@pytest.mark.parametrize("name", [*FIELDS, *TABLES])
+@pytest.mark.parametrize("name", EVERY)
 def test_bytes_that_are_no_text(name: str, tmp_path: Path) -> None:
     for file in benchmark(name).files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
