@@ -35,6 +35,7 @@ test: check docs  ## everything CI runs
 perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/engine.py
 	$(BIN)/python perf/bootstrap.py
+	$(BIN)/python perf/load.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,7 @@ for _shared in (FIRST_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
     _shared.flags.writeable = False
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One record of a file, and where it stands, for messages."""
 
     value: object
@@ -62,7 +62,7 @@ class Folder:
 
     root: Path
     benchmark: str
-    _pictures: dict[tuple[Path, Box | None], FilePicture] = field(
+    _pictures: dict[tuple[Path, str, Box | None], FilePicture] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -143,7 +143,11 @@ class Folder:
     def picture(
         self, folder: Path, name: str, where: str, *, box: Box | None = None
     ) -> FilePicture:
-        """A picture by its official name; the same object for the same file, so it is read once."""
+        """A picture by its official name; the same object for the same name, so it is read once."""
+        # Many items share a picture, and putting a path together is what loading spends most on.
+        known = self._pictures.get((folder, name, box))
+        if known is not None:
+            return known
         relative = PurePosixPath(name)
         if not name or relative.is_absolute() or ".." in relative.parts:
             raise UserError(
@@ -151,8 +155,7 @@ class Folder:
                 expected="a path below the picture folder",
                 way_out="check that it is the official file",
             )
-        path = folder / relative
-        return self._pictures.setdefault((path, box), FilePicture(path, box))
+        return self._pictures.setdefault((folder, name, box), FilePicture(folder / relative, box))
 
     def text(self, name: str) -> str:
         """A whole text file."""

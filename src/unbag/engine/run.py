@@ -14,6 +14,7 @@ from pathlib import Path
 from warnings import catch_warnings, simplefilter
 
 from unbag.engine.asking import CHUNK, QueryScoring
+from unbag.engine.collector import paused_collector
 from unbag.engine.embed import Grid, embed
 from unbag.engine.errata import ErrataChoice, errata_name, loader_of
 from unbag.engine.folder import Asked, RunFolder
@@ -106,7 +107,7 @@ def load_items(
     progress: Progress,
 ) -> Sequence[Item]:
     """The items of a benchmark, from its folder if it needs one; what a loader warns of is said."""
-    with catch_warnings(record=True) as warned:
+    with catch_warnings(record=True) as warned, paused_collector():
         simplefilter("always")
         # Kept as they are: a lazy sequence would make new pictures at every look.
         items = tuple(loader_of(benchmark, errata)(folder_of(benchmark, data)))

@@ -101,8 +101,10 @@ class Item:
                 expected="a tuple of captions",
                 way_out=f"write ({captions!r},)",
             )
-        if not isinstance(self.truth, Sparse):
-            truth = np.asarray(self.truth)
+        given: object = self.truth
+        is_ready = isinstance(given, Sparse) or getattr(given, "dtype", None) == np.bool_
+        if not is_ready:
+            truth = np.asarray(given)
             if truth.dtype != np.bool_:
                 truth = truth.astype(np.float64)
             object.__setattr__(self, "truth", truth)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from unbag.errors import UserError
 
@@ -72,8 +71,7 @@ def as_mapping(value: object, where: str, *, of: Callable[[object, str], T]) -> 
     return {str(key): of(entry, f"{where}.{key}") for key, entry in value.items()}
 
 
-@dataclass(frozen=True)
-class Fields:
+class Fields(NamedTuple):
     """An object being read, and the path to it for messages."""
 
     values: Mapping[str, object]
@@ -102,7 +100,9 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A string field."""
-        return self.read(name, as_text)
+        # Files have millions of them: the path is put together only for a message.
+        value = self.values.get(name)
+        return value if isinstance(value, str) else self.read(name, as_text)
 
     def whole(self, name: str) -> int:
         """An integer field."""
@@ -122,6 +122,9 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
+        value = self.values.get(name)
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
         return self.many(name, as_text)
 
     def many(self, name: str, of: Callable[[object, str], T]) -> tuple[T, ...]:
