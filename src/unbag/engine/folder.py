@@ -23,6 +23,7 @@ from unbag.types.as_json import (
     result_from_json,
     result_to_json,
 )
+from unbag.types.reference_json import reference_from_json, reference_to_json
 
 State = Literal["running", "stopped", "done"]
 
@@ -116,12 +117,14 @@ class RunFolder:
         write_text(self.path / "run.json", _dump(content))
 
     def write_contents(self, contents: RunContents) -> None:
-        """Write results, comparisons and failures."""
+        """Write results, comparisons, failures, published numbers, problems and warnings."""
         write_text(self.path / "problems.json", _dump(list(contents.problems)))
         write_text(self.path / "warnings.json", _dump(list(contents.warnings)))
         write_text(self.path / "results.json", _dump([result_to_json(r) for r in contents.results]))
         compared = [comparison_to_json(c) for c in contents.comparisons]
         write_text(self.path / "comparisons.json", _dump(compared))
+        beside = [reference_to_json(r) for r in contents.references]
+        write_text(self.path / "references.json", _dump(beside))
         failed = [failure_to_json(f) for f in contents.failures]
         write_text(self.path / "failures.json", _dump(failed))
 
@@ -173,6 +176,7 @@ def read_contents(path: Path) -> RunContents:
         ),
         failures=tuple(failure_from_json(f) for f in _read_json(path / "failures.json", [])),
         problems=tuple(map(str, _read_json(path / "problems.json", []))),
+        references=tuple(reference_from_json(r) for r in _read_json(path / "references.json", [])),
         warnings=tuple(map(str, _read_json(path / "warnings.json", []))),
     )
 

@@ -34,6 +34,8 @@ class Job:
     """Which known errors of the benchmarks are mended; part of every result's key."""
     trained_on: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Collections that models were trained on, by model, beside what they declare themselves."""
+    published_as: Mapping[str, str] = field(default_factory=dict)
+    """What papers call a model, by the scorer's name, where neither it nor we know."""
     missing: Missing = "error"
     """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
     device: str = "cpu"

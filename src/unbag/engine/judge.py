@@ -14,6 +14,7 @@ from unbag.engine.gallery import choose_failures
 from unbag.engine.job import Job
 from unbag.engine.overlap import overlap_warnings
 from unbag.engine.progress import Progress
+from unbag.engine.references import model_of, references
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
 from unbag.metrics.compare import Contest, compare_all, correct
@@ -24,6 +25,7 @@ from unbag.types import (
     Comparison,
     Failure,
     Item,
+    Reference,
     Result,
     RunContents,
     RunRecord,
@@ -73,6 +75,7 @@ def judge(
     results: list[Result] = []
     failures: list[Failure] = []
     problems: list[str] = []
+    beside: list[Reference] = []
     with progress.task("measuring", len(job.benchmarks) * len(job.scorers)) as advance:
         for benchmark in job.benchmarks:
             for scorer in job.scorers:
@@ -85,8 +88,18 @@ def judge(
                     problems.append(f"{scorer.name} on {benchmark.name}: {error}")
                 else:
                     measured[key] = found
-                    for one in (found, *others):
-                        results += one.results(scorer.name, is_blind=scorer.is_blind, run=record)
+                    ours = [
+                        result
+                        for one in (found, *others)
+                        for result in one.results(scorer.name, is_blind=scorer.is_blind, run=record)
+                    ]
+                    results += ours
+                    beside += references(
+                        benchmark,
+                        ours,
+                        model=model_of(scorer, job.published_as),
+                        left_out=record.left_out.get(benchmark.name, 0),
+                    )
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
     comparisons = _compare(job, _contests(job, measured), problems)
@@ -96,6 +109,7 @@ def judge(
         comparisons,
         tuple(failures),
         tuple(problems),
+        references=tuple(beside),
         warnings=tuple(overlap_warnings(record.trained_on, job.benchmarks)),
     )
     return Judgement(contents, measured)

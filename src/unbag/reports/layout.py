@@ -166,6 +166,8 @@ def merge_runs(runs: Sequence[RunContents]) -> RunContents:
         comparisons=correct([comparison for run in runs for comparison in run.comparisons]),
         failures=tuple(failure for run in runs for failure in run.failures),
         problems=tuple(problem for run in runs for problem in run.problems),
+        references=tuple(reference for run in runs for reference in run.references),
+        warnings=tuple(dict.fromkeys(warning for run in runs for warning in run.warnings)),
     )
 
 

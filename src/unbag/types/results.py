@@ -127,8 +127,27 @@ class Reference:
     ours: Estimate
     is_same_model: bool
     """The published number is of this very model; else it only gives the scale."""
+    is_comparable: bool = True
+    """Scored in the same way, and the source says how it averages."""
     doubts: tuple[str, ...] = ()
     """What does not add up in the source, or differs between its protocol and ours."""
+
+    @property
+    def difference(self) -> float:
+        """Ours minus theirs."""
+        return self.ours.value - self.published.value
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the printed number, as far as its digits go, meets our interval.
+
+        None where we have no interval. Ends may touch: the tiny allowance is for binary fractions.
+        """
+        if self.ours.low != self.ours.low or self.ours.high != self.ours.high:
+            return None
+        half = self.published.half + 1e-12
+        low, high = self.published.value - half, self.published.value + half
+        return low <= self.ours.high and self.ours.low <= high
 
 
 @dataclass(frozen=True)
