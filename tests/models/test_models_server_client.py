@@ -1,0 +1,174 @@
+"""A real local HTTP server that breaks, limits and talks nonsense; nothing is asked for twice."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.models.server_client import GarbageError, Manners, Reply, ReplyCache, ServerClient
+
+Answer = tuple[int, bytes, dict[str, str]]
+
+
+def good(body: dict[str, Any]) -> Answer:
+    return 200, json.dumps({"echo": body["n"]}).encode(), {}
+
+
+@dataclass
+class Behaviour:
+    """What the server does with each request, in the order they come; then it behaves."""
+
+    answers: list[Callable[[dict[str, Any]], Answer] | None] = field(default_factory=list)
+    """None: the connection is closed without an answer."""
+    seen: list[int] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, Behaviour]]:
+    behaviour = Behaviour()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with behaviour.lock:
+                behaviour.seen.append(body["n"])
+                behaviour.keys.append(self.headers.get("Authorization"))
+                answer = behaviour.answers.pop(0) if behaviour.answers else good
+            if answer is None:
+                self.close_connection = True
+                return
+            status, content, headers = answer(body)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{found.server_address[1]}/v1", behaviour
+    found.shutdown()
+    found.server_close()
+    thread.join()
+
+
+def status(code: int, text: str = "", **headers: str) -> Callable[[dict[str, Any]], Answer]:
+    return lambda body: (code, text.encode(), headers)
+
+
+@dataclass
+class Slept:
+    """Counts pauses instead of making them."""
+
+    pauses: list[float] = field(default_factory=list)
+
+    def __call__(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def client(url: str, **options: Any) -> ServerClient:
+    options.setdefault("manners", Manners(concurrency=4, attempts=4, timeout=5, sleep=Slept()))
+    return ServerClient(url, **options)
+
+
+def test_replies_come_in_the_order_of_the_requests(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    asked = [{"n": n} for n in [3, 1, 2, 1, 3]]
+    assert [reply["echo"] for reply in client(url).ask_all(asked)] == [3, 1, 2, 1, 3]
+    assert sorted(behaviour.seen) == [1, 2, 3]
+
+
+def test_trouble_in_the_middle_is_waited_out(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    nonsense = [status(200, "<html>busy</html>"), status(200, "[1, 2]"), status(503), None]
+    behaviour.answers = [*nonsense, status(429, **{"Retry-After": "7"})]
+    slept = Slept()
+    found = client(url, manners=Manners(1, attempts=9, timeout=5, sleep=slept))
+    assert found.ask_all([{"n": 1}]) == [{"echo": 1}]
+    assert slept.pauses == [1.0, 2.0, 4.0, 8.0, 7.0]
+
+
+def test_a_reply_without_what_is_needed_is_asked_for_again(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    behaviour.answers = [status(200, '{"other": 1}')]
+
+    def check(reply: Reply) -> None:
+        if "echo" not in reply:
+            raise GarbageError("no echo")
+
+    assert client(url, check=check).ask_all([{"n": 5}]) == [{"echo": 5}]
+    assert behaviour.seen == [5, 5]
+
+
+def test_what_came_is_kept_when_the_server_gives_up(
+    server: tuple[str, Behaviour], tmp_path: Path
+) -> None:
+    url, behaviour = server
+    path = tmp_path / "cache" / "replies.sqlite"
+    behaviour.answers = [good, good, *[status(500)] * 4]
+    one = Manners(1, attempts=4, timeout=5, sleep=Slept())
+    asked = [{"n": n} for n in range(4)]
+    with pytest.raises(UserError, match="no usable answer in 4 attempts: status 500") as error:
+        client(url, manners=one, cache=ReplyCache(path)).ask_all(asked)
+    assert "answers that came are kept" in str(error.value)
+    before = len(behaviour.seen)
+    again = client(url, manners=one, cache=ReplyCache(path))
+    assert [reply["echo"] for reply in again.ask_all(asked)] == [0, 1, 2, 3]
+    assert set(behaviour.seen[before:]) <= {2, 3}
+    assert again.spent == len(behaviour.seen) - before
+
+
+def test_a_budget_stops_before_it_is_passed(server: tuple[str, Behaviour], tmp_path: Path) -> None:
+    url, behaviour = server
+    path = tmp_path / "replies.sqlite"
+    asked = [{"n": n} for n in range(5)]
+    with pytest.raises(UserError, match="the budget of 3 requests is spent"):
+        client(url, budget=3, cache=ReplyCache(path)).ask_all(asked)
+    assert len(behaviour.seen) == 3
+    rest = client(url, budget=2, cache=ReplyCache(path))
+    assert len(rest.ask_all(asked)) == 5
+    assert rest.spent == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "way_out"),
+    [
+        (401, "refuses the key", "UNBAG_SERVER_KEY"),
+        (404, "model 'x' does not exist", "check the name of the model"),
+    ],
+)
+def test_a_refusal_is_said_and_not_repeated(
+    server: tuple[str, Behaviour], code: int, said: str, way_out: str
+) -> None:
+    url, behaviour = server
+    behaviour.answers = [status(code, "model 'x'\n does not exist")]
+    with pytest.raises(UserError, match=said) as error:
+        client(url, key="secret").ask_all([{"n": 1}])
+    assert way_out in str(error.value)
+    assert len(behaviour.seen) == 1
+    assert behaviour.keys == ["Bearer secret"]
+    assert "secret" not in str(error.value)
+
+
+def test_a_server_that_is_not_there_is_explained() -> None:
+    with pytest.raises(UserError, match="ConnectError"):
+        client("http://127.0.0.1:9/v1").ask_all([{"n": 1}])
+
+
+def test_a_cache_that_is_no_cache_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "x.sqlite").write_text("not a data base, and long enough to be read as one" * 50)
+    with pytest.raises(UserError, match="cannot be opened"):
+        ReplyCache(tmp_path / "x.sqlite")
