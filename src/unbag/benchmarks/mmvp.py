@@ -159,7 +159,7 @@ MMVP = Benchmark(
     headline="pair",
     aggregates=(MICRO,),
     cite=_CITE,
-    licence="not stated in the files; see the page of the data set",
+    licence="none stated in the repository",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     downloads=_FILES,
@@ -176,7 +176,7 @@ MMVP_VLM = Benchmark(
     # A softmax above .5 is needed for the first picture, so a tie goes to the second.
     official_ties="argmax_last",
     cite=_CITE,
-    licence="not stated in the files; see the page of the data set",
+    licence="MIT (page of the data set)",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     downloads=_VLM_FILES,
