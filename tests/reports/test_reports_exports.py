@@ -26,14 +26,14 @@ def rows(run: RunContents) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(to_csv(run), newline="")))
 
 
-def test_json_is_the_list_of_results_and_comes_back(run: RunContents) -> None:
-    read = json.loads(to_json(run))
+def test_json_has_the_list_of_results_and_it_comes_back(run: RunContents) -> None:
+    read = json.loads(to_json(run))["results"]
     assert [result_from_json(entry, run=run.record) for entry in read] == list(run.results)
 
 
 def test_json_has_null_for_what_was_not_measured() -> None:
     nothing = replace(RESULT, overall={"original": Estimate(NAN, NAN, NAN, 0)})
-    (entry,) = json.loads(to_json(RunContents(RECORD, (nothing,))))
+    (entry,) = json.loads(to_json(RunContents(RECORD, (nothing,))))["results"]
     assert entry["overall"]["original"]["value"] is None
 
 
@@ -52,7 +52,7 @@ def test_csv_rows_by_hand() -> None:
         "aggregate": "macro(kind)", "is_blind": "false", "is_headline": "true", "tag": "",
         "tag_value": "", "metric": "original", "value": "0.513", "low": "0.482", "high": "0.544",
         "n": "1000", "ties": "3", "invalid": "0", "unparsed": "0", "chance": "0.5",
-        "chance_independent": "", "interval": "wilson", "is_rate": "true",
+        "chance_independent": "", "interval": "wilson", "is_rate": "true", "source": "",
     }  # fmt: skip
     assert (by_tag["tag"], by_tag["tag_value"], by_tag["aggregate"]) == ("kind", "a=b", "micro")
 

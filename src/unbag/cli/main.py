@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.cli.verify_options import add_verify
 from unbag.errors import UserError
 from unbag.registry import PLURALS
 from unbag.version import __version__
@@ -79,6 +80,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.report import write_report
 
         return write_report(options.runs, out=options.out)
+    if options.command == "verify":
+        from unbag.cli.verify import verify_command
+
+        return verify_command(options)
     from unbag.cli import run
 
     return run.demo(options) if options.command == "demo" else run.run_command(options)
@@ -107,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_demo(commands)
     _add_run(commands)
+    _add_cache(add_verify(commands))
     _add_report(commands)
     _add_list(commands)
     _add_data(commands)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.engine.folder import read_contents
-from unbag.reports import form_of, merge_runs, report, terminal_table
+from unbag.reports import (
+    beside_lines,
+    form_of,
+    merge_runs,
+    report,
+    terminal_table,
+    warning_lines,
+)
 
 
 def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
@@ -17,7 +24,12 @@ def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
     if out is None:
         from unbag.cli.show import output
 
-        output().print(terminal_table(contents))
+        console = output()
+        for line in warning_lines(contents):
+            console.print(line, style="yellow", highlight=False, markup=False)
+        console.print(terminal_table(contents))
+        for line in beside_lines(contents.references):
+            console.print(line, highlight=False, markup=False)
         return 0
     print(f"report: {report(contents, out)}")
     return 0

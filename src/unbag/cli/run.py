@@ -18,7 +18,7 @@ from unbag.engine.run import Finished, run
 from unbag.errors import UserError
 from unbag.models.caption_only import ALL
 from unbag.registry import names
-from unbag.reports import report, summary_lines, terminal_table
+from unbag.reports import beside_lines, report, summary_lines, terminal_table, warning_lines
 from unbag.scorers import Placement, choose_device, load_model, make_scorer
 from unbag.scorers.resolve import Model
 from unbag.types import Benchmark, EvalProtocol, Scorer
@@ -35,7 +35,7 @@ def demo(options: argparse.Namespace) -> int:
         scorers=[make_scorer(load_model(name)) for name in DEMO_MODELS],
         benchmarks=find_benchmarks(["world"]),
         out=options.out,
-        cache=_cache(options),
+        cache=cache_of(options),
         command=options.typed,
     )
     return _carry_out(job)
@@ -44,7 +44,7 @@ def demo(options: argparse.Namespace) -> int:
 def run_command(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
     device = choose_device(options.device)
-    benchmarks = _tagged(find_benchmarks(options.bench), options.tagger)
+    benchmarks = tagged(find_benchmarks(options.bench), options.tagger)
     blind = blind_names(options.blind, beside=options.model)
     placement = Placement(device, options.dtype, options.compile)
     models = [load_model(name, placement=placement) for name in options.model]
@@ -60,7 +60,7 @@ def run_command(options: argparse.Namespace) -> int:
         benchmarks=benchmarks,
         out=options.out,
         data=options.data,
-        cache=_cache(options),
+        cache=cache_of(options),
         protocol=EvalProtocol() if is_official else EvalProtocol(ties=options.ties),
         official_first=is_official,
         errata=options.errata,
@@ -99,7 +99,7 @@ def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
     return list(found.values())
 
 
-def _tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
+def tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
     """With a tagger for those that shuffle by part of speech; it is looked for only if needed."""
     if not any(isinstance(one.load, TakesTagger) for one in benchmarks):
         return benchmarks
@@ -120,7 +120,7 @@ def _probes(
         models,
         benchmarks,
         data=options.data,
-        cache=_cache(options),
+        cache=cache_of(options),
         batch=options.batch,
         missing=options.missing,
         progress=Shown(Console(stderr=True)),
@@ -148,9 +148,13 @@ def _carry_out(job: Job) -> int:
 
 def _finish(finished: Finished, console: Console) -> int:
     report(finished.contents, finished.folder.report)
+    for line in warning_lines(finished.contents):
+        console.print(line, style="yellow", highlight=False, markup=False)
     console.print(terminal_table(finished.contents))
     for paragraph in summary_lines(finished.contents):
         console.print(paragraph, highlight=False, markup=False)
+    for line in beside_lines(finished.contents.references):
+        console.print(line, highlight=False, markup=False)
     for problem in finished.problems:
         print(f"unbag: {problem}", file=sys.stderr)
     print(f"results: {finished.folder.path}")
@@ -158,7 +162,8 @@ def _finish(finished: Finished, console: Console) -> int:
     return 1 if finished.problems else 0
 
 
-def _cache(options: argparse.Namespace) -> Path | None:
+def cache_of(options: argparse.Namespace) -> Path | None:
+    """The folder of the cache that the flags ask for."""
     if options.no_cache:
         return None
     return options.cache if options.cache is not None else default_cache()

@@ -1,12 +1,14 @@
 """A run comes in; a table, a page and files that other programs read go out."""
 
+from unbag.reports.beside import beside_lines
 from unbag.reports.exports import to_csv, to_json, to_markdown
 from unbag.reports.layout import merge_runs
 from unbag.reports.page import render_page
-from unbag.reports.table import summary_lines, terminal_table
+from unbag.reports.table import summary_lines, terminal_table, warning_lines
 from unbag.reports.write import form_of, report, to_html
 
 __all__ = [
+    "beside_lines",
     "form_of",
     "merge_runs",
     "render_page",
@@ -17,4 +19,5 @@ __all__ = [
     "to_html",
     "to_json",
     "to_markdown",
+    "warning_lines",
 ]

@@ -7,16 +7,18 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 
+from unbag.reports.beside import Beside, same_model, scales
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Sheet, lay_out
 from unbag.reports.summary import against_chance, summarise
 from unbag.reports.wording import chance_text, interval_text, trouble_text, value_text
-from unbag.types import Estimate, Result, RunContents
+from unbag.types import Estimate, Published, Reference, Result, RunContents
 from unbag.types.as_json import result_to_json
+from unbag.types.reference_json import reference_to_json
 
 CSV_HEAD = (
     "benchmark", "scorer", "protocol", "aggregate", "is_blind", "is_headline", "tag", "tag_value",
     "metric", "value", "low", "high", "n", "ties", "invalid", "unparsed", "chance",
-    "chance_independent", "interval", "is_rate",
+    "chance_independent", "interval", "is_rate", "source",
 )  # fmt: skip
 
 _MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
@@ -25,17 +27,21 @@ _MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
 
 
 def to_json(run: RunContents) -> str:
-    """The list of results exactly as results.json holds it: fractions, null for NaN."""
-    return json.dumps(
-        [result_to_json(result) for result in run.results],
-        indent=2,
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    """Results and published numbers as results.json and references.json hold them."""
+    content = {
+        "results": [result_to_json(result) for result in run.results],
+        "references": [reference_to_json(reference) for reference in run.references],
+        "warnings": list(run.warnings),
+        "problems": list(run.problems),
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def to_csv(run: RunContents) -> str:
-    """One row per result, tag and metric, as fractions; `tag` is empty for the overall numbers."""
+    """One row per result, tag and metric, as fractions; `tag` is empty for the overall numbers.
+
+    Published numbers follow, each once and with its source.
+    """
     file = io.StringIO(newline="")
     # Lines end as RFC 4180 has it; with "\n" a carriage return inside a name would go unquoted.
     writer = csv.writer(file, lineterminator="\r\n")
@@ -43,7 +49,31 @@ def to_csv(run: RunContents) -> str:
     for result in run.results:
         for tag, value, metric, estimate in _estimates(result):
             writer.writerow(_csv_row(result, tag, value, metric, estimate))
+    for (benchmark, published), is_rate in _published(run).items():
+        writer.writerow(_published_row(benchmark, published, is_rate=is_rate))
     return file.getvalue()
+
+
+def _published(run: RunContents) -> dict[tuple[str, Published], bool]:
+    """Each number once, although every scorer has it beside its own; and whether it is a rate."""
+    return {(r.benchmark, r.published): r.ours.is_rate for r in run.references}
+
+
+def _published_row(benchmark: str, published: Published, *, is_rate: bool) -> Sequence[str | float]:
+    rule, _, chosen = published.aggregate.removesuffix("]").partition("micro[")
+    tag, _, value = chosen.partition("=")
+    row = dict.fromkeys(CSV_HEAD, "") | {
+        "benchmark": guarded(benchmark),
+        "scorer": guarded(published.model),
+        "protocol": guarded(published.scoring),
+        "aggregate": "micro" if chosen else guarded(rule),
+        "tag": guarded(tag),
+        "tag_value": guarded(value),
+        "metric": guarded(published.metric),
+        "is_rate": _truth(is_rate),
+        "source": guarded(published.source),
+    }
+    return [published.value if name == "value" else text for name, text in row.items()]
 
 
 def _estimates(result: Result) -> Iterator[tuple[str, str, str, Estimate]]:
@@ -75,6 +105,7 @@ def _csv_row(
         _number(estimate.chance_independent),
         guarded(estimate.interval),
         _truth(estimate.is_rate),
+        "",
     ]
 
 
@@ -104,6 +135,7 @@ def to_markdown(run: RunContents) -> str:
         for sheet in layout.sheets
         for metric in sheet.main_metrics
     ]
+    parts[1:1] = [f"**Warning:** {escaped(warning)}" for warning in run.warnings]
     parts += [f"**Not measured:** {escaped(problem)}" for problem in run.problems]
     parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
     parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
@@ -113,7 +145,35 @@ def to_markdown(run: RunContents) -> str:
         parts += [escaped(sheet.about)] if sheet.about else []
         parts += [f"Averaged: {escaped(sheet.aggregate)}."]
         parts.append(_table(_heads(layout.columns), rows))
+    parts += published_markdown(run.references)
     return "\n\n".join(parts) + "\n"
+
+
+def published_markdown(references: Sequence[Reference]) -> list[str]:
+    """Published numbers of the very models that were run, and the scale of the others."""
+    parts = []
+    for name in dict.fromkeys(reference.benchmark for reference in references):
+        here = [reference for reference in references if reference.benchmark == name]
+        parts += [f"## {escaped(name)}: published numbers"]
+        if rows := [_beside_cells(row) for row in same_model(here)]:
+            parts += [_table(_BESIDE, rows)]
+        for scale in scales(here):
+            heads = ["model", escaped(scale.metric), "source"]
+            rows = [
+                [escaped(mark.name), f"{mark.shown} {mark.interval}".strip(), escaped(mark.source)]
+                for mark in scale.marks
+            ]
+            parts += [f"Averaged: {escaped(scale.rule or 'not stated')}.", _table(heads, rows)]
+    return parts
+
+
+_BESIDE = ("model", "metric", "rule", "ours", "theirs", "difference", "verdict", "source", "doubts")
+
+
+def _beside_cells(row: Beside) -> list[str]:
+    ours = f"{row.ours} {row.interval}".strip()
+    texts = (row.scorer, row.metric, row.rule, ours, row.theirs, row.difference, row.verdict)
+    return [escaped(text) for text in (*texts, row.source, "; ".join(row.doubts))]
 
 
 def _heads(columns: Sequence[Column]) -> list[str]:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from unbag.reports import charts
+from unbag.reports.beside import Beside, Scale, same_model, scales
 from unbag.reports.gallery import Card, card
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
 from unbag.reports.summary import against_chance, summarise
@@ -79,6 +80,8 @@ class Section:
     sheets: tuple[Sheet, ...]
     tag_charts: tuple[Chart, ...]
     comparisons: tuple[ComparedPair, ...]
+    beside: tuple[Beside, ...]
+    scales: tuple[Scale, ...]
     cards: tuple[Card, ...]
 
 
@@ -103,6 +106,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
             sheets=layout.sheets,
             summary=summarise(layout, run.comparisons),
             problems=run.problems,
+            warnings=run.warnings,
             overview=_overview(layout),
             sections=_sections(run, layout),
             definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),
@@ -186,6 +190,8 @@ def _sections(run: RunContents, layout: Layout) -> tuple[Section, ...]:
             comparisons=tuple(
                 _compared(made, sheets) for made in run.comparisons if made.benchmark == name
             ),
+            beside=same_model(r for r in run.references if r.benchmark == name),
+            scales=scales([r for r in run.references if r.benchmark == name]),
             cards=tuple(card(failure) for failure in run.failures if failure.benchmark == name),
         )
         for at, (name, sheets) in enumerate(found.items(), start=1)

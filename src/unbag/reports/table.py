@@ -20,6 +20,11 @@ def summary_lines(run: RunContents) -> list[str]:
     return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
 
 
+def warning_lines(run: RunContents) -> list[str]:
+    """What a reader must know before trusting a number, for above the table."""
+    return [f"warning: {warning}" for warning in run.warnings]
+
+
 def terminal_table(run: RunContents) -> Table:
     """A row per metric of a benchmark, a column per scorer, then the blind baselines, then chance.
 

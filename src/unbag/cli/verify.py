@@ -1,0 +1,78 @@
+"""`unbag verify`: a model in, its published numbers beside ours out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from unbag.cli.run import cache_of, find_benchmarks, tagged
+from unbag.engine.evaluate import benchmark
+from unbag.engine.job import Job
+from unbag.engine.verify import Verified, verify
+from unbag.errors import UserError
+from unbag.registry import names
+from unbag.reports import merge_runs, report
+from unbag.reports.verified import numbered_doubts, verified_table
+from unbag.scorers import choose_device, load_model, make_scorer
+from unbag.types import Benchmark
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+OUTSIDE = 3
+"""Exit code where a number that can be compared lies outside our interval."""
+
+
+def verify_command(options: argparse.Namespace) -> int:
+    """Run every protocol that published numbers of this model need, and compare."""
+    from rich.console import Console
+
+    from unbag.cli.show import Shown, output
+
+    device = choose_device(options.device)
+    scorer = make_scorer(load_model(options.model, device=device), options.scorer)
+    job = Job(
+        scorers=[scorer],
+        benchmarks=tagged(_benchmarks(options.bench), "auto"),
+        out=options.out,
+        data=options.data,
+        cache=cache_of(options),
+        published_as={scorer.name: options.published_as} if options.published_as else {},
+        missing=options.missing,
+        device=device,
+        command=options.typed,
+    )
+    return _finish(verify(job, progress=Shown(Console(stderr=True))), options.out, output())
+
+
+def _benchmarks(asked: list[str]) -> list[Benchmark]:
+    every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
+    return [one for one in every if one.published]
+
+
+def _finish(found: Verified, out: Path, console: Console) -> int:
+    for one in found.skipped:
+        print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)
+    if not found.references:
+        raise UserError(
+            f"nothing published of {found.model!r} could be run",
+            expected="the files of at least one benchmark under --data",
+            way_out="get them with the commands above",
+        )
+    console.print(verified_table(found.references))
+    for doubt, number in numbered_doubts(found.references).items():
+        console.print(f"{number}  {doubt}", highlight=False, markup=False)
+    print(_verdict(found))
+    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
+    return 0 if found.is_reproduced else OUTSIDE
+
+
+def _verdict(found: Verified) -> str:
+    comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
+    inside = sum(bool(r.is_inside) for r in comparable)
+    rest = len(found.references) - len(comparable)
+    more = f"; {rest} cannot be compared" if rest else ""
+    return f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}"
