@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import struct
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +22,11 @@ from unbag.download.showing import Task, readable, unseen
 from unbag.errors import UserError
 
 CHUNK = 1 << 20
+# The last three are what the standard library lets through when headers are cut or changed.
+_DAMAGE = (
+    *(BadZipFile, tarfile.TarError, EOFError, zlib.error, LZMAError),
+    *(ValueError, TypeError, struct.error),
+)
 
 
 @dataclass(frozen=True)
@@ -180,7 +186,7 @@ def _read(archive: Path) -> Iterator[Iterator[_Entry]]:
         else:
             with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as tar:
                 yield _tar_entries(tar, raw)
-    except (BadZipFile, tarfile.TarError, EOFError, zlib.error, LZMAError) as error:
+    except _DAMAGE as error:
         raise _damaged(archive, str(error) or type(error).__name__) from error
     except (NotImplementedError, RuntimeError) as error:
         raise _refused(archive, f"cannot be read: {error}", "a plain zip or tar archive") from error
