@@ -53,8 +53,11 @@ class ParquetPicture:
         try:
             with Image.open(BytesIO(self._encoded())) as image:
                 return image.convert("RGB")
-        except (Image.DecompressionBombError, SyntaxError, RuntimeError) as error:
-            raise ValueError(str(error)) from error
+        except (OSError, ValueError, MemoryError):
+            raise
+        except Exception as error:
+            # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+            raise ValueError(f"{type(error).__name__}: {error}") from error
 
     def _encoded(self) -> bytes:
         changed = self.path.stat().st_mtime_ns
