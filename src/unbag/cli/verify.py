@@ -13,7 +13,7 @@ from unbag.engine.verify import Verified, verify
 from unbag.errors import UserError
 from unbag.registry import names
 from unbag.reports import merge_runs, report
-from unbag.reports.verified import numbered_doubts, verified_table
+from unbag.reports.verified import notes, verified_table
 from unbag.scorers import choose_device, load_model, make_scorer
 from unbag.types import Benchmark
 
@@ -63,8 +63,8 @@ def _finish(found: Verified, out: Path, console: Console) -> int:
             way_out="get them with the commands above",
         )
     console.print(verified_table(found.references))
-    for doubt, number in numbered_doubts(found.references).items():
-        console.print(f"{number}  {doubt}", highlight=False, markup=False)
+    for text, number in notes(found.references).items():
+        console.print(f"{number:>3}  {text}", highlight=False, markup=False)
     print(_verdict(found))
     print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
     return 0 if found.is_reproduced else OUTSIDE

@@ -55,7 +55,7 @@ def verify(job: Job, *, progress: Progress | None = None) -> Verified:
     wanted = [one for one in job.benchmarks if _numbers(one, model)]
     if not wanted:
         raise nobody_published(model, job.benchmarks)
-    there, skipped = _there(wanted, job, progress)
+    there, skipped = _there(wanted, job)
     runs, beside = [], []
     for folder, errata in FOLDERS:
         is_mended = errata == "all"
@@ -101,9 +101,7 @@ def _mends(number: Published, benchmark: Benchmark) -> bool:
     return number.has_errata and benchmark.errata is not None
 
 
-def _there(
-    benchmarks: Sequence[Benchmark], job: Job, progress: Progress
-) -> tuple[list[Benchmark], list[Skipped]]:
+def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], list[Skipped]]:
     """Those whose files and pictures are on disk, and the others with the reason."""
     there, skipped = [], []
     for one in benchmarks:
@@ -114,7 +112,6 @@ def _there(
             get = "get" if one.downloads else "check"
             command = f"unbag data {get} {one.name} --data {job.data or 'DIR'}"
             skipped.append(Skipped(one.name, str(error).splitlines()[0], command))
-            progress.say(f"{one.name} is skipped: {skipped[-1].why}")
         else:
             there.append(one)
     return there, skipped

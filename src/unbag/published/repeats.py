@@ -7,6 +7,9 @@ from collections.abc import Hashable, Iterator
 from unbag.published.every import NO_CUTOFF, Entry, entries, likely_cutoffs
 from unbag.published.flags import Flag
 
+TWO_VALUES = " has two values"
+"""How such a flag ends."""
+
 
 def contradictions() -> Iterator[Flag]:
     """One model, metric, rule and protocol with two numbers further apart than rounding.
@@ -47,7 +50,7 @@ def _contradiction(entry: Entry, earlier: Entry) -> Flag:
     return Flag(
         number.source,
         number.model,
-        f"{number.metric} ({where}) of {earlier.cell.column.benchmark} has two values",
+        f"{number.metric} ({where}) of {earlier.cell.column.benchmark}{TWO_VALUES}",
         f"{earlier.number}",
         f"{entry.number} in {entry.published.source}",
         (number, entry.published),

@@ -1,4 +1,4 @@
-"""References come in; a terminal table of ours and theirs, with numbered doubts, goes out."""
+"""References come in; a terminal table of ours and theirs, with notes under it, goes out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _STYLES: dict[Verdict, str] = {
 }
 
 
-def numbered_doubts(references: Sequence[Reference]) -> dict[str, int]:
-    """Every doubt once, with the number that stands for it in the table."""
-    said = dict.fromkeys(doubt for reference in references for doubt in reference.doubts)
-    return {doubt: at for at, doubt in enumerate(said, start=1)}
+def notes(references: Sequence[Reference]) -> dict[str, int]:
+    """Every source and then every doubt once, with the number that stands for it in the table."""
+    sources = (reference.published.source for reference in references)
+    doubts = (doubt for reference in references for doubt in reference.doubts)
+    said = dict.fromkeys([*sources, *doubts])
+    return {text: at for at, text in enumerate(said, start=1)}
 
 
 def verified_table(references: Sequence[Reference]) -> Table:
@@ -31,24 +33,22 @@ def verified_table(references: Sequence[Reference]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    doubts = numbered_doubts(references)
+    numbers = notes(references)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("benchmark", "metric", "rule"):
+    for name in ("benchmark", "metric, rule"):
         table.add_column(name, overflow="fold")
-    for name in ("n", "ours", "theirs", "difference"):
-        table.add_column(name, justify="right", no_wrap=name != "ours")
-    for name in ("verdict", "doubts", "source"):
-        table.add_column(name, overflow="fold")
+    for name in ("n", "ours", "theirs", "differ"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("notes")
     earlier = ""
     for reference in references:
-        row = beside(reference)
-        name = reference.benchmark if reference.benchmark != earlier else ""
-        earlier = reference.benchmark
-        numbers = ",".join(str(doubts[doubt]) for doubt in reference.doubts)
-        cells = (name, row.metric, row.rule, f"{row.n:,}", f"{row.ours} {row.interval}".strip())
-        after = (row.theirs, row.difference, row.verdict, numbers, row.source)
-        style = _STYLES[row.verdict]
-        texts = [Text(cell) for cell in (*cells, *after)]
-        texts[7].stylize(style)
-        table.add_row(*texts)
+        row, name = beside(reference), reference.benchmark
+        ours = f"{row.ours} {row.interval.replace(', ', '–')}".strip()
+        cells = ["" if name == earlier else name, f"{row.metric}, {row.rule}", f"{row.n:,}", ours]
+        # Text, since a rule such as micro[kind=add_obj] would be read as markup.
+        texts = [Text(cell) for cell in (*cells, row.theirs, row.difference)]
+        said = ",".join(str(numbers[text]) for text in (row.source, *row.doubts))
+        table.add_row(*texts, Text(row.verdict, style=_STYLES[row.verdict]), said)
+        earlier = name
     return table

@@ -1,0 +1,150 @@
+"""Printed numbers: their digits, their averages as intervals, and the rules found for them."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unbag.published.every import TABLES, all_cells, entries, likely_cutoffs, published_for
+from unbag.published.names import (
+    CE_CLIP_PLUS,
+    CLIP_B32,
+    LOADED_AS,
+    NEGCLIP,
+    is_same,
+    published_name,
+)
+from unbag.published.rules import averages, nested
+from unbag.published.tables import Column, Number, Table
+from unbag.registry import find, names
+from unbag.types import Benchmark, Published
+
+PERCENT = Table("paper", "table 1", (Column("a"), Column("b")), {"m": "80 -", "n": "79.8 72.08"})
+
+
+def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
+    whole, tenth, hundredth = (cell.number for cell in PERCENT.cells())
+    assert (whole.value, whole.digits, whole.shown_digits) == (Fraction(80), 1, 0)
+    assert (whole.low, whole.high) == (Fraction("79.95"), Fraction("80.05"))
+    assert (whole.alone.low, whole.alone.high) == (Fraction("79.5"), Fraction("80.5"))
+    assert (tenth.digits, hundredth.digits, hundredth.low) == (1, 2, Fraction("72.075"))
+    assert (str(whole), str(whole.alone), str(hundredth)) == ("80.0", "80", "72.08")
+    assert PERCENT.source == "paper, table 1"
+
+
+def test_fractions_are_read_as_percent_and_scores_stay_what_they_are() -> None:
+    fraction = Table("p", "t", (Column("a"),), {"m": "0.59"}, digits=0, unit="fraction")
+    score = Table("p", "t", (Column("a"),), {"m": ".234"}, unit="score")
+    (rate,), (mean,) = ([c.number for c in table.cells()] for table in (fraction, score))
+    assert (rate.value, rate.digits, str(rate)) == (Fraction(59), 0, "59")
+    assert (mean.value, mean.digits, str(mean)) == (Fraction("23.4"), 1, "0.234")
+
+
+def test_a_row_must_have_as_many_numbers_as_columns() -> None:
+    table = Table("p", "t", (Column("a"), Column("b")), {"m": "1.0"})
+    with pytest.raises(ValueError, match="shorter"):
+        list(table.cells())
+
+
+@given(st.lists(st.integers(0, 1000), min_size=7, max_size=7))
+def test_an_average_of_rounded_cells_is_within_its_interval(tenths: list[int]) -> None:
+    kinds = averages_of_sugarcrepe()
+    cells = {k: Number(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
+    low, high = averages("sugarcrepe", cells)["macro7"]
+    assert low <= Fraction(sum(tenths), 70) <= high
+    assert high - low == Fraction(1, 10)
+
+
+def averages_of_sugarcrepe() -> list[str]:
+    found = {p.aggregate for p in published_for("sugarcrepe")}
+    return sorted(name for name in found if name.startswith("micro[kind="))
+
+
+def test_nested_weights_by_hand() -> None:
+    assert nested([["a"], ["b", "c"]]) == {"a": 1, "b": Fraction(1, 2), "c": Fraction(1, 2)}
+
+
+def value(benchmark: str, model: str, rule: str, source: str) -> float:
+    found = [
+        p.value
+        for p in published_for(benchmark)
+        if (p.model, p.aggregate) == (model, rule) and source in p.source
+    ]
+    return found[0]
+
+
+def test_rules_of_averages_without_a_rule_are_found_from_the_cells() -> None:
+    assert value("valse", CLIP_B32, "macro11", "CE-CLIP), table 1") == 0.653
+    assert value("valse", CLIP_B32, "macro7", "CE-CLIP), table 4") == 0.67
+    assert value("valse", CE_CLIP_PLUS, "macro9", "CE-CLIP), table 1") == 0.767
+    assert value("valse", NEGCLIP, "macro7", "results.csv") == 0.7372
+    assert value("vl_checklist", NEGCLIP, "macro3", "results.csv") == 0.7495
+    assert value("sugarcrepe", NEGCLIP, "macro(family)", "results.csv") == 0.8369
+    assert value("vl_checklist", "ALBEF", "macro3", "CE-CLIP), table 2") == 0.756
+    # Its cells are lacking, so that its groups stand for them.
+    assert value("vl_checklist", "CLIP-SVLC", "macro9", "CE-CLIP), table 2") == 0.742
+    assert value("valse", "CE-XVLM", "", "CE-CLIP), table 1") == 0.708
+
+
+def test_the_rank_of_recalls_without_one_is_found_in_another_source() -> None:
+    assert likely_cutoffs("coco_retrieval", "text_to_image@?") == ("text_to_image@5",)
+    assert likely_cutoffs("coco_retrieval", "image_to_text@?") == ("image_to_text@5",)
+    assert value("coco_retrieval", CLIP_B32, "micro", "CE-CLIP), table 5") == 0.56
+
+
+@pytest.mark.parametrize("name", sorted({c.column.benchmark for c in all_cells()} - {""}))
+def test_every_benchmark_has_its_numbers_under_rules_of_its_own(name: str) -> None:
+    benchmark = find("benchmark", name)
+    assert isinstance(benchmark, Benchmark)
+    assert benchmark.published == published_for(name) != ()
+    rules = {rule.name for rule in benchmark.aggregates} | {""}
+    named = {p.aggregate for p in benchmark.published}
+    assert {rule for rule in named if not rule.startswith("micro[")} <= rules
+    assert all(0 <= p.value <= 1 for p in benchmark.published)
+    keys = [(p.model, p.metric, p.aggregate, p.source, p.scoring) for p in benchmark.published]
+    assert len(keys) == len(set(keys))
+
+
+def test_nothing_is_printed_that_belongs_to_no_benchmark_by_a_slip() -> None:
+    known = {*names("benchmark"), ""}
+    assert {column.benchmark for table in TABLES for column in table.columns} <= known
+    assert len(entries()) > 1300
+
+
+def test_errata_and_scoring_are_those_of_the_source() -> None:
+    by_source: dict[tuple[str, str], set[bool]] = {}
+    for p in published_for("whatsup_a"):
+        by_source.setdefault((p.source.partition(", ")[0], p.scoring), set()).add(p.has_errata)
+    assert by_source["Li et al. 2024 (erroneous agreements)", "free answers"] == {True}
+    assert by_source["Oh et al. 2024 (ytaek-oh/vl_compo)", "cosine"] == {False}
+    assert not any(p.has_errata for p in published_for("whatsup_b"))
+    probes = [p for p in published_for("imagenet1k") if p.scoring == "linear probe"]
+    assert [p.value for p in probes] == [0.75, 0.74, 0.72]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "expected"),
+    [
+        ("open_clip:ViT-B-32/openai", "", CLIP_B32),
+        ("open_clip:ViT-B-32-quickgelu/openai", "", CLIP_B32),
+        ("hf:openai/clip-vit-base-patch32", "", CLIP_B32),
+        ("open_clip:ViT-B-32/laion2b_s34b_b79k", "", "open_clip:ViT-B-32/laion2b_s34b_b79k"),
+        ("my_model", "NegCLIP", "NegCLIP"),
+        ("negclip", "", "negclip"),
+    ],
+)
+def test_which_model_is_which(name: str, said: str, expected: str) -> None:
+    assert published_name(name, said) == expected
+    assert is_same("NegCLIP", "negclip")
+
+
+def test_every_loadable_name_leads_to_one_published_model() -> None:
+    loaded = [name for some in LOADED_AS.values() for name in some]
+    assert len(loaded) == len(set(loaded))
+    assert set(LOADED_AS) <= {entry.published.model for entry in entries()}
+
+
+def test_half_a_unit_of_the_last_digit() -> None:
+    assert Published("m", "accuracy", 0.612, "p", digits=1).half == pytest.approx(0.0005)
+    assert Published("m", "accuracy", 0.59, "p", digits=0).half == pytest.approx(0.005)
