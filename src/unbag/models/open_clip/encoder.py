@@ -1,0 +1,97 @@
+"""A model of open_clip comes in; a dual encoder that also shows patches and words goes out.
+
+Dimensions: N inputs, L tokens or patches, D joint space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+
+from unbag.models.open_clip.patches import patches
+from unbag.models.open_clip.text import text_tower
+from unbag.types import Tokens
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from unbag.models.open_clip.tokens import Tokenizer
+
+
+class OpenClip:
+    """Any dual encoder of open_clip. Vectors are float32 whatever the model computes in."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        name: str,
+        fingerprint: str,
+        tokenizer: Tokenizer,
+        prepare: Callable[[Image], Tensor],
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        compiles: bool = False,
+        trained_on: tuple[str, ...] = (),
+    ) -> None:
+        """Wrap a model; it is moved, and computes in `dtype` throughout."""
+        self.scale = float(model.logit_scale.detach().exp())
+        bias = getattr(model, "logit_bias", None)
+        self.bias = 0.0 if bias is None else float(bias.detach())
+        self.model = model.to(device=device, dtype=dtype).eval().requires_grad_(False)
+        self.name = name
+        self.fingerprint = fingerprint
+        self.device = device
+        self.dtype = dtype
+        self.tokenize = tokenizer
+        self.context = tokenizer.context
+        self.trained_on = trained_on
+        self.text = text_tower(self.model)
+        self._prepare = prepare
+        if compiles:
+            self.model.visual.compile()
+            # Captions come in many lengths; each would be compiled anew.
+            getattr(self.model, "text", self.model).transformer.compile(dynamic=True)
+
+    def prepare(self, image: Image) -> Tensor:
+        """open_clip's transform for evaluation."""
+        return self._prepare(image)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.tokenize.count(captions)
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """Unit vectors [N, D]."""
+        found = self.model.visual(pixels.to(device=self.device, dtype=self.dtype))
+        return _unit(found[0] if isinstance(found, tuple) else found)
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """Unit vectors [N, D], run at their real length where that is exact."""
+        token_NL, _ = self.tokenize(captions)
+        return _unit(self.text.pooled(token_NL.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        """Unit vectors of places [N, L, D], row by row from the top left."""
+        found = patches(self.model.visual, pixels.to(device=self.device, dtype=self.dtype))
+        vector_NLD = _unit(found)
+        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+
+    @torch.inference_mode()
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
+        token_NL, real_NL = self.tokenize(captions)
+        length = int(real_NL.any(dim=0).nonzero().max()) + 1
+        vector_NLD = _unit(self.text.words(token_NL.to(self.device), length=length))
+        return Tokens(vector_NLD, real_NL[:, :length])
+
+
+def _unit(vector: Tensor) -> Tensor:
+    return functional.normalize(vector.float(), dim=-1).cpu()

@@ -1,0 +1,105 @@
+"""What a user writes after `open_clip:` comes in; which weights are wanted goes out.
+
+ARCH/TAG          weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
+ARCH@PATH         a checkpoint, or a folder that holds one
+hf-hub:OWNER/NAME a repository with an open_clip_config.json, optionally @REVISION
+local-dir:PATH    the same as a folder on disk
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from unbag.errors import UserError
+from unbag.models.open_clip.library import library
+
+QUICK = "-quickgelu"
+"""Ending of an architecture that computes with QuickGELU."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Weights as a user asks for them; one of tag, hub and path is set."""
+
+    text: str
+    """As it was written."""
+    arch: str = ""
+    tag: str = ""
+    hub: str = ""
+    path: Path | None = None
+    has_config: bool = False
+    """The path is a folder whose open_clip_config.json says the architecture."""
+    revision: str | None = None
+
+
+def parse(text: str) -> Wanted:
+    """One of the four forms; an architecture without weights is refused."""
+    for start in ("hf-hub:", "local-dir:"):
+        if text.startswith(start):
+            return _with_config(text, start, text.removeprefix(start))
+    before, at, after = text.partition("@")
+    if at and "/" not in before:
+        if not after:
+            raise UserError(
+                f"open_clip:{text} names no checkpoint",
+                expected="a file or a folder after the @",
+                way_out=f"as in open_clip:{before or 'ViT-B-32'}@runs/epoch_10.pt",
+            )
+        return Wanted(text, before, path=Path(after).expanduser())
+    arch, slash, tag = before.partition("/")
+    if not slash or not tag:
+        architecture(arch)
+        tags = library().list_pretrained_tags_by_model(arch)
+        raise UserError(
+            f"open_clip:{text} names no weights",
+            expected=f"open_clip:{arch}/TAG or open_clip:{arch}@PATH",
+            way_out=f"the tags of {arch}: {', '.join(tags) or 'none'}",
+        )
+    return Wanted(text, arch, tag=tag, revision=after or None)
+
+
+def architecture(name: str) -> dict[str, Any]:
+    """The config of an architecture; NAME-quickgelu is NAME with the other activation."""
+    found = library().get_model_config(name)
+    if found is not None:
+        return deepcopy(dict(found))
+    base = library().get_model_config(name.removesuffix(QUICK)) if name.endswith(QUICK) else None
+    if base is not None:
+        return {**deepcopy(dict(base)), "quick_gelu": True}
+    raise nearest("architecture of open_clip", name, library().list_models())
+
+
+def tokenizer_name(arch: str) -> str:
+    """The name under which open_clip knows this architecture's tokenizer."""
+    return arch if library().get_model_config(arch) is not None else arch.removesuffix(QUICK)
+
+
+def nearest(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred."""
+    names = sorted(known)
+    near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
+    offered = [n for low in near for n in names if n.lower() == low] or names[:12]
+    return UserError(
+        f"unknown {kind} {name!r}",
+        expected=f"did you mean {' or '.join(map(repr, offered))}?"
+        if near
+        else f"one of {', '.join(offered)}{' ...' if len(names) > len(offered) else ''}",
+        way_out="`python -c 'import open_clip; print(open_clip.list_pretrained())'` shows all",
+    )
+
+
+def _with_config(text: str, start: str, rest: str) -> Wanted:
+    if start == "local-dir:" and rest:
+        return Wanted(text, path=Path(rest).expanduser(), has_config=True)
+    hub, _, revision = rest.partition("@")
+    if hub.count("/") != 1:
+        raise UserError(
+            f"open_clip:{text} names no model",
+            expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
+        )
+    return Wanted(text, hub=hub, revision=revision or None)

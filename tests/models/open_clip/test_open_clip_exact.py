@@ -1,0 +1,170 @@
+"""Our vectors against plain open_clip code, for every kind of text and picture tower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.nn.functional import normalize
+
+from unbag.types import DualEncoder, TokenEncoder
+
+TRIMMED = ["clip", "clip-quickgelu", "custom", "first", "bare", "eos", "coca", "bert-mean",
+           "bert-cls", "convnext", "vit-avg", "resnet"]  # fmt: skip
+WHOLE = ["last", "last-top", "looking", "siglip"]
+CAPTIONS = [
+    "a red dog",
+    "a",
+    "a dog left of a red cube on a cube",
+    "dog on cube!",
+    "",
+    " ".join(["red dog left of cube"] * 30),
+]
+Made = Callable[[str], Any]
+
+
+def images() -> list[Image.Image]:
+    """Wide, high and square, so that resizing and cropping show."""
+    chance = np.random.default_rng(0)
+    sizes = [(60, 40, 3), (40, 90, 3), (33, 33, 3)]
+    return [Image.fromarray(chance.integers(0, 256, size, dtype=np.uint8)) for size in sizes]
+
+
+@torch.no_grad()
+def plain_vectors(parts: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    model, transform, tokenizer = parts
+    pixels = torch.stack([transform(image) for image in images()])
+    picture = normalize(model.encode_image(pixels), dim=-1)
+    return picture, normalize(model.encode_text(tokenizer(CAPTIONS)), dim=-1)
+
+
+@pytest.mark.parametrize("name", TRIMMED + WHOLE)
+def test_cosines_are_those_of_plain_open_clip(name: str, loaded: Made, plain: Made) -> None:
+    ours = loaded(name)
+    picture_ND, caption_ND = plain_vectors(plain(name))
+    pixels = torch.stack([ours.prepare(image) for image in images()])
+    our_picture_ND, our_caption_ND = ours.encode_pictures(pixels), ours.encode_captions(CAPTIONS)
+    cosine, our_cosine = picture_ND @ caption_ND.T, our_picture_ND @ our_caption_ND.T
+    torch.testing.assert_close(our_cosine, cosine, rtol=0, atol=1e-6)
+    torch.testing.assert_close(our_caption_ND, caption_ND, rtol=0, atol=1e-5)
+    torch.testing.assert_close(our_picture_ND, picture_ND, rtol=0, atol=1e-5)
+    # The towers do tell captions and pictures apart, so that equality means something.
+    assert name == "first" or (caption_ND @ caption_ND.T).min() < 0.9
+    assert our_picture_ND.dtype == our_caption_ND.dtype == torch.float32
+
+
+def length_run(encoder: Any, captions: list[str]) -> int:
+    """How many places the transformer of the text tower saw."""
+    seen: list[int] = []
+    tower = getattr(encoder.model, "text", encoder.model).transformer
+
+    def watch(module: Any, args: Any, kwargs: Any) -> None:
+        seen.append((args[0] if args else kwargs["input_ids"]).shape[1])
+
+    hook = tower.register_forward_pre_hook(watch, with_kwargs=True)
+    encoder.encode_captions(captions)
+    hook.remove()
+    return seen[0]
+
+
+# "a red dog" is start, three words, end; three words and an end; and CoCa adds a class token and,
+# since its published mask is off by one, a place.
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("clip", 5), ("custom", 5), ("first", 1), ("eos", 4), ("coca", 7), ("bert-mean", 4),
+     ("bert-cls", 4), ("last", 77), ("last-top", 77), ("looking", 77), ("siglip", 20)],
+)  # fmt: skip
+def test_captions_run_at_their_real_length_where_that_is_exact(
+    name: str, length: int, loaded: Made
+) -> None:
+    assert length_run(loaded(name), ["a", "a red dog"]) == length
+    assert bool(loaded(name).text.whole_because) == (name in WHOLE)
+
+
+@pytest.mark.parametrize("name", ["last", "looking", "siglip"])
+def test_cutting_the_padding_of_the_others_would_change_them(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    token_NL, _ = encoder.tokenize(["a red dog"])
+    with torch.no_grad():
+        whole = normalize(encoder.text.pooled(token_NL), dim=-1)
+        cut = normalize(encoder.text.pooled(token_NL[:, :6]), dim=-1)
+    assert (whole @ cut.T).item() < 0.999
+
+
+@pytest.mark.parametrize("name", ["clip", "coca", "bert-mean", "siglip", "resnet"])
+def test_any_batch_and_order_gives_the_same_scores(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    pixels = torch.stack([encoder.prepare(image) for image in images()])
+    score_PC = encoder.encode_pictures(pixels) @ encoder.encode_captions(CAPTIONS).T
+    picture = torch.cat([encoder.encode_pictures(one[None]) for one in pixels.flip(0)]).flip(0)
+    caption = torch.cat([encoder.encode_captions([one]) for one in CAPTIONS[::-1]]).flip(0)
+    torch.testing.assert_close(picture @ caption.T, score_PC, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["clip", "coca", "siglip", "bert-mean", "resnet"])
+def test_half_precision_agrees_with_float32(name: str, loaded: Made, saved: Made) -> None:
+    from unbag.models.open_clip import load
+
+    # "first" or "" would be equal for all captions; these differ.
+    captions = CAPTIONS[:4]
+    exact = loaded(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.warn", lambda *a, **k: None)
+        rounded = load(f"tiny-{name}@{saved(name)}", dtype="bfloat16")
+    pixels = torch.stack([exact.prepare(image) for image in images()])
+    score_PC = exact.encode_pictures(pixels) @ exact.encode_captions(captions).T
+    rounded_PC = rounded.encode_pictures(pixels) @ rounded.encode_captions(captions).T
+    assert rounded_PC.dtype == torch.float32
+    # Eight bits of mantissa through two layers of large random weights.
+    assert (rounded_PC - score_PC).abs().max() < 0.05
+    assert (rounded_PC - score_PC).abs().max() > 0
+    assert rounded.fingerprint != exact.fingerprint
+    assert rounded.scale == exact.scale
+
+
+def test_it_is_a_dual_encoder_with_patches_and_words(loaded: Made) -> None:
+    assert isinstance(loaded("clip"), DualEncoder)
+    assert isinstance(loaded("clip"), TokenEncoder)
+
+
+def test_long_captions_are_counted_before_they_are_cut(loaded: Made) -> None:
+    clip, eos = loaded("clip"), loaded("eos")
+    assert clip.context == 77
+    assert clip.count_tokens(["a red dog", "", "a " * 100]) == [5, 2, 102]
+    assert eos.context == 20
+    assert eos.count_tokens(["a red dog", "", "a " * 100]) == [4, 1, 101]
+    assert eos.count_tokens([]) == []
+
+
+def test_scale_and_bias_are_those_of_the_loss(loaded: Made) -> None:
+    assert loaded("clip").scale == pytest.approx(1 / 0.07, rel=1e-5)
+    assert loaded("clip").bias == 0.0
+    assert loaded("siglip").bias == -10.0
+
+
+def test_full_size_vit_b_32(tmp_path: Any) -> None:
+    import open_clip
+    from safetensors.torch import save_file
+
+    from unbag.models.open_clip import load
+    from unbag.models.open_clip.names import architecture
+    from unbag.models.open_clip.weights import build
+
+    torch.manual_seed(0)
+    model = build(architecture("ViT-B-32-quickgelu"), has_bias=False).eval()
+    save_file(
+        {k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "b32.safetensors"
+    )
+    ours = load(f"ViT-B-32-quickgelu@{tmp_path / 'b32.safetensors'}")
+    transform = open_clip.image_transform(224, is_train=False)
+    tokenizer = open_clip.get_tokenizer("ViT-B-32-quickgelu")
+    parts = model, transform, tokenizer
+    picture_ND, caption_ND = plain_vectors(parts)
+    pixels = torch.stack([ours.prepare(image) for image in images()])
+    our_cosine = ours.encode_pictures(pixels) @ ours.encode_captions(CAPTIONS).T
+    torch.testing.assert_close(our_cosine, picture_ND @ caption_ND.T, rtol=0, atol=1e-6)
+    assert ours.name == "ViT-B-32-quickgelu@b32"

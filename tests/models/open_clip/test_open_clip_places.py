@@ -1,0 +1,133 @@
+"""Patch and word vectors: where they lie, what they mean, what is masked, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from unbag.errors import UserError
+from unbag.models.open_clip.patches import patches
+
+Made = Callable[[str], Any]
+CAPTIONS = ["a red dog", "a", "a dog left of a red cube"]
+
+
+def pixels_for(encoder: Any, count: int = 2) -> torch.Tensor:
+    size = encoder.model.visual.image_size
+    sides = size if isinstance(size, tuple) else (size, size)
+    return torch.randn(count, 3, *sides, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "width"),
+    [("clip", 16, 24), ("custom", 16, 24), ("coca", 16, 24), ("resnet", 4, 24),
+     ("siglip", 100, 64), ("vit-avg", 100, 24), ("convnext", 4, 24)],
+)  # fmt: skip
+def test_patches_are_unit_vectors_in_the_joint_space(
+    name: str, places: int, width: int, loaded: Made
+) -> None:
+    found = loaded(name).encode_patches(pixels_for(loaded(name)))
+    assert found.vector_NLD.shape == (2, places, width)
+    torch.testing.assert_close(found.vector_NLD.norm(dim=-1), torch.ones(2, places))
+    assert found.mask_NL.all()
+    assert found.mask_NL.shape == (2, places)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["vit-avg", "convnext"])
+def test_the_picture_vector_of_a_mean_lies_among_its_patches(name: str, loaded: Made) -> None:
+    visual = loaded(name).model.visual
+    pixels = pixels_for(loaded(name))
+    mean_ND = patches(visual, pixels).mean(dim=1)
+    if name == "convnext":
+        # Its layer norm comes after the mean, so only the direction is close.
+        assert torch.cosine_similarity(mean_ND, visual(pixels)).min() > 0.5
+    else:
+        torch.testing.assert_close(mean_ND, visual(pixels), rtol=0, atol=1e-4)
+
+
+@torch.no_grad()
+def test_patches_of_clip_are_projected_as_the_class_token_is(loaded: Made) -> None:
+    visual = loaded("clip").model.visual
+    pixels = pixels_for(loaded("clip"))
+    visual.output_tokens = True
+    pooled_ND, token_NPW = visual(pixels)
+    visual.output_tokens = False
+    expected = normalize(token_NPW @ visual.proj, dim=-1)
+    torch.testing.assert_close(loaded("clip").encode_patches(pixels).vector_NLD, expected)
+    assert pooled_ND.shape == (2, 24)
+
+
+@torch.no_grad()
+def test_patches_under_attention_pooling_are_its_vector_of_one_place(loaded: Made) -> None:
+    """A picture tower that pools a sequence of equal places gives the vector of each place."""
+    visual = loaded("coca").model.visual
+    one_NW = torch.randn(3, visual.ln_pre.weight.shape[0])
+    pooled_ND = visual._pool(one_NW[:, None].expand(-1, 7, -1))[0] @ visual.proj
+    alone_ND = visual._pool(one_NW[:, None])[0] @ visual.proj
+    torch.testing.assert_close(pooled_ND, alone_ND, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_places_of_a_resnet_are_the_value_path_of_its_attention(loaded: Made) -> None:
+    """Equal places with equal positions leave attention no choice."""
+    pool = loaded("resnet").model.visual.attnpool
+    kept = pool.positional_embedding.clone()
+    pool.positional_embedding.copy_(kept[:1].expand_as(kept))
+    hidden = torch.randn(2, kept.shape[1], 1, 1).expand(-1, -1, 2, 2)
+    expected = pool(hidden)
+    found = pool.c_proj(pool.v_proj(hidden.flatten(2).transpose(1, 2) + kept[:1]))
+    pool.positional_embedding.copy_(kept)
+    torch.testing.assert_close(found[:, 0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["clip", "custom", "first", "eos", "coca", "bert-mean", "siglip"])
+def test_words_end_with_the_end_token(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    found = encoder.encode_tokens(CAPTIONS)
+    counts = encoder.count_tokens(CAPTIONS)
+    assert found.mask_NL.sum(dim=1).tolist() == counts
+    assert found.mask_NL.shape == found.vector_NLD.shape[:2] == (3, max(counts))
+    for row, count in zip(found.mask_NL, counts, strict=True):
+        assert row[:count].all()
+    torch.testing.assert_close(found.vector_NLD.norm(dim=-1), torch.ones(3, max(counts)))
+
+
+@pytest.mark.parametrize("name", ["clip", "custom", "eos"])
+def test_the_last_word_vector_is_the_caption_vector(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    found = encoder.encode_tokens(CAPTIONS)
+    last_N = found.mask_NL.sum(dim=1) - 1
+    last_ND = found.vector_NLD[torch.arange(3), last_N]
+    torch.testing.assert_close(last_ND, encoder.encode_captions(CAPTIONS), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["coca", "bert-mean", "siglip"])
+def test_word_vectors_do_not_depend_on_the_batch(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    together = encoder.encode_tokens(CAPTIONS)
+    alone = encoder.encode_tokens(CAPTIONS[:1])
+    length = alone.vector_NLD.shape[1]
+    torch.testing.assert_close(
+        together.vector_NLD[:1, :length], alone.vector_NLD, rtol=0, atol=1e-5
+    )
+
+
+def test_the_mean_of_words_is_the_caption_where_pooling_is_a_mean(loaded: Made) -> None:
+    encoder = loaded("bert-mean")
+    token_NL, real_NL = encoder.tokenize(CAPTIONS[:1])
+    with torch.no_grad():
+        word_LD = encoder.text.words(token_NL, length=int(real_NL.sum()))[0]
+    mean_D = normalize(word_LD.mean(dim=0), dim=-1)
+    torch.testing.assert_close(mean_D, encoder.encode_captions(CAPTIONS[:1])[0], rtol=0, atol=1e-5)
+
+
+def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
+    with pytest.raises(UserError, match="has a layer of its own for the pooled vector"):
+        loaded("bert-cls").encode_tokens(CAPTIONS)
+    with pytest.raises(UserError, match="patch vectors of a Linear are not known"):
+        patches(torch.nn.Linear(2, 2), torch.zeros(1, 2))
