@@ -24,7 +24,7 @@ def list_data() -> int:
     width = max(len(one.name) for one in needy)
     for one in needy:
         print(
-            f"{one.name:<{width}}  {_way(one):<18}  pictures: {', '.join(one.sources)}; "
+            f"{one.name:<{width}}  {_way(one):<34}  pictures: {', '.join(one.sources)}; "
             f"licence: {one.licence}"
         )
     print(

@@ -131,7 +131,7 @@ def _print_total(downloads: Sequence[Download], data: Path) -> None:
     known = sum(download.size for download in pending)
     more = f" and {unknown} files whose size is not known" if unknown and known else ""
     size = readable(known) if known or not unknown else "size not known"
-    print(f"{len(pending)} files to fetch into {data} ({size}{more})")
+    print(f"{len(pending)} files to fetch into {data} ({size}{more})", flush=True)
 
 
 def _print_got(download: Download, got: Obtained) -> None:
@@ -139,7 +139,7 @@ def _print_got(download: Download, got: Obtained) -> None:
         return
     unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
     known = "as it should be" if download.sha256 else "none is published to compare it with"
-    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}")
+    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
 
 
 def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:

@@ -134,10 +134,14 @@ def _complete(part: Part, download: Download, task: Task, patience: Patience) ->
                 raise UnreachableError(
                     f"{download.url}: {error.what}, {failures} times",
                     expected="a server that answers",
-                    way_out=f"run this again later; {readable(part.size)} are kept in {part.path}",
+                    way_out=f"run this again later{_kept(part)}",
                 ) from error
             patience.sleep(max(error.wait, patience.pause * 2 ** max(failures - 1, 0)))
     return is_pieced
+
+
+def _kept(part: Part) -> str:
+    return f"; {readable(part.size)} are kept in {part.path}" if part.size else ""
 
 
 def _receive(part: Part, download: Download, task: Task, timeout: float) -> None:

@@ -1,0 +1,83 @@
+"""Where benchmarks come from: every address, size and place is one that the loaders can use."""
+
+import hashlib
+import os
+import re
+import tarfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from unbag.cli import main
+from unbag.download.get import below, wanted
+from unbag.registry import find, names
+from unbag.types import Benchmark, Download
+
+SHARED = Path(os.environ.get("UNBAG_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data"))
+
+
+def from_files() -> list[Benchmark]:
+    found = [find("benchmark", name) for name in names("benchmark")]
+    return [one for one in found if isinstance(one, Benchmark) and one.files]
+
+
+BENCHMARKS = from_files()
+DOWNLOADS = wanted(BENCHMARKS, pictures=True)
+
+
+@pytest.mark.parametrize("download", DOWNLOADS, ids=lambda d: d.to)
+def test_a_download_is_well_formed(download: Download, tmp_path: Path) -> None:
+    parts = urlsplit(download.url)
+    assert parts.scheme in ("http", "https")
+    # Without encryption only what a checksum or the archive itself can tell from a forgery.
+    assert parts.scheme == "https" or download.unpack
+    assert " " not in download.url
+    assert re.fullmatch(r"([0-9a-f]{64})?", download.sha256)
+    assert download.size >= 0
+    assert below(tmp_path, download.to).is_relative_to(tmp_path)
+    if download.unpack:
+        assert download.has_pictures
+        assert download.to.endswith((".zip", ".tar", ".tar.gz"))
+        assert below(tmp_path, download.unpack).is_relative_to(tmp_path)
+    if "raw.githubusercontent.com" in download.url:
+        commit = parts.path.split("/")[3]
+        assert commit == "main" or re.fullmatch(r"[0-9a-f]{40}", commit)
+
+
+@pytest.mark.parametrize("one", BENCHMARKS, ids=lambda b: b.name)
+def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
+    folder = one.folder or one.name
+    fetched = {d.to for d in one.downloads if not d.has_pictures}
+    read = {f"{folder}/{file}" for file in one.files}
+    assert fetched - read <= {"winoground/new_tag_assignments.json"}
+    # What is neither fetched nor explained would leave the user alone.
+    if one.downloads and read - fetched:
+        assert one.gated
+
+
+def test_the_list_says_what_can_be_had(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "list"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "get files + pictures " in lines["sugarcrepe"]
+    assert "get files, rest by hand" in lines["winoground"]
+    assert "by hand" in lines["imagenet1k"]
+    assert "get " not in lines["imagenet1k"]
+
+
+def test_checksums_are_those_of_the_official_files() -> None:
+    archive = SHARED / "annotations.tar.gz"
+    if not archive.exists():
+        pytest.skip(f"no official annotation files at {archive}")
+    known = {d.to: d for d in DOWNLOADS if d.sha256 and not d.unpack}
+    moved = {f"{at}/coco_karpathy_test.json": "karpathy/coco_karpathy_test.json"
+             for at in ("coco_retrieval", "aro_order_coco")}  # fmt: skip
+    with tarfile.open(archive) as official:
+        members = {name.removeprefix("./"): name for name in official.getnames()}
+        for to, download in known.items():
+            file = official.extractfile(members[moved.get(to, to)])
+            assert file is not None
+            content = file.read()
+            assert len(content) == download.size, to
+            assert hashlib.sha256(content).hexdigest() == download.sha256, to
+    assert len(known) > 35
