@@ -95,7 +95,9 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
     },
     "model": {
         "tiny": "unbag.models.tiny:load",
+        "open_clip": "unbag.models.open_clip:load",
         "caption": "unbag.models.caption_only:load",
+        "hf": "unbag.models.hf:load",
         "oracle": "unbag.world.oracles:load",
     },
     "scorer": {
@@ -108,7 +110,9 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
     "tiny": "tiny:base (shipped), tiny:random (its untrained twin), tiny:FILE.safetensors",
+    "open_clip": "open_clip:ARCH/TAG, open_clip:ARCH@PATH: any dual encoder of OpenCLIP",
     "caption": "caption:short, :long, :constant, :random, :likelihood:PATH: never see the picture",
+    "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
     "linear-probe": "classes by logistic regression on picture vectors, fitted to a training split",

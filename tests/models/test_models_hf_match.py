@@ -1,0 +1,202 @@
+"""BLIP's matching heads against the plain code a researcher would write."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL.Image import Image
+
+from unbag.engine.evaluate import evaluate
+from unbag.errors import UserError
+from unbag.metrics import Choice, Recall
+from unbag.models import hf_match
+from unbag.models.hf import load
+from unbag.models.hf_match import Match
+from unbag.pictures import PixelPicture
+from unbag.scorers import load_model, make_scorer
+from unbag.scorers.cosine import Cosine
+from unbag.types import (
+    Benchmark,
+    DualEncoder,
+    Ensemble,
+    Item,
+    MatrixScorer,
+    Query,
+    Scorer,
+    Sparse,
+    TokenEncoder,
+)
+
+transformers: Any = pytest.importorskip("transformers")
+HfFolder = Callable[[str], Path]
+CAPTIONS = ("a red cube", "a dog eats a horse", "a", "a blue ball is left of a red cube")
+
+
+class Counted(PixelPicture):
+    """Counts how often it is opened."""
+
+    opened: list[str] = []  # noqa: RUF012
+
+    def open(self) -> Image:
+        self.opened.append(self.name)
+        return super().open()
+
+
+def pictures(count: int = 3) -> list[PixelPicture]:
+    noise = np.random.default_rng(0)
+    return [
+        Counted(noise.integers(0, 256, (30, 20 + i, 3), dtype=np.uint8), name=f"picture {i}")
+        for i in range(count)
+    ]
+
+
+def match(folder: Path) -> Match:
+    found = load(str(folder))
+    assert isinstance(found, Match)
+    assert isinstance(found, Scorer)
+    return found
+
+
+def ask(scorer: Match, shown: Sequence[PixelPicture], captions: Sequence[str]) -> torch.Tensor:
+    return scorer.score([Query(p, c) for p in shown for c in captions])
+
+
+def plain_blip(folder: Path, *, has_head: bool) -> torch.Tensor:
+    """One pair at a time, as on the model card."""
+    model = transformers.BlipForImageTextRetrieval.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    pixels = transformers.AutoImageProcessor.from_pretrained(folder)
+    found = []
+    for picture in pictures():
+        for caption in CAPTIONS:
+            tokens = words(caption, return_tensors="pt", return_token_type_ids=False)
+            inputs = pixels(images=picture.open(), return_tensors="pt")
+            with torch.no_grad():
+                score = model(**inputs, **tokens, use_itm_head=has_head).itm_score[0]
+            found.append(score.softmax(-1)[1] if has_head else score[0])
+    return torch.stack(found)
+
+
+def test_the_head_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+    folder = hf_folder("blip")
+    ours = ask(match(folder), pictures(), CAPTIONS).sigmoid().float()
+    torch.testing.assert_close(ours, plain_blip(folder, has_head=True), atol=1e-6, rtol=0)
+    assert ours.std() > 0.01
+
+
+def test_cosine_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+    folder = hf_folder("blip")
+    scorer = make_scorer(load_model(f"hf:{folder}"), "cosine")
+    assert isinstance(scorer, Cosine)
+    assert scorer.scoring == "cosine"
+    assert isinstance(scorer.encoder, TokenEncoder)
+    ours = scorer.score_matrix(pictures(), CAPTIONS).flatten()
+    torch.testing.assert_close(ours, plain_blip(folder, has_head=False), atol=1e-6, rtol=0)
+    # Two ways to score one model must never share a run folder.
+    assert scorer.fingerprint != make_scorer(load_model(f"hf:{folder}")).fingerprint
+
+
+def test_the_head_of_blip_2_is_that_of_plain_transformers(hf_folder: HfFolder) -> None:
+    folder = hf_folder("blip-2")
+    model = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    pixels = transformers.AutoImageProcessor.from_pretrained(folder)
+    plain = []
+    for picture in pictures():
+        for caption in CAPTIONS:
+            tokens = words(caption, return_tensors="pt", return_token_type_ids=False)
+            inputs = pixels(images=picture.open(), return_tensors="pt")
+            with torch.no_grad():
+                found = model(**inputs, **tokens, use_image_text_matching_head=True)
+            plain.append(found.logits_per_image.softmax(-1)[0, 1])
+    ours = ask(match(folder), pictures(), CAPTIONS).sigmoid().float()
+    torch.testing.assert_close(ours, torch.stack(plain), atol=1e-6, rtol=0)
+
+
+def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
+    with pytest.raises(UserError, match="several vectors for a picture, so cosine is not defined"):
+        make_scorer(match(hf_folder("blip-2")), "cosine")
+
+
+@pytest.mark.parametrize("kind", ["blip", "blip-2"])
+def test_batches_windows_and_order_do_not_matter(
+    kind: str, hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer, shown = match(hf_folder(kind)), pictures()
+    together = ask(scorer, shown, CAPTIONS).reshape(3, 4)
+    backwards = ask(scorer, shown[::-1], CAPTIONS[::-1]).reshape(3, 4).flip(0, 1)
+    torch.testing.assert_close(backwards, together, atol=1e-5, rtol=0)
+    monkeypatch.setattr(hf_match, "WINDOW", 2)
+    monkeypatch.setattr(hf_match, "BATCH", 3)
+    torch.testing.assert_close(
+        ask(scorer, shown, CAPTIONS).reshape(3, 4), together, atol=1e-5, rtol=0
+    )
+
+
+def test_a_picture_is_opened_once_for_all_of_its_captions(hf_folder: HfFolder) -> None:
+    scorer, shown = match(hf_folder("blip")), pictures()
+    Counted.opened.clear()
+    ask(scorer, shown, CAPTIONS)
+    assert sorted(Counted.opened) == ["picture 0", "picture 1", "picture 2"]
+
+
+def test_an_ensemble_is_the_mean_of_its_prompts(hf_folder: HfFolder) -> None:
+    scorer, picture = match(hf_folder("blip")), pictures(1)[0]
+    each = ask(scorer, [picture], CAPTIONS[:2])
+    found = scorer.score([Query(picture, Ensemble("both", CAPTIONS[:2])), Query(picture, "a")])
+    assert float(found[0]) == pytest.approx(float(each.mean()), abs=1e-6)
+
+
+def test_a_damaged_picture_says_so(hf_folder: HfFolder) -> None:
+    broken = PixelPicture(np.zeros((2, 2), dtype=np.uint8))
+    with pytest.raises(ValueError, match="expected \\[height, width, 3\\]"):
+        match(hf_folder("blip")).score([Query(broken, "a")])
+
+
+def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
+    blip = match(hf_folder("blip")).encoder
+    assert isinstance(blip, TokenEncoder)
+    tokens = blip.encode_tokens(CAPTIONS)
+    torch.testing.assert_close(tokens.vector_NLD[:, 0], blip.encode_captions(CAPTIONS))
+    assert tokens.mask_NL.sum(dim=1).tolist() == blip.count_tokens(CAPTIONS)
+    pixels = torch.stack([blip.prepare(picture.open()) for picture in pictures()])
+    assert blip.encode_patches(pixels).vector_NLD.shape == (3, 16, 12)
+
+
+def benchmark(items: Sequence[Item], metric: Choice | Recall, headline: str) -> Benchmark:
+    return Benchmark(
+        name="small", about="", load=lambda root: items, metrics=(metric,), headline=headline
+    )
+
+
+def test_it_runs_through_the_engine(hf_folder: HfFolder) -> None:
+    scorer, truth = match(hf_folder("blip")), np.array([[True, False, False, False]])
+    items = [Item(p.name, (p,), CAPTIONS, truth) for p in pictures()]
+    result = evaluate(scorer, benchmark(items, Choice(), "accuracy"))
+    assert result.protocol.scoring == "match"
+    best_P = ask(scorer, pictures(), CAPTIONS).reshape(3, 4).argmax(dim=1)
+    assert result.overall["accuracy"].value == pytest.approx(float((best_P == 0).float().mean()))
+
+
+def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:
+    scorer, shown, at = match(hf_folder("blip")), pictures(), np.arange(3)
+    assert not isinstance(scorer, MatrixScorer | DualEncoder)
+    item = Item("gallery", tuple(shown), CAPTIONS[:3], Sparse((3, 3), at, at))
+    result = evaluate(scorer, benchmark([item], Recall(), "text_to_image@1"))
+    best_C = ask(scorer, shown, CAPTIONS[:3]).reshape(3, 3).argmax(dim=0)
+    expected = float((best_C == torch.arange(3)).float().mean())
+    assert result.overall["text_to_image@1"].value == pytest.approx(expected)
+
+
+def test_precision_is_part_of_what_it_is(hf_folder: HfFolder) -> None:
+    folder = hf_folder("blip")
+    half = load(str(folder), dtype="bfloat16")
+    assert isinstance(half, Match)
+    assert half.fingerprint != match(folder).fingerprint
+    rounded, whole = (
+        ask(scorer, pictures(), CAPTIONS).sigmoid() for scorer in (half, match(folder))
+    )
+    assert (rounded - whole).abs().max() < 0.1
