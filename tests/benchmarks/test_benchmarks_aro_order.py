@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,11 @@ from unbag.benchmarks.word_order import (
     NOUNS,
     SHUFFLES,
     all_but_nouns_and_adjectives,
+    all_words,
     normalised,
     nouns_and_adjectives,
     shuffle,
+    spaced,
     trigrams,
     within_trigrams,
     words,
@@ -32,8 +35,20 @@ TAGGED = st.lists(st.tuples(st.text("xyz", min_size=1), st.sampled_from(["NN", "
 SEEDS = st.integers(0, 1000)
 
 
-def tagger(caption: str) -> Sequence[tuple[str, str]]:
-    return [(word, TAGS.get(word.lower(), "DT")) for word in words(caption)]
+class Known:
+    """A tagger of a handful of words."""
+
+    name = "known words 1"
+
+    def __call__(self, captions: Sequence[str]) -> list[list[tuple[str, str]]]:
+        return [
+            [(word, TAGS.get(word.lower(), "DT")) for word in words(caption)]
+            for caption in captions
+        ]
+
+
+tagger = Known()
+load_tagged = load_coco.with_tagger(tagger)
 
 
 class Fixed(np.random.Generator):
@@ -91,6 +106,7 @@ def test_words_split_off_punctuation_and_clitics() -> None:
     [
         ("cat", "trigrams"),
         ("a red cat", "trigrams"),
+        ("a a", "all_words"),
         ("cat.", "within_trigrams"),
         ("a a a a", "within_trigrams"),
         ("a red cat", "nouns_and_adjectives"),
@@ -98,7 +114,21 @@ def test_words_split_off_punctuation_and_clitics() -> None:
     ],
 )
 def test_a_shuffle_that_cannot_change_the_words_is_none(caption: str, name: str) -> None:
-    assert shuffle(caption, name, rng=np.random.default_rng(0), tagger=tagger) is None
+    (tagged,) = tagger([caption])
+    assert shuffle(caption, name, rng=np.random.default_rng(0), tagged=tagged) is None
+
+
+@given(TOKENS, SEEDS)
+def test_all_words_change_places(tokens: list[str], seed: int) -> None:
+    assert sorted(all_words(tokens, np.random.default_rng(seed))) == sorted(tokens)
+
+
+def test_the_form_of_a_caption_is_the_callers() -> None:
+    kept = shuffle("A  Red cat.", "all_words", rng=np.random.default_rng(1), form=spaced)
+    assert kept is not None
+    assert sorted(kept.split()) == [".", "A", "Red", "cat"]
+    assert shuffle("A a", "all_words", rng=np.random.default_rng(0)) is None
+    assert shuffle("A a", "all_words", rng=np.random.default_rng(0), form=spaced) == "a A"
 
 
 def test_moving_a_full_stop_or_splitting_a_clitic_is_no_new_order() -> None:
@@ -110,7 +140,8 @@ def test_moving_a_full_stop_or_splitting_a_clitic_is_no_new_order() -> None:
 def test_without_a_tagger_there_is_no_shuffle_by_part_of_speech() -> None:
     rng = np.random.default_rng(0)
     assert shuffle("a cat on a dog", "nouns_and_adjectives", rng=rng) is None
-    found = shuffle("a cat on the dog", "nouns_and_adjectives", rng=rng, tagger=tagger)
+    (tagged,) = tagger(["a cat on the dog"])
+    found = shuffle("a cat on the dog", "nouns_and_adjectives", rng=rng, tagged=tagged)
     assert found == "a dog on the cat"
 
 
@@ -125,20 +156,39 @@ def record(*captions: str, **more: object) -> dict[str, object]:
 
 def test_five_options_with_a_tagger_and_the_same_ones_again(tmp_path: Path) -> None:
     root = write(tmp_path, [record("A red cat on the wet mat.", "a cat")])
-    items = load_coco(root, tagger=tagger)
+    items = load_tagged(root)
     assert items[0].kinds == ("original", *SHUFFLES)
     assert items[0].captions[0] == "a red cat on the wet mat"
     assert len({tuple(sorted(str(c).split())) for c in items[0].captions}) == 1
-    again = load_coco(root, tagger=tagger)
+    again = load_tagged(root)
     assert [item.captions for item in again] == [item.captions for item in items]
-    other = load_coco(root, tagger=tagger, seed=1)
+    other = replace(load_tagged, seed=1)(root)
     assert [item.captions for item in other] != [item.captions for item in items]
 
 
 def test_no_tagger_is_said_and_leaves_the_trigrams(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="two shuffles by part of speech are not asked"):
+    with pytest.warns(UserWarning, match=r"not asked; .*install the extra unbag\[edits\]"):
         (item,) = load_coco(write(tmp_path, [record("a red cat on the wet mat")]))
     assert item.kinds == ("original", "within_trigrams", "trigrams")
+
+
+def test_captions_are_tagged_once_and_in_order(tmp_path: Path) -> None:
+    asked: list[Sequence[str]] = []
+
+    class Watched(Known):
+        def __call__(self, captions: Sequence[str]) -> list[list[tuple[str, str]]]:
+            asked.append(captions)
+            return super().__call__(captions)
+
+    made = dict.fromkeys(SHUFFLES, "b a")
+    root = write(tmp_path, [record("a  cat on the dog"), record("the mat on a cat", "a red dog")])
+    items = load_coco.with_tagger(Watched())(root)
+    assert asked == [["a cat on the dog", "the mat on a cat", "a red dog"]]
+    assert [item.captions[item.kinds.index(SHUFFLES[0])] for item in items[:2]] == [
+        *("a dog on the cat", "the cat on a mat"),
+    ]
+    load_coco.with_tagger(Watched())(write(tmp_path, [record("a b", shuffles=[made])]))
+    assert len(asked) == 1
 
 
 def test_shuffles_of_the_file_are_taken_and_repeats_dropped(tmp_path: Path) -> None:

