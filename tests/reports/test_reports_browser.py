@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +11,7 @@ import pytest
 
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.page import render_page
-from unbag.types import RunContents
+from unbag.types import Published, Reference, RunContents
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,10 +38,28 @@ def files(
     run: RunContents, hostile_run: RunContents, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    made = {"run": run, "hostile": hostile_run}
+    beside = replace(run, references=published(run), warnings=("It has seen these pictures.",))
+    made = {"run": run, "hostile": hostile_run, "beside": beside}
     for name, contents in made.items():
         (folder / f"{name}.html").write_text(render_page(contents, DEFINITIONS), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
+
+
+def published(run: RunContents) -> tuple[Reference, ...]:
+    """Numbers of the very model with doubts, and a scale long enough to be folded."""
+    ours = run.results[0].overall[run.results[0].headline]
+    name = run.results[0].benchmark
+    long = "a long doubt about individual_results.csv of ytaek-oh/vl_compo " * 3
+    theirs = Published("CLIP ViT-B/32 (openai)", "original", 0.4, "a paper, table 1", "micro")
+    same = [
+        Reference(name, "tiny:base", replace(theirs, value=v), ours, True, ok, (long, long))
+        for v, ok in ((ours.value, True), (0.01, True), (0.5, False))
+    ]
+    others = [
+        Reference(name, "tiny:base", replace(theirs, model=f"model {i}", value=i / 12), ours, False)
+        for i in range(12)
+    ]
+    return (*same, *others)
 
 
 class Watched:
@@ -68,7 +87,7 @@ class Watched:
         return [url for url in self.asked if url != self.own and not url.startswith("data:")]
 
 
-@pytest.mark.parametrize("name", ["run", "hostile"])
+@pytest.mark.parametrize("name", ["run", "hostile", "beside"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_quiet_alone_and_no_wider_than_the_screen(
     browser: Browser, files: dict[str, Path], name: str, width: int
@@ -144,4 +163,20 @@ def test_print_gives_pages_with_folded_parts_open(browser: Browser, files: dict[
     pdf = seen.page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") > 3
+    seen.page.close()
+
+
+def test_published_numbers_are_read_and_their_scale_is_folded(
+    browser: Browser, files: dict[str, Path]
+) -> None:
+    seen = Watched(browser, files["beside"], 390, "dark")
+    table = seen.page.locator("table.beside")
+    assert table.locator(".verdict").all_inner_texts() == ["inside", "outside", "not comparable"]
+    assert table.evaluate("t => t.scrollWidth <= t.parentElement.clientWidth")
+    assert seen.page.locator("#warnings p").count() == 1
+    model = seen.page.get_by_text("model 11")
+    assert not model.is_visible()
+    seen.page.locator("summary", has_text="published models").click()
+    assert model.is_visible()
+    assert seen.page.evaluate(CONTRAST) >= 4.5
     seen.page.close()

@@ -1,0 +1,177 @@
+"""Published numbers beside ours: which number belongs to which, and what is doubtful."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from unbag.engine.folder import read_contents
+from unbag.engine.job import Job
+from unbag.engine.references import model_of, references, scale_rule
+from unbag.engine.run import run
+from unbag.models.caption_only import load as caption_only
+from unbag.scorers import Cosine
+from unbag.types import (
+    MICRO,
+    Aggregate,
+    Benchmark,
+    DualEncoder,
+    Errata,
+    Estimate,
+    EvalProtocol,
+    Published,
+    Result,
+)
+
+PAPER = "a paper, table 1"
+SAME = Published("M", "accuracy", 0.70, PAPER, "macro(kind)")
+TOY = Benchmark(
+    name="toy",
+    about="",
+    load=lambda root: [],
+    metrics=(),
+    headline="accuracy",
+    aggregates=(Aggregate(by=("kind",)), MICRO),
+    published=(
+        SAME,
+        replace(SAME, source="a paper, table 2"),
+        Published("M", "accuracy", 0.60, PAPER, "micro[kind=swap]"),
+        Published("M", "top5", 0.90, PAPER, "micro"),
+        Published("M", "accuracy", 0.65, PAPER, "", scoring="yes-probability", note="a sample"),
+        Published("M", "unheard_of", 0.65, PAPER, "micro"),
+        Published("Other", "accuracy", 0.80, PAPER, "macro(kind)"),
+        Published("Other", "accuracy", 0.10, PAPER, "micro[kind=swap]"),
+        Published("Third", "accuracy", 0.50, "another paper"),
+    ),
+)
+
+
+def result(value: float, *, aggregate: str = "macro(kind)", ties: str = "wrong", errata: str = "",
+           is_blind: bool = False) -> Result:  # fmt: skip
+    def number(shift: float) -> Estimate:
+        return Estimate(value + shift, value + shift - 0.05, value + shift + 0.05, 100)
+
+    return Result(
+        "toy",
+        "mine",
+        EvalProtocol(ties=ties, errata=errata),  # type: ignore[arg-type]
+        aggregate,
+        "accuracy",
+        {"accuracy": number(0.0), "top5": number(0.2)},
+        {"kind=swap": {"accuracy": number(-0.1)}},
+        is_blind=is_blind,
+    )
+
+
+BOTH = (result(0.71), result(0.72, aggregate="micro"))
+
+
+def test_every_number_of_this_model_stands_beside_ours_of_the_same_meaning() -> None:
+    found = references(TOY, BOTH, model="m")
+    same = {
+        (r.published.metric, r.published.aggregate): r for r in found if r.is_same_model
+    }  # the number of table 2 is that of table 1 again
+    assert {key: round(r.ours.value, 3) for key, r in same.items()} == {
+        ("accuracy", "macro(kind)"): 0.71,
+        ("accuracy", "micro[kind=swap]"): 0.61,
+        ("top5", "micro"): 0.92,
+        ("accuracy", ""): 0.71,
+    }
+    assert len([r for r in found if r.is_same_model]) == 4
+    assert same["accuracy", "macro(kind)"].published.source == PAPER
+    assert same["accuracy", "macro(kind)"].doubts == ()
+    odd = same["accuracy", ""]
+    assert not odd.is_comparable
+    assert odd.doubts == (
+        "scored by yes-probability there, by cosine here",
+        "the source does not say how it averages; ours is macro(kind)",
+        "a sample",
+    )
+
+
+def test_other_models_give_the_scale_of_the_headline() -> None:
+    found = references(TOY, BOTH, model="Nobody")
+    assert not any(r.is_same_model for r in found)
+    assert {(r.published.model, r.published.aggregate) for r in found} == {
+        ("M", "macro(kind)"),
+        ("M", ""),
+        ("Other", "macro(kind)"),
+        ("Third", ""),
+    }
+    assert all(r.ours.value == 0.71 for r in found)
+
+
+def test_the_scale_follows_the_first_published_rule_where_ours_is_not_published() -> None:
+    other = replace(TOY, published=(Published("A", "accuracy", 0.4, PAPER, "micro[kind=swap]"),))
+    assert scale_rule(other) == "micro[kind=swap]"
+    (found,) = references(other, BOTH, model="mine")
+    assert found.ours.value == pytest.approx(0.61)
+
+
+def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> None:
+    errata = Errata("slip", "", lambda root: [])
+    benchmark = replace(TOY, official_ties="right", errata=errata,
+                        published=(replace(SAME, has_errata=True),))  # fmt: skip
+    many = [
+        result(0.1),
+        result(0.2, errata="slip"),
+        result(0.3, ties="right"),
+        result(0.4, ties="right", errata="slip"),
+    ]
+    (found,) = references(benchmark, many, model="M")
+    assert (found.ours.value, found.doubts) == (0.4, ())
+    (found,) = references(benchmark, many[:3], model="M")
+    assert found.ours.value == 0.3
+    assert found.doubts == ("known errors (slip) are mended there, not here",)
+    (found,) = references(benchmark, many[1:2], model="M")
+    assert found.doubts == ("ties are right there, wrong here",)
+    plain = replace(benchmark, published=(SAME,))
+    (found,) = references(plain, many[3:], model="M", left_out=1234)
+    assert found.doubts == (
+        "known errors (slip) are mended here, not there",
+        "1,234 items are left out here, since their pictures are missing",
+    )
+
+
+def test_a_blind_scorer_gets_nothing() -> None:
+    assert references(TOY, [result(0.7, is_blind=True)], model="M") == ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """A scorer that says which model it is."""
+
+    name: str = "runs/7/best"
+    published_as: str = "NegCLIP"
+    fingerprint: str = ""
+    scoring: str = "cosine"
+    is_blind: bool = False
+
+    def score(self, queries: object) -> list[float]:
+        return []
+
+
+def test_the_model_is_what_the_user_says_then_what_it_says_then_what_is_known() -> None:
+    assert model_of(Named(), {}) == "NegCLIP"
+    assert model_of(Named(), {"runs/7/best": "CE-CLIP"}) == "CE-CLIP"
+    assert model_of(Named(published_as=""), {}) == "runs/7/best"
+    known = Named("open_clip:ViT-B-32/openai", "")
+    assert model_of(known, {}) == "CLIP ViT-B/32 (openai)"
+
+
+def test_a_run_has_references_and_keeps_them(
+    tmp_path: Path, encoder: DualEncoder, toy: Benchmark
+) -> None:
+    numbers = (
+        Published("colours", "accuracy", 0.5, PAPER, "micro"),
+        Published("Other", "accuracy", 0.3, PAPER, "micro"),
+    )
+    benchmark = replace(toy, published=numbers)
+    scorers = [Cosine(encoder), caption_only("short")]
+    contents = run(Job(scorers, [benchmark], tmp_path / "run")).contents
+    assert [(r.scorer, r.is_same_model) for r in contents.references] == [
+        ("colours", True),
+        ("colours", False),
+    ]
+    assert contents.references[0].ours.value == 1.0
+    assert read_contents(tmp_path / "run").references == contents.references
