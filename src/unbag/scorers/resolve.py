@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
@@ -79,6 +80,9 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
             f"the scorer {name!r} is a {type(factory).__name__}",
             expected="a function or class that takes a model and gives a scorer",
         )
+    if not isinstance(model, DualEncoder):
+        # A matching head that also has two towers.
+        model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
         raise UserError(
             f"the scorer 'cosine' needs vectors, and {model.name!r} has none",
@@ -98,9 +102,11 @@ def choose_device(asked: str = "auto") -> str:
     """The best device at hand, or the one asked for if it is there."""
     import torch
 
+    if asked in ("auto", "cuda") and torch.cuda.is_available():
+        # torchrun starts one process for each GPU of the machine and tells each its number.
+        place = os.environ.get("LOCAL_RANK")
+        return "cuda" if place is None else f"cuda:{place}"
     if asked == "auto":
-        if torch.cuda.is_available():
-            return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         torch.empty(0, device=asked)
