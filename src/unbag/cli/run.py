@@ -14,7 +14,9 @@ from unbag.cli.probe import fit_probes
 from unbag.engine.cache import default_cache
 from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
+from unbag.engine.progress import Silent
 from unbag.engine.run import Finished, run
+from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError
 from unbag.models.caption_only import ALL
 from unbag.registry import names
@@ -132,9 +134,10 @@ def _carry_out(job: Job) -> int:
 
     from unbag.cli.show import Shown, output
 
+    team = join_team()
     console = Console(stderr=True)
     try:
-        finished = run(job, progress=Shown(console))
+        finished = run(job, progress=Shown(console) if team.is_leader else Silent())
     except KeyboardInterrupt:
         console.print(
             f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {job.command}",
@@ -143,7 +146,10 @@ def _carry_out(job: Job) -> int:
             soft_wrap=True,
         )
         return 130
-    return _finish(finished, output())
+    finally:
+        leave_team(team)
+    # Only one of the processes that torchrun started talks to the user.
+    return _finish(finished, output()) if team.is_leader else 0
 
 
 def _finish(finished: Finished, console: Console) -> int:

@@ -33,7 +33,8 @@ def make_folder(path: Path, *, what: str, way_out: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".write-{uuid4().hex[:8]}"
         probe.touch()
-        probe.unlink()
+        # Another process of the same run may have tidied up in between.
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(
             f"cannot write to the {what} {path}: {error.strerror or error}",

@@ -18,6 +18,7 @@ import numpy as np
 from unbag.engine.cache import Shelf, Vectors, open_shelf
 from unbag.engine.plan import Plan
 from unbag.engine.progress import Progress
+from unbag.engine.team import ALONE, Team
 from unbag.errors import UserError
 from unbag.models.fitting import Fitting
 from unbag.types import DualEncoder, Ensemble, Picture
@@ -52,8 +53,12 @@ def embed(
     save_grids: Callable[[], None],
     batch: int,
     progress: Progress,
+    team: Team = ALONE,
 ) -> Embeddings:
-    """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later."""
+    """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
+
+    A team shares the batches out; then each process has the vectors of all, from the cache.
+    """
     tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
     prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))
@@ -67,10 +72,23 @@ def embed(
     for kind, keys in (("captions", prompt_of), ("pictures", picture_of)):
         name = f"{shelf_name(encoder)}/{kind}"
         grids.setdefault(name, make_grid(list(keys), shelves[kind], batch))
-    save_grids()
-
-    _embed_prompts(encoder, prompt_of, shelves["captions"], grids, progress)
-    damaged = _embed_pictures(encoder, picture_of, shelves["pictures"], grids, progress)
+    if team.is_leader:
+        save_grids()
+    grids.update(team.gather(grids)[0])
+    todo = {
+        kind: team.mine(_todo(grids[f"{shelf_name(encoder)}/{kind}"], keys, shelves[kind]))
+        for kind, keys in (("captions", prompt_of), ("pictures", picture_of))
+    }
+    # Nobody writes before everybody knows what is his.
+    team.wait()
+    _embed_prompts(encoder, prompt_of, shelves["captions"], todo["captions"], progress)
+    found = _embed_pictures(encoder, picture_of, shelves["pictures"], todo["pictures"], progress)
+    damaged = {key: why for one in team.gather(found) for key, why in one.items()}
+    if team.size > 1:
+        shelves = {
+            kind: open_shelf(cache, shelf_name(encoder), kind, progress=progress)
+            for kind in shelves
+        }
     vector_of = shelves["captions"].get(prompt_of)
     rows = [_caption_vector(caption, vector_of) for caption in plan.captions]
     return Embeddings(
@@ -96,10 +114,9 @@ def _embed_prompts(
     encoder: DualEncoder,
     prompt_of: Mapping[str, str],
     shelf: Shelf,
-    grids: Mapping[str, Grid],
+    todo: Grid,
     progress: Progress,
 ) -> None:
-    todo = _todo(grids[f"{shelf_name(encoder)}/captions"], prompt_of, shelf)
     fitting = Fitting(encoder.name, progress.say)
     with progress.task(f"{encoder.name}: captions", sum(map(len, todo))) as advance:
         for keys in todo:
@@ -112,13 +129,12 @@ def _embed_pictures(
     encoder: DualEncoder,
     picture_of: Mapping[str, Picture],
     shelf: Shelf,
-    grids: Mapping[str, Grid],
+    todo: Grid,
     progress: Progress,
 ) -> dict[str, str]:
     import torch
 
     damaged: dict[str, str] = {}
-    todo = _todo(grids[f"{shelf_name(encoder)}/pictures"], picture_of, shelf)
     fitting = Fitting(encoder.name, progress.say)
     with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
         for keys, prepared in _read_ahead(encoder, picture_of, todo):

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal
 
 from unbag.engine.atomic import make_folder, remove_leftovers, write_text
 from unbag.engine.embed import Grid
+from unbag.engine.store import ScoreStore
 from unbag.errors import UserError
 from unbag.types import EvalProtocol, RunContents, RunRecord
 from unbag.types.as_json import (
@@ -60,6 +62,28 @@ class RunFolder:
     def scores(self) -> Path:
         """Scores of every item."""
         return self.path / "scores.parquet"
+
+    def scores_of(self, rank: int) -> Path:
+        """Scores of a process that helps; the leader takes them over."""
+        return self.path / f"scores.{rank}.parquet"
+
+    @property
+    def vectors(self) -> Path:
+        """Where processes that share the work leave vectors, if there is no cache."""
+        return self.path / "vectors"
+
+    def take_over(self, store: ScoreStore) -> None:
+        """What other processes scored, now or before they were stopped, into the run's own file."""
+        found = sorted(self.path.glob("scores.*.parquet"))
+        for path in found:
+            store.take_over(path)
+        store.save()
+        for path in found:
+            path.unlink(missing_ok=True)
+
+    def remove_vectors(self) -> None:
+        """Delete what `vectors` holds: it served this run only."""
+        rmtree(self.vectors, ignore_errors=True)
 
     @property
     def outcomes(self) -> Path:

@@ -7,34 +7,31 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
 
-from unbag.engine.asking import CHUNK, QueryScoring
 from unbag.engine.collector import paused_collector
-from unbag.engine.embed import Grid, embed
 from unbag.engine.errata import ErrataChoice, errata_name, loader_of
-from unbag.engine.folder import Asked, RunFolder
+from unbag.engine.folder import Asked, RunFolder, read_contents
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
 from unbag.engine.missing import without_missing
 from unbag.engine.overlap import declared
 from unbag.engine.plan import Plan, check_items, make_plan
 from unbag.engine.progress import Progress, Silent
-from unbag.engine.scoring import score_by_vectors
-from unbag.engine.store import Key, ScoreStore
+from unbag.engine.store import ScoreStore
+from unbag.engine.team import Team, join_team
+from unbag.engine.work import Work
 from unbag.errors import UserError
 from unbag.types import (
     Benchmark,
     EmbeddingScorer,
-    FittedScorer,
     Item,
     RunContents,
     RunRecord,
-    Scorer,
 )
 from unbag.version import __version__
 
@@ -53,8 +50,9 @@ class Finished:
 
 
 def run(job: Job, *, progress: Progress | None = None) -> Finished:
-    """Do the job, or what is left of it."""
+    """Do the job, or what is left of it; together with others, if torchrun started several."""
     progress = progress or Silent()
+    team = join_team()
     _check_names(job)
     loaded = {
         b.name: load_items(b, job.data, errata=job.errata, progress=progress)
@@ -73,10 +71,14 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         batch=job.batch,
         version=__version__,
     )
+    if not team.is_leader:
+        return _assist(job, items, plan, folder, asked, progress, team)
     with folder.locked():
         grids, record = folder.begin(asked, _record(job, asked, left_out))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
-        work = _Work(job, items, plan, folder, asked, store, grids, progress, record)
+        folder.take_over(store)
+        team.wait()
+        work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
         try:
             for scorer in job.scorers:
                 work.score(scorer)
@@ -87,7 +89,32 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
             store.save()
         judged = judge(job, items, store, work.record, progress=progress)
         _write(folder, judged, asked, work.record)
+        folder.remove_vectors()
+        team.wait()
     return Finished(folder, judged.contents)
+
+
+def _assist(
+    job: Job,
+    items: Mapping[str, Sequence[Item]],
+    plan: Plan,
+    folder: RunFolder,
+    asked: Asked,
+    progress: Progress,
+    team: Team,
+) -> Finished:
+    """The same work without writing the run: the leader measures what all have scored."""
+    store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
+    team.wait()
+    record = _record(job, asked, {})
+    work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
+    try:
+        for scorer in job.scorers:
+            work.score(scorer)
+    finally:
+        store.save()
+    team.wait()
+    return Finished(folder, read_contents(folder.path))
 
 
 def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
@@ -134,103 +161,6 @@ def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
             way_out="check --data; it names the folder above the benchmark's own",
         )
     return data / name
-
-
-@dataclass
-class _Work:
-    """A run in progress: what stays the same from scorer to scorer, and the record that grows."""
-
-    job: Job
-    items: Mapping[str, Sequence[Item]]
-    plan: Plan
-    folder: RunFolder
-    asked: Asked
-    store: ScoreStore
-    grids: dict[str, Grid]
-    progress: Progress
-    record: RunRecord
-
-    @property
-    def compares_captions(self) -> frozenset[str]:
-        """Benchmarks that also need the similarity of captions with each other."""
-        return frozenset(b.name for b in self.job.benchmarks if b.compares_captions)
-
-    def score(self, scorer: Scorer) -> None:
-        """All benchmarks with one scorer, as far as they are not scored yet."""
-        missing = [
-            name
-            for name, items in self.items.items()
-            if len(self.store.get(Key(name, scorer.name))) < len(items)
-        ]
-        if not missing:
-            return
-        if isinstance(scorer, EmbeddingScorer):
-            self._by_vectors(scorer, missing)
-            return
-        asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
-        for name in missing:
-            self._by_queries(asking, name)
-
-    def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
-        is_fitted = isinstance(scorer, FittedScorer)
-        vectors = embed(
-            scorer.encoder,
-            replace(self.plan, captions=(), prompts=()) if is_fitted else self.plan,
-            cache=self.job.cache,
-            grids=self.grids,
-            save_grids=lambda: self.folder.save_batches(self.grids),
-            batch=self.job.batch,
-            progress=self.progress,
-        )
-        if isinstance(scorer, FittedScorer):
-            own = scorer.caption_vectors(self.plan.captions).numpy()
-            vectors = replace(vectors, caption_ND=own)
-        self._note(scorer, vectors.damaged, vectors.truncated)
-        eps = self.job.protocol.tie_eps
-        for name in missing:
-            by_id = {item.id: item for item in self.items[name]}
-            rows = self.plan.rows[name]
-            scored = score_by_vectors(
-                scorer,
-                self.items[name],
-                rows,
-                vectors,
-                tie_eps=eps,
-                compares_captions=name in self.compares_captions,
-            )
-            for chunk in scored:
-                self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
-
-    def _by_queries(self, asking: QueryScoring, name: str) -> None:
-        items, key = self.items[name], Key(name, asking.scorer.name)
-        done = self.store.get(key)
-        with self.progress.task(f"{asking.scorer.name}: {name}", len(items)) as advance:
-            for start in range(0, len(items), CHUNK):
-                chunk = items[start : start + CHUNK]
-                if any(item.id not in done for item in chunk):
-                    by_id = {item.id: item for item in chunk}
-                    found = asking.chunk(chunk)
-                    self._note(asking.scorer, asking.damaged, 0)
-                    self.store.add(key, [(by_id[s.item], s) for s in found])
-                advance(len(chunk))
-
-    def _note(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
-        """Say and record what was found, before the scores that depend on it are kept."""
-        new = {name: why for name, why in damaged.items() if name not in self.record.damaged}
-        if not new and not truncated:
-            return
-        for name, reason in new.items():
-            self.progress.say(
-                f"picture {name} cannot be opened ({reason}); its items count as invalid"
-            )
-        if truncated:
-            self.progress.say(f"{scorer.name} cut {truncated} captions to its context length")
-        self.record = replace(
-            self.record,
-            damaged=tuple(sorted({*self.record.damaged, *damaged})),
-            truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
-        )
-        self.folder.write_state("running", self.asked, self.record)
 
 
 def _write(folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord) -> None:

@@ -44,7 +44,7 @@ class ScoreStore:
         self._least_seconds = least_seconds
         self._next_save = time.monotonic() + least_seconds
         if path.exists():
-            self._read()
+            self._read(path)
 
     def get(self, key: Key) -> dict[str, Scores]:
         """Scores of a scorer on a benchmark, by item id."""
@@ -74,15 +74,20 @@ class ScoreStore:
         spent = time.monotonic() - start
         self._next_save = time.monotonic() + max(self._least_seconds, 20 * spent)
 
-    def _read(self) -> None:
+    def take_over(self, path: Path) -> None:
+        """Add what another process wrote."""
+        self._read(path)
+        self._is_saved = False
+
+    def _read(self, path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(self.path, schema=_schema())
+            table = pq.read_table(path, schema=_schema())
         except (pa.ArrowException, OSError) as error:
             raise UserError(
-                f"{self.path} cannot be read: {error}",
+                f"{path} cannot be read: {error}",
                 expected="the scores of an earlier run",
                 way_out="move the file away; scores are computed again, mostly from the cache",
             ) from error

@@ -1,0 +1,91 @@
+"""Processes that torchrun started share the work: who does which part, and when all are done.
+
+Every process plans the same work from the same files, so a part needs no message: part i belongs
+to process i modulo their number. Vectors and scores meet on disk, where they are kept anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from unbag.errors import UserError
+
+Part = TypeVar("Part")
+Said = TypeVar("Said")
+
+_LONGEST = timedelta(days=7)
+"""A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes of a run; one alone unless torchrun started more."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_leader(self) -> bool:
+        """The one that writes the run folder and talks to the user."""
+        return self.rank == 0
+
+    def mine(self, parts: Sequence[Part]) -> list[Part]:
+        """The parts of this process."""
+        return list(parts[self.rank :: self.size])
+
+    def wait(self) -> None:
+        """Go on when every process has come here."""
+        if self.size > 1:
+            from torch import distributed
+
+            distributed.barrier()
+
+    def gather(self, said: Said) -> list[Said]:
+        """What every process says, in order of rank, for every process."""
+        if self.size == 1:
+            return [said]
+        from torch import distributed
+
+        found: list[Said] = [said] * self.size
+        distributed.all_gather_object(found, said)
+        return found
+
+
+ALONE = Team()
+
+
+def join_team() -> Team:
+    """The team that torchrun made, by its environment; a team of one without it."""
+    size = _whole("WORLD_SIZE", 1)
+    if size == 1:
+        return Team()
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        # Only short messages are exchanged, so the plain CPU road serves every device.
+        distributed.init_process_group("gloo", timeout=_LONGEST)
+    return Team(distributed.get_rank(), size)
+
+
+def leave_team(team: Team) -> None:
+    """End the connection, so that the process ends without a complaint."""
+    if team.size > 1:
+        from torch import distributed
+
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+
+
+def _whole(name: str, default: int) -> int:
+    text = os.environ.get(name, str(default))
+    if not text.isdigit() or int(text) < 1:
+        raise UserError(
+            f"the environment variable {name} is {text!r}",
+            expected="a whole number above 0, as torchrun sets it",
+            way_out=f"unset {name}, or start with torchrun",
+        )
+    return int(text)
