@@ -1,0 +1,20 @@
+"""Writes the lists of docs/published.md anew, from the code: `python docs/make_published.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unbag.published.listing import as_markdown
+
+PAGE = Path(__file__).parent / "published.md"
+START, END = "<!-- flags: start -->\n", "<!-- flags: end -->\n"
+
+
+def renewed(page: str) -> str:
+    """The page with its lists as the code finds them now."""
+    before, _, rest = page.partition(START)
+    return before + START + "\n" + as_markdown() + "\n" + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
