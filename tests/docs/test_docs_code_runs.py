@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from unbag.cli import main
 
@@ -67,3 +68,29 @@ def test_the_files_of_extending_work_together(
     assert "brightness (distance)" in printed
     for name in files:
         assert sys.modules.pop(name.removesuffix(".py")).__file__ == str(tmp_path / name)
+
+
+def test_the_benchmark_of_a_users_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "adding-a-benchmark.md").read_text(encoding="utf-8")
+    ((name, code),) = blocks("docs/adding-a-benchmark.md")
+    assert len(code.splitlines()) < 30
+    (tmp_path / name).write_text(code, encoding="utf-8")
+    lines = re.findall(r"^\{\"picture\".*$", page, flags=re.MULTILINE)
+    (tmp_path / "data/my_set/photos").mkdir(parents=True)
+    (tmp_path / "data/my_set/captions.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    for number in (1, 2):
+        Image.new("RGB", (8, 8), (90 * number, 0, 0)).save(
+            tmp_path / f"data/my_set/photos/{number}.jpg"
+        )
+    (command,) = re.findall(r"^unbag (run .*)$", page, flags=re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main([*command.split(), "--no-cache"]) == 0
+    assert "caption:constant" in (tmp_path / "runs/mine/results.json").read_text(encoding="utf-8")
+    (tmp_path / "data/my_set/captions.jsonl").write_text(f'{lines[0]}\n{{"negatives": []}}\n')
+    assert main([*command.split(), "--no-cache"]) == 1
+    (message,) = re.findall(r"`(field captions\.jsonl.*?)`", page)
+    assert message.replace(".caption", ".picture") in capsys.readouterr().err
+    sys.modules.pop("my_set")

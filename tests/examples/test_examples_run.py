@@ -1,17 +1,18 @@
 """Every example runs as its first lines say, and prints what it promises."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CHECKED = {"measure_your_model.py", "compare_two_models.py"}
+CHECKED = {"measure_your_model.py", "compare_two_models.py", "blind_scores.py"}
 
 
-def run(name: str, out: Path) -> str:
+def run(name: str, out: Path, *more: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), str(out)],
+        [sys.executable, str(EXAMPLES / name), str(out), *more],
         capture_output=True,
         text=True,
         check=False,
@@ -43,3 +44,16 @@ def test_compare_two_models(tmp_path: Path) -> None:
     assert "world-relation: tiny:random minus tiny:base = +0.4 points" in printed
     assert "no difference shown" in printed
     assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_blind_scores(tmp_path: Path) -> None:
+    for name, rows in (("one", 1), ("two", 3)):
+        pairs = [[n, "a dog on the left", "a dog far to the right"] for n in range(rows)]
+        (tmp_path / "coco_spatial").mkdir(exist_ok=True)
+        (tmp_path / f"coco_spatial/coco_qa_{name}_obj.json").write_text(json.dumps(pairs))
+    printed = run("blind_scores.py", tmp_path, "coco_spatial", "sugarcrepe").splitlines()
+    assert len(printed) == 3
+    cells = [cell.strip() for cell in printed[2].strip("|").split("|")]
+    # A coin for each picture comes between the constant and the lengths.
+    assert cells[:5] == ["`coco_spatial`", "`accuracy`, macro(objects)", "4", "50.0", "0.0"]
+    assert cells[6:] == ["100.0", "0.0", "100.0"]

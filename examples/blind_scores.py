@@ -1,0 +1,74 @@
+"""A data folder comes in; what each benchmark gives to scorers that never look goes out as a table.
+
+    python examples/blind_scores.py DATA [BENCHMARK ...]
+
+Annotations are enough: no picture is opened, none needs to be there. A benchmark that a blind
+scorer does well on can be solved in part without looking.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import unbag as ub
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.caption_only import ALL
+from unbag.registry import names
+from unbag.types import Benchmark, EvalProtocol, Result
+
+HEAD = ("benchmark", "metric and average", "n", "chance", *ALL, "constant, official ties")
+
+
+def main(data: Path, asked: Sequence[str]) -> None:
+    """One row a benchmark whose files are there; what is absent or incomplete is said."""
+    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    for name in asked or [n for n in names("benchmark") if ub.benchmark(n).files]:
+        try:
+            print(f"| {' | '.join(row(ub.benchmark(name), data))} |", flush=True)
+        except UserError as error:
+            print(f"{name}: {error.found}", file=sys.stderr)
+
+
+def row(benchmark: Benchmark, data: Path) -> list[str]:
+    """The cells of one benchmark."""
+    progress = Silent()
+    with TemporaryDirectory(prefix="unbag-") as folder:
+        job = ub.Job(
+            scorers=[ub.scorer(name) for name in ALL],
+            benchmarks=[benchmark],
+            out=Path(folder) / "run",
+            data=data,
+            # Only values are shown here; intervals would take most of the time.
+            protocol=EvalProtocol(resamples=100),
+        )
+        results = ub.run(job, progress=progress).contents.results
+    for said in progress.said:
+        print(said, file=sys.stderr)
+    rule = results[0].aggregate
+    some = {(r.scorer, r.protocol.ties): r for r in results if r.aggregate == rule}
+    ours = [some[name, "wrong"] for name in ALL]
+    first = ours[0].overall[benchmark.headline]
+    chance = "–" if first.chance is None else first.show(first.chance)
+    official = some.get((ALL[0], benchmark.official_ties or "wrong"), ours[0])
+    shown = [value(result) for result in (*ours, official)]
+    return [
+        f"`{benchmark.name}`",
+        f"`{benchmark.headline}`, {rule}",
+        f"{first.n:,}",
+        chance,
+        *shown,
+    ]
+
+
+def value(result: Result) -> str:
+    """The headline number as people read it."""
+    estimate = result.overall[result.headline]
+    return estimate.show(estimate.value)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
