@@ -99,6 +99,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "caption": "unbag.models.caption_only:load",
         "hf": "unbag.models.hf:load",
         "oracle": "unbag.world.oracles:load",
+        "server": "unbag.models.server:load",
     },
     "scorer": {
         "cosine": "unbag.scorers.cosine:Cosine",
@@ -114,6 +115,7 @@ ABOUT: Mapping[str, str] = {
     "caption": "caption:short, :long, :constant, :random, :likelihood:PATH: never see the picture",
     "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
+    "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
     "linear-probe": "classes by logistic regression on picture vectors, fitted to a training split",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",

@@ -196,6 +196,19 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     )
     run.add_argument("--compile", action="store_true", help="compile models with torch.compile")
     run.add_argument(
+        "--concurrency",
+        type=_positive,
+        default=8,
+        metavar="N",
+        help="requests to a server at a time (default: 8)",
+    )
+    run.add_argument(
+        "--budget",
+        type=_positive,
+        metavar="N",
+        help="most requests to a server (default: no limit)",
+    )
+    run.add_argument(
         "--batch", type=_positive, default=256, metavar="N", help="inputs at once (default: 256)"
     )
     run.add_argument(

@@ -48,7 +48,14 @@ def run_command(options: argparse.Namespace) -> int:
     device = choose_device(options.device)
     benchmarks = tagged(find_benchmarks(options.bench), options.tagger)
     blind = blind_names(options.blind, beside=options.model)
-    placement = Placement(device, options.dtype, options.compile)
+    placement = Placement(
+        device,
+        options.dtype,
+        options.compile,
+        cache=cache_of(options),
+        concurrency=options.concurrency,
+        budget=options.budget,
+    )
     models = [load_model(name, placement=placement) for name in options.model]
     scorers = (
         _probes(models, benchmarks, options)

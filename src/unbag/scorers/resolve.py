@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from inspect import signature
+from pathlib import Path
 from typing import Literal
 
 from unbag.errors import UserError
@@ -26,6 +27,12 @@ class Placement:
     chat models on a GPU that has it."""
     compiles: bool = False
     """Compile the model with torch.compile: slow to start, then faster."""
+    cache: Path | None = None
+    """Where replies of servers are kept; None keeps them in memory only."""
+    concurrency: int = 8
+    """Requests to a server at a time."""
+    budget: int | None = None
+    """Most requests to a server."""
 
     def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
         """What this loader asks for; a choice it cannot follow is an error, not ignored."""
@@ -38,7 +45,7 @@ class Placement:
             )
         if "compiles" not in known and self.compiles:
             raise UserError(f"the model {spec!r} cannot be compiled", way_out="leave --compile out")
-        given = {"device": self.device, "dtype": self.dtype, "compiles": self.compiles}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in given.items() if name in known}
 
 

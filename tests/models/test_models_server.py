@@ -1,0 +1,153 @@
+"""A chat model behind a real local HTTP server that speaks the protocol."""
+
+import base64
+import json
+import math
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unbag.errors import UserError
+from unbag.models.asks import Ask
+from unbag.models.server import ServerModel, load
+from unbag.pictures import PixelPicture
+from unbag.types import Generator
+
+RED = PixelPicture(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
+Told = dict[str, float]
+
+
+@dataclass
+class Chat:
+    """Answers every request with the probabilities it is told to."""
+
+    tells: Callable[[dict[str, Any]], Told] = lambda body: {"Yes": 0.6, "No": 0.3}
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    url: str = ""
+
+    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.bodies.append(body)
+        told = self.tells(body)
+        listed = [{"token": t, "logprob": math.log(p)} for t, p in told.items()]
+        first = max(told, key=lambda token: told[token])
+        logprobs = {"content": [{"token": first, "logprob": 0.0, "top_logprobs": listed}]}
+        return {"choices": [{"message": {"content": first}, "logprobs": logprobs}]}
+
+
+@pytest.fixture
+def chat() -> Iterator[Chat]:
+    found = Chat()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            content = json.dumps(found.reply(body)).encode()
+            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def model(chat: Chat, **options: Any) -> ServerModel:
+    return load(f"org/llava@{chat.url}", **options)
+
+
+def test_it_is_a_generator_and_scores_the_next_token(chat: Chat) -> None:
+    found = model(chat)
+    assert isinstance(found, Generator)
+    assert found.name == "llava"
+    (yes,), (no,) = found.logprobs(RED, "Is it red?", ["Yes", "No"])
+    assert math.exp(yes) == pytest.approx(0.6)
+    assert math.exp(no) == pytest.approx(0.3)
+
+
+def test_the_request_has_the_picture_without_loss_and_asks_for_one_token(chat: Chat) -> None:
+    model(chat).logprobs(RED, 'Say "yes"?', ["Yes"])
+    (body,) = chat.bodies
+    picture, text = body["messages"][0]["content"]
+    assert text == {"type": "text", "text": 'Say "yes"?'}
+    data = base64.b64decode(picture["image_url"]["url"].partition("base64,")[2])
+    assert np.array_equal(np.asarray(Image.open(BytesIO(data))), RED.pixels)
+    assert (body["model"], body["max_tokens"], body["temperature"]) == ("org/llava", 1, 0)
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 20)
+
+
+def test_the_language_prior_is_asked_without_a_picture(chat: Chat) -> None:
+    model(chat).logprobs(None, "Is it red?", ["Yes"])
+    assert [part["type"] for part in chat.bodies[0]["messages"][0]["content"]] == ["text"]
+
+
+def test_a_space_before_the_word_is_the_same_word(chat: Chat) -> None:
+    chat.tells = lambda body: {"▁Yes": 0.5, " Yes": 0.2, "No": 0.1}
+    assert math.exp(model(chat).logprobs(RED, "?", ["Yes"])[0][0]) == pytest.approx(0.5)
+
+
+def test_what_is_not_listed_is_bounded_and_counted(chat: Chat) -> None:
+    chat.tells = lambda body: {"Maybe": 0.9, "Perhaps": 0.07}
+    found = model(chat)
+    (score,) = found.logprobs(RED, "?", ["Yes"])[0]
+    assert math.exp(score) == pytest.approx(0.03)
+    assert found.bounded == 1
+
+
+def test_a_tokenizer_that_splits_the_answer_is_said(chat: Chat) -> None:
+    chat.tells = lambda body: {"Y": 0.9, "N": 0.05}
+    with pytest.raises(UserError, match="cannot score 'Yes', which it begins with 'Y'"):
+        model(chat).logprobs(RED, "?", ["Yes"])
+
+
+def test_the_end_of_an_answer_cannot_be_scored(chat: Chat) -> None:
+    with pytest.raises(UserError, match="cannot score the end of an answer"):
+        model(chat).logprobs_of([Ask(RED, "?", ("A",), ends=True)])
+
+
+def test_many_asks_and_free_answers_come_in_order_and_are_kept(chat: Chat, tmp_path: Path) -> None:
+    chat.tells = lambda body: {body["messages"][0]["content"][-1]["text"]: 0.9}
+    asks = [Ask(RED, f"answer {n}") for n in range(20)]
+    assert model(chat, cache=tmp_path).answers_of(asks) == [f"answer {n}" for n in range(20)]
+    sent = len(chat.bodies)
+    again = model(chat, cache=tmp_path)
+    assert again.answers_of(asks) == [f"answer {n}" for n in range(20)]
+    assert (len(chat.bodies), again.client.spent) == (sent, 0)
+    assert again.answer(None, "plain") == "plain"
+
+
+def test_a_server_without_probabilities_is_asked_again_and_then_said(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Chat, "reply", lambda self, body: {"choices": [{"message": {}}]})
+    found = model(chat)
+    object.__setattr__(found.client.manners, "sleep", lambda seconds: None)
+    with pytest.raises(UserError, match="an answer that is no reply"):
+        found.logprobs(RED, "?", ["Yes"])
+
+
+@pytest.mark.parametrize("rest", ["llava", "llava@localhost:8000", "@http://localhost/v1", ""])
+def test_a_name_without_a_server_is_explained(rest: str) -> None:
+    with pytest.raises(UserError, match="names no server") as error:
+        load(rest)
+    assert "server:MODEL@URL" in str(error.value)
+
+
+def test_the_fingerprint_is_of_address_and_name(chat: Chat) -> None:
+    one, other = load("a@http://x/v1").fingerprint, load("b@http://x/v1").fingerprint
+    assert one != other
+    assert one == load("a@http://x/v1/").fingerprint
