@@ -115,7 +115,7 @@ def _save_words(folder: Path) -> None:
     inner.post_processor = processors.TemplateProcessing(
         single="$A </s>", special_tokens=[("</s>", 4)]
     )
-    PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", eos_token="</s>"
     ).save_pretrained(folder)
 

@@ -147,10 +147,10 @@ def test_scale_and_bias_are_those_of_the_loss(loaded: Made) -> None:
 
 
 def test_full_size_vit_b_32(tmp_path: Any) -> None:
-    import open_clip
     from safetensors.torch import save_file
 
     from unbag.models.open_clip import load
+    from unbag.models.open_clip.library import library
     from unbag.models.open_clip.names import architecture
     from unbag.models.open_clip.weights import build
 
@@ -160,8 +160,8 @@ def test_full_size_vit_b_32(tmp_path: Any) -> None:
         {k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "b32.safetensors"
     )
     ours = load(f"ViT-B-32-quickgelu@{tmp_path / 'b32.safetensors'}")
-    transform = open_clip.image_transform(224, is_train=False)
-    tokenizer = open_clip.get_tokenizer("ViT-B-32-quickgelu")
+    transform = library().image_transform(224, is_train=False)
+    tokenizer = library().get_tokenizer("ViT-B-32-quickgelu")
     parts = model, transform, tokenizer
     picture_ND, caption_ND = plain_vectors(parts)
     pixels = torch.stack([ours.prepare(image) for image in images()])

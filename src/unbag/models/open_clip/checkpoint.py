@@ -77,11 +77,16 @@ def _safetensors(path: Path) -> Any:
 def _pickled(path: Path) -> Any:
     import torch
 
+    is_zip = zipfile.is_zipfile(path)
+    if is_zip and _is_torchscript(path):
+        raise UserError(
+            f"{path} is a TorchScript archive, as OpenAI published them",
+            expected=_EXPECTED,
+            way_out="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
+        )
     try:
         # Mapped, so that the optimizer's tensors, twice as many, are never read.
-        return torch.load(
-            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-        )
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except UnpicklingError as error:
         raise UserError(
             f"{path} holds more than weights: {_first_line(error)}",
@@ -90,13 +95,12 @@ def _pickled(path: Path) -> Any:
             "and save model.state_dict() as .safetensors",
         ) from error
     except (RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
-        if "torchscript" in str(error).lower():
-            raise UserError(
-                f"{path} is a TorchScript archive, as OpenAI published them",
-                expected=_EXPECTED,
-                way_out="the same weights by tag, as in open_clip:ViT-B-32-quickgelu/openai",
-            ) from error
         raise _unreadable(path, _first_line(error)) from error
+
+
+def _is_torchscript(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        return any(name.endswith("constants.pkl") for name in archive.namelist())
 
 
 def _unreadable(path: Path, why: str) -> UserError:

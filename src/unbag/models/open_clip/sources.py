@@ -86,12 +86,14 @@ def _download(known: Mapping[str, Any], revision: str | None) -> str:
     hub, _, file = str(known.get("hf_hub", "")).rpartition("/")
     if revision is None or not hub:
         return str(library().download_pretrained(dict(known)))
-    return str(library().download_pretrained_from_hf(hub, file or None, revision=revision))
+    return str(
+        library().pretrained.download_pretrained_from_hf(hub, file or None, revision=revision)
+    )
 
 
 def _by_hub(wanted: Wanted) -> Source:
     def fetch(file: str | None) -> str:
-        get = library().download_pretrained_from_hf
+        get = library().pretrained.download_pretrained_from_hf
         return str(get(wanted.hub, file, revision=wanted.revision))
 
     config = Path(_downloaded(lambda: fetch(CONFIG), wanted.text))

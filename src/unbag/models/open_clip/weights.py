@@ -24,7 +24,7 @@ def put(model: Any, state: Mapping[str, Tensor], *, source: str, arch: str, hint
     wanted: dict[str, Tensor] = model.state_dict()
     state = _renamed(model, dict(state), wanted)
     missing = [name for name in wanted if name not in state]
-    unexpected = [name for name in state if name not in wanted]
+    unexpected = sorted(name for name in state if name not in wanted)
     shaped = [n for n in wanted if n in state and wanted[n].shape != state[n].shape]
     _check_text(wanted, state, shaped, source, arch)
     if missing or unexpected or shaped:

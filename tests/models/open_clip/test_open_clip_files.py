@@ -1,0 +1,227 @@
+"""Checkpoints in every form trainers write, and files that are none."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from unbag.errors import UserError
+from unbag.models.open_clip import checkpoint, load
+from unbag.models.open_clip.sources import label
+
+Made = Callable[[str], Any]
+CAPTIONS = ["a red dog", "a dog left of a cube"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*nothing beside the file says")
+
+
+@pytest.fixture
+def state(saved: Made) -> dict[str, torch.Tensor]:
+    return load_file(saved("clip"))
+
+
+def trainer(state: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """As open_clip_train saves an epoch under distributed training."""
+    wrapped = {f"module.{key}": value for key, value in state.items()}
+    return {"epoch": 3, "name": "run", "state_dict": wrapped, "optimizer": {"state": {}}}
+
+
+@pytest.mark.parametrize("form", ["bare", "trainer", "compiled", "model", "custom", "old"])
+def test_every_form_of_a_checkpoint_gives_the_same_vectors(
+    form: str, state: dict[str, torch.Tensor], tmp_path: Path, loaded: Made
+) -> None:
+    forms: dict[str, Any] = {
+        "bare": state,
+        "trainer": trainer(state),
+        "compiled": {f"module._orig_mod.{key}": value for key, value in state.items()},
+        "model": {"model": state},
+        "custom": {k if k.startswith(("visual", "logit")) else f"text.{k}": v
+                   for k, v in state.items()},
+        "old": {**state, "input_resolution": torch.tensor(32), "vocab_size": torch.tensor(49408)},
+    }  # fmt: skip
+    torch.save(forms[form], tmp_path / "weights.pt")
+    found = load(f"tiny-clip@{tmp_path / 'weights.pt'}")
+    expected = loaded("clip").encode_captions(CAPTIONS)
+    assert torch.equal(found.encode_captions(CAPTIONS), expected)
+    assert found.fingerprint == loaded("clip").fingerprint
+
+
+def test_the_first_form_of_a_text_tower_loads_into_the_second(
+    saved: Made, tmp_path: Path, loaded: Made
+) -> None:
+    state = {key.removeprefix("text."): v for key, v in load_file(saved("custom")).items()}
+    save_file(state, tmp_path / "first.safetensors")
+    found = load(f"tiny-custom@{tmp_path / 'first.safetensors'}")
+    assert torch.equal(found.encode_captions(CAPTIONS), loaded("custom").encode_captions(CAPTIONS))
+
+
+def test_half_precision_files_and_the_pickles_of_old_torch_are_read(
+    state: dict[str, torch.Tensor], tmp_path: Path, loaded: Made
+) -> None:
+    half = {key: value.half() for key, value in state.items()}
+    torch.save(half, tmp_path / "half.pt", _use_new_zipfile_serialization=False)
+    found = load(f"tiny-clip@{tmp_path / 'half.pt'}")
+    difference = found.encode_captions(CAPTIONS) - loaded("clip").encode_captions(CAPTIONS)
+    assert difference.abs().max() < 0.01
+    assert found.fingerprint != loaded("clip").fingerprint
+
+
+def test_a_bias_of_the_sigmoid_loss_is_kept(state: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    torch.save({**state, "logit_bias": torch.tensor([-7.5])}, tmp_path / "sigmoid.pt")
+    assert load(f"tiny-clip@{tmp_path / 'sigmoid.pt'}").bias == -7.5
+
+
+def test_a_folder_with_one_checkpoint_is_enough(
+    state: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    save_file(state, tmp_path / "mine.safetensors")
+    assert load(f"tiny-clip@{tmp_path}").name == "tiny-clip@mine"
+    save_file(state, tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match=r"holds 2 checkpoints: mine.safetensors, other.safetens"):
+        load(f"tiny-clip@{tmp_path}")
+    save_file(state, tmp_path / "open_clip_model.safetensors")
+    assert load(f"tiny-clip@{tmp_path}").name == f"tiny-clip@{tmp_path.name}/open_clip_model"
+
+
+def test_epochs_of_two_runs_have_two_names() -> None:
+    assert label(Path("/logs/first/checkpoints/epoch_5.pt")) == "first/epoch_5"
+    assert label(Path("/logs/second/checkpoints/epoch_5.pt")) == "second/epoch_5"
+    assert label(Path("/logs/neg_clip.pt")) == "neg_clip"
+
+
+def test_an_exported_folder_says_everything_itself(
+    saved: Made, home: Path, tmp_path: Path, loaded: Made
+) -> None:
+    folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
+    found = load(f"local-dir:{folder}")
+    assert found.name == "mine"
+    assert torch.equal(found.encode_captions(CAPTIONS), loaded("clip").encode_captions(CAPTIONS))
+    assert repr(found._prepare).count("0.25") == 3
+
+
+def exported(weights: Path, config: Path, folder: Path, **changes: Any) -> Path:
+    """As open_clip pushes a model to the hub: weights, and a config with the preparation."""
+    folder.mkdir()
+    save_file(load_file(weights), folder / "open_clip_model.safetensors")
+    said = {
+        "model_cfg": {**json.loads(config.read_text()), **changes},
+        "preprocess_cfg": {"mean": [0.25, 0.25, 0.25], "resize_mode": "squash"},
+    }
+    (folder / "open_clip_config.json").write_text(json.dumps(said))
+    return folder
+
+
+def test_a_config_beside_the_file_says_how_pictures_are_prepared(
+    saved: Made, home: Path, tmp_path: Path
+) -> None:
+    folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
+    found = load(f"tiny-clip@{folder}")
+    assert "Resize(size=(32, 32)" in repr(found._prepare)
+    assert "mean=[0.25, 0.25, 0.25]" in repr(found._prepare)
+
+
+class Harmful:
+    """Would write a file if it were unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    torch.save({"state_dict": Harmful(tmp_path / "ran")}, tmp_path / "evil.pt")
+    with pytest.raises(UserError, match=r"(?s)evil.pt holds more than weights.*safetensors"):
+        checkpoint.read(tmp_path / "evil.pt")
+    (tmp_path / "old.pt").write_bytes(pickle.dumps(Harmful(tmp_path / "ran"), protocol=2))
+    with pytest.raises(UserError, match=r"old\.pt"):
+        checkpoint.read(tmp_path / "old.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no checkpoint at .*gone.pt"):
+        load(f"ViT-B-32@{tmp_path / 'gone.pt'}")
+    (tmp_path / "text.pt").write_text("hello")
+    with pytest.raises(UserError, match=r"text.pt"):
+        checkpoint.read(tmp_path / "text.pt")
+    (tmp_path / "text.safetensors").write_text("hello")
+    with pytest.raises(UserError, match=r"text.safetensors cannot be read as a checkpoint"):
+        checkpoint.read(tmp_path / "text.safetensors")
+    torch.save({"epoch": 3}, tmp_path / "epoch.pt")
+    with pytest.raises(UserError, match=r"epoch.pt holds no state dict: epoch"):
+        checkpoint.read(tmp_path / "epoch.pt")
+    torch.save([1, 2], tmp_path / "list.pt")
+    with pytest.raises(UserError, match=r"list.pt holds no state dict: <class 'list'>"):
+        checkpoint.read(tmp_path / "list.pt")
+    with pytest.raises(UserError, match=r"holds 0 checkpoints: none"):
+        checkpoint.find(_empty(tmp_path))
+
+
+def _empty(tmp_path: Path) -> Path:
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+def test_torchscript_archives_name_the_tag(tmp_path: Path) -> None:
+    with pytest.warns(FutureWarning, match="torch.jit"):
+        torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "ViT-B-32.pt")
+    with pytest.raises(UserError, match=r"(?s)TorchScript archive.*ViT-B-32-quickgelu/openai"):
+        checkpoint.read(tmp_path / "ViT-B-32.pt")
+
+
+def test_a_checkpoint_of_another_architecture_says_which_tensors(saved: Made) -> None:
+    with pytest.raises(UserError) as raised:
+        load(f"tiny-deep@{saved('clip')}")
+    assert raised.value.found == (
+        "clip.safetensors does not fit tiny-deep: 24 missing (visual.transformer.resblocks.2.ln_1"
+        ".weight, visual.transformer.resblocks.2.ln_1.bias, visual.transformer.resblocks.2.attn."
+        "in_proj_weight ...)"
+    )
+    assert raised.value.way_out == "name the architecture it was trained with before the @"
+
+
+def test_more_and_other_shapes_are_counted_too(saved: Made) -> None:
+    with pytest.raises(UserError, match=r"24 not part of it \(transformer.resblocks.2.*\.\.\.\)"):
+        load(f"tiny-clip@{saved('deep')}")
+    with pytest.raises(UserError) as raised:
+        load(f"tiny-clip@{saved('resnet')}")
+    # Class token, places, projection, two layer norms, and two blocks of twelve.
+    assert "31 missing (visual.class_embedding, " in raised.value.found
+    assert "not part of it (visual.attnpool.c_proj.bias, " in raised.value.found
+    assert "1 of another shape (visual.conv1.weight is (4, 3, 3, 3), not (32, 3, 8, 8))" in (
+        raised.value.found
+    )
+
+
+def test_the_trainers_parameters_name_the_right_architecture(saved: Made, tmp_path: Path) -> None:
+    (tmp_path / "params.txt").write_text("force_quick_gelu: False\nmodel: tiny-clip\n")
+    save_file(load_file(saved("clip")), tmp_path / "epoch_1.safetensors")
+    with pytest.raises(UserError) as raised:
+        load(f"tiny-deep@{tmp_path / 'epoch_1.safetensors'}")
+    assert raised.value.way_out == "the trainer's params.txt says model: tiny-clip"
+
+
+def test_a_config_that_is_none_and_one_that_lies(saved: Made, home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no open_clip_config.json"):
+        load(_only(saved, tmp_path))
+    folder = exported(saved("clip"), home / "tiny-deep.json", tmp_path / "lies")
+    with pytest.raises(UserError, match=r"does not fit lies: 24 missing") as raised:
+        load(f"local-dir:{folder}")
+    assert "does not describe these weights" in raised.value.way_out
+    (folder / "open_clip_config.json").write_text("[]")
+    with pytest.raises(UserError, match=r"is no config of open_clip: TypeError"):
+        load(f"local-dir:{folder}")
+
+
+def _only(saved: Made, tmp_path: Path) -> str:
+    (tmp_path / "only").mkdir()
+    save_file(load_file(saved("clip")), tmp_path / "only" / "one.safetensors")
+    return f"local-dir:{tmp_path / 'only'}"

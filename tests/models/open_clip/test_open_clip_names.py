@@ -1,0 +1,143 @@
+"""Names after `open_clip:`: what they mean, what is near an unknown one, what offline says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.models.open_clip import load
+from unbag.models.open_clip.library import library
+from unbag.models.open_clip.names import parse
+from unbag.models.open_clip.training_data import trained_on
+from unbag.scorers import Placement, load_model
+
+Made = Callable[[str], Any]
+
+
+def test_the_four_forms() -> None:
+    tag = parse("ViT-B-32/openai")
+    assert (tag.arch, tag.tag, tag.path, tag.revision) == ("ViT-B-32", "openai", None, None)
+    assert parse("ViT-B-32/openai@abc123").revision == "abc123"
+    file = parse("ViT-B-32@runs/a@b/epoch_1.pt")
+    assert (file.arch, file.path) == ("ViT-B-32", Path("runs/a@b/epoch_1.pt"))
+    assert parse("hf-hub:timm/ViT-B-16-SigLIP@main").hub == "timm/ViT-B-16-SigLIP"
+    assert parse("hf-hub:timm/ViT-B-16-SigLIP@main").revision == "main"
+    folder = parse("local-dir:runs/mine")
+    assert (folder.path, folder.has_config) == (Path("runs/mine"), True)
+
+
+def test_incomplete_names_say_what_is_missing() -> None:
+    with pytest.raises(UserError, match="open_clip:RN50 names no weights") as raised:
+        parse("RN50")
+    assert raised.value.way_out == "the tags of RN50: openai, yfcc15m, cc12m"
+    with pytest.raises(UserError, match="open_clip:RN50/ names no weights"):
+        parse("RN50/")
+    with pytest.raises(UserError, match="open_clip:RN50@ names no checkpoint"):
+        parse("RN50@")
+    for text in ("hf-hub:", "hf-hub:name", "local-dir:"):
+        with pytest.raises(UserError, match=f"open_clip:{text} names no model"):
+            parse(text)
+
+
+def test_unknown_names_offer_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown architecture of open_clip 'ViT-B32'") as raised:
+        load("ViT-B32/openai")
+    assert "'ViT-B-32'" in raised.value.expected
+    with pytest.raises(UserError, match="unknown weights of ViT-B-32 'laion2b'") as raised:
+        load("ViT-B-32/laion2b")
+    assert "'laion2b_e16'" in raised.value.expected
+    with pytest.raises(UserError) as raised:
+        load("ViT-B-32/zzz")
+    assert raised.value.expected.startswith("one of ")
+    assert "list_pretrained" in raised.value.way_out
+
+
+def test_a_download_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without a network, or with HF_HUB_OFFLINE=1 and an empty cache."""
+
+    def offline(*args: object, **kwargs: object) -> str:
+        raise FileNotFoundError("Failed to download file\nand more lines")
+
+    monkeypatch.setattr(library(), "download_pretrained", offline)
+    monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", offline)
+    for name in (
+        "ViT-B-32/laion2b_s34b_b79k",
+        "ViT-B-32/laion2b_s34b_b79k@main",
+        "hf-hub:timm/ViT-B-16-SigLIP",
+    ):
+        with pytest.raises(UserError) as raised:
+            load(name)
+        assert raised.value.found == (
+            f"the weights of open_clip:{name} could not be had: Failed to download file"
+        )
+        assert "HF_HUB_OFFLINE=1" in raised.value.expected
+        assert "open_clip:ARCH@PATH" in raised.value.way_out
+
+
+def test_a_pinned_revision_reaches_the_hub(monkeypatch: pytest.MonkeyPatch, saved: Made) -> None:
+    asked: list[object] = []
+
+    def fetch(model: str, file: str | None, *, revision: str | None) -> str:
+        asked.extend((model, file, revision))
+        raise OSError("no network")
+
+    monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", fetch)
+    with pytest.raises(UserError):
+        load("ViT-B-32/laion2b_s34b_b79k@1a2b3c")
+    assert asked == ["laion/CLIP-ViT-B-32-laion2B-s34B-b79K", None, "1a2b3c"]
+
+
+def test_towers_and_tokenizers_of_the_hub_say_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    torch.save({"a": torch.zeros(1)}, tmp_path / "mine.pt")
+
+    def offline(*args: object, **kwargs: object) -> str:
+        raise OSError("offline mode is enabled\nmore")
+
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", offline)
+    with pytest.raises(UserError) as raised:
+        load(f"roberta-ViT-B-32-quickgelu@{tmp_path / 'mine.pt'}")
+    assert raised.value.found == (
+        "open_clip cannot build roberta-ViT-B-32-quickgelu: offline mode is enabled"
+    )
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
+    from unbag.models.open_clip.tokens import load_tokenizer
+
+    with pytest.raises(UserError) as raised:
+        load_tokenizer("ViT-B-16-SigLIP", "ViT-B-16-SigLIP")
+    assert raised.value.found == (
+        "the tokenizer of ViT-B-16-SigLIP could not be had: offline mode is enabled"
+    )
+    assert "open_clip:local-dir:FOLDER" in raised.value.way_out
+
+
+def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with pytest.raises(UserError) as raised:
+        load("ViT-B-32/openai")
+    assert raised.value.found.startswith("open_clip: models need the package 'open_clip_torch'")
+    assert raised.value.way_out == "pip install 'unbag[open_clip]'"
+
+
+@pytest.mark.filterwarnings("ignore:.*nothing beside the file says")
+def test_it_is_a_registered_kind_that_follows_device_and_dtype(saved: Made) -> None:
+    model = load_model(
+        f"open_clip:tiny-clip@{saved('clip')}", placement=Placement("cpu", "bfloat16")
+    )
+    assert model.name == "tiny-clip@clip"
+    assert getattr(model, "dtype", None) == torch.bfloat16
+    assert getattr(model, "device", None) == "cpu"
+
+
+def test_collections_of_tags() -> None:
+    assert trained_on("laion2b_s34b_b79k") == ("LAION-2B",)
+    assert trained_on("mscoco_finetuned_laion2b_s13b_b90k") == ("LAION-2B", "COCO")
+    assert trained_on("datacomp_xl_s13b_b90k") == ("DataComp",)
+    assert trained_on("openai") == ()
