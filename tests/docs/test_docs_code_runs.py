@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from unbag.benchmarks.taggers import find_tagger
 from unbag.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,7 @@ def test_the_files_of_extending_work_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {name: code for name, code in blocks("docs/extending.md") if name}
-    assert set(files) == {"my_model.py", "my_benchmark.py", "my_scorer.py"}
+    assert set(files) == {"my_model.py", "my_benchmark.py", "my_scorer.py", "my_tagger.py"}
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -66,6 +67,9 @@ def test_the_files_of_extending_work_together(
         assert main([*command.split(), "--no-cache"]) == 0
     printed = capsys.readouterr().out
     assert "brightness (distance)" in printed
+    tagger = find_tagger("my_tagger:TAGGER")
+    assert tagger is not None
+    assert list(tagger(["The wet mat"])) == [[("The", "DT"), ("wet", "JJ"), ("mat", "NN")]]
     for name in files:
         assert sys.modules.pop(name.removesuffix(".py")).__file__ == str(tmp_path / name)
 
