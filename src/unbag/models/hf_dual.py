@@ -47,12 +47,13 @@ class HfDual:
         self.device = device
         self.model_type = str(model.config.model_type)
         self.kind = KINDS.get(self.model_type, UNKNOWN)
+        captions = _captions(model.config, tokenizer, self.kind)
         check_end(model.config, tokenizer, self.kind, name=name)
         self.scale, self.bias = _temperature(model)
         self.model = model.to(device=device, dtype=torch_dtype(dtype))
         self.pictures = Pictures(image_processor, name=name)
         self._ask_picture, self._ask_caption = model.get_image_features, model.get_text_features
-        self.captions = self._exact(_captions(model.config, tokenizer, self.kind))
+        self.captions = self._exact(captions)
         self._check_widths()
         said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
         self.fingerprint = fingerprint("hf", model.state_dict(), *said)

@@ -1,0 +1,168 @@
+"""Dual encoders of transformers that are not as expected: each falls back loudly or is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Images
+
+from unbag.errors import UserError
+from unbag.models import hf_dual
+from unbag.models.hf import load
+from unbag.models.hf_captions import make_captions
+from unbag.models.hf_dual import HfDual
+from unbag.models.hf_kinds import KINDS, Kind
+from unbag.models.hf_pictures import Pictures
+
+transformers: Any = pytest.importorskip("transformers")
+HfFolder = Callable[[str], Path]
+CAPTIONS = ("a red cube", "a", "a dog eats a horse")
+
+
+def dual(folder: Path, **options: Any) -> HfDual:
+    found = load(str(folder), **options)
+    assert isinstance(found, HfDual)
+    return found
+
+
+def pixels_of(encoder: HfDual) -> torch.Tensor:
+    noise = np.random.default_rng(1).integers(0, 256, (2, 40, 30, 3), dtype=np.uint8)
+    return torch.stack([encoder.prepare(Images.fromarray(one)) for one in noise])
+
+
+def parts(folder: Path) -> tuple[Any, Any, Any]:
+    return (
+        transformers.AutoModel.from_pretrained(folder).eval().requires_grad_(False),
+        transformers.AutoTokenizer.from_pretrained(folder),
+        transformers.AutoImageProcessor.from_pretrained(folder),
+    )
+
+
+def test_a_kind_not_known_runs_at_full_length_and_says_so(
+    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = dual(hf_folder("clip")).encode_captions(CAPTIONS)
+    monkeypatch.setattr(hf_dual, "KINDS", {})
+    with pytest.warns(UserWarning, match="is a kind not known here, so captions run at 30 tokens"):
+        encoder = dual(hf_folder("clip"))
+    assert encoder.captions(["a"])["input_ids"].shape == (1, 30)
+    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected, atol=1e-5, rtol=0)
+    with pytest.raises(UserError, match="patches of a 'clip' have no place in the joint space"):
+        encoder.encode_patches(pixels_of(encoder))
+
+
+def test_a_wrong_belief_about_padding_is_found_out(
+    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = dual(hf_folder("siglip")).encode_captions(CAPTIONS)
+    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": Kind("last", has_mask=False)})
+    with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
+        encoder = dual(hf_folder("siglip"))
+    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
+
+
+def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolder) -> None:
+    folder = hf_folder("siglip")
+    model, words, processor = parts(folder)
+    expected = dual(folder).encode_captions(CAPTIONS)
+    words.model_input_names = ["input_ids", "attention_mask"]
+    words.padding_side = "left"
+    encoder = HfDual(model, words, processor, name="other")
+    torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
+
+
+def test_tokens_without_a_place_in_the_joint_space(hf_folder: HfFolder) -> None:
+    encoder = dual(hf_folder("vision-text-dual-encoder"))
+    with pytest.raises(
+        UserError, match="tokens of a 'vision-text-dual-encoder' have no place"
+    ) as e:
+        encoder.encode_tokens(CAPTIONS)
+    assert "altclip, chinese_clip, clip, metaclip_2, siglip, siglip2" in str(e.value)
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip2", "align"])
+def test_half_precision_is_close_and_another_model(kind: str, hf_folder: HfFolder) -> None:
+    whole, half = dual(hf_folder(kind)), dual(hf_folder(kind), dtype="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+    assert half.fingerprint != whole.fingerprint
+    assert half.scale == whole.scale
+    for ours, theirs in (
+        (half.encode_captions(CAPTIONS), whole.encode_captions(CAPTIONS)),
+        (half.encode_pictures(pixels_of(half)), whole.encode_pictures(pixels_of(whole))),
+    ):
+        assert ours.dtype == torch.float32
+        assert (ours * theirs).sum(dim=1).min() > 0.995
+        assert not torch.equal(ours, theirs)
+
+
+def test_weights_saved_in_half_precision_are_computed_in_float32(
+    hf_folder: HfFolder, tmp_path: Path
+) -> None:
+    model, words, processor = parts(hf_folder("clip"))
+    for part in (model.half(), words, processor):
+        part.save_pretrained(tmp_path / "half")
+    encoder = dual(tmp_path / "half")
+    assert encoder.model.dtype == torch.float32
+    assert encoder.name == "half"
+
+
+def test_both_towers_are_compiled_if_asked(
+    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[str] = []
+
+    def compile_(function: Any, *, dynamic: bool | None = None) -> Any:
+        def wrapped(**inputs: Any) -> Any:
+            compiled.append(f"{function.__name__} {dynamic}")
+            return function(**inputs)
+
+        return wrapped
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    encoder = dual(hf_folder("clip"), compiles=True)
+    plain = dual(hf_folder("clip"))
+    assert not compiled
+    torch.testing.assert_close(encoder.encode_captions(["a"]), plain.encode_captions(["a"]))
+    encoder.encode_pictures(pixels_of(encoder))
+    # Captions change their length from batch to batch.
+    assert compiled == ["get_text_features True", "get_image_features None"]
+
+
+def test_vectors_of_two_widths_are_refused(hf_folder: HfFolder) -> None:
+    model, words, processor = parts(hf_folder("clip"))
+    model.visual_projection = torch.nn.Linear(16, 5)
+    with pytest.raises(UserError, match=r"of shape \(5,\) for a picture and \(12,\) for a caption"):
+        HfDual(model, words, processor, name="odd")
+
+
+def test_an_image_processor_with_more_inputs_is_refused() -> None:
+    def processor(*, images: Any, return_tensors: str) -> dict[str, torch.Tensor]:
+        return {"pixel_values": torch.zeros(1, 3, 4, 4), "image_sizes": torch.zeros(1, 2)}
+
+    with pytest.raises(UserError, match="odd: its image processor gives image_sizes, pixel_values"):
+        Pictures(processor, name="odd")
+
+
+def test_a_caption_of_unknown_length_is_refused(hf_folder: HfFolder) -> None:
+    words = transformers.AutoTokenizer.from_pretrained(hf_folder("sentence"))
+    words.model_max_length = 10**30
+    config = SimpleNamespace(model_type="endless", vocab_size=100)
+    with pytest.raises(
+        UserError, match="'endless' does not say how many tokens a caption may have"
+    ):
+        make_captions(config, words, is_padded=True, has_mask=True)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (1, 200)])
+def test_odd_sizes_of_picture_are_read_like_others(
+    size: tuple[int, int], hf_folder: HfFolder
+) -> None:
+    encoder = dual(hf_folder("clip"))
+    width, height = size
+    image = Images.new("RGB", (width, height), (10, 200, 30))
+    large = Images.new("RGB", (64, 64), (10, 200, 30))
+    torch.testing.assert_close(encoder.prepare(image), encoder.prepare(large))
