@@ -128,6 +128,9 @@ def test_errata_and_scoring_are_those_of_the_source() -> None:
     [
         ("open_clip:ViT-B-32/openai", "", CLIP_B32),
         ("open_clip:ViT-B-32-quickgelu/openai", "", CLIP_B32),
+        ("ViT-B-32/openai", "", CLIP_B32),
+        # A folder of that name may hold anything.
+        ("clip-vit-base-patch32", "", "clip-vit-base-patch32"),
         ("hf:openai/clip-vit-base-patch32", "", CLIP_B32),
         ("open_clip:ViT-B-32/laion2b_s34b_b79k", "", "open_clip:ViT-B-32/laion2b_s34b_b79k"),
         ("my_model", "NegCLIP", "NegCLIP"),

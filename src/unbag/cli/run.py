@@ -19,6 +19,7 @@ from unbag.engine.run import Finished, run
 from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError
 from unbag.models.caption_only import ALL
+from unbag.published.names import known_as
 from unbag.registry import names
 from unbag.reports import beside_lines, report, summary_lines, terminal_table, warning_lines
 from unbag.scorers import Placement, choose_device, load_model, make_scorer
@@ -74,6 +75,11 @@ def run_command(options: argparse.Namespace) -> int:
         official_first=is_official,
         errata=options.errata,
         trained_on={s.name: options.trained_on for s in scorers if not s.is_blind},
+        published_as={
+            model.name: known_as(typed)
+            for model, typed in zip(models, options.model, strict=True)
+            if known_as(typed)
+        },
         missing=options.missing,
         seed=options.seed,
         batch=options.batch,

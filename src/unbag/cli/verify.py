@@ -11,6 +11,7 @@ from unbag.engine.evaluate import benchmark
 from unbag.engine.job import Job
 from unbag.engine.verify import Verified, verify
 from unbag.errors import UserError
+from unbag.published.names import known_as
 from unbag.registry import names
 from unbag.reports import merge_runs, report
 from unbag.reports.verified import notes, verified_table
@@ -34,13 +35,14 @@ def verify_command(options: argparse.Namespace) -> int:
 
     device = choose_device(options.device)
     scorer = make_scorer(load_model(options.model, device=device), options.scorer)
+    name = options.published_as or known_as(options.model)
     job = Job(
         scorers=[scorer],
         benchmarks=tagged(_benchmarks(options.bench), "auto"),
         out=options.out,
         data=options.data,
         cache=cache_of(options),
-        published_as={scorer.name: options.published_as} if options.published_as else {},
+        published_as={scorer.name: name} if name else {},
         missing=options.missing,
         device=device,
         command=options.typed,

@@ -55,9 +55,17 @@ def published_name(name: str, published_as: str = "") -> str:
 
     `published_as` is what the user, or the model itself, says it is.
     """
-    if published_as:
-        return published_as
-    return next((known for known, loaded in LOADED_AS.items() if name in loaded), name)
+    return published_as or known_as(name) or name
+
+
+def known_as(name: str) -> str:
+    """What papers call the model that is loaded by this name; empty where that is not sure.
+
+    A scorer of OpenCLIP is called ARCH/TAG, which says as much as what the user typed. One of
+    transformers is called after the last part of its path only, which says too little.
+    """
+    written = (name, f"open_clip:{name}")
+    return next((m for m, loaded in LOADED_AS.items() if any(w in loaded for w in written)), "")
 
 
 def is_same(published: str, name: str) -> bool:
