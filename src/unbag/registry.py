@@ -104,6 +104,14 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
     "scorer": {
         "cosine": "unbag.scorers.cosine:Cosine",
         "linear-probe": "unbag.scorers.linear_probe:untrained",
+        "yes": "unbag.scorers.chat:YES",
+        "yes-normalised": "unbag.scorers.chat:YES_NORMALISED",
+        "yes-contrast": "unbag.scorers.chat:YES_CONTRAST",
+        "letters": "unbag.scorers.chat:LETTERS",
+        "perplexity": "unbag.scorers.chat:PERPLEXITY",
+        "likelihood": "unbag.scorers.chat:LIKELIHOOD",
+        "answer": "unbag.scorers.chat:ANSWER",
+        "m3id": "unbag.scorers.chat:M3ID_ANSWER",
     },
     "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
 }
@@ -118,6 +126,14 @@ ABOUT: Mapping[str, str] = {
     "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
     "linear-probe": "classes by logistic regression on picture vectors, fitted to a training split",
+    "yes": "chat models: probability of Yes to a question about the caption (VQAScore)",
+    "yes-normalised": "the same, divided by the sum of Yes and No",
+    "yes-contrast": "log-probability of Yes with the picture minus that without it",
+    "letters": "chat models: multiple choice by letter, options in both orders",
+    "perplexity": "chat models: probability of the caption as the answer, averaged over its tokens",
+    "likelihood": "the same, summed over the tokens; prefers short captions",
+    "answer": "chat models: a free answer, read by keywords",
+    "m3id": "the same, decoded against the language prior (M3ID)",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 

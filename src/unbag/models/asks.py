@@ -1,4 +1,4 @@
-"""Many questions to a chat model come in; log-probabilities or answers go out, in batches if it can.
+"""Many questions to a chat model come in; log-probabilities or answers go out, batched if it can.
 
 Free of any library of models, so that a model on disk and a server are asked in the same way.
 """
@@ -60,3 +60,8 @@ def answers_of(model: Generator, asks: Sequence[Ask], *, longest: int = 32) -> l
     if isinstance(model, BatchGenerator):
         return model.answers_of(asks, longest=longest)
     return [model.answer(ask.picture, ask.prompt, longest=longest) for ask in asks]
+
+
+def scores_ends(model: Generator) -> bool:
+    """Whether it can score the token that ends an answer; it says so in an attribute."""
+    return bool(getattr(model, "scores_ends", False))

@@ -51,6 +51,8 @@ class ChatModel:
     context: int | None = None
     """Tokens a sequence can have, those of the picture included."""
     m3id: M3ID = field(default_factory=M3ID)
+    scores_ends: bool = True
+    """The end of an answer is a token like any other here."""
 
     def logprobs(
         self, picture: Picture | None, prompt: str, continuations: Sequence[str]

@@ -75,6 +75,8 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
         return model
     if name is None and isinstance(model, DualEncoder):
         name = "cosine"
+    if name is None and isinstance(model, Generator):
+        name = "yes"
     if name is None:
         raise UserError(
             f"the model {model.name!r} has no scorer of its own",
@@ -103,6 +105,18 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
             expected="name, fingerprint, scoring, is_blind and score(queries)",
         )
     return scorer
+
+
+def make_scorers(model: Model, name: str | None = None, prompts: str = "all") -> list[Scorer]:
+    """The same, with one scorer a prompt where the protocol asks in words, the published first."""
+    from unbag.scorers.chat import Protocol
+
+    if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
+        name = "yes"
+    factory = find("scorer", name) if name is not None else None
+    if isinstance(factory, Protocol):
+        return factory.scorers(model, prompts)
+    return [make_scorer(model, name)]
 
 
 def choose_device(asked: str = "auto") -> str:

@@ -1,0 +1,199 @@
+"""An item comes in; the question a chat model is asked about its pictures goes out.
+
+An item may bring its own question. Captions that differ in one relation make a question about that
+relation, in the words of the papers (What'sUp, COCO-spatial, GQA-spatial). All others become a
+choice between the captions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from string import ascii_uppercase
+from types import MappingProxyType
+
+from unbag.errors import UserError
+from unbag.models.caption_only import text_of
+from unbag.types import Caption, Item, Question
+
+VERSION = "1"
+"""Of all that is below: part of a scorer's fingerprint."""
+CLOSED = ("Yes", "No")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation as a question and as an answer says it."""
+
+    phrase: str
+    """In a question between two things; for a place in the picture, after "on the"."""
+    keywords: tuple[str, ...]
+
+
+_LEFT = Relation("to the left of", ("to the left", "on the left", "left of", "left"))
+_RIGHT = Relation("to the right of", ("to the right", "on the right", "right of", "right"))
+_ON = Relation("on", ("on top of", "on"))
+_UNDER = Relation("under", ("under", "underneath", "beneath", "below"))
+_FRONT = Relation("in front of", ("in front of", "in front", "front"))
+_BEHIND = Relation("behind", ("behind", "in the back of", "in back of"))
+_ABOVE = Relation("above", ("above", "over", "on top of"))
+_BELOW = Relation("below", ("below", "under", "underneath", "beneath"))
+BETWEEN: Mapping[str, Relation] = MappingProxyType(
+    {
+        "to the left of": _LEFT, "left of": _LEFT, "to the right of": _RIGHT, "right of": _RIGHT,
+        "on": _ON, "under": _UNDER, "in front of": _FRONT, "behind": _BEHIND, "above": _ABOVE,
+        "below": _BELOW,
+    }
+)  # fmt: skip
+"""Relations of two things, as captions write them."""
+PLACES: Mapping[str, Relation] = MappingProxyType(
+    {
+        "left": Relation("left", _LEFT.keywords),
+        "right": Relation("right", _RIGHT.keywords),
+        "top": Relation("top", ("top", "upper")),
+        "bottom": Relation("bottom", ("bottom", "lower")),
+    }
+)
+"""Places of one thing, as captions write them after "on the"."""
+ENDINGS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        frozenset({_LEFT.phrase, _RIGHT.phrase}): "Answer left or right.",
+        frozenset({_ON.phrase, _UNDER.phrase}): "Choose from the two options.",
+        frozenset({_FRONT.phrase, _BEHIND.phrase}): "Answer front or behind.",
+    }
+)
+"""How the published question about a pair of relations ends, with its two pictures."""
+_SHORT = "Give a short answer."
+_MANY = "Choose from the {count} options."
+_COUNTS = {2: "two", 3: "three", 4: "four"}
+_BETWEEN = re.compile(
+    r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
+    rf"(?P<relation>{'|'.join(sorted(BETWEEN, key=len, reverse=True))}) "
+    r"(?:an?|the) (?P<second>.+?)\.?",
+    flags=re.IGNORECASE,
+)
+_PLACE = re.compile(
+    rf"(?:a photo of )?(?:an?|the) (?P<first>.+?) on the (?P<relation>{'|'.join(PLACES)})\.?",
+    flags=re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with what is needed to read its answer, caption by caption."""
+
+    text: str
+    keywords: tuple[tuple[str, ...], ...]
+    labels: tuple[str, ...] = ()
+    is_statement: bool = False
+    """One caption, true or false: the readings are yes and no."""
+
+
+def is_closed(captions: Sequence[Caption]) -> bool:
+    """The captions are Yes and No, or letters: the question itself says what they mean."""
+    texts = [text_of(caption).strip() for caption in captions]
+    return all(text in CLOSED or re.fullmatch("[A-Z]", text) for text in texts)
+
+
+def alternatives(question: Question, caption: str) -> tuple[str, ...]:
+    """What a closed question could be answered instead, the caption among it."""
+    return CLOSED if caption in CLOSED else (question.options or (caption,))
+
+
+def option_of(question: Question, caption: str) -> str:
+    """The caption as the question lists it, such as "(a) Open"."""
+    fits = (o for o in question.options if o == caption or o.endswith(f" {caption}"))
+    return next(fits, caption)
+
+
+def lettered(texts: Sequence[str]) -> str:
+    """Options under one another, each with its letter."""
+    if len(texts) > len(ascii_uppercase):
+        raise UserError(
+            f"{len(texts)} options to choose from",
+            expected=f"at most {len(ascii_uppercase)}, one a letter",
+            way_out="score this benchmark with --scorer yes",
+        )
+    return "\n".join(f"{ascii_uppercase[n]}. {text}" for n, text in enumerate(texts))
+
+
+def asked_of(item: Item) -> Asked:
+    """The question about every picture of an item."""
+    captions = [text_of(caption) for caption in item.captions]
+    if item.question is not None:
+        return _own(item.question, captions)
+    if len(captions) == 1:
+        text = f'Does this figure show "{captions[0]}"? Please answer yes or no.'
+        return Asked(text, (("yes",), ("no",)), is_statement=True)
+    return _about_relation(item, captions) or _choice(item, captions)
+
+
+def _own(question: Question, captions: Sequence[str]) -> Asked:
+    if is_closed(captions):
+        labels = () if captions[0] in CLOSED else tuple(captions)
+        return Asked(question.text, tuple((caption,) for caption in captions), labels)
+    options = [option_of(question, caption) for caption in captions]
+    found = [re.match(r"\((\w)\) ", option) for option in options]
+    labels = tuple(match[1] for match in found if match)
+    return Asked(
+        f"{question.text} {' '.join(options)}",
+        tuple((caption,) for caption in captions),
+        labels if len(labels) == len(captions) else (),
+    )
+
+
+def _about_relation(item: Item, captions: Sequence[str]) -> Asked | None:
+    """Captions of the same things that differ in their relation only."""
+    for pattern, known in ((_PLACE, PLACES), (_BETWEEN, BETWEEN)):
+        found = [pattern.fullmatch(caption.strip()) for caption in captions]
+        parts = [match.groupdict() for match in found if match]
+        things = {(p["first"].lower(), p.get("second", "").lower()) for p in parts}
+        if len(parts) < len(captions) or len(things) != 1:
+            continue
+        relations = [known[p["relation"].lower()] for p in parts]
+        if len({r.phrase for r in relations}) < max(len(relations), 2):
+            continue
+        words = tuple(r.keywords for r in relations)
+        return Asked(_relation_text(item, relations, *things.pop()), words)
+    return None
+
+
+def _relation_text(item: Item, relations: Sequence[Relation], first: str, second: str) -> str:
+    phrases = [r.phrase for r in relations]
+    if len(item.pictures) == 1 and is_turned(item.id):
+        # The first caption of such items is the true one; the papers toss a coin here.
+        phrases.reverse()
+    if not second:
+        listed = [f"on the {phrase}" for phrase in phrases]
+        return f"Is the {first} {_or(listed)}? {_SHORT}"
+    ending = ENDINGS.get(frozenset(phrases)) if len(item.pictures) > 1 else _SHORT
+    count = _COUNTS.get(len(phrases), str(len(phrases)))
+    return (
+        f"Is the {first} {_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
+    )
+
+
+def _choice(item: Item, captions: Sequence[str]) -> Asked:
+    """Which caption? In an order that does not give the true one away."""
+    order = list(range(len(captions)))
+    if is_turned(item.id):
+        order.reverse()
+    shown = lettered([captions[n] for n in order])
+    letter = {n: ascii_uppercase[place] for place, n in enumerate(order)}
+    return Asked(
+        f"Which caption fits the picture?\n{shown}\nAnswer with the letter.",
+        tuple((caption,) for caption in captions),
+        tuple(letter[n] for n in range(len(captions))),
+    )
+
+
+def is_turned(name: str) -> bool:
+    """A fair coin made from the id of an item, the same in every run."""
+    return bool(blake2b(name.encode(), digest_size=1).digest()[0] & 1)
+
+
+def _or(phrases: Sequence[str]) -> str:
+    *others, last = phrases
+    return f"{', '.join(others)} or {last}" if others else last
