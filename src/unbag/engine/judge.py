@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from unbag.engine.atomic import write_atomically
 from unbag.engine.errata import protocol_of
 from unbag.engine.gallery import choose_failures
@@ -18,7 +16,9 @@ from unbag.engine.references import model_of, references
 from unbag.engine.store import Key, ScoreStore
 from unbag.errors import UserError
 from unbag.metrics.compare import Contest, compare_all, correct
+from unbag.metrics.flips import Flips, has_orders
 from unbag.metrics.measure import Measured, measure
+from unbag.metrics.relaxed_pairs import in_form
 from unbag.types import (
     Benchmark,
     Case,
@@ -45,21 +45,24 @@ class Judgement:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns: dict[str, list[object]] = {
-            name: [] for name in ("benchmark", "scorer", "metric", "unit", "cluster")
-        }
-        values: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
-        for key, found in self.measured.items():
-            for outcomes in found.outcomes.values():
-                count = len(outcomes.units)
-                columns["benchmark"] += [key.benchmark] * count
-                columns["scorer"] += [key.scorer] * count
-                columns["metric"] += [outcomes.metric] * count
-                columns["unit"] += outcomes.units
-                columns["cluster"] += outcomes.clusters
-                values.append(outcomes.value_U)
-        table = pa.table({**columns, "value": np.concatenate(values) if values else []})
-        write_atomically(path, lambda to: pq.write_table(table, to, compression="zstd"))
+        names = ("benchmark", "scorer", "metric", "unit", "cluster")
+        types: dict[str, pa.DataType] = dict.fromkeys(names, pa.string())
+        schema = pa.schema({**types, "value": pa.float64()})
+
+        def write(to: Path) -> None:
+            # A metric at a time: order-free retrieval on COCO has three million units.
+            with pq.ParquetWriter(to, schema, compression="zstd") as writer:
+                for key, found in self.measured.items():
+                    for one in found.outcomes.values():
+                        same = [
+                            [name] * len(one.units)
+                            for name in (key.benchmark, key.scorer, one.metric)
+                        ]
+                        parts = [*same, one.units, one.clusters, one.value_U]
+                        columns = dict(zip(schema.names, parts, strict=True))
+                        writer.write_table(pa.table(columns, schema=schema))
+
+        write_atomically(path, write)
 
 
 def judge(
@@ -94,12 +97,13 @@ def judge(
                         for result in one.results(scorer.name, is_blind=scorer.is_blind, run=record)
                     ]
                     results += ours
-                    beside += references(
-                        benchmark,
-                        ours,
-                        model=model_of(scorer, job.published_as),
-                        left_out=record.left_out.get(benchmark.name, 0),
-                    )
+                    if not is_variant(scorer):
+                        beside += references(
+                            benchmark,
+                            ours,
+                            model=model_of(scorer, job.published_as),
+                            left_out=record.left_out.get(benchmark.name, 0),
+                        )
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
     comparisons = _compare(job, _contests(job, measured), problems)
@@ -122,11 +126,12 @@ def _measure(
     rules = dict.fromkeys([job.protocol.ties, benchmark.official_ties or job.protocol.ties])
     ordered = reversed(list(rules)) if job.official_first else rules
     protocol = protocol_of(benchmark, job.protocol, job.errata)
+    prompt = getattr(scorer, "prompt", "")
     return [
         measure(
-            benchmark,
+            _suited(benchmark, scorer, cases),
             cases,
-            protocol=replace(protocol, scoring=scorer.scoring, ties=rule),
+            protocol=replace(protocol, scoring=scorer.scoring, prompt=prompt, ties=rule),
             seed=job.seed,
             allow_invalid=job.allow_invalid,
         )
@@ -134,10 +139,16 @@ def _measure(
     ]
 
 
+def _suited(benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]) -> Benchmark:
+    """Relaxed verdicts in the form of this scorer's numbers; flips where it tried two orders."""
+    metrics = in_form(benchmark.metrics, getattr(scorer, "relaxed_form", "additive"))
+    return replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
+
+
 def _failures(
     benchmark: Benchmark, scorer: Scorer, measured: Measured, cases: Sequence[Case]
 ) -> list[Failure]:
-    if scorer.is_blind:
+    if scorer.is_blind or is_variant(scorer):
         return []
     by_id = {case.item.id: case for case in cases}
     outcomes = measured.outcomes[benchmark.headline]
@@ -145,9 +156,14 @@ def _failures(
     return choose_failures(benchmark.name, scorer.name, outcomes, by_id, only=only)
 
 
+def is_variant(scorer: Scorer) -> bool:
+    """The same model under another prompt: reported, but no rival and no source of failures."""
+    return bool(getattr(scorer, "is_variant", False))
+
+
 def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
     """The first model against each other one that sees, on the headline of each benchmark."""
-    seeing = [scorer.name for scorer in job.scorers if not scorer.is_blind]
+    seeing = [s.name for s in job.scorers if not s.is_blind and not is_variant(s)]
     found = []
     for benchmark in job.benchmarks:
         for other in seeing[1:]:
