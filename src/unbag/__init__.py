@@ -13,6 +13,7 @@ from unbag.version import __version__
 if TYPE_CHECKING:
     from unbag.engine.evaluate import benchmark, evaluate, model, scorer
     from unbag.engine.job import Job
+    from unbag.engine.one_picture import score
     from unbag.engine.run import run
     from unbag.errors import UserError
     from unbag.reports.write import report
@@ -27,6 +28,7 @@ _HOME = {
     "model": "unbag.engine.evaluate",
     "report": "unbag.reports.write",
     "run": "unbag.engine.run",
+    "score": "unbag.engine.one_picture",
     "scorer": "unbag.engine.evaluate",
 }
 
@@ -40,6 +42,7 @@ __all__ = [
     "model",
     "report",
     "run",
+    "score",
     "scorer",
 ]
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.cli.score_options import add_score
 from unbag.cli.verify_options import add_verify
 from unbag.errors import UserError
 from unbag.registry import PLURALS
@@ -21,6 +22,7 @@ models that know which words fit a picture, but not how the words belong togethe
 _FIRST = """\
 first steps:
   unbag demo                                      the main job on a built-in world, no download
+  unbag score PICTURE "a caption" "another" --model tiny:base
   unbag list benchmarks                           what can be measured
   unbag run --model tiny:base --bench world --out runs/first
   unbag report runs/first runs/second --out both.html
@@ -80,6 +82,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.report import write_report
 
         return write_report(options.runs, out=options.out)
+    if options.command == "score":
+        from unbag.cli.score import score_command
+
+        return score_command(options)
     if options.command == "verify":
         from unbag.cli.verify import verify_command
 
@@ -112,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_demo(commands)
     _add_run(commands)
+    add_score(commands)
     _add_cache(add_verify(commands))
     _add_report(commands)
     _add_list(commands)

@@ -1,0 +1,54 @@
+"""One picture and a few captions come in; a score for each goes out, by any kind of scorer.
+
+Dimensions: P pictures, C captions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from unbag.engine.asking import QueryScoring, checked_numbers
+from unbag.errors import UserError
+from unbag.pictures import FilePicture
+from unbag.types import Caption, FloatArray, Item, ItemScorer, MatrixScorer, Picture, Scorer
+
+
+def score(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Scorer) -> FloatArray:
+    """One number a caption, larger is better; NaN where the scorer has none.
+
+    The smallest use: nothing is planned, cached or measured.
+    """
+    if isinstance(captions, str) or not captions:
+        raise UserError(
+            f"captions are {captions!r}",
+            expected="a list of at least one caption",
+            way_out='write ["a caption", "another one"]',
+        )
+    shown = opened(FilePicture(Path(picture)) if isinstance(picture, str | Path) else picture)
+    if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
+        score_PC = scorer.score_matrix([shown], captions)
+        return checked_numbers(scorer, score_PC.reshape(-1), len(captions))
+    no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
+    item = Item("picture", (shown,), tuple(captions), no_truth)
+    found = QueryScoring(scorer).chunk([item])[0].values
+    assert found is not None
+    score_C: FloatArray = found[0]
+    return score_C
+
+
+def opened(picture: Picture) -> Picture:
+    """The same, if it can be opened."""
+    try:
+        picture.open()
+    except (OSError, ValueError) as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        why = "there is no such file" if is_missing else f"{type(error).__name__}: {error}"
+        raise UserError(
+            f"the picture {picture.name} cannot be opened: {why}",
+            expected="a picture in a format that Pillow reads (PNG, JPEG, WebP ...)",
+            way_out="check the path" if is_missing else "save it again with another program",
+        ) from error
+    return picture
