@@ -10,12 +10,14 @@ from unbag.metrics import (
     Choice,
     Classify,
     Correlation,
+    Flips,
     Groups,
     Joined,
     JoinedPairs,
     Pairs,
     PickPicture,
     Recall,
+    Relaxed,
     Retention,
     Statements,
     TextOnly,
@@ -40,6 +42,8 @@ METRICS: tuple[Metric, ...] = (
     Statements(),
     Correlation(),
     TextOnly(),
+    Relaxed(),
+    Flips(),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources_hosted import COLORSWAP_BY_HAND
 from unbag.metrics.groups import Groups
+from unbag.metrics.relaxed_pairs import Relaxed
 from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 
@@ -40,7 +41,7 @@ COLORSWAP = Benchmark(
     about="Which colour belongs to which thing: the colours of a caption exchanged, with a picture "
     "for each.",
     load=load,
-    metrics=(Groups(),),
+    metrics=(Groups(), Relaxed()),
     headline="group",
     aggregates=(MICRO,),
     cite="Burapacheep et al. 2024, ColorSwap",

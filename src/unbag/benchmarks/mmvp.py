@@ -17,6 +17,7 @@ from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.groups import Groups
 from unbag.metrics.joined import JoinedPairs
+from unbag.metrics.relaxed_pairs import Relaxed
 from unbag.published.every import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Errata, Item, Question
 
@@ -155,7 +156,7 @@ MMVP = Benchmark(
         "right as they are).",
         load_corrected,
     ),
-    metrics=(Choice(), JoinedPairs()),
+    metrics=(Choice(), JoinedPairs(), Relaxed()),
     headline="pair",
     aggregates=(MICRO,),
     cite=_CITE,
@@ -170,7 +171,7 @@ MMVP_VLM = Benchmark(
     about="Two pictures that CLIP takes for one and a statement about each, in nine visual "
     "patterns: which picture does a statement fit?",
     load=load_vlm,
-    metrics=(Groups(),),
+    metrics=(Groups(), Relaxed()),
     headline="image",
     aggregates=(Aggregate(by=("pattern",)), MICRO),
     # A softmax above .5 is needed for the first picture, so a tie goes to the second.

@@ -13,6 +13,7 @@ from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.sources_hosted import WINOGROUND as _FILES
 from unbag.benchmarks.sources_hosted import WINOGROUND_BY_HAND
 from unbag.metrics.groups import Groups
+from unbag.metrics.relaxed_pairs import Relaxed
 from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
 from unbag.types.json_fields import as_mapping, as_text, as_tuple
@@ -79,7 +80,7 @@ WINOGROUND = Benchmark(
     name="winoground",
     about="The same words in two orders, with a picture for each: only the order tells which.",
     load=load,
-    metrics=(Groups(),),
+    metrics=(Groups(), Relaxed()),
     headline="group",
     aggregates=(MICRO,),
     cite="Thrush et al. 2022, Winoground",

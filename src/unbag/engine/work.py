@@ -92,8 +92,14 @@ class Work:
             for chunk in scored:
                 self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
+    def _by_picture(self, name: str) -> list[Item]:
+        """Items of one picture stand together, so that a scorer that is asked can share it."""
+        items, rows = self.items[name], self.plan.rows[name]
+        order = sorted(range(len(items)), key=lambda n: int(rows[n].picture_P[0]))
+        return [items[n] for n in order]
+
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
-        items, key = self.items[name], Key(name, asking.scorer.name)
+        items, key = self._by_picture(name), Key(name, asking.scorer.name)
         done = self.team.gather(set(self.store.get(key)))[0]
         chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
         todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]

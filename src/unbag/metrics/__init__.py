@@ -7,6 +7,7 @@ from unbag.metrics.classify import Classify, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
 from unbag.metrics.correlation import Correlation, kendall
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
+from unbag.metrics.flips import Flips
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
 from unbag.metrics.groups import Groups, judge_groups
 from unbag.metrics.intervals import Interval, bootstrap, wilson
@@ -21,6 +22,7 @@ from unbag.metrics.relaxed import (
     printed_perplexity_margin,
     ratio_margin,
 )
+from unbag.metrics.relaxed_pairs import Relaxed
 from unbag.metrics.resample import generator
 from unbag.metrics.retrieval import Recall, Retention
 from unbag.metrics.statements import Statements, area_values, best_threshold
@@ -40,6 +42,7 @@ __all__ = [
     "Correlation",
     "Credit",
     "Definition",
+    "Flips",
     "Groups",
     "Interval",
     "Joined",
@@ -48,6 +51,7 @@ __all__ = [
     "Pairs",
     "PickPicture",
     "Recall",
+    "Relaxed",
     "Retention",
     "Statements",
     "TextOnly",

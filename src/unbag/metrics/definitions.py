@@ -133,8 +133,16 @@ _ALL = (
         "Relaxed pair accuracy",
         "Share of pairs whose right assignment scores above the crossed one as a whole, so that a "
         "prior for one caption does not matter.",
-        "s(1,1) + s(2,2) > s(1,2) + s(2,1)",
+        "s(1,1) + s(2,2) > s(1,2) + s(2,1); for probabilities p: p(1,1) p(2,2) > p(1,2) p(2,1)",
         "1/2",
+    ),
+    Definition(
+        "order_flip",
+        "Flip rate",
+        "Share of pictures for which another option is chosen when the options are shown in "
+        "reverse order. Less is better.",
+        "argmax log p(first order) != argmax log p(reverse order)",
+        "",
     ),
     Definition(
         "individual4",

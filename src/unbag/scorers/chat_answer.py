@@ -46,7 +46,7 @@ class FreeAnswer:
     @property
     def scoring(self) -> str:
         """For the protocol."""
-        return "free answer, M3ID" if self.is_contrastive else "free answer"
+        return "free answers, M3ID" if self.is_contrastive else "free answers"
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
         """One answer a picture."""
