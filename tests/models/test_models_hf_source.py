@@ -1,6 +1,7 @@
 """Checkpoints of transformers that are not there, not whole or not what they say: every message."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from unbag.errors import UserError
 from unbag.models.hf import load
 from unbag.models.hf_source import Source, parse_source
+from unbag.scorers import load_model
 
 transformers: Any = pytest.importorskip("transformers")
 HfFolder = Callable[[str], Path]
@@ -211,6 +213,16 @@ def test_a_fingerprint_knows_all_that_decides_a_number(clip: Path, hf_folder: Hf
     assert third.fingerprint != second.fingerprint
     change_weights(clip, lambda state: state["visual_projection.weight"].add_(1e-3))
     assert load(str(clip)).fingerprint != third.fingerprint
+
+
+@pytest.mark.parametrize("spec", ["hf:openai/clip", "caption:sentence:all-MiniLM"])
+def test_without_transformers_it_says_what_to_install(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UserError, match="needs the package 'transformers'") as caught:
+        load_model(spec)
+    assert "pip install 'unbag[transformers]'" in str(caught.value)
 
 
 def test_nothing_is_printed_and_settings_are_put_back(

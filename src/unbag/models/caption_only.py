@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from unbag.models.caption_likelihood import Likelihood
+    from unbag.models.caption_sentence import Sentence
 
-Blind: TypeAlias = "CaptionOnly | Coin | Likelihood"
+Blind: TypeAlias = "CaptionOnly | Coin | Likelihood | Sentence"
 
 
 @dataclass(frozen=True)
@@ -134,16 +135,21 @@ ALL = ("caption:constant", "caption:random", "caption:short", "caption:long")
 
 
 def load(name: str, *, device: str = "cpu") -> Blind:
-    """`short`, `long`, `constant`, `random`, `random:SEED`, `likelihood:PATH`, or its mean."""
+    """`short`, `long`, `constant`, `random[:SEED]`, `[mean-]likelihood:PATH`, `sentence:PATH`."""
     kind, _, rest = name.partition(":")
     if kind in ("likelihood", "mean-likelihood"):
         from unbag.models.caption_likelihood import load_likelihood
 
         return load_likelihood(rest, is_mean=kind == "mean-likelihood", device=device)
+    if kind == "sentence":
+        from unbag.models.caption_sentence import load_sentence
+
+        return load_sentence(rest, device=device)
     if kind == "random":
         return Coin(f"caption:{name}", _seed(rest)) if rest else Coin("caption:random")
     if name not in _RULES:
-        known = [*ALL, "caption:likelihood:PATH", "caption:mean-likelihood:PATH"]
+        models = ("likelihood", "mean-likelihood", "sentence")
+        known = [*ALL, *(f"caption:{model}:PATH" for model in models)]
         raise unknown_name("model", f"caption:{name}", known)
     return CaptionOnly(f"caption:{name}", _RULES[name])
 

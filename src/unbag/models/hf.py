@@ -20,15 +20,9 @@ def load(
     name: str, *, device: str = "cpu", dtype: str = "auto", compiles: bool = False
 ) -> DualEncoder | Generator | Scorer:
     """A dual encoder, a matching head or a chat model: the configuration says which."""
-    try:
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f"hf:{name} needs the package 'transformers' ({error})",
-            way_out="pip install 'unbag[transformers]'",
-        ) from error
-    from unbag.models.hf_source import parse_source, read_config
+    from unbag.models.hf_source import need_transformers, parse_source, read_config
 
+    need_transformers(f"hf:{name}")
     source = parse_source(name)
     config = read_config(source)
     heads = config.architectures or []

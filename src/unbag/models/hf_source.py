@@ -72,6 +72,17 @@ def parse_source(text: str) -> Source:
     return Source(path, revision or None)
 
 
+def need_transformers(spec: str) -> None:
+    """A clear word where the package is not installed."""
+    try:
+        import_module("transformers")
+    except ImportError as error:
+        raise UserError(
+            f"{spec} needs the package 'transformers' ({error})",
+            way_out="pip install 'unbag[transformers]'",
+        ) from error
+
+
 def read_config(source: Source) -> Any:
     """The configuration, by the class of its kind."""
     from transformers import AutoConfig
@@ -100,10 +111,11 @@ def read_image_processor(source: Source) -> Any:
     return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
 
 
-def read_weights(source: Source, kind: Any) -> Any:
+def read_weights(source: Source, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
     """A model of class `kind`, every weight of it from the checkpoint, ready to be asked.
 
-    transformers fills what is missing with random numbers and goes on; here that is an error.
+    transformers fills what is missing with random numbers and goes on; here that is an error, but
+    for weights whose names begin with one of `unused`.
     """
 
     def load(path: str, **where: Any) -> tuple[Any, Any]:
@@ -113,15 +125,15 @@ def read_weights(source: Source, kind: Any) -> Any:
         return found
 
     model, info = _read(source, "its weights", load)
-    missing = sorted(info["missing_keys"])
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith(unused))
     odd = sorted(
         f"{name} {tuple(found)} for {tuple(wanted)}"
         for name, found, wanted in info["mismatched_keys"]
     )
     if missing or odd or info["error_msgs"]:
-        unused = len(info["unexpected_keys"])
+        strange = len(info["unexpected_keys"])
         said = [_listed(missing, "missing"), _listed(odd, "of another shape")]
-        said += [f"{unused} not known to it"] if unused else []
+        said += [f"{strange} not known to it"] if strange else []
         said += [str(one) for one in info["error_msgs"]]
         raise UserError(
             f"the weights of {source.path} do not fill {type(model).__name__}: "
