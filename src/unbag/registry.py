@@ -120,7 +120,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
 ABOUT: Mapping[str, str] = {
     "tiny": "tiny:base (shipped), tiny:random (its untrained twin), tiny:FILE.safetensors",
     "open_clip": "open_clip:ARCH/TAG, open_clip:ARCH@PATH: any dual encoder of OpenCLIP",
-    "caption": "caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH: see no picture",
+    "caption": "blind: caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH",
     "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
     "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.classes import CIFAR10, CIFAR100, IMAGENET1K, ClassFolder
+from unbag.benchmarks.cifar import CIFAR10, CIFAR100
+from unbag.benchmarks.classes import ClassFolder
+from unbag.benchmarks.imagenet import IMAGENET1K
 from unbag.errors import UserError
 from unbag.types import Benchmark, Ensemble, Estimate
 

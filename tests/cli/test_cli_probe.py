@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.benchmarks.classes import CIFAR10
+from unbag.benchmarks.cifar import CIFAR10
 from unbag.cli import main
 from unbag.errors import UserError
 from unbag.world.items import triple_items

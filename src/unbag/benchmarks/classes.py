@@ -14,15 +14,19 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources_hosted import (
-    CIFAR10_BY_HAND,
-    CIFAR100_BY_HAND,
-    IMAGENET_BY_HAND,
-)
 from unbag.errors import UserError
 from unbag.metrics.classify import Classify, check_names
 from unbag.published.every import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Ensemble, Item
+from unbag.types import (
+    MICRO,
+    Aggregate,
+    Benchmark,
+    BoolArray,
+    Download,
+    Ensemble,
+    Item,
+    Loader,
+)
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm"})
 TEMPLATES = ("a photo of a {}.",)
@@ -43,6 +47,8 @@ class ClassFolder:
     """Folder and name of classes to be called otherwise, where there is no classnames.txt."""
     codes: str = ""
     """Folder names of this pattern are codes that no model knows: classnames.txt must be there."""
+    may_repeat: bool = False
+    """Two classes may have one name: the published names of ImageNet do. They always tie."""
 
     def __call__(self, root: Path | None) -> Sequence[Item]:
         """One item a picture, with all classes as captions."""
@@ -50,6 +56,8 @@ class ClassFolder:
         top = self._top(folder.root)
         classes = _class_folders(top, self.name)
         names = _names(folder, classes, dict(self.names), self.codes)
+        if not self.may_repeat:
+            check_names(names)
         templates = templates_of(folder, self.templates)
         captions = tuple(
             Ensemble(name, tuple(template.replace("{}", name) for template in templates))
@@ -58,6 +66,7 @@ class ClassFolder:
         items: list[Item] = []
         for at, (place, name) in enumerate(zip(classes, names, strict=True)):
             truth = one_of(at, len(classes))
+            tag = name if names.count(name) == 1 else f"{name} ({place})"
             for picture in _pictures(top / place):
                 items.append(
                     Item(
@@ -65,7 +74,7 @@ class ClassFolder:
                         pictures=(folder.picture(top / place, picture, f"{place}/{picture}"),),
                         captions=captions,
                         truth=truth,
-                        tags={"class": name},
+                        tags={"class": tag},
                     )
                 )
         return items
@@ -81,12 +90,22 @@ class ClassFolder:
         return found[0] if found else root
 
 
-def _class_folders(top: Path, name: str) -> list[str]:
-    found = sorted(
+def split_folder(root: Path, parts: Sequence[str]) -> list[str]:
+    """The class folders of the first of these parts that is there, sorted; of the root if none."""
+    top = next((root / part for part in parts if (root / part).is_dir()), root)
+    return _folders(top)
+
+
+def _folders(top: Path) -> list[str]:
+    return sorted(
         place.name
         for place in (top.iterdir() if top.is_dir() else ())
         if place.is_dir() and not place.name.startswith(".")
     )
+
+
+def _class_folders(top: Path, name: str) -> list[str]:
+    found = _folders(top)
     if len(found) < 2:
         raise UserError(
             f"{top} of {name} has {len(found)} class folders",
@@ -117,7 +136,8 @@ def _names(
 ) -> list[str]:
     """The name of each class: its folder's or the usual one, unless a file gives another."""
     if not folder.has("classnames.txt"):
-        if codes and all(re.fullmatch(codes, place) for place in classes):
+        unnamed = [place for place in classes if place not in usual]
+        if codes and unnamed and all(re.fullmatch(codes, place) for place in unnamed):
             raise UserError(
                 f"the class folders of {folder.benchmark} are named by codes such as {classes[0]}",
                 expected="classnames.txt with a name for each, which the captions are made of",
@@ -134,7 +154,6 @@ def _names(
                 expected="a line for each class folder, in their sorted order, or folder<tab>name",
                 way_out="complete the file, or remove it to use the names of the folders",
             )
-    check_names(names)
     return names
 
 
@@ -170,19 +189,23 @@ def one_of(at: int, classes: int) -> BoolArray:
     return truth
 
 
-def _benchmark(
+def class_benchmark(
     name: str,
     about: str,
     cite: str,
     licence: str,
     *,
-    gated: str,
+    load: Loader,
+    load_training: Loader | None = None,
+    downloads: tuple[Download, ...] = (),
+    gated: str = "",
 ) -> Benchmark:
+    """A recognition set as a benchmark: top-1 accuracy over pictures, and over classes."""
     return Benchmark(
         name=name,
         about=about,
-        load=ClassFolder(name, codes=r"n\d{8}"),
-        load_training=ClassFolder(name, codes=r"n\d{8}", parts=("train",), is_training=True),
+        load=load,
+        load_training=load_training,
         metrics=(Classify(),),
         headline="accuracy",
         aggregates=(MICRO, Aggregate(by=("class",))),
@@ -193,28 +216,6 @@ def _benchmark(
         files=("*/*",),
         sources=(cite.split(", ")[-1],),
         published=published_for(name),
+        downloads=downloads,
         gated=gated,
     )
-
-
-IMAGENET1K = _benchmark(
-    "imagenet1k",
-    "Which of 1,000 kinds of thing is in the photograph? What a repair may cost.",
-    "Deng et al. 2009, ImageNet",
-    "ImageNet terms: research only",
-    gated=IMAGENET_BY_HAND,
-)
-CIFAR10 = _benchmark(
-    "cifar10",
-    "Which of ten kinds of thing is in the small photograph?",
-    "Krizhevsky 2009, CIFAR-10",
-    "no licence stated",
-    gated=CIFAR10_BY_HAND,
-)
-CIFAR100 = _benchmark(
-    "cifar100",
-    "Which of a hundred kinds of thing is in the small photograph?",
-    "Krizhevsky 2009, CIFAR-100",
-    "no licence stated",
-    gated=CIFAR100_BY_HAND,
-)

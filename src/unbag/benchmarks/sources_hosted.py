@@ -130,19 +130,18 @@ IMAGENET_BY_HAND = (
 )
 
 
-def _cifar_by_hand(name: str, archive: str, sha256: str) -> str:
-    return (
-        f"the pictures: {archive} at www.cs.toronto.edu/~kriz (sha256 {sha256}) holds arrays of "
-        f"pixels; save the test pictures as {name}/test/<class name>/<number>.png"
-    )
+def _cifar(name: str, archive: str, sha256: str) -> tuple[Download, ...]:
+    """The binary version; checksums as TensorFlow Datasets states them."""
+    url = f"https://www.cs.toronto.edu/~kriz/{archive}"
+    return (Download(url, f"{name}/{archive}", sha256, unpack=name, has_pictures=True),)
 
 
-CIFAR10_BY_HAND = _cifar_by_hand(
+CIFAR10_FILES = _cifar(
     "cifar10",
     "cifar-10-binary.tar.gz",
     "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 )
-CIFAR100_BY_HAND = _cifar_by_hand(
+CIFAR100_FILES = _cifar(
     "cifar100",
     "cifar-100-binary.tar.gz",
     "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
