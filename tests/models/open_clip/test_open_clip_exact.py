@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
+from unbag.errors import UserError
 from unbag.types import DualEncoder, TokenEncoder
 
 TRIMMED = ["clip", "clip-quickgelu", "custom", "first", "bare", "eos", "coca", "bert-mean",
@@ -168,3 +170,45 @@ def test_full_size_vit_b_32(tmp_path: Any) -> None:
     our_cosine = ours.encode_pictures(pixels) @ ours.encode_captions(CAPTIONS).T
     torch.testing.assert_close(our_cosine, picture_ND @ caption_ND.T, rtol=0, atol=1e-6)
     assert ours.name == "ViT-B-32-quickgelu@b32"
+
+
+def test_real_lengths_are_tried_and_not_believed(loaded: Made) -> None:
+    """A text tower that counted from the end would be run whole."""
+    from unbag.models.open_clip.encoder import OpenClip
+
+    clip = loaded("clip")
+    model = deepcopy(clip.model)
+    model.encode_text = lambda token_NL, normalize=False: token_NL[:, -24:] + 1.0
+    odd = OpenClip(
+        model, name="odd", fingerprint="odd", tokenizer=clip.tokenize, prepare=clip.prepare
+    )
+    assert odd.text.whole_because == "its text tower gives other vectors without padding"
+    assert odd.encode_captions(["a"]).std() == 0
+    with pytest.raises(UserError, match="word vectors of this text tower are not known"):
+        odd.encode_tokens(["a"])
+
+
+def test_compiled_towers_give_the_same_vectors(loaded: Made, monkeypatch: Any) -> None:
+    """With the compiler's first stage only: a whole compilation takes half a minute."""
+    from unbag.models.open_clip.encoder import OpenClip
+
+    compiled: list[object] = []
+    inner = torch.nn.Module.compile
+
+    def first_stage(module: torch.nn.Module, **options: Any) -> None:
+        compiled.append(options)
+        inner(module, backend="eager", **options)
+
+    monkeypatch.setattr(torch.nn.Module, "compile", first_stage)
+    clip = loaded("clip")
+    fast = OpenClip(
+        deepcopy(clip.model),
+        name="fast",
+        fingerprint="fast",
+        tokenizer=clip.tokenize,
+        prepare=clip.prepare,
+        compiles=True,
+    )
+    assert compiled == [{}, {"dynamic": True}]
+    found = fast.encode_captions(CAPTIONS[:2])
+    torch.testing.assert_close(found, clip.encode_captions(CAPTIONS[:2]), rtol=0, atol=1e-5)

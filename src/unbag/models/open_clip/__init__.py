@@ -37,6 +37,7 @@ def load(
     source = find(parse(name))
     model = _with_weights(source)
     tokenizer = tokens.load_tokenizer(source.tokenizer, source.arch)
+    _check_text(model, tokenizer, source.arch)
     prepared = preparation.whole(source.preparation, model.visual.image_size)
     kind: torch.dtype = torch.float32 if dtype == "auto" else getattr(torch, dtype)
     encoder = OpenClip(
@@ -50,7 +51,6 @@ def load(
         compiles=compiles,
         trained_on=source.trained_on,
     )
-    _check_text(encoder, source.arch)
     for note in (*source.notes, _at_full_length(encoder)):
         if note:
             warnings.warn(note, stacklevel=2)
@@ -75,15 +75,17 @@ def _with_weights(source: Source) -> Any:
     return model
 
 
-def _check_text(encoder: OpenClip, arch: str) -> None:
-    from unbag.models.open_clip.text import Classed, Native
+def _check_text(model: Any, tokenizer: Tokenizer, arch: str) -> None:
+    from unbag.models.open_clip.text import Classed, Masked, Native, text_tower
     from unbag.models.open_clip.tokens import check_fit
 
-    text = encoder.text
-    if isinstance(text, Native | Classed):
+    text = text_tower(model)
+    if isinstance(text, Masked):
+        check_fit(tokenizer, arch=arch, rows=int(text.tower.config.vocab_size), pool="", end=None)
+    elif isinstance(text, Native | Classed):
         rows = int(text.tower.token_embedding.num_embeddings)
         pool, end = (text.pool, text.end) if isinstance(text, Native) else ("class", None)
-        check_fit(encoder.tokenize, arch=arch, rows=rows, pool=pool, end=end)
+        check_fit(tokenizer, arch=arch, rows=rows, pool=pool, end=end)
 
 
 def _at_full_length(encoder: OpenClip) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from unbag.models.open_clip.patches import patches
-from unbag.models.open_clip.text import text_tower
+from unbag.models.open_clip.text import TextTower, Unknown, text_tower
 from unbag.types import Tokens
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ class OpenClip:
         self.tokenize = tokenizer
         self.context = tokenizer.context
         self.trained_on = trained_on
-        self.text = text_tower(self.model)
+        self.text: TextTower = text_tower(self.model)
         self._prepare = prepare
+        self._check_lengths()
         if compiles:
             self.model.visual.compile()
             # Captions come in many lengths; each would be compiled anew.
@@ -64,6 +65,16 @@ class OpenClip:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
         return self.tokenize.count(captions)
+
+    @torch.inference_mode()
+    def _check_lengths(self) -> None:
+        """Real lengths only if they give open_clip's own vectors: tried, not believed."""
+        token_NL, _ = self.tokenize(["a red cube", "a"])
+        plain = Unknown(self.model, "its text tower gives other vectors without padding")
+        token_NL = token_NL.to(self.device)
+        apart = (_unit(self.text.pooled(token_NL)) - _unit(plain.pooled(token_NL))).abs().max()
+        if not apart < (1e-5 if self.dtype == torch.float32 else 0.05):
+            self.text = plain
 
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:

@@ -191,7 +191,7 @@ class Unknown:
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """Never."""
         raise UserError(
-            f"word vectors of a {type(self.model.text).__name__} are not known",
+            "word vectors of this text tower are not known",
             way_out="use the caption vector",
         )
 

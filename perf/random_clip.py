@@ -1,0 +1,148 @@
+"""A library's name comes in; a ViT-B/32 with random weights, captions and pictures go out.
+
+Speed does not depend on what weights say. The model is saved and loaded as a user's would be. Used
+by text_length.py and evaluate.py; where open_clip is missing, transformers' CLIP is the same model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn.functional import normalize
+
+from unbag.scorers import Placement, choose_device, load_model
+from unbag.types import DualEncoder
+
+ARCH = "ViT-B-32-quickgelu"
+CONTEXT = 77
+COMMON = (
+    "a man woman dog horse child bus table street kitchen beach field train bench cat girl boy "
+    "red blue old small white wooden large wet standing sitting riding holding next to on in "
+    "with behind under near of the and two three some people plate pizza umbrella ball sign "
+    "grass water snow while looking eating wearing parked front window chair laptop phone"
+)
+WORDS = tuple(COMMON.split())
+# Tokens of SugarCrepe's 11,844 captions, start and end included: 14.7 on average, 52 at most.
+LENGTHS = (10, 11, 12, 13, 13, 13, 14, 14, 14, 14, 15, 15, 16, 16, 16, 17, 18, 20, 25)
+
+
+def options(about: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--library", choices=("open_clip", "transformers"), default="open_clip")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
+    parser.add_argument("--rounds", type=int, default=2, help="the fastest of so many counts")
+    return parser
+
+
+def make(said: argparse.Namespace, folder: Path) -> DualEncoder:
+    """Save a random model and load it by name."""
+    torch.manual_seed(0)
+    spec = _open_clip(folder) if said.library == "open_clip" else _transformers(folder)
+    placement = Placement(choose_device(said.device), said.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = load_model(spec, placement=placement)
+    assert isinstance(model, DualEncoder)
+    return model
+
+
+def _open_clip(folder: Path) -> str:
+    from safetensors.torch import save_file
+
+    from unbag.models.open_clip.names import architecture
+    from unbag.models.open_clip.weights import build
+
+    state = build(architecture(ARCH), has_bias=False).state_dict()
+    save_file({key: value.contiguous() for key, value in state.items()}, folder / "b32.safetensors")
+    return f"open_clip:{ARCH}@{folder / 'b32.safetensors'}"
+
+
+def _transformers(folder: Path) -> str:
+    """CLIP's own sizes; a tokenizer of our words, since CLIP's cannot be downloaded everywhere."""
+    import transformers as tf
+
+    pieces = sorted({c for word in WORDS for c in word})
+    vocabulary = {piece: i for i, piece in enumerate([*pieces, *[f"{p}</w>" for p in pieces]])}
+    merges: dict[tuple[str, str], None] = {}
+    for word in WORDS:
+        parts = [*word[:-1], f"{word[-1]}</w>"]
+        while len(parts) > 1:
+            merges[parts[0], parts[1]] = None
+            parts[:2] = [parts[0] + parts[1]]
+            vocabulary.setdefault(parts[0], len(vocabulary))
+    vocabulary |= {"<|startoftext|>": len(vocabulary)}
+    vocabulary |= {"<|endoftext|>": len(vocabulary)}
+    words: Any = tf.CLIPTokenizer
+    ends = {"eos_token_id": len(vocabulary) - 1, "bos_token_id": len(vocabulary) - 2}
+    config = tf.CLIPConfig(text_config=ends)
+    tf.CLIPModel(config).save_pretrained(folder)
+    words(vocab=vocabulary, merges=list(merges), model_max_length=CONTEXT).save_pretrained(folder)
+    tf.CLIPImageProcessor().save_pretrained(folder)
+    return f"hf:{folder}"
+
+
+def captions(count: int, *, seed: int = 0) -> list[str]:
+    """Different captions with the lengths of SugarCrepe's; a common word is one token."""
+    chance = np.random.default_rng(seed)
+    found: dict[str, None] = {}
+    while len(found) < count:
+        length = LENGTHS[len(found) % len(LENGTHS)] - 2
+        found[" ".join(WORDS[i] for i in chance.integers(0, len(WORDS), length))] = None
+    return list(found)
+
+
+def save_pictures(folder: Path, count: int) -> list[Path]:
+    """JPEG files of COCO's size and about its weight, each different."""
+    chance = np.random.default_rng(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    for n in range(count):
+        coarse = Image.fromarray(chance.integers(0, 256, (60, 80, 3), dtype=np.uint8))
+        image = coarse.resize((640, 480), Image.Resampling.BICUBIC)
+        image.save(folder / f"{n}.jpg", quality=90)
+        found.append(folder / f"{n}.jpg")
+    return found
+
+
+@torch.inference_mode()
+def plain_captions(model: Any, some: Sequence[str]) -> torch.Tensor:
+    """As the library's own examples do it: padded to 77 tokens."""
+    if hasattr(model, "tokenize"):
+        token_NL = model.tokenize.inner(list(some)).to(model.device)
+        found = model.model.encode_text(token_NL)
+    else:
+        from transformers import AutoTokenizer
+
+        words = AutoTokenizer.from_pretrained(model.model.name_or_path)
+        inputs = words(
+            list(some),
+            padding="max_length",
+            max_length=CONTEXT,
+            truncation=True,
+            return_tensors="pt",
+        )
+        found = model.model.get_text_features(**inputs.to(model.device))
+        found = getattr(found, "pooler_output", found)
+    return normalize(found.float(), dim=-1).cpu()
+
+
+@torch.inference_mode()
+def plain_pictures(model: Any, pixels: torch.Tensor) -> torch.Tensor:
+    """Forward pass of a batch wherever it lies; the result stays on the device."""
+    dtype = next(model.model.parameters()).dtype
+    pixels = pixels.to(device=model.device, dtype=dtype)
+    if hasattr(model, "tokenize"):
+        found = model.model.encode_image(pixels)
+    else:
+        found = model.model.get_image_features(pixel_values=pixels)
+        found = getattr(found, "pooler_output", found)
+    vector_ND: torch.Tensor = normalize(found.float(), dim=-1)
+    return vector_ND
