@@ -10,6 +10,7 @@ from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.parquet import ParquetPicture, parquet_files, parquet_rows
+from unbag.benchmarks.sources_later import BIVLC_FILES
 from unbag.metrics.groups import Groups
 from unbag.published.every import published_for
 from unbag.types import MICRO, Benchmark, Item
@@ -58,6 +59,7 @@ BIVLC = Benchmark(
     cite="Miranda et al. 2024, BiVLC",
     licence="MIT; photographs: COCO terms",
     files=(PATTERN,),
+    downloads=BIVLC_FILES,
     sources=("COCO val2017", "BiVLC (generated)"),
     published=published_for("bivlc"),
 )

@@ -12,6 +12,7 @@ from unbag.benchmarks import class_arrays, class_layouts, class_matlab, class_na
 from unbag.benchmarks.class_lists import Classes, ClassList
 from unbag.benchmarks.classes import ClassFolder
 from unbag.benchmarks.files import Folder
+from unbag.benchmarks.sources_later import CLASSES_BY_HAND
 from unbag.metrics.classify import Classify
 from unbag.types import MICRO, Aggregate, Benchmark, Loader
 
@@ -62,6 +63,7 @@ def _benchmark(
         cite=cite,
         licence="terms of the authors of the data set",
         files=files,
+        gated=CLASSES_BY_HAND,
         folder=folder,
         sources=(cite.split(", ", 1)[-1],),
     )

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
 from unbag.benchmarks.rows import named
+from unbag.benchmarks.sources_later import COLA_FILES
 from unbag.metrics.groups import Groups
 from unbag.types import MICRO, Benchmark, Item
 
@@ -56,5 +57,6 @@ COLA = Benchmark(
     cite="Ray et al. 2023, Cola: a benchmark for compositional text-to-image retrieval",
     licence="MIT (annotations); pictures: Visual Genome, CC BY 4.0",
     files=(FILE,),
+    downloads=COLA_FILES,
     sources=("Visual Genome",),
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.benchmarks.sources_later import EQBEN_FILES
 from unbag.metrics.groups import Groups
 from unbag.pictures.files import FilePicture
 from unbag.types import MICRO, Benchmark, Item, Picture
@@ -100,5 +101,6 @@ EQBEN = Benchmark(
     licence="not stated for the data (MIT for the authors' toolkit); pictures: their collections' "
     "terms",
     files=(FILE,),
+    downloads=EQBEN_FILES,
     sources=("Action Genome", "GEBC", "YouCook2", "Kubric", "Stable Diffusion (generated)"),
 )

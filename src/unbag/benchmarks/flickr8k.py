@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
+from unbag.benchmarks.sources_later import FLICKR8K_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.correlation import Correlation
 from unbag.published.every import published_for
@@ -149,6 +150,7 @@ def _benchmark(name: str, about: str, file: str, tau: str) -> Benchmark:
         cite="Hodosh et al. 2013, Framing image description as a ranking task",
         licence="Flickr8k terms: research only",
         files=(TOKENS, file),
+        gated=FLICKR8K_BY_HAND,
         folder="flickr8k",
         sources=("Flickr8k",),
         published=published_for(name),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.benchmarks.sources_later import NATURALBENCH_RETRIEVAL_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.groups import Groups
 from unbag.published.every import published_for
@@ -55,6 +56,7 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     cite="Li et al. 2024, NaturalBench",
     licence="Apache-2.0 (page of the data set); pictures: Flickr30k and DOCCI terms",
     files=(FILE,),
+    gated=NATURALBENCH_RETRIEVAL_BY_HAND,
     # What the authors' archive unpacks to.
     folder="NaturalBench-Retrieval",
     sources=("Flickr30k", "DOCCI"),
