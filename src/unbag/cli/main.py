@@ -157,6 +157,8 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument(
         "--scorer", metavar="S", help="how a model gives a score (default: the natural one)"
     )
+    text = "prompts of a chat model: all (default), published, or one by name"
+    run.add_argument("--prompts", default="all", metavar="P", help=text)
     run.add_argument(
         "--blind",
         nargs="+",

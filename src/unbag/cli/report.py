@@ -10,6 +10,7 @@ from unbag.reports import (
     beside_lines,
     form_of,
     merge_runs,
+    prompt_lines,
     report,
     terminal_table,
     warning_lines,
@@ -28,7 +29,7 @@ def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
         for line in warning_lines(contents):
             console.print(line, style="yellow", highlight=False, markup=False)
         console.print(terminal_table(contents))
-        for line in beside_lines(contents.references):
+        for line in (*prompt_lines(contents), *beside_lines(contents.references)):
             console.print(line, highlight=False, markup=False)
         return 0
     print(f"report: {report(contents, out)}")

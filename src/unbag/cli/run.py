@@ -21,8 +21,15 @@ from unbag.errors import UserError
 from unbag.models.caption_only import ALL
 from unbag.published.names import known_as
 from unbag.registry import names
-from unbag.reports import beside_lines, report, summary_lines, terminal_table, warning_lines
-from unbag.scorers import Placement, choose_device, load_model, make_scorer
+from unbag.reports import (
+    beside_lines,
+    prompt_lines,
+    report,
+    summary_lines,
+    terminal_table,
+    warning_lines,
+)
+from unbag.scorers import Placement, choose_device, load_model, make_scorer, make_scorers
 from unbag.scorers.resolve import Model
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
@@ -61,7 +68,7 @@ def run_command(options: argparse.Namespace) -> int:
     scorers = (
         _probes(models, benchmarks, options)
         if options.scorer == LINEAR_PROBE
-        else [make_scorer(model, options.scorer) for model in models]
+        else [s for model in models for s in make_scorers(model, options.scorer, options.prompts)]
     )
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
     is_official = options.ties == "official"
@@ -172,7 +179,7 @@ def _finish(finished: Finished, console: Console) -> int:
     console.print(terminal_table(finished.contents))
     for paragraph in summary_lines(finished.contents):
         console.print(paragraph, highlight=False, markup=False)
-    for line in beside_lines(finished.contents.references):
+    for line in (*prompt_lines(finished.contents), *beside_lines(finished.contents.references)):
         console.print(line, highlight=False, markup=False)
     for problem in finished.problems:
         print(f"unbag: {problem}", file=sys.stderr)

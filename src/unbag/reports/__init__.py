@@ -4,6 +4,7 @@ from unbag.reports.beside import beside_lines
 from unbag.reports.exports import to_csv, to_json, to_markdown
 from unbag.reports.layout import merge_runs
 from unbag.reports.page import render_page
+from unbag.reports.prompts import prompt_lines
 from unbag.reports.table import summary_lines, terminal_table, warning_lines
 from unbag.reports.write import form_of, report, to_html
 
@@ -11,6 +12,7 @@ __all__ = [
     "beside_lines",
     "form_of",
     "merge_runs",
+    "prompt_lines",
     "render_page",
     "report",
     "summary_lines",

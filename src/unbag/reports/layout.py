@@ -18,7 +18,7 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
 )
 """Metrics that are only understood together; the overview shows the headline's whole family."""
 
-LOWER_IS_BETTER = frozenset({"brittleness", "same_answer"})
+LOWER_IS_BETTER = frozenset({"brittleness", "same_answer", "order_flip"})
 
 
 @dataclass(frozen=True)

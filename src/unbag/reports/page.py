@@ -11,6 +11,7 @@ from unbag.reports import charts
 from unbag.reports.beside import Beside, Scale, same_model, scales
 from unbag.reports.gallery import Card, card
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
+from unbag.reports.prompts import over_prompts, published_only
 from unbag.reports.summary import against_chance, summarise
 from unbag.reports.wording import (
     chance_text,
@@ -95,6 +96,8 @@ class Defined:
 
 def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     """The whole report as one page. Nothing in it is fetched, run or trusted."""
+    prompts = over_prompts(run.results)
+    run = published_only(run)
     layout = lay_out(run)
     metrics = dict.fromkeys(metric for sheet in layout.sheets for metric in sheet.metrics)
     return (
@@ -108,6 +111,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
             problems=run.problems,
             warnings=run.warnings,
             overview=_overview(layout),
+            over_prompts=prompts,
             sections=_sections(run, layout),
             definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),
             protocols=_protocols(run.results),

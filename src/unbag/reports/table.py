@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unbag.reports.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
+from unbag.reports.prompts import published_only
 from unbag.reports.summary import against_chance, summarise
 from unbag.reports.wording import chance_text, trouble_text, value_text
 from unbag.types import Estimate, RunContents
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def summary_lines(run: RunContents) -> list[str]:
     """What the numbers say, a line a scorer, for under the table."""
-    said = summarise(lay_out(run), run.comparisons)
+    said = summarise(lay_out(published_only(run)), run.comparisons)
     return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
 
 
@@ -34,7 +35,7 @@ def terminal_table(run: RunContents) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    layout = lay_out(run)
+    layout = lay_out(published_only(run))
     table = Table(
         box=SIMPLE_HEAD, pad_edge=False, caption=Text(_caption(layout)), caption_justify="left"
     )
