@@ -170,7 +170,7 @@ def benchmark(request: pytest.FixtureRequest) -> Benchmark:
 @pytest.fixture
 def root(benchmark: Benchmark, tmp_path: Path) -> Path:
     """The folder of the benchmark, without pictures."""
-    root = tmp_path / (benchmark.folder or benchmark.name)
+    root = tmp_path / benchmark.place
     root.mkdir(parents=True)
     small = BUILDERS[benchmark.name]
     small.build(beside(small.tests), root)

@@ -48,7 +48,7 @@ def test_a_download_is_well_formed(download: Download, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("one", BENCHMARKS, ids=lambda b: b.name)
 def test_files_that_are_fetched_are_files_that_are_read(one: Benchmark) -> None:
-    folder = one.folder or one.name
+    folder = one.place
     fetched = {d.to for d in one.downloads if not d.has_pictures}
     read = {f"{folder}/{file}" for file in one.files}
     unread = {to for to in fetched if not any(fnmatch(to, file) for file in read)}

@@ -241,3 +241,10 @@ def test_by_tag_leaves_out_constants_and_identities(outcomes: Make, protocol: Ev
     found = by_tag(outcomes([1] * 60 + [NAN], tags=tags), protocol=protocol, seed=0)
     assert list(found) == ["half=0", "half=1"]
     assert (found["half=0"].n, found["half=0"].invalid) == (30, 1)
+
+
+def test_a_macro_average_of_ones_is_one(outcomes: Make, average: Average) -> None:
+    """Shares that are no binary fractions: their sum may not pass 1."""
+    tags = [{"file": f"{n}", "column": f"{n % 9}"} for n in range(56)]
+    found = average(outcomes([1.0] * 56, tags=tags), Aggregate(by=("column", "file")))
+    assert (found.value, found.high) == (1.0, 1.0)

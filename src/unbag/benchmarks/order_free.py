@@ -123,7 +123,7 @@ def order_free(
             Aggregate(only=((TAG, name),), label="original" if name == ORIGINAL else name)
             for name in (ORIGINAL, *shuffles)
         ),
-        folder=(benchmark.folder or benchmark.name) if benchmark.files else "",
+        folder=benchmark.place if benchmark.files else "",
         published=(),
         errata=errata and replace(errata, load=replace(load, load=errata.load)),
         load_training=None,

@@ -77,7 +77,7 @@ def look(one: Benchmark, data: Path) -> Found:
 
 def folder_of(one: Benchmark, data: Path) -> Path:
     """Where a benchmark's files are."""
-    return data / (one.folder or one.name)
+    return data / one.place
 
 
 def check_data(name: str, data: Path) -> int:

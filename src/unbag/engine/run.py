@@ -147,7 +147,7 @@ def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
     """Where a benchmark's files lie; None if it makes its own data."""
     if not benchmark.files:
         return None
-    name = benchmark.folder or benchmark.name
+    name = benchmark.place
     if data is None:
         raise UserError(
             f"benchmark {benchmark.name!r} is read from files",

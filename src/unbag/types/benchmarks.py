@@ -106,3 +106,8 @@ class Benchmark:
     """What `unbag data get` fetches."""
     gated: str = ""
     """What cannot be fetched without an account or a form, and how to get it."""
+
+    @property
+    def place(self) -> str:
+        """The folder of its files, below the one that holds all benchmarks."""
+        return self.folder or self.name
