@@ -149,9 +149,9 @@ def _estimate(
     valid_U = index_U[is_valid_U]
     strata, is_clustered = _strata(outcomes, groups)
     value = sum(stratum.share * stratum.value for stratum in strata) if strata else float("nan")
-    if outcomes.is_rate and abs(value - 0.5) > 0.5:
-        # A mean of means that are all 1 may come out a last bit above it.
-        value = 1.0 if math.isclose(value, 1) else value
+    if outcomes.is_rate and math.isclose(value, 1):
+        # A mean of means that are all 1 may come out a last bit beside it.
+        value = 1.0
     chance = sum(group.share * float(outcomes.chance_U[group.index_U].mean()) for group in groups)
     found = Interval(float("nan"), float("nan"), "none")
     if value == value:
