@@ -25,6 +25,7 @@ from unbag.metrics import (
     recall_definition,
 )
 from unbag.metrics.definitions import _ALL, _RECALL
+from unbag.metrics.retrieval import DIRECTIONS
 from unbag.types import Case, Metric
 
 Make = Callable[..., Case]
@@ -34,7 +35,7 @@ METRICS: tuple[Metric, ...] = (
     Pairs(),
     Groups(),
     Recall(),
-    Retention(),
+    Retention(directions=DIRECTIONS),
     Classify(),
     Joined(),
     JoinedPairs(),
