@@ -161,12 +161,15 @@ def test_other_kinds_are_refused_by_name(kind: str, tmp_path: Path) -> None:
     assert f"is a {kind!r} (no architecture named)" in fails(tmp_path)
 
 
-def test_a_name_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     said = fails("nobody/nothing@v9")
     assert "nobody/nothing: its configuration cannot be read" in said
     assert "check the name, the revision and the connection" in said
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "if a folder is meant: models has no clip" in fails("models/clip")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert "HF_HUB_OFFLINE is set: only downloaded models are found" in fails("nobody/nothing")
 

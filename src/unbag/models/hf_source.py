@@ -167,8 +167,10 @@ def quietly() -> Iterator[None]:
     logging: Any = import_module("transformers.utils.logging")
     hub: Any = import_module("huggingface_hub.utils")
     level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_level = hub.logging.get_verbosity()
     shows_downloads = not hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
+    hub.logging.set_verbosity_error()
     logging.disable_progress_bar()
     if shows_downloads:
         hub.enable_progress_bars()
@@ -178,6 +180,7 @@ def quietly() -> Iterator[None]:
             yield
     finally:
         logging.set_verbosity(level)
+        hub.logging.set_verbosity(hub_level)
         if has_bars:
             logging.enable_progress_bar()
 
@@ -212,6 +215,8 @@ def _way_out(source: Source, error: Exception) -> str:
         return "check that the folder is complete; save the processor or tokenizer there too"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return "HF_HUB_OFFLINE is set: only downloaded models are found; unset it, or give a folder"
+    if "/" in source.path and Path(source.path).parent.is_dir():
+        return f"if a folder is meant: {Path(source.path).parent} has no {Path(source.path).name}"
     return (
         "check the name, the revision and the connection; a model that needs permission wants "
         "`hf auth login`; a folder on disk works without a network"
