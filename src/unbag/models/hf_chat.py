@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from warnings import warn
 
 from unbag.errors import UserError
 from unbag.models.fingerprint import fingerprint
@@ -53,7 +54,11 @@ def load_chat(
         device=device,
         preparer=Preparer(prompts, _image_token_id(source.name, model, processor)),
         runner=_runner(model, processor, device),
-        fitting=Fitting(source.name, print, most=rows or (64 if device.startswith("cuda") else 16)),
+        fitting=Fitting(
+            source.name,
+            lambda text: warn(text, stacklevel=2),
+            most=rows or (64 if device.startswith("cuda") else 16),
+        ),
         ends=_ends(model, prompts),
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
     )

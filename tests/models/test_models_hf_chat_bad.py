@@ -1,0 +1,224 @@
+"""Chat models: odd tokenizers and templates, whole scoring runs, and every message."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.engine.job import Job
+from unbag.engine.run import run
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.models.asks import Ask, logprobs_of
+from unbag.models.hf_chat import load_chat
+from unbag.pictures import PixelPicture
+from unbag.scorers import load_model, make_scorers
+from unbag.types import Benchmark, Item, Query
+
+from .tiny_chat import CHATML, VICUNA, llava, save
+
+tf: Any = pytest.importorskip("transformers")
+ChatFolder = Callable[[str], Path]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Callable[..., Path]:
+    def make(template: str | None = VICUNA, **tokens: Any) -> Path:
+        torch.manual_seed(0)
+        return save(llava(template, **tokens), tmp_path / "model")
+
+    return make
+
+
+def test_an_answer_of_several_tokens_is_summed_step_by_step(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(made(vocabulary=275)))
+    prompts = model.preparer.prompts
+    rendered = prompts.render("Is it?", sees=True)
+    tokens = prompts.answer_tokens(rendered, "Yes")
+    assert len(tokens) == 4
+    (found,) = model.logprobs(pictures[0], "Is it?", ["Yes"])
+    rows, _ = model._rows([Ask(pictures[0], "Is it?")], answers=False)
+    for step, token in enumerate(tokens):
+        longer = type(rows[0])(rows[0].seen, rows[0].prompt, tuple(tokens[:step]))
+        log_V = model.runner.logits([longer], 1)[0, -1].log_softmax(dim=-1)
+        assert found[step] == pytest.approx(float(log_V[token]), abs=1e-5)
+
+
+def test_the_answer_stands_as_the_template_yields_it(chat_folder: ChatFolder) -> None:
+    for family, lead, end in (("llava", " ", "</s>"), ("qwen2_vl", "", "<|im_end|>"),
+                              ("idefics3", " ", "<end_of_utterance>")):  # fmt: skip
+        prompts = load_chat(str(chat_folder(family))).preparer.prompts
+        rendered = prompts.render("Is it?", sees=False)
+        words = prompts.tokenizer.convert_ids_to_tokens(
+            prompts.answer_tokens(rendered, "Yes", ends=True)
+        )
+        assert words == [f"{lead}Yes".replace(" ", "Ġ"), end]
+
+
+def test_without_a_template_a_family_is_asked_in_its_own_form(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    bare = load_chat(str(made(None)))
+    assert bare.preparer.prompts.render("Is {prompt} it?", sees=True).text == (
+        "USER: <image>\nIs {prompt} it? ASSISTANT:"
+    )
+    assert bare.preparer.prompts.render("Is it?", sees=False).text == "USER: Is it? ASSISTANT:"
+    ((found,),) = bare.logprobs(pictures[0], "Is it?", ["Yes"])
+    assert found < 0
+
+
+def refuses(model: Any, message: str, *, prompt: str = "Is it?", picture: Any = None) -> None:
+    with pytest.raises(UserError, match=message):
+        model.logprobs(picture, prompt, ["Yes"])
+
+
+def test_a_kind_without_template_and_without_a_form_is_refused(
+    tmp_path: Path, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    processor = tf.AutoProcessor.from_pretrained(chat_folder("internvl"))
+    processor.chat_template = processor.tokenizer.chat_template = None
+    plain = tf.AutoModelForImageTextToText.from_pretrained(chat_folder("internvl"))
+    model = load_chat(str(save((plain, processor), tmp_path / "bare")))
+    refuses(model, r"has no chat template, and no fixed form .* \(internvl\)", picture=pictures[0])
+
+
+def test_a_template_without_a_picture_is_refused(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(made(VICUNA.replace("<image>", "here"))))
+    refuses(model, "cannot prepare the picture|has no place for the picture", picture=pictures[0])
+
+
+def test_a_template_that_thinks_first_is_refused(made: Callable[..., Path]) -> None:
+    thinks = CHATML.replace("assistant\n{% endif %}", "assistant\n<think>{% endif %}")
+    with pytest.raises(UserError, match="does not ask for an answer where it puts one"):
+        load_chat(str(made(thinks, bos=False)))
+
+
+def test_a_template_that_fails_is_named(made: Callable[..., Path]) -> None:
+    fails = VICUNA + "{{ raise_exception('no') if messages | length > 1 else '' }}"
+    with pytest.raises(UserError, match="the chat template of model fails: no"):
+        load_chat(str(made(fails)))
+
+
+def test_a_tokenizer_that_joins_prompt_and_answer_is_refused(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    joins = VICUNA.replace("ASSISTANT:{% endif %}", "ASSISTANT: Y{% endif %}").replace(
+        "ASSISTANT: {{", "ASSISTANT: Y{{"
+    )
+    folder = made(joins)
+    model = load_chat(str(folder))
+    with pytest.raises(UserError, match="does not keep the answer 'es' apart from the prompt"):
+        model.logprobs(pictures[0], "Is it?", ["es"])
+
+
+def test_a_caption_with_the_models_own_mark_is_refused(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder("llava")))
+    refuses(model, "holds '<image>'", prompt="a <image> dog", picture=pictures[0])
+
+
+def test_a_prompt_longer_than_the_context_is_refused(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder("llava")))
+    refuses(model, "tokens with its picture", prompt="a dog " * 300, picture=pictures[0])
+
+
+def test_a_damaged_picture_is_counted_and_the_others_are_scored(
+    chat_folder: ChatFolder, pictures: list[PixelPicture], tmp_path: Path
+) -> None:
+    bad = PixelPicture(np.zeros((2, 2), dtype=np.uint8), name="flat")
+    items = [
+        Item(f"i{n}", (picture,), ('a "dog"', "a cat"), np.array([[True, False]]))
+        for n, picture in enumerate([*pictures, bad, *pictures])
+    ]
+    benchmark = Benchmark("toy", "a toy", lambda root: items, (Choice(),), "accuracy")
+    model = load_model(f"hf:{chat_folder('llava')}")
+    scorers = make_scorers(model, None, "all")
+    contents = run(Job(scorers, [benchmark], tmp_path / "run", allow_invalid=True)).contents
+    assert len(contents.results) == 4
+    assert contents.results[0].scorer == "llava"
+    assert contents.results[0].overall["accuracy"].invalid == 1
+    assert contents.record.damaged == ("flat",)
+    letters = make_scorers(model, "letters", "published")
+    found = run(Job(letters, [benchmark], tmp_path / "letters", allow_invalid=True)).contents
+    assert found.results[0].overall["order_flip"].n == 6
+
+
+def test_memory_that_runs_out_halves_the_batch(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    from dataclasses import replace
+
+    model = load_chat(str(chat_folder("llava")), rows=8)
+    sizes: list[int] = []
+
+    class Small:
+        def logits(self, rows: Sequence[Any], keep: int) -> Any:
+            sizes.append(len(rows))
+            if len(rows) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return model.runner.logits(rows, keep)
+
+    tight = replace(model, runner=Small())  # type: ignore[arg-type]
+    asks = [Ask(p, q, ("Yes",)) for p in pictures[:2] for q in ("a?", "b?", "c?")]
+    with pytest.warns(UserWarning, match="out of memory with") as said:
+        found = tight.logprobs_of(asks)
+    assert np.allclose(found, model.logprobs_of(asks), atol=1e-5)
+    assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
+    assert str(said[0].message) == ("llava: out of memory with 6 inputs at once, going on with 3")
+
+
+def test_fingerprints_change_with_template_and_precision(
+    made: Callable[..., Path], chat_folder: ChatFolder
+) -> None:
+    folder = made()
+    first = load_chat(str(folder)).fingerprint
+    assert first == load_chat(str(folder)).fingerprint
+    assert first != load_chat(str(folder), dtype="bfloat16").fingerprint
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace("USER: ", "USER:  "))
+    assert first != load_chat(str(folder)).fingerprint
+
+
+def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, pictures: list[PixelPicture]) -> None:
+    asks = [Ask(pictures[0], "Is it?", ("Yes", "No"))]
+    full = load_chat(str(chat_folder("llava"))).logprobs_of(asks)
+    half = load_chat(str(chat_folder("llava")), dtype="bfloat16").logprobs_of(asks)
+    assert np.allclose(full, half, atol=0.5)
+    assert not np.array_equal(full, half)
+
+
+def test_an_encoder_with_a_decoder_of_another_kind_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava"}))
+    with pytest.raises(UserError, match="its processor cannot be read"):
+        load_chat(str(tmp_path))
+
+
+class Alone:
+    """A chat model of somebody's own: one ask at a time, no ends."""
+
+    name, fingerprint = "alone", "1"
+
+    def logprobs(self, picture: Any, prompt: str, continuations: Sequence[str]) -> Any:
+        return [[-1.0] for _ in continuations]
+
+    def answer(self, picture: Any, prompt: str, *, longest: int = 32) -> str:
+        return "Yes"
+
+
+def test_any_generator_can_be_asked(pictures: list[PixelPicture]) -> None:
+    assert logprobs_of(Alone(), [Ask(None, "?", ("a", "b"))]) == [[[-1.0], [-1.0]]]
+    with pytest.raises(UserError, match="alone cannot score the end of an answer"):
+        logprobs_of(Alone(), [Ask(None, "?", ("a",), True)])
+    (scorer,) = make_scorers(Alone(), "yes", "published")
+    assert np.allclose(np.asarray(scorer.score([Query(pictures[0], "a dog")])), np.exp(-1))
