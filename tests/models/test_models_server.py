@@ -5,7 +5,7 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unbag.engine.evaluate import evaluate
 from unbag.errors import UserError
 from unbag.models.asks import Ask
 from unbag.models.server import ServerModel, load
 from unbag.pictures import PixelPicture
+from unbag.scorers.resolve import make_scorers
 from unbag.types import Generator
+from unbag.world.benchmarks import SWAP
 
 RED = PixelPicture(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
 Told = dict[str, float]
@@ -151,3 +154,29 @@ def test_the_fingerprint_is_of_address_and_name(chat: Chat) -> None:
     one, other = load("a@http://x/v1").fingerprint, load("b@http://x/v1").fingerprint
     assert one != other
     assert one == load("a@http://x/v1/").fingerprint
+
+
+def test_a_run_asks_the_server_and_the_blind_prior_is_not_asked(chat: Chat, tmp_path: Path) -> None:
+    """Yes-probability of a world benchmark, end to end; the longer caption is liked better."""
+
+    def longer(body: dict[str, Any]) -> Told:
+        share = len(body["messages"][0]["content"][-1]["text"]) / 1000
+        return {"Yes": share, "No": 1 - share}
+
+    chat.tells = longer
+    items = SWAP.load(None)[:4]
+    (scorer,) = make_scorers(model(chat), "yes", "published")
+    found = evaluate(scorer, replace(SWAP, load=lambda root: items))
+    assert found.overall["original"].n == 4
+    assert found.protocol.scoring.startswith("yes")
+    asked = {part["text"] for body in chat.bodies for part in body["messages"][0]["content"][1:]}
+    assert all(any(str(c) in text for text in asked) for item in items for c in item.captions)
+
+
+@pytest.mark.parametrize("name", ["letters", "answer", "yes-normalised"])
+def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
+    chat.tells = lambda body: {"A": 0.5, "B": 0.3, "C": 0.1, "Yes": 0.05, "No": 0.05}
+    items = SWAP.load(None)[:2]
+    (scorer,) = make_scorers(model(chat), name, "published")
+    result = evaluate(scorer, replace(SWAP, load=lambda root: items))
+    assert result.overall["original"].n == 2
