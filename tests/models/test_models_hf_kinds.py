@@ -17,6 +17,7 @@ from unbag.models.hf_captions import make_captions
 from unbag.models.hf_dual import HfDual
 from unbag.models.hf_kinds import KINDS, Kind
 from unbag.models.hf_pictures import Pictures
+from unbag.types import DualEncoder, Generator
 
 transformers: Any = pytest.importorskip("transformers")
 HfFolder = Callable[[str], Path]
@@ -166,3 +167,9 @@ def test_odd_sizes_of_picture_are_read_like_others(
     image = Images.new("RGB", (width, height), (10, 200, 30))
     large = Images.new("RGB", (64, 64), (10, 200, 30))
     torch.testing.assert_close(encoder.prepare(image), encoder.prepare(large))
+
+
+def test_a_chat_model_is_known_by_its_kind(chat_folder: Callable[[str], Path]) -> None:
+    found = load(str(chat_folder("llava")))
+    assert isinstance(found, Generator)
+    assert not isinstance(found, DualEncoder)
