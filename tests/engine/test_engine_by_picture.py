@@ -80,7 +80,7 @@ class Prompted(Watching):
 def test_prompt_orders_and_form_reach_the_result(tmp_path: Path) -> None:
     pair = Item("p", (PICTURES[0], PICTURES[1]), ("a", "b"), np.eye(2, dtype=np.bool_))
     benchmark = Benchmark("pairs", "pairs", lambda root: [pair], (Pairs(),), "pair")
-    scorers = [Prompted("m", "published"), Prompted("m [other]", "other")]
+    scorers = [Prompted("m", "published"), Prompted("m (other)", "other")]
     contents = run(Job(scorers, [benchmark], tmp_path / "run")).contents
     assert [r.protocol.prompt for r in contents.results] == ["published", "other"]
     assert "prompt=other" in contents.results[1].protocol.key

@@ -14,7 +14,7 @@ VALUES = {"look-first": 0.8, "published": 0.5, "true-of": 0.35}
 
 
 def result(prompt: str, value: float, *, ties: Any = "wrong", scorer: str = "chat") -> Result:
-    name = scorer if prompt in ("", "published") else f"{scorer} [{prompt}]"
+    name = scorer if prompt in ("", "published") else f"{scorer} ({prompt})"
     protocol = EvalProtocol(ties=ties, scoring="yes-probability", prompt=prompt)
     estimate = Estimate(value, value - 0.1, value + 0.1, n=100, chance=0.5)
     return Result("toy", name, protocol, "micro", "accuracy", {"accuracy": estimate})

@@ -182,7 +182,7 @@ def test_each_prompt_is_a_scorer_with_a_name_and_a_fingerprint_of_its_own() -> N
         made = make_scorers(Table(), protocol)
         assert len(made) >= 3
         assert made[0].name == "table"
-        assert {s.name for s in made[1:]} == {f"table [{s.prompt}]" for s in made[1:]}  # type: ignore[attr-defined]
+        assert {s.name for s in made[1:]} == {f"table ({s.prompt})" for s in made[1:]}  # type: ignore[attr-defined]
         assert len({s.fingerprint for s in made}) == len({s.name for s in made}) == len(made)
         assert [s.is_variant for s in made] == [False] + [True] * (len(made) - 1)  # type: ignore[attr-defined]
 
@@ -191,7 +191,7 @@ def test_prompts_are_chosen_by_name() -> None:
     (found,) = make_scorers(Table(), "yes", "published")
     assert found.name == "table"
     (other,) = make_scorers(Table(), None, "true-of")
-    assert other.name == "table [true-of]"
+    assert other.name == "table (true-of)"
     with pytest.raises(UserError, match="prompt 'best'"):
         make_scorers(Table(), "yes", "best")
 

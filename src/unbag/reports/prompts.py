@@ -61,7 +61,7 @@ class OverPrompts:
 
 def model_name(result: Result) -> str:
     """The scorer without its prompt, which stands in brackets after all but the published one."""
-    return result.scorer.removesuffix(f" [{result.protocol.prompt}]")
+    return result.scorer.removesuffix(f" ({result.protocol.prompt})")
 
 
 def over_prompts(results: Sequence[Result]) -> tuple[OverPrompts, ...]:

@@ -62,7 +62,7 @@ class Protocol:
     def _identity(self, model: Generator, prompt: Prompt) -> Identity:
         said = "\0".join((self.name, prompt.caption, prompt.question, VERSION))
         digest = blake2b(said.encode(), digest_size=6).hexdigest()
-        name = model.name if prompt.is_published else f"{model.name} [{prompt.name}]"
+        name = model.name if prompt.is_published else f"{model.name} ({prompt.name})"
         return Identity(name, f"{model.fingerprint}-{digest}", prompt.name, not prompt.is_published)
 
 
