@@ -36,6 +36,8 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/engine.py
 	$(BIN)/python perf/bootstrap.py
 	$(BIN)/python perf/load.py
+	$(BIN)/python perf/text_length.py
+	$(BIN)/python perf/evaluate.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo

@@ -20,7 +20,15 @@ from time import perf_counter
 
 import numpy as np
 import torch
-from random_clip import captions, make, options, plain_captions, plain_pictures, save_pictures
+from random_clip import (
+    captions,
+    clock,
+    make,
+    options,
+    plain_captions,
+    plain_pictures,
+    save_pictures,
+)
 
 from unbag.engine.job import Job
 from unbag.engine.run import run
@@ -59,14 +67,13 @@ class Way:
 
     name: str
     score: Callable[[], Scored | None]
-    note: str = ""
     seconds: float = float("inf")
     scores: Scored | None = field(default=None, repr=False)
 
-    def time(self) -> None:
-        start = perf_counter()
+    def time(self, now: Callable[[], float]) -> None:
+        start = now()
         self.scores = self.score()
-        self.seconds = min(self.seconds, perf_counter() - start)
+        self.seconds = min(self.seconds, now() - start)
 
 
 def loop(model: DualEncoder, items: Sequence[Item], *, at_once: int) -> Scored:
@@ -135,7 +142,9 @@ def ceiling(model: DualEncoder, items: Sequence[Item], *, batch: int = 256) -> N
         model.encode_captions(texts[at : at + batch])
 
 
-def compare(model: DualEncoder, items: Sequence[Item], root: Path, rounds: int) -> None:
+def compare(
+    model: DualEncoder, items: Sequence[Item], root: Path, said: argparse.Namespace
+) -> None:
     # One at a time is slow and steady: a part of the items tells how slow.
     few = items[: max(16, len(items) // 10)]
     ways = [
@@ -146,9 +155,10 @@ def compare(model: DualEncoder, items: Sequence[Item], root: Path, rounds: int) 
         Way("ours, cold", lambda: ours(model, items, root)),
         Way("ceiling", lambda: ceiling(model, items)),
     ]
-    for _ in range(rounds):
+    now = clock(said)
+    for _ in range(said.rounds):
         for way in ways:
-            way.time()
+            way.time(now)
     ways[0].seconds *= len(items) / len(few)
     _table(ways, items)
 
@@ -208,17 +218,20 @@ def main() -> None:
 
 def measure(said: argparse.Namespace, root: Path) -> None:
     model = make(said, root)
-    print(f"ViT-B/32 of {said.library} with random weights, {model.device}, {said.dtype}")
+    print(
+        f"ViT-B/32 of {said.library} with random weights, {model.device}, {said.dtype}, "
+        f"{said.clock} time"
+    )
     items = shaped(root / "repeated", said.share)
     # Libraries are loaded, threads started and kernels chosen before anything is timed.
     ours(model, items[:32], root)
     loop(model, items[:4], at_once=2)
-    compare(model, items, root, said.rounds)
+    compare(model, items, root, said)
     alone = without_repeats(root / "single", round(PICTURES * said.share))
-    compare(model, alone, root, said.rounds)
+    compare(model, alone, root, said)
     if said.rates:
         way = Way("", lambda: ours(model, alone, root))
-        way.time()
+        way.time(clock(said))
         rates(model, alone, way.seconds)
 
 

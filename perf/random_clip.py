@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,22 @@ def options(about: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--rounds", type=int, default=2, help="the fastest of so many counts")
+    parser.add_argument(
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: seconds of one thread, for a machine without a GPU that others use too",
+    )
     return parser
+
+
+def clock(said: argparse.Namespace) -> Callable[[], float]:
+    """Seconds that pass, or that this process computes."""
+    if said.clock == "wall":
+        return perf_counter
+    # Threads that wait for each other count as computing.
+    torch.set_num_threads(1)
+    return process_time
 
 
 def make(said: argparse.Namespace, folder: Path) -> DualEncoder:

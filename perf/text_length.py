@@ -8,26 +8,30 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import perf_counter
 
 import torch
-from random_clip import captions, make, options, plain_captions
+from random_clip import captions, clock, make, options, plain_captions
 
 BATCH = 256
 WANTED = 3.0
 
 
-def timed(encode: Callable[[Sequence[str]], torch.Tensor], texts: Sequence[str]) -> float:
-    start = perf_counter()
+def timed(
+    encode: Callable[[Sequence[str]], torch.Tensor],
+    texts: Sequence[str],
+    now: Callable[[], float],
+) -> float:
+    start = now()
     for at in range(0, len(texts), BATCH):
         encode(texts[at : at + BATCH])
-    return perf_counter() - start
+    return now() - start
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--captions", type=int, default=1024)
     said = parser.parse_args()
+    now = clock(said)
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
         model = make(said, Path(folder))
         texts = captions(said.captions)
@@ -40,12 +44,13 @@ def main() -> None:
         # Libraries are loaded and memory is taken before anything is timed.
         apart = (model.encode_captions(texts[-64:]) - at_77(texts[-64:])).abs().max().item()
         rounds = [
-            (timed(at_77, texts), timed(model.encode_captions, texts)) for _ in range(said.rounds)
+            (timed(at_77, texts, now), timed(model.encode_captions, texts, now))
+            for _ in range(said.rounds)
         ]
     whole, real = (min(times) for times in zip(*rounds, strict=True))
     print(
         f"{len(texts):,} captions of {sum(counts.values()) / len(texts):.1f} tokens on average, "
-        f"{said.library}, {said.device}, {said.dtype}, batches of {BATCH}"
+        f"{said.library}, {said.device}, {said.dtype}, {said.clock} time, batches of {BATCH}"
     )
     print(f"at 77 tokens      {len(texts) / whole:10,.0f} captions/s")
     print(f"at real length    {len(texts) / real:10,.0f} captions/s")

@@ -54,7 +54,8 @@ def test_unknown_names_offer_the_nearest() -> None:
     assert "'laion2b_e16'" in raised.value.expected
     with pytest.raises(UserError) as raised:
         load("ViT-B-32/zzz")
-    assert raised.value.expected.startswith("one of ")
+    assert raised.value.expected.startswith("one of commonpool_m_basic_s128m_b4k, ")
+    assert raised.value.expected.endswith("openai")
     assert "list_pretrained" in raised.value.way_out
 
 

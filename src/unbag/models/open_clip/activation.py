@@ -77,7 +77,7 @@ def for_file(arch: str, config: Mapping[str, Any], weights: Path, written: str) 
     if not has_choice(config):
         return ""
     quick = is_quick(config)
-    found = [e for e in (_by_parameters(weights), _by_name(weights)) if e is not None]
+    found = [e for e in (_by_parameters(arch, weights), _by_name(weights)) if e is not None]
     against = next((e for e in found if e.is_quick != quick), None)
     if against is not None:
         raise wrong(arch, quick, against, written)
@@ -105,11 +105,13 @@ def _is_always_gelu(arch: str) -> bool:
     return bool(tags(arch)) and not tags(arch + QUICK)
 
 
-def _by_parameters(weights: Path) -> Evidence | None:
+def _by_parameters(arch: str, weights: Path) -> Evidence | None:
     """What the trainer of open_clip wrote: params.txt, beside its folder of checkpoints."""
     said = parameters(weights)
     trained = said.get("model", "")
-    if library().get_model_config(trained) is None:
+    is_same = trained.removesuffix(QUICK) == arch.removesuffix(QUICK)
+    if not is_same or library().get_model_config(trained) is None:
+        # Weights of another architecture do not fit, and then that is said.
         return None
     if said.get("force_quick_gelu") == "True":
         return Evidence(True, "the trainer's params.txt says force_quick_gelu")

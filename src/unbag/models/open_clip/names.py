@@ -20,6 +20,8 @@ from unbag.models.open_clip.library import library
 
 QUICK = "-quickgelu"
 """Ending of an architecture that computes with QuickGELU."""
+SHOWN = 40
+"""Names in a message where none is near; no architecture has more tags."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def nearest(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred."""
     names = sorted(known)
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
-    offered = [n for low in near for n in names if n.lower() == low] or names[:12]
+    offered = [n for low in near for n in names if n.lower() == low] or names[:SHOWN]
     return UserError(
         f"unknown {kind} {name!r}",
         expected=f"did you mean {' or '.join(map(repr, offered))}?"
