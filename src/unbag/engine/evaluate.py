@@ -13,7 +13,10 @@ from unbag.registry import find
 from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Result, Scorer
 
-_MADE: Mapping[str, str] = {"order_free": "unbag.benchmarks.order_free:order_free"}
+_MADE: Mapping[str, str] = {
+    "order_free": "unbag.benchmarks.order_free:order_free",
+    "two_way": "unbag.benchmarks.two_way:two_way",
+}
 """Functions from a benchmark to another; by name, because benchmarks are a layer above."""
 
 
@@ -50,7 +53,7 @@ def evaluate(
 
 
 def benchmark(name: str) -> Benchmark:
-    """A registered benchmark, package.module:NAME, or order_free: before either."""
+    """A registered benchmark, package.module:NAME, or order_free: or two_way: before it."""
     kind, _, rest = name.partition(":")
     if kind in _MADE and rest:
         make = find("benchmark", _MADE[kind])

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SHARES_BEGINNING = frozenset(
     {
-        "idefics2", "idefics3", "internvl", "llava", "llava_next", "llava_onevision", "qwen2_5_vl",
-        "qwen2_vl", "qwen3_vl", "smolvlm", "vipllava",
+        "idefics2", "idefics3", "internvl", "llava", "llava_next", "qwen2_5_vl", "qwen2_vl",
+        "qwen3_vl", "smolvlm",
     }
 )  # fmt: skip
 """Kinds with causal attention throughout, so that a beginning does not depend on its end."""
