@@ -66,6 +66,10 @@ class OpenClip:
         """Before cutting, special ones included."""
         return self.tokenize.count(captions)
 
+    def _placed(self, pixels: Tensor) -> Tensor:
+        """Moved first and rounded there: a processor rounds more slowly than the bus carries."""
+        return pixels.to(self.device, non_blocking=True).to(self.dtype)
+
     @torch.inference_mode()
     def _check_lengths(self) -> None:
         """Real lengths only if they give open_clip's own vectors: tried, not believed."""
@@ -79,7 +83,7 @@ class OpenClip:
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """Unit vectors [N, D]."""
-        found = self.model.visual(pixels.to(device=self.device, dtype=self.dtype))
+        found = self.model.visual(self._placed(pixels))
         return _unit(found[0] if isinstance(found, tuple) else found)
 
     @torch.inference_mode()
@@ -91,8 +95,7 @@ class OpenClip:
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> Tokens:
         """Unit vectors of places [N, L, D], row by row from the top left."""
-        found = patches(self.model.visual, pixels.to(device=self.device, dtype=self.dtype))
-        vector_NLD = _unit(found)
+        vector_NLD = _unit(patches(self.model.visual, self._placed(pixels)))
         return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()

@@ -10,6 +10,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from unbag.errors import UserError
 from unbag.models.open_clip.library import library
 
@@ -50,17 +52,26 @@ class ClipTokenizer:
     """CLIP's byte pairs: start, words, end, then zeros. Zero is also the id of "!"."""
 
     def __init__(self, inner: Any) -> None:
-        """Wrap open_clip's SimpleTokenizer; tokens of a caption are computed once."""
+        """Wrap open_clip's SimpleTokenizer; tokens of a caption and of a word are computed once."""
         self.inner = inner
         self.context = int(inner.context_length)
         self.vocabulary = int(inner.vocab_size)
         self.end: int | None = int(inner.eot_token_id)
         clean = getattr(inner.clean_fn, "__name__", "")
         self.identity = f"bpe {self.vocabulary} {self.context} {clean}"
+        self._is_lower = clean == "_clean_lower"
         self._split = lru_cache(maxsize=REMEMBERED)(self._encode)
+        self._word = lru_cache(maxsize=REMEMBERED)(lambda word: tuple(inner.encode(word)))
 
     def _encode(self, caption: str) -> tuple[int, ...]:
-        return (self.inner.sot_token_id, *self.inner.encode(caption), self.inner.eot_token_id)
+        """As open_clip does it; several times faster where there is nothing to mend in a caption."""
+        is_plain = caption.isascii() and caption.isprintable() and "&" not in caption
+        if self._is_lower and is_plain:
+            words = self.inner.pat.findall(" ".join(caption.split()).lower())
+            inside = [i for word in words for i in self._word(word)]
+        else:
+            inside = self.inner.encode(caption)
+        return (self.inner.sot_token_id, *inside, self.inner.eot_token_id)
 
     def count(self, captions: Sequence[str]) -> list[int]:
         """Start and end included."""
@@ -70,15 +81,15 @@ class ClipTokenizer:
         """A caption that is too long keeps its first tokens and the end."""
         import torch
 
-        token_NL = torch.zeros(len(captions), self.context, dtype=torch.long)
-        real_NL = torch.zeros(len(captions), self.context, dtype=torch.bool)
+        token_NL = np.zeros((len(captions), self.context), dtype=np.int64)
+        real_NL = np.zeros((len(captions), self.context), dtype=np.bool_)
         for n, caption in enumerate(captions):
             ids = self._split(caption)
             if len(ids) > self.context:
                 ids = (*ids[: self.context - 1], ids[-1])
-            token_NL[n, : len(ids)] = torch.tensor(ids)
+            token_NL[n, : len(ids)] = ids
             real_NL[n, : len(ids)] = True
-        return token_NL, real_NL
+        return torch.from_numpy(token_NL), torch.from_numpy(real_NL)
 
 
 class HubTokenizer:
