@@ -190,12 +190,36 @@ def test_a_stratum_that_a_resample_leaves_out_counts_with_its_own_value() -> Non
 
 
 def test_counts_of_a_resample_sum_to_its_rows() -> None:
-    blocks = list(resampled_counts(70_000, resamples=3, rng=rng()))
-    assert [block.shape for block in blocks] == [(70_000, 2), (70_000, 1)]
+    blocks = list(resampled_counts(np.ones(70_000, dtype=np.int64), resamples=3, rng=rng()))
+    assert [block.shape for block in blocks] == [(70_000, 1)] * 3
     assert all((block.sum(axis=0) == 70_000).all() for block in blocks)
-    (small,) = resampled_counts(4, resamples=9_000, rng=rng())
-    assert small.mean(axis=1) == pytest.approx(np.ones(4), abs=0.05)
-    assert small.var() == pytest.approx(4 * 1 / 4 * 3 / 4, rel=0.05)
+
+
+@pytest.mark.parametrize("counts", [[1, 1, 1, 1], [90, 10], [3, 50, 1, 46], [100]])
+def test_kinds_are_drawn_by_their_share_of_the_rows(counts: list[int]) -> None:
+    # Rare kinds, common kinds and both: multinomial, of mean c and covariance c (1 - c / rows) on
+    # the diagonal and -c d / rows beside it.
+    count_D, rows = np.array(counts), sum(counts)
+    blocks = resampled_counts(count_D, resamples=40_000, rng=rng())
+    drawn_DR = np.concatenate(list(blocks), axis=1)
+    assert (drawn_DR.sum(axis=0) == rows).all()
+    assert drawn_DR.mean(axis=1) == pytest.approx(count_D, rel=0.02)
+    expected_DD = np.diag(count_D.astype(float)) - np.outer(count_D, count_D) / rows
+    found_DD = np.atleast_2d(np.cov(drawn_DR))
+    np.testing.assert_allclose(found_DD, expected_DD, atol=0.03 * max(1.0, expected_DD.max()))
+
+
+def test_clusters_that_are_alike_make_one_kind_whatever_their_names_and_order() -> None:
+    value_N = np.repeat([0.0, 1.0], 100)
+    one = [shared(value_N, 0.5), shared(value_N, 0.5, first=50)]
+    other = [shared(value_N[::-1], 0.5), shared(value_N[::-1], 0.5, first=50)]
+    turned = [
+        Stratum(s.row_GM[::-1], s.share, tuple(f"d{name}" for name in s.clusters[::-1]))
+        for s in one
+    ]
+    first = draws(one, resamples=500, rng=rng())
+    np.testing.assert_array_equal(draws(turned, resamples=500, rng=rng()), first)
+    assert not np.array_equal(draws(other, resamples=500, rng=rng()), first)
 
 
 @pytest.mark.parametrize(("value", "low", "high"), [(0.5, 0.482, 0.518), (0.25, 0.241, 0.278)])

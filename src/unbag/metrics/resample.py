@@ -1,6 +1,7 @@
 """Rows of sums come in, one row a cluster; the sums of many resamples of them go out.
 
-Dimensions: G rows (clusters), M columns, D distinct rows, R resamples, B resamples of a block.
+Dimensions: G rows (clusters), M columns, D distinct rows (kinds), of which C common and E rare, F
+rows of rare kinds, R resamples, B resamples of a block.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from unbag.types import FloatArray
+from unbag.types import FloatArray, IntArray
 
 CELLS = 4_000_000
 """Numbers drawn at once; keeps the memory of any bootstrap under about 200 MB."""
@@ -40,19 +41,33 @@ def resampled_sums(row_GM: FloatArray, *, resamples: int, rng: np.random.Generat
 
 
 def resampled_counts(
-    rows: int, *, resamples: int, rng: np.random.Generator
+    count_D: IntArray, *, resamples: int, rng: np.random.Generator
 ) -> Iterator[FloatArray]:
-    """How often each of the rows is drawn, block by block: [G, B].
+    """How often each kind of row is drawn, where there are `count_D` rows of each: [D, B].
 
-    For sums that are best made by the caller, such as those of sparse rows.
+    For sums that are best made by the caller, such as those of sparse rows. Exact, and block by
+    block: the counts of common kinds are multinomial, the rows of rare kinds are drawn one by one.
     """
-    step = max(1, BLOCK // rows)
+    rows, is_common_D = int(count_D.sum()), count_D >= PRICE
+    common_C, rare_E = np.flatnonzero(is_common_D), np.flatnonzero(~is_common_D)
+    kind_F = np.repeat(np.arange(len(rare_E)), count_D[rare_E])
+    parts = [*count_D[common_C], *([len(kind_F)] if len(kind_F) else [])]
+    step = max(1, BLOCK // (len(count_D) + len(kind_F)))
     for start in range(0, resamples, step):
         block = min(step, resamples - start)
-        index_BG = rng.integers(rows, size=(block, rows), dtype=np.int32)
-        index_BG = index_BG + rows * np.arange(block)[:, None]
-        count_BG = np.bincount(index_BG.ravel(), minlength=block * rows).reshape(block, rows)
-        yield np.ascontiguousarray(count_BG.T, dtype=np.float64)
+        drawn_BC = rng.multinomial(rows, np.array(parts) / rows, size=block)
+        count_DB = np.empty((len(count_D), block))
+        count_DB[common_C] = drawn_BC[:, : len(common_C)].T
+        if len(kind_F):
+            count_DB[rare_E] = _rare(kind_F, len(rare_E), drawn_BC[:, -1], rng).T
+        yield count_DB
+
+
+def _rare(kind_F: IntArray, kinds: int, draws_B: IntArray, rng: np.random.Generator) -> IntArray:
+    """Of F rows, `draws_B` are drawn for each resample: how often each kind is, [B, E]."""
+    place = np.repeat(np.arange(len(draws_B)) * kinds, draws_B)
+    place += kind_F[rng.integers(len(kind_F), size=len(place), dtype=np.int32)]
+    return np.bincount(place, minlength=len(draws_B) * kinds).reshape(len(draws_B), kinds)
 
 
 def _by_counts(
