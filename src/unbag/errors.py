@@ -34,3 +34,10 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "
         expected=offered or f"one of {', '.join(names) or '(none registered)'}",
         way_out=way_out or "`unbag list` shows every name; package.module:NAME works too",
     )
+
+
+class IncompleteWarning(UserWarning):
+    """A loader's word that what it gives is not the whole benchmark that papers report on.
+
+    It reaches the report, and no number of that benchmark is compared with a published one.
+    """

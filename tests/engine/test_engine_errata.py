@@ -76,6 +76,9 @@ def test_a_benchmark_without_errata_is_loaded_as_it_is() -> None:
         ("Visual Genome", "COCO val2017", True),
         ("COCO val2014", "Visual Genome", True),
         ("CC3M", "COCO val2017", False),
+        ("VG", "COCO val2017", True),
+        ("MS-COCO", "COCO val2017", True),
+        ("Visual7W", "COCO val2014", True),
     ],
 )
 def test_collections_that_share_pictures(seen: str, asked: str, shares: bool) -> None:
@@ -90,12 +93,13 @@ def test_a_model_trained_on_the_test_gets_a_warning_that_is_kept(tmp_path: Path)
         tmp_path / "run",
         trained_on={"caption:short": ["COCO val2014", "CC3M"]},
     )
-    (warning,) = run(job).contents.warnings
+    unknown, warning = run(job).contents.warnings
+    assert unknown.startswith("nothing is known about the pictures of 'CC3M'")
     assert warning == (
         "caption:short was trained on COCO val2014 (shares with COCO val2017), and small is made "
         "from it: the model may have seen these pictures"
     )
-    assert read_contents(tmp_path / "run").warnings == (warning,)
+    assert read_contents(tmp_path / "run").warnings == (unknown, warning)
     assert read_contents(tmp_path / "run").record.trained_on == {
         "caption:short": ("COCO val2014", "CC3M")
     }
@@ -109,3 +113,4 @@ def test_a_model_may_declare_it_itself(encoder: Any) -> None:
     assert declared(Cosine(encoder)) == ("Flickr8k",)
     assert overlap_warnings({"m": ("Flickr8k",)}, [replace(SWAP, sources=("Flickr30k",))])
     assert not overlap_warnings({"m": ("Flickr8k",)}, [SWAP])
+    assert not overlap_warnings({"m": ()}, [SWAP])

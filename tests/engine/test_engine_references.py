@@ -126,11 +126,12 @@ def test_the_official_tie_rule_and_the_errata_of_the_source_are_preferred() -> N
     (found,) = references(benchmark, many[1:2], model="M")
     assert found.doubts == ("ties are right there, wrong here",)
     plain = replace(benchmark, published=(SAME,))
-    (found,) = references(plain, many[3:], model="M", left_out=1234)
+    (found,) = references(plain, many[3:], model="M", incomplete=["2 of 3 files are absent"])
     assert found.doubts == (
         "known errors (slip) are mended here, not there",
-        "1,234 items are left out here, since their pictures are missing",
+        "not whole here: 2 of 3 files are absent",
     )
+    assert not found.is_comparable
 
 
 def test_a_blind_scorer_gets_nothing() -> None:

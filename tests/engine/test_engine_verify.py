@@ -102,7 +102,9 @@ def test_what_is_not_on_disk_is_named_with_the_command_that_gets_it(
     assert found.references == ()
     left = verify(replace(some, missing="skip", out=tmp_path / "less"))
     (only,) = left.references
-    assert only.doubts == ("5 items are left out here, since their pictures are missing",)
+    assert only.doubts == (
+        "not whole here: 5 items or pictures are left out: pictures are missing",
+    )
 
 
 def test_a_model_nobody_published_is_told_all_names(

@@ -29,7 +29,8 @@ NAN = float("nan")
 ESTIMATE = Estimate(0.75, 0.5, 0.875, 8, 1, 2, 3, 0.5, 0.25, "clustered bootstrap")
 RECORD = RunRecord(
     "unbag run", "2026-01-02T03:04:05Z", 7, "cpu", {"unbag": "0.1"}, {"tiny": "ab"}, ("x.png",),
-    {"tiny": 2}, {"valse": 3}, {"tiny": ("COCO train2014",)},
+    {"tiny": 2}, {"valse": 3}, {"valse": ("odd",)}, {"valse": ("half",)},
+    {"tiny": ("COCO train2014",)},
 )  # fmt: skip
 PROTOCOL = EvalProtocol("half", 1e-6, "letters", "Is it?", "pillow", 0.9, 100)
 RESULT = Result(

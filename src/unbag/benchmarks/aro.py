@@ -110,6 +110,7 @@ ARO_RELATION = Benchmark(
     licence=_LICENCE,
     files=(RELATION_FILE,),
     sources=("Visual Genome",),
+    size=23_937,
     downloads=(*_RELATION, ARO_PICTURES),
     published=published_for("aro_relation"),
 )
@@ -127,6 +128,7 @@ ARO_ATTRIBUTION = Benchmark(
     licence=_LICENCE,
     files=(ATTRIBUTION_FILE,),
     sources=("Visual Genome",),
+    size=28_748,
     downloads=(*_ATTRIBUTION, ARO_PICTURES),
     published=published_for("aro_attribution"),
 )

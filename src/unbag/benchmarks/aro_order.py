@@ -20,7 +20,7 @@ from unbag.benchmarks.files import Folder, Record
 from unbag.benchmarks.sources import COCO_VAL2014
 from unbag.benchmarks.sources_hosted import FLICKR30K_BY_HAND
 from unbag.benchmarks.sources_pinned import karpathy_coco, karpathy_flickr30k
-from unbag.benchmarks.taggers import warn_untagged
+from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.benchmarks.word_order import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -67,10 +67,10 @@ class OrderFile:
         tags: Iterator[Tagged | None] = repeat(None)
         if not all(set(SHUFFLES) <= set(one) for some in made for one in some):
             if self.tagger is None:
-                warn_untagged(f"{self.benchmark}: published numbers are over four shuffles")
+                warn_untagged("published numbers are over four shuffles")
             else:
                 captions = [c for record in records for c in record.fields.texts("caption")]
-                tags = iter(self.tagger([spaced(caption) for caption in captions]))
+                tags = iter(tags_of(self.tagger, [spaced(caption) for caption in captions]))
         return [
             item
             for record, some in zip(records, made, strict=True)
@@ -174,6 +174,7 @@ ARO_ORDER_COCO = Benchmark(
     licence="COCO terms (captions and pictures)",
     files=(COCO_FILE,),
     sources=("COCO val2014",),
+    size=25_010,
     downloads=(*karpathy_coco("aro_order_coco"), COCO_VAL2014),
     published=published_for("aro_order_coco"),
 )
@@ -191,6 +192,7 @@ ARO_ORDER_FLICKR30K = Benchmark(
     licence="Flickr30k terms (captions and pictures)",
     files=(FLICKR_FILE,),
     sources=("Flickr30k",),
+    size=5_000,
     downloads=karpathy_flickr30k("aro_order_flickr30k"),
     gated=FLICKR30K_BY_HAND,
     published=published_for("aro_order_flickr30k"),

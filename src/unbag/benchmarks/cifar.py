@@ -92,6 +92,7 @@ CIFAR10 = class_benchmark(
     load=_ten(("test_batch.bin",), is_training=False),
     load_training=_ten(tuple(f"data_batch_{n}.bin" for n in range(1, 6)), is_training=True),
     downloads=CIFAR10_FILES,
+    size=10_000,
 )
 CIFAR100 = class_benchmark(
     "cifar100",
@@ -101,4 +102,5 @@ CIFAR100 = class_benchmark(
     load=_hundred("test.bin", is_training=False),
     load_training=_hundred("train.bin", is_training=True),
     downloads=CIFAR100_FILES,
+    size=10_000,
 )

@@ -199,6 +199,7 @@ def class_benchmark(
     load_training: Loader | None = None,
     downloads: tuple[Download, ...] = (),
     gated: str = "",
+    size: int = 0,
 ) -> Benchmark:
     """A recognition set as a benchmark: top-1 accuracy over pictures, and over classes."""
     return Benchmark(
@@ -218,4 +219,5 @@ def class_benchmark(
         published=published_for(name),
         downloads=downloads,
         gated=gated,
+        size=size,
     )

@@ -137,6 +137,7 @@ REPLACE = Benchmark(
     licence=_LICENCE,
     files=tuple(f"{place}/vl_checklist_{s}.json" for place in FOLDERS for s in SUBSETS),
     sources=("Visual Genome",),
+    size=27_443,
     downloads=(*HARD_POSITIVE_REPLACE, *VISUAL_GENOME_PICTURES),
     published=published_for("hard_positive_replace"),
 )

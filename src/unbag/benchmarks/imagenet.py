@@ -16,6 +16,7 @@ from pathlib import Path
 
 from unbag.benchmarks.classes import TEMPLATES, ClassFolder, class_benchmark, split_folder
 from unbag.benchmarks.sources_hosted import IMAGENET_BY_HAND
+from unbag.errors import IncompleteWarning
 from unbag.types import Item
 
 _CODES = r"n\d{8}"
@@ -47,8 +48,10 @@ def _templates(root: Path | None) -> tuple[str, ...]:
         return TEMPLATES
     if find_spec("open_clip") is None:
         warnings.warn(
-            "one prompt a class; published numbers average over CLIP's 80: install "
-            "unbag[open_clip], which carries them, or write templates.txt",
+            IncompleteWarning(
+                "one prompt a class; published numbers average over CLIP's 80: install "
+                "unbag[open_clip], which carries them, or write templates.txt"
+            ),
             stacklevel=4,
         )
         return TEMPLATES
@@ -81,4 +84,5 @@ IMAGENET1K = class_benchmark(
     load=ImageNet(),
     load_training=ImageNet(is_training=True),
     gated=IMAGENET_BY_HAND,
+    size=50_000,
 )

@@ -163,6 +163,7 @@ MMVP = Benchmark(
     licence="none stated in the repository",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
+    size=300,
     downloads=_FILES,
     published=published_for("mmvp"),
 )
@@ -180,6 +181,7 @@ MMVP_VLM = Benchmark(
     licence="MIT (page of the data set)",
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
+    size=135,
     downloads=_VLM_FILES,
     gated=MMVP_VLM_BY_HAND,
     published=published_for("mmvp_vlm"),

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 
 from unbag.benchmarks.files import Folder
-from unbag.errors import UserError
+from unbag.errors import IncompleteWarning, UserError
 
 SHOWN = 10
 
@@ -32,8 +32,10 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         warnings.warn(
-            f"{folder.benchmark}: {len(missing)} of {len(files)} files are absent, so averages are "
-            f"over the rest: {', '.join(missing[:SHOWN])}{more}",
+            IncompleteWarning(
+                f"{len(missing)} of {len(files)} files are absent, so averages are over the rest: "
+                f"{', '.join(missing[:SHOWN])}{more}"
+            ),
             stacklevel=3,
         )
     return tuple(name for name in files if name not in missing)

@@ -89,6 +89,7 @@ SUGARCREPE = Benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
+    size=7_511,
     downloads=(*_FILES, COCO_VAL2017),
     published=published_for("sugarcrepe"),
     errata=Errata(

@@ -63,5 +63,6 @@ SUGARCREPE_PP = Benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
+    size=4_757,
     downloads=(*_FILES, COCO_VAL2017),
 )

@@ -7,14 +7,14 @@ with spaCy's en_core_web_sm.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from unbag.benchmarks.word_order import Tagged, Tagger, spaced
-from unbag.errors import UserError
+from unbag.errors import IncompleteWarning, UserError
 from unbag.registry import find, names
 from unbag.types import Benchmark, Item
 
@@ -93,10 +93,43 @@ def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
     return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
 
 
+def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
+    """What the tagger says of each caption, if it is of the right number and shape."""
+    given: object = tagger(captions)
+    found = list(given) if isinstance(given, Iterable) else []
+    if len(found) != len(captions):
+        raise UserError(
+            f"the tagger {tagger.name!r} gave {len(found)} results for {len(captions)} captions",
+            expected="one for each caption, in their order",
+            way_out="mend the tagger; docs/extending.md shows one",
+        )
+    for caption, tagged in zip(captions, found, strict=True):
+        if not _is_tagged(tagged):
+            raise UserError(
+                f"the tagger {tagger.name!r} gave {repr(tagged)[:80]} for {caption!r}",
+                expected='a list of words with their tags, as in [("red", "JJ"), ("cat", "NN")]',
+                way_out="mend the tagger; docs/extending.md shows one",
+            )
+    return found
+
+
+def _is_tagged(given: object) -> bool:
+    return isinstance(given, list | tuple) and all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and isinstance(pair[1], str)
+        for pair in given
+    )
+
+
 def warn_untagged(consequence: str) -> None:
     """Say that the two shuffles by part of speech are left out, and how to have them."""
     warnings.warn(
-        f"no tagger, so the two shuffles by part of speech are not asked; {consequence}; {HOW_TO}",
+        IncompleteWarning(
+            "no tagger, so the two shuffles by part of speech are not asked; "
+            f"{consequence}; {HOW_TO}"
+        ),
         stacklevel=3,
     )
 

@@ -131,6 +131,7 @@ VALSE = Benchmark(
         *(COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014, SWIG, VISUAL7W, VISDIAL_VAL),
     ),
     published=published_for("valse"),
+    size=7_702,
     errata=Errata(
         "valid rows",
         "1,080 of the 8,782 rows were rejected by the annotators (fewer than two of three chose "

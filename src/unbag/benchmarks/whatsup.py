@@ -43,6 +43,8 @@ class Subset:
     relations: tuple[str, str, str, str]
     """As file names write them: two opposite pairs."""
     pairs: Mapping[str, tuple[int, int]]
+    sets: int
+    """Of four pictures each."""
 
 
 A = Subset(
@@ -51,6 +53,7 @@ A = Subset(
     "controlled_images",
     ("left_of", "right_of", "on", "under"),
     {"left/right": (0, 1), "on/under": (2, 3)},
+    103,
 )
 B = Subset(
     "whatsup_b",
@@ -58,6 +61,7 @@ B = Subset(
     "controlled_clevr",
     ("left_of", "right_of", "in-front_of", "behind"),
     {"left/right": (0, 1), "front/behind": (2, 3)},
+    102,
 )
 
 
@@ -178,6 +182,7 @@ def _benchmark(
         licence="MIT",
         files=(subset.file,),
         sources=("What'sUp",),
+        size=subset.sets,
         downloads=_FILES_A if subset is A else _FILES_B,
         published=published_for(subset.name),
         errata=errata,

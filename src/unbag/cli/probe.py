@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.engine.loading import folder_of
 from unbag.engine.missing import Missing, without_missing
 from unbag.engine.probe import fit_linear_probe
 from unbag.engine.progress import Progress
-from unbag.engine.run import folder_of
 from unbag.errors import UserError
 from unbag.scorers.resolve import Model
 from unbag.types import Benchmark, DualEncoder, Item, Loader, Scorer

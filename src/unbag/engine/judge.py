@@ -10,6 +10,7 @@ from unbag.engine.atomic import write_atomically
 from unbag.engine.errata import protocol_of
 from unbag.engine.gallery import choose_failures
 from unbag.engine.job import Job
+from unbag.engine.loading import warnings_of
 from unbag.engine.overlap import overlap_warnings
 from unbag.engine.progress import Progress
 from unbag.engine.references import model_of, references
@@ -102,7 +103,7 @@ def judge(
                             benchmark,
                             ours,
                             model=model_of(scorer, job.published_as),
-                            left_out=record.left_out.get(benchmark.name, 0),
+                            incomplete=record.incomplete.get(benchmark.name, ()),
                         )
                     failures += _failures(benchmark, scorer, found, cases)
                 advance(1)
@@ -114,7 +115,10 @@ def judge(
         tuple(failures),
         tuple(problems),
         references=tuple(beside),
-        warnings=tuple(overlap_warnings(record.trained_on, job.benchmarks)),
+        warnings=(
+            *warnings_of(record.incomplete, record.notes),
+            *overlap_warnings(record.trained_on, job.benchmarks),
+        ),
     )
     return Judgement(contents, measured)
 

@@ -27,13 +27,30 @@ SHARES: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         # Made from pictures of Visual Genome.
         "GQA": frozenset(("Visual Genome",)),
-        "Visual7W": frozenset(("Visual Genome", "COCO")),
+        "Visual7W": frozenset(
+            ("Visual Genome", "COCO", "COCO train2014", "COCO val2014", "COCO train2017")
+        ),
         "VAW": frozenset(("Visual Genome",)),
         "Flickr30k": frozenset(("Flickr8k",)),
     }
 )
 """Collection -> others it shares pictures with; it is read both ways."""
 
+
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "vg": "Visual Genome",
+        "visualgenome": "Visual Genome",
+        "mscoco": "COCO",
+        "mscoco2014": "COCO",
+        "coco2014": "COCO",
+        "coco2017": "COCO",
+        "cocokarpathy": "COCO Karpathy train",
+        "flickr30": "Flickr30k",
+        "imagenet1k": "ImageNet",
+    }
+)
+"""Other names of collections, written without spaces, dashes and capitals."""
 
 _PAIRS = frozenset(
     frozenset((name.casefold(), other.casefold()))
@@ -55,19 +72,33 @@ def overlaps(trained_on: Iterable[str], sources: Iterable[str]) -> list[tuple[st
     """Pairs (training collection, test collection) that share pictures, the same one included."""
     return [
         (seen, asked)
-        for seen in trained_on
+        for seen in map(usual_name, trained_on)
         for asked in sources
         if seen.casefold() == asked.casefold()
         or frozenset((seen.casefold(), asked.casefold())) in _PAIRS
     ]
 
 
+def usual_name(collection: str) -> str:
+    """A collection by the name that benchmarks use."""
+    plain = "".join(letter for letter in collection.casefold() if letter.isalnum())
+    return ALIASES.get(plain, collection)
+
+
 def overlap_warnings(
     trained_on: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark]
 ) -> list[str]:
     """One sentence for each model and benchmark that share pictures."""
+    known = {name.casefold() for pair in _PAIRS for name in pair}
+    known |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
     found = []
     for model, seen in trained_on.items():
+        found += [
+            f"nothing is known about the pictures of {name!r}, which {model} was trained on; check "
+            "its overlap with the benchmarks yourself"
+            for name in seen
+            if usual_name(name).casefold() not in known
+        ]
         for benchmark in benchmarks:
             shared = overlaps(seen, benchmark.sources)
             if shared:

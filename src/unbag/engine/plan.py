@@ -63,15 +63,46 @@ def check_items(benchmark: str, items: Sequence[Item]) -> None:
             expected="at least one item",
             way_out="check that the files in its folder are complete and not filtered to nothing",
         )
-    seen: set[str] = set()
-    for item in items:
-        if item.id in seen:
+    seen: dict[str, int] = {}
+    for at, item in enumerate(items):
+        first = seen.setdefault(item.id, at)
+        if first != at:
+            pictures = [items[i].pictures[0].name for i in (first, at)]
             raise UserError(
-                f"benchmark {benchmark!r} has two items called {item.id!r}",
-                expected="every item id once",
-                way_out="mend the loader: ids tie scores to items when a run is continued",
+                f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (picture "
+                f"{pictures[0]}) and {at} (picture {pictures[1]})",
+                expected="every item id once: ids tie scores to items when a run is continued",
+                way_out="if a file of the benchmark holds that id twice, mend the file and say so "
+                "beside your number; in a benchmark of your own, mend its loader",
             )
-        seen.add(item.id)
+
+
+def equal_captions(items: Sequence[Item]) -> str:
+    """A note on items in which a true caption equals a false one; empty if there are none."""
+    repeats: dict[int, bool] = {}
+    count = 0
+    for item in items:
+        # Class sets share one tuple of a thousand captions between all items.
+        known = id(item.captions)
+        if known not in repeats:
+            repeats[known] = len(set(item.captions)) < len(item.captions)
+        count += repeats[known] and _is_contradictory(item)
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {len(items):,} items have a true caption that equals a false one; no score "
+        "can tell these apart: they are ties, or are not judged"
+    )
+
+
+def _is_contradictory(item: Item) -> bool:
+    if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
+        return False
+    first: dict[Caption, int] = {}
+    return any(
+        not np.array_equal(item.truth[:, at], item.truth[:, first.setdefault(caption, at)])
+        for at, caption in enumerate(item.captions)
+    )
 
 
 class _Captions(NamedTuple):

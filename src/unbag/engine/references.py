@@ -27,7 +27,7 @@ def model_of(scorer: Scorer, published_as: Mapping[str, str]) -> str:
 
 
 def references(
-    benchmark: Benchmark, results: Sequence[Result], *, model: str, left_out: int = 0
+    benchmark: Benchmark, results: Sequence[Result], *, model: str, incomplete: Sequence[str] = ()
 ) -> tuple[Reference, ...]:
     """Every number published for this very model, and for scale the headline of the others.
 
@@ -48,11 +48,13 @@ def references(
             published=number,
             ours=estimate,
             is_same_model=is_ours,
-            is_comparable=bool(number.aggregate) and number.scoring == result.protocol.scoring,
+            is_comparable=bool(number.aggregate)
+            and number.scoring == result.protocol.scoring
+            and not incomplete,
             doubts=_rule_doubts(number, result.aggregate) + doubts(number),
         )
         if is_ours:
-            differing = _protocol_doubts(number, result.protocol, benchmark, left_out)
+            differing = _protocol_doubts(number, result.protocol, benchmark, incomplete)
             reference = replace(reference, doubts=differing + reference.doubts)
         found.append(reference)
     return tuple(found)
@@ -114,7 +116,7 @@ def _rule_doubts(number: Published, rule: str) -> tuple[str, ...]:
 
 
 def _protocol_doubts(
-    number: Published, protocol: EvalProtocol, benchmark: Benchmark, left_out: int
+    number: Published, protocol: EvalProtocol, benchmark: Benchmark, incomplete: Sequence[str]
 ) -> tuple[str, ...]:
     """What was done there and otherwise here."""
     found = []
@@ -126,6 +128,4 @@ def _protocol_doubts(
     official = benchmark.official_ties
     if official is not None and protocol.ties != official:
         found.append(f"ties are {official} there, {protocol.ties} here")
-    if left_out:
-        found.append(f"{left_out:,} items are left out here, since their pictures are missing")
-    return tuple(found)
+    return (*found, *(f"not whole here: {why}" for why in incomplete))

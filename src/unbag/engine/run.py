@@ -10,24 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from warnings import catch_warnings, simplefilter
 
-from unbag.engine.collector import paused_collector
-from unbag.engine.errata import ErrataChoice, errata_name, loader_of
+from unbag.engine.errata import errata_name
 from unbag.engine.folder import Asked, RunFolder, read_contents
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
-from unbag.engine.missing import without_missing
+from unbag.engine.loading import Loaded, load_all
 from unbag.engine.overlap import declared
-from unbag.engine.plan import Plan, check_items, make_plan
+from unbag.engine.plan import Plan, make_plan
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.store import ScoreStore
 from unbag.engine.team import Team, join_team
 from unbag.engine.work import Work
 from unbag.errors import UserError
 from unbag.types import (
-    Benchmark,
     EmbeddingScorer,
     Item,
     RunContents,
@@ -54,12 +50,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     progress = progress or Silent()
     team = join_team()
     _check_names(job)
-    loaded = {
-        b.name: load_items(b, job.data, errata=job.errata, progress=progress)
-        for b in job.benchmarks
-    }
-    items = {name: _present(name, some, job, progress) for name, some in loaded.items()}
-    left_out = {name: n for name in items if (n := len(loaded[name]) - len(items[name]))}
+    loaded = load_all(job, progress=progress)
+    items = loaded.items
     plan = make_plan(items)
     folder = RunFolder(job.out)
     asked = Asked(
@@ -74,7 +66,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     if not team.is_leader:
         return _assist(job, items, plan, folder, asked, progress, team)
     with folder.locked():
-        grids, record = folder.begin(asked, _record(job, asked, left_out))
+        grids, record = folder.begin(asked, _record(job, asked, loaded))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
         folder.take_over(store)
         team.wait()
@@ -106,7 +98,7 @@ def _assist(
     """The same work without writing the run: the leader measures what all have scored."""
     store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
     team.wait()
-    record = _record(job, asked, {})
+    record = _record(job, asked, Loaded())
     work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
     try:
         for scorer in job.scorers:
@@ -115,52 +107,6 @@ def _assist(
         store.save()
     team.wait()
     return Finished(folder, read_contents(folder.path))
-
-
-def _present(name: str, items: Sequence[Item], job: Job, progress: Progress) -> Sequence[Item]:
-    found = items
-    # Scorers that never look need no pictures: a blind score can be had from annotations alone.
-    if job.missing == "skip" or not all(scorer.is_blind for scorer in job.scorers):
-        found = without_missing(name, items, missing=job.missing, progress=progress)
-    check_items(name, found)
-    return found
-
-
-def load_items(
-    benchmark: Benchmark,
-    data: Path | None,
-    *,
-    errata: ErrataChoice = "published",
-    progress: Progress,
-) -> Sequence[Item]:
-    """The items of a benchmark, from its folder if it needs one; what a loader warns of is said."""
-    with catch_warnings(record=True) as warned, paused_collector():
-        simplefilter("always")
-        # Kept as they are: a lazy sequence would make new pictures at every look.
-        items = tuple(loader_of(benchmark, errata)(folder_of(benchmark, data)))
-    for warning in warned:
-        progress.say(f"{benchmark.name}: {warning.message}")
-    return items
-
-
-def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
-    """Where a benchmark's files lie; None if it makes its own data."""
-    if not benchmark.files:
-        return None
-    name = benchmark.place
-    if data is None:
-        raise UserError(
-            f"benchmark {benchmark.name!r} is read from files",
-            expected=f"a folder {name} with {', '.join(benchmark.files)}",
-            way_out="say with --data where the benchmark folders are",
-        )
-    if not (data / name).is_dir():
-        raise UserError(
-            f"there is no folder {data / name}",
-            expected=f"a folder with {', '.join(benchmark.files)}",
-            way_out="check --data; it names the folder above the benchmark's own",
-        )
-    return data / name
 
 
 def _write(folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord) -> None:
@@ -182,7 +128,7 @@ def _check_names(job: Job) -> None:
             )
 
 
-def _record(job: Job, asked: Asked, left_out: Mapping[str, int]) -> RunRecord:
+def _record(job: Job, asked: Asked, loaded: Loaded) -> RunRecord:
     devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
     return RunRecord(
         command=job.command,
@@ -194,7 +140,9 @@ def _record(job: Job, asked: Asked, left_out: Mapping[str, int]) -> RunRecord:
             **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
             **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
         },
-        left_out=left_out,
+        left_out=loaded.left_out,
+        notes=loaded.notes,
+        incomplete=loaded.incomplete,
         trained_on={
             s.name: seen
             for s in job.scorers

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from unbag.engine.errata import ErrataChoice
 from unbag.engine.job import Job
+from unbag.engine.loading import load_items
 from unbag.engine.missing import without_missing
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.references import model_of
-from unbag.engine.run import load_items, run
+from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.published.names import is_same
 from unbag.types import Benchmark, Published, Reference, RunContents
@@ -105,12 +106,14 @@ def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], 
     """Those whose files and pictures are on disk, and the others with the reason."""
     there, skipped = [], []
     for one in benchmarks:
+        pictures = ""
         try:
             items = load_items(one, job.data, errata="none", progress=Silent())
+            pictures = "--pictures "
             without_missing(one.name, items, missing=job.missing, progress=Silent())
         except UserError as error:
-            get = "get" if one.downloads else "check"
-            command = f"unbag data {get} {one.name} --data {job.data or 'DIR'}"
+            get = f"get {one.name} {pictures}" if one.downloads else f"check {one.name} "
+            command = f"unbag data {get}--data {job.data or 'DIR'}"
             skipped.append(Skipped(one.name, str(error).splitlines()[0], command))
         else:
             there.append(one)

@@ -160,6 +160,8 @@ def record_to_json(record: RunRecord) -> JsonObject:
         "damaged": list(record.damaged),
         "truncated": dict(record.truncated),
         "left_out": dict(record.left_out),
+        "notes": {name: list(found) for name, found in record.notes.items()},
+        "incomplete": {name: list(found) for name, found in record.incomplete.items()},
         "trained_on": {name: list(found) for name, found in record.trained_on.items()},
     }
 
@@ -177,6 +179,8 @@ def record_from_json(value: object, *, where: str = "record") -> RunRecord:
         damaged=fields.texts("damaged"),
         truncated=fields.mapping("truncated", as_whole),
         left_out=fields.mapping("left_out", as_whole),
+        notes=fields.mapping("notes", _texts),
+        incomplete=fields.mapping("incomplete", _texts),
         trained_on=fields.mapping("trained_on", _texts),
     )
 

@@ -100,6 +100,8 @@ class Benchmark:
     errata: Errata | None = None
     load_training: Loader | None = None
     """Its training split, for a linear probe; None where it has none."""
+    size: int = 0
+    """Items as published, with its errata as published; 0 where that is not known."""
     compares_captions: bool = False
     """Some metric also needs the similarity of captions to each other."""
     downloads: tuple[Download, ...] = ()

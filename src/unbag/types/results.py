@@ -69,6 +69,10 @@ class RunRecord:
     """Captions cut to the context length, by model."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Items left out because their pictures are missing, by benchmark."""
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the loader of each benchmark said."""
+    incomplete: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Why a benchmark is not the one that papers report on, by benchmark."""
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Collections that each model says it was trained on, by model."""
 
