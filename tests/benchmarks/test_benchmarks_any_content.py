@@ -3,13 +3,18 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from unbag.engine.missing import absent_pictures
+from unbag.engine.plan import check_items, make_plan
 from unbag.errors import UserError
+from unbag.models.caption_only import load
+from unbag.pictures.files import FilePicture
 from unbag.registry import find
-from unbag.types import Benchmark, Item
+from unbag.types import Benchmark, Item, Query
 
 # The fields of each benchmark, so that fuzzed records often get past the first check.
 FIELDS = {
@@ -62,6 +67,9 @@ WORDS = st.sampled_from(
         "1",
         "a/val2017/b",
         "",
+        "half a \ud800 character",
+        "a\0b.jpg",
+        "long" * 70 + ".jpg",
     ]
 )
 LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | WORDS
@@ -92,11 +100,20 @@ def fill(root: Path, name: str, text: str) -> None:
 
 
 def survives(root: Path, name: str) -> None:
+    """What loads can also be looked for on disk, known by its content and scored blind."""
     try:
         items = benchmark(name).load(root)
+        check_items(name, items)
     except UserError:
         return
     assert all(isinstance(item, Item) for item in items)
+    pictures = [picture for item in items for picture in item.pictures]
+    assert all(picture.key for picture in pictures)
+    assert absent_pictures(items) <= {p.path for p in pictures if isinstance(p, FilePicture)}
+    queries = [Query(i.pictures[0], c, i.question) for i in items for c in i.captions]
+    for blind in ("random", "short"):
+        assert np.isfinite(load(blind).score(queries)).all()
+    assert make_plan({name: items}).fingerprints[name]
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -133,7 +150,8 @@ def test_any_lines_with_tabs(name: str, data: st.DataObject, tmp_path: Path) -> 
         width = 2 if "token" in file else 5
         row = st.lists(cell, min_size=width, max_size=width) | st.lists(cell, max_size=6)
         rows = data.draw(st.lists(row, max_size=4))
-        (tmp_path / file).write_text("\n".join("\t".join(cells) for cells in rows))
+        text = "\n".join("\t".join(cells) for cells in rows)
+        (tmp_path / file).write_text(text, encoding="utf-8", errors="replace")
     survives(tmp_path, name)
 
 

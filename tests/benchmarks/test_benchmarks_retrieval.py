@@ -65,6 +65,10 @@ def test_known_scorers(benchmark: Benchmark, tmp_path: Path, numbers: Numbers) -
         ([{"image": "val2014/1.jpg", "caption": "a"}], r"record 0\.caption is 'a'"),
         ([{"caption": ["a"]}], r"record 0\.image is missing"),
         ([["a"]], "record 0 is a list"),
+        (
+            [{"image": name, "caption": ["a"]} for name in ("x/1.jpg", "x/2.jpg", "x//1.jpg")],
+            r"record 2: its picture is also that of .*_test\.json, record 0: 1\.jpg",
+        ),
     ],
 )
 def test_bad_records_are_named(

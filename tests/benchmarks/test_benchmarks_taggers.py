@@ -1,16 +1,19 @@
 """Taggers: found in their order, named, and plugged in."""
 
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from unbag.benchmarks import taggers
 from unbag.benchmarks.aro_order import ARO_ORDER_COCO, OrderFile
+from unbag.benchmarks.order_free import COCO_ORDER_FREE
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
-from unbag.benchmarks.taggers import PIPELINES, find_tagger, with_tagger
-from unbag.benchmarks.word_order import Tagger
+from unbag.benchmarks.taggers import PIPELINES, find_tagger, tags_of, with_tagger
+from unbag.benchmarks.word_order import Tagged, Tagger
 from unbag.errors import UserError
 
 OWN = """\
@@ -46,6 +49,43 @@ def test_what_is_no_tagger_is_refused(own: None) -> None:
         find_tagger("my_tagger:nameless")
     with pytest.raises(UserError, match="module 'my_tagger' has no 'OTHER'"):
         find_tagger("my_tagger:OTHER")
+
+
+@dataclass(frozen=True)
+class Gives:
+    """A tagger that says the same whatever it is asked."""
+
+    answer: object
+    name: str = "odd 1"
+
+    def __call__(self, captions: Sequence[str]) -> list[Tagged]:
+        return self.answer  # type: ignore[return-value]
+
+
+def test_a_tagger_must_answer_for_every_caption() -> None:
+    for answer, count in (([[("a", "DT")]], 1), (iter(()), 0), (None, 0), ([[]] * 3, 3)):
+        with pytest.raises(UserError, match=f"tagger 'odd 1' gave {count} results for 2 captions"):
+            tags_of(Gives(answer), ["a", "b"])
+    assert tags_of(Gives(([("a", "DT")], [])), ["a", ""]) == [[("a", "DT")], []]
+
+
+@pytest.mark.parametrize(
+    "words", [["cat"], [("cat",)], [("cat", 1)], "cat", None, [("a", "b", "c")]]
+)
+def test_a_tagger_must_give_words_with_tags(words: object) -> None:
+    with pytest.raises(UserError, match=r"tagger 'odd 1' gave .* for 'a cat'") as error:
+        tags_of(Gives([words]), ["a cat"])
+    assert '[("red", "JJ"), ("cat", "NN")]' in error.value.expected
+
+
+def test_loaders_check_what_a_tagger_gives(tmp_path: Path) -> None:
+    rows = [{"image": "val2014/1.jpg", "caption": ["a red cat sleeps", "two dogs"]}]
+    (tmp_path / "coco_karpathy_test.json").write_text(json.dumps(rows))
+    for benchmark in (ARO_ORDER_COCO, COCO_ORDER_FREE):
+        with pytest.raises(UserError, match="tagger 'odd 1' gave 0 results for 2 captions"):
+            with_tagger(benchmark, Gives([])).load(tmp_path)
+        with pytest.raises(UserError, match="tagger 'odd 1' gave 'cat' for 'a red cat sleeps'"):
+            with_tagger(benchmark, Gives(["cat", "dog"])).load(tmp_path)
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *installed: str) -> list[str]:

@@ -43,11 +43,26 @@ def test_missing_files_and_pictures(data: Path, capsys: pytest.CaptureFixture[st
     said = capsys.readouterr()
     assert "3.jpg" in said.out
     assert "1 pictures are missing" in said.err
+    assert f"unbag data get sugarcrepe --pictures --data {data}`" in said.err
+    assert "--missing skip` measures what is there" in said.err
     (data / "sugarcrepe/swap_obj.json").unlink()
     assert main(["data", "check", "sugarcrepe", "--data", str(data)]) == 1
     said = capsys.readouterr()
     assert "missing   swap_obj.json" in said.out
     assert "1 of 7 files are missing" in said.err
+    assert f"unbag data get sugarcrepe --data {data}`" in said.err
+    assert "--missing skip" not in said.err
+
+
+def test_missing_class_folders_are_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["data", "check", "imagenet1k", "--data", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "missing   class folders\n" in said.out
+    assert "*/*" not in said.out + said.err
+    assert "there are no class folders" in said.err
+    assert "unbag data get imagenet1k --pictures --data" in said.err
 
 
 def test_a_benchmark_without_files(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

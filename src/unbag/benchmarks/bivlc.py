@@ -56,6 +56,7 @@ BIVLC = Benchmark(
     metrics=(Groups(),),
     headline="group",
     aggregates=(MICRO,),
+    official_ties="wrong",
     cite="Miranda et al. 2024, BiVLC",
     licence="MIT; photographs: COCO terms",
     files=(PATTERN,),

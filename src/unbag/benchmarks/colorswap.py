@@ -44,6 +44,7 @@ COLORSWAP = Benchmark(
     metrics=(Groups(), Relaxed()),
     headline="group",
     aggregates=(MICRO,),
+    official_ties="wrong",
     cite="Burapacheep et al. 2024, ColorSwap",
     licence="MIT",
     files=("test.json",),

@@ -97,6 +97,7 @@ EQBEN = Benchmark(
     metrics=(Groups(),),
     headline="group",
     aggregates=(MICRO,),
+    official_ties="wrong",
     cite="Wang et al. 2023, Equivariant similarity for vision-language foundation models",
     licence="not stated for the data (MIT for the authors' toolkit); pictures: their collections' "
     "terms",

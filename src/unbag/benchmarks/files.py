@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -18,7 +19,7 @@ import numpy as np
 from unbag.errors import UserError
 from unbag.pictures.files import Box, FilePicture
 from unbag.types import BoolArray
-from unbag.types.json_fields import Fields
+from unbag.types.json_fields import Fields, is_whole_text
 
 FIRST_OF_2: BoolArray = np.array([[True, False]])
 """One picture, the true caption first. Shared by all items: half a million arrays cost memory."""
@@ -26,6 +27,9 @@ FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
 """One picture; original, hard negative, hard positive."""
 MATCHING_2: BoolArray = np.eye(2, dtype=np.bool_)
 MATCHING_4: BoolArray = np.eye(4, dtype=np.bool_)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_NAME = 255
+"""Bytes of one part of a path: more than this, no usual file system holds."""
 for _shared in (FIRST_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
     _shared.flags.writeable = False
 
@@ -93,14 +97,16 @@ class Folder:
         """The records of a JSON list, or the values of a JSON object, in their order."""
         content = self.json(name)
         if isinstance(content, list):
-            return [Record(value, str(i), f"{name}, record {i}") for i, value in enumerate(content)]
-        if isinstance(content, dict):
-            return [Record(value, key, f"{name}, record {key!r}") for key, value in content.items()]
-        raise UserError(
-            f"{name} of {self.benchmark} holds a {type(content).__name__}",
-            expected="a list or an object of records",
-            way_out="check that it is the official file",
-        )
+            found = [Record(v, str(i), f"{name}, record {i}") for i, v in enumerate(content)]
+        elif isinstance(content, dict):
+            found = [Record(v, key, f"{name}, record {key!r}") for key, v in content.items()]
+        else:
+            raise UserError(
+                f"{name} of {self.benchmark} holds a {type(content).__name__}",
+                expected="a list or an object of records",
+                way_out="check that it is the official file",
+            )
+        return self._some(name, found)
 
     def lines(self, name: str) -> list[Record]:
         """The records of a JSON-lines file."""
@@ -109,10 +115,11 @@ class Folder:
             if not line.strip():
                 continue
             try:
-                found.append(Record(json.loads(line), str(number), f"{name}, line {number}"))
+                value = json.loads(line, object_pairs_hook=_unique)
             except (ValueError, RecursionError) as error:
                 raise self._broken(f"{name}, line {number}", error) from error
-        return found
+            found.append(Record(value, str(number), f"{name}, line {number}"))
+        return self._some(name, found)
 
     def table(self, name: str, *, columns: Sequence[str]) -> list[Record]:
         """The rows of a comma-separated file as records of text, if it has the columns."""
@@ -128,7 +135,8 @@ class Folder:
                 expected=f"the columns {', '.join(columns)}",
                 way_out=f"found {', '.join(map(str, reader.fieldnames or ()))}; check the file",
             )
-        return [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
+        found = [Record(row, str(i), f"{name}, row {i}") for i, row in enumerate(rows, start=1)]
+        return self._some(name, found)
 
     def picture_folder(self, *places: str) -> Path:
         """The first of these places that is there, or the first one if none is.
@@ -149,12 +157,14 @@ class Folder:
         if known is not None:
             return known
         relative = PurePosixPath(name)
-        if not name or relative.is_absolute() or ".." in relative.parts:
+        if not name or relative.is_absolute() or ".." in relative.parts or _CONTROL.search(name):
             raise UserError(
                 f"{where}: {name!r} is no picture name",
-                expected="a path below the picture folder",
+                expected="a path below the picture folder, without control characters",
                 way_out="check that it is the official file",
             )
+        if len(name) * 4 > _LONGEST_NAME:
+            _check_lengths(relative, where)
         return self._pictures.setdefault((folder, name, box), FilePicture(folder / relative, box))
 
     def text(self, name: str) -> str:
@@ -171,6 +181,15 @@ class Folder:
         except (OSError, UnicodeDecodeError) as error:
             raise self._broken(name, error) from error
 
+    def _some(self, name: str, found: list[Record]) -> list[Record]:
+        if not found:
+            raise UserError(
+                f"{name} of {self.benchmark} has no records",
+                expected="at least one: an empty file would leave its part of the number out",
+                way_out="download it again",
+            )
+        return found
+
     def _broken(self, name: str, error: Exception) -> UserError:
         return UserError(
             f"{name} of {self.benchmark} cannot be read: {error}",
@@ -179,9 +198,22 @@ class Folder:
         )
 
 
+def _check_lengths(relative: PurePosixPath, where: str) -> None:
+    long = next((part for part in relative.parts if len(part.encode()) > _LONGEST_NAME), None)
+    if long is not None:
+        raise UserError(
+            f"{where}: the picture name {long[:40]!r}... has {len(long.encode())} bytes",
+            expected=f"at most {_LONGEST_NAME}, which is what a file system holds",
+            way_out="check that it is the official file",
+        )
+
+
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object whose keys are all different; json would keep the last in silence."""
     found = dict(pairs)
+    for name in found:
+        if not is_whole_text(name):
+            raise ValueError(f"the key {name!r} holds half a character")
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

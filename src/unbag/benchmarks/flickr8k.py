@@ -78,6 +78,12 @@ def _rows(folder: Folder, file: str, cells: int = 5) -> list[tuple[int, list[str
                 way_out="check that it is the official file, whole",
             )
         found.append((number, row))
+    if not found:
+        raise UserError(
+            f"{file} of {folder.benchmark} has no records",
+            expected=f"lines of {cells} cells between tabs",
+            way_out="download it again",
+        )
     return found
 
 

@@ -53,6 +53,7 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     metrics=(Groups(),),
     headline="group",
     aggregates=(MICRO,),
+    official_ties="wrong",
     cite="Li et al. 2024, NaturalBench",
     licence="Apache-2.0 (page of the data set); pictures: Flickr30k and DOCCI terms",
     files=(FILE,),

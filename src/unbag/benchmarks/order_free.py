@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from unbag.benchmarks.retrieval import COCO_RETRIEVAL, FLICKR30K_RETRIEVAL
-from unbag.benchmarks.taggers import warn_untagged
+from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.benchmarks.word_order import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.resample import generator
@@ -64,7 +64,7 @@ class OrderFree:
     def _shuffled(self, gallery: Item) -> list[Item]:
         texts = _texts(gallery)
         needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
-        tagged = list(self.tagger(texts)) if self.tagger and needs_tags else None
+        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
         found = [_variant(gallery, ORIGINAL)]
         unchanged: dict[str, int] = {}
         for name in self.shuffles:

@@ -39,6 +39,7 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     pictures: list[FilePicture] = []
     captions: list[str] = []
     rows: list[int] = []
+    seen: dict[Path, str] = {}
     for record in folder.records(file):
         found = record.fields.texts("caption")
         if not found or not all(caption.strip() for caption in found):
@@ -49,13 +50,15 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
             )
         rows += [len(pictures)] * len(found)
         captions += found
-        pictures.append(folder.picture(root, record.fields.text("image"), record.where))
-    if not pictures:
-        raise UserError(
-            f"{file} of {folder.benchmark} has no records",
-            expected="the pictures of the test split",
-            way_out="download it again",
-        )
+        picture = folder.picture(root, record.fields.text("image"), record.where)
+        # Two entries of one picture would always tie, and each be wrong for the other's captions.
+        if (first := seen.setdefault(picture.path, record.where)) != record.where:
+            raise UserError(
+                f"{record.where}: its picture is also that of {first}: {picture.path.name}",
+                expected="every picture of the gallery once, with all of its captions",
+                way_out="put the captions into one record, and say so beside your number",
+            )
+        pictures.append(picture)
     column_T = np.arange(len(captions), dtype=np.int64)
     truth = Sparse((len(pictures), len(captions)), np.array(rows, dtype=np.int64), column_T)
     return Item(file.removesuffix(".json"), tuple(pictures), tuple(captions), truth)

@@ -12,6 +12,8 @@ from unbag.registry import find, names
 from unbag.types import Benchmark
 
 _SHOWN = 10
+_CLASS_FOLDERS = ("*/*", "**/*")
+"""Patterns of benchmarks that are read from folders of pictures, one a class."""
 
 
 def list_data() -> int:
@@ -57,8 +59,15 @@ class Found:
     """Pictures that are not there; only known once no file is missing."""
 
     @property
+    def lacks_classes(self) -> bool:
+        """It is read from class folders, and there are none."""
+        return any(file in _CLASS_FOLDERS for file in self.missing)
+
+    @property
     def problem(self) -> str:
         """Why it cannot be measured as a whole; empty if it can."""
+        if self.lacks_classes:
+            return "there are no class folders"
         if self.missing:
             return f"{len(self.missing)} of {self.files} files are missing"
         return f"{len(self.absent):,} pictures are missing" if self.absent else ""
@@ -92,10 +101,21 @@ def check_data(name: str, data: Path) -> int:
         raise UserError(
             found.problem,
             expected="the official files, laid out as above",
-            way_out=f"`unbag data get {name} --data {data}` fetches or explains them; "
-            "`unbag run --missing skip` measures what is complete",
+            way_out=_way_out(name, data, found),
         )
     return 0
+
+
+def _way_out(name: str, data: Path, found: Found) -> str:
+    if found.missing and not found.lacks_classes:
+        return f"`unbag data get {name} --data {data}` fetches or explains them"
+    get = f"`unbag data get {name} --pictures --data {data}` fetches or explains them"
+    skip = "; `unbag run --missing skip` measures what is there" if found.absent else ""
+    return get + skip
+
+
+def _readable(file: str) -> str:
+    return "class folders" if file in _CLASS_FOLDERS else file
 
 
 def print_found(one: Benchmark, data: Path, found: Found) -> None:
@@ -106,7 +126,7 @@ def print_found(one: Benchmark, data: Path, found: Found) -> None:
     print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
     print(f"  folder:   {folder_of(one, data)}")
     for file in one.files:
-        print(f"  {'missing' if file in found.missing else 'there  '}   {file}")
+        print(f"  {'missing' if file in found.missing else 'there  '}   {_readable(file)}")
     if not found.missing:
         print(f"  {found.items:,} items can be read")
     for path in found.absent[:_SHOWN]:

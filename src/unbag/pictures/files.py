@@ -56,8 +56,9 @@ class FilePicture:
         try:
             stat = self.path.stat()
             content = _file_digest(str(self.path), stat.st_size, stat.st_mtime_ns)
-        except OSError:
-            content = "missing:" + _digest(str(self.path).encode())
+        except (OSError, ValueError):
+            # ValueError: no path can hold a NUL.
+            content = "missing:" + _digest(str(self.path).encode(errors="surrogatepass"))
         box = ":" + ",".join(map(str, self.box)) if self.box else ""
         return f"file:{content}{box}{':upright' if self.turn_upright else ''}"
 

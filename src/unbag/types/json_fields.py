@@ -22,10 +22,23 @@ def wrong(where: str, *, found: object, expected: str) -> UserError:
     )
 
 
+def is_whole_text(text: str) -> bool:
+    """Whether UTF-8 can write it: an escape in JSON may name half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def as_text(value: object, where: str) -> str:
     """A string and nothing else."""
     if not isinstance(value, str):
         raise wrong(where, found=value, expected="a text")
+    if not is_whole_text(value):
+        raise wrong(where, found=value, expected="whole characters: this holds half of one")
     return value
 
 
@@ -102,7 +115,9 @@ class Fields(NamedTuple):
         """A string field."""
         # Files have millions of them: the path is put together only for a message.
         value = self.values.get(name)
-        return value if isinstance(value, str) else self.read(name, as_text)
+        if isinstance(value, str) and value.isascii():
+            return value
+        return self.read(name, as_text)
 
     def whole(self, name: str) -> int:
         """An integer field."""
@@ -123,7 +138,9 @@ class Fields(NamedTuple):
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
         value = self.values.get(name)
-        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+        if isinstance(value, list) and all(
+            isinstance(entry, str) and entry.isascii() for entry in value
+        ):
             return tuple(value)
         return self.many(name, as_text)
 
