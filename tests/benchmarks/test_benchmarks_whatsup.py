@@ -116,7 +116,7 @@ def test_the_real_captions_of_subset_a(official: Path, tmp_path: Path) -> None:
     # The fork adds options after the four official ones.
     content = [row | {"caption_options": row["caption_options"][:4]} for row in fork]
     write(tmp_path, A, content)
-    with pytest.warns(UserWarning, match=r"1 options are not captions of their set.*a tabl`e"):
+    with pytest.warns(UserWarning, match=r"^1 option is not a caption of its set.*a tabl`e"):
         items = WHATSUP_A.load(tmp_path)
     assert len(items) == 103
     assert sum(len(item.pictures) for item in items) == 412

@@ -93,8 +93,8 @@ def test_files_only(
     assert "licence:  CC0" in said
     assert f"to fetch  mine/rows.json ({len(ROWS)} B)" in said
     assert "pets/val.zip (size not known): only with --pictures" in said
-    assert f"1 files to fetch into {tmp_path} ({len(ROWS)} B)" in said
-    assert said.index("1 files to fetch") < said.index("fetched   mine/rows.json; sha256")
+    assert f"1 file to fetch into {tmp_path} ({len(ROWS)} B)" in said
+    assert said.index("1 file to fetch") < said.index("fetched   mine/rows.json; sha256")
     assert "as it should be" in said
     assert "3 items can be read" in said
     assert said.endswith("3 pictures are missing; --pictures fetches them\n")

@@ -21,13 +21,51 @@ def test_columns_are_in_order_with_the_blind_ones_last() -> None:
     assert [r.scorer if r else None for r in layout.sheets[0].results] == ["m", "n", "length"]
 
 
-def test_two_protocols_are_two_columns_and_two_rules_two_sheets() -> None:
-    other = replace(RESULT, protocol=EvalProtocol(ties="half"))
+def test_two_scorings_are_two_columns_and_two_rules_two_sheets() -> None:
+    other = replace(RESULT, protocol=EvalProtocol(scoring="letters", ties="half"))
     macro = replace(RESULT, aggregate="macro(kind)")
     layout = lay_out(RunContents(RECORD, (RESULT, other, macro)))
-    assert [c.label for c in layout.columns] == ["m (cosine, ties=wrong)", "m (cosine, ties=half)"]
-    assert [s.title for s in layout.sheets] == ["swap, micro", "swap, macro(kind)"]
-    assert layout.sheets[1].results == (macro, None)
+    assert [c.label for c in layout.columns] == ["m (cosine)", "m (letters)"]
+    assert layout.scorers == 1
+    assert [s.title for s in layout.sheets] == ["swap, micro", "swap, micro, ties=half",
+                                                "swap, macro(kind)"]  # fmt: skip
+    assert layout.sheets[2].results == (macro, None)
+
+
+def test_tie_rules_and_errata_are_rows_of_one_scorer() -> None:
+    better = {"original": replace(HALF, value=0.6)}
+    half = replace(RESULT, protocol=EvalProtocol(ties="half"), overall=better)
+    mended = replace(RESULT, protocol=EvalProtocol(errata="removed row"), overall=better)
+    layout = lay_out(RunContents(RECORD, (RESULT, half, mended)))
+    assert [c.label for c in layout.columns] == ["m"]
+    assert [(s.title, s.variant) for s in layout.overview] == [
+        ("swap", "ties=wrong, no errata"),
+        ("swap, ties=half, no errata", "ties=half, no errata"),
+        ("swap, ties=wrong, errata=removed row", "ties=wrong, errata=removed row"),
+    ]
+
+
+def test_a_tie_rule_that_changes_no_main_number_is_not_in_the_overview() -> None:
+    other = replace(HALF, value=0.55)
+    first = replace(RESULT, overall={"original": HALF, "mean_original": HALF})
+    same = replace(
+        RESULT,
+        protocol=EvalProtocol(ties="half"),
+        overall={"original": replace(HALF, ties=3), "mean_original": other},
+    )
+    layout = lay_out(RunContents(RECORD, (first, same)))
+    assert [s.title for s in layout.overview] == ["swap"]
+    assert [s.title for s in layout.sheets] == ["swap", "swap, ties=half"]
+
+
+def test_metrics_that_papers_print_together_are_shown_together() -> None:
+    named = {"threshold_accuracy": HALF, "auc": HALF}
+    vsr = replace(RESULT, headline="threshold_accuracy", overall=named)
+    four = dict.fromkeys(["question_pair", "image_pair", "all_four", "accuracy"], HALF)
+    natural = replace(RESULT, benchmark="n", headline="all_four", overall=four)
+    first, second = lay_out(RunContents(RECORD, (vsr, natural))).sheets
+    assert first.main_metrics == ("threshold_accuracy", "auc")
+    assert second.main_metrics == ("all_four", "question_pair", "image_pair", "accuracy")
 
 
 def test_a_repeated_result_is_kept_under_a_number() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +156,11 @@ def test_long_lists_are_counted_and_missing_chance_is_said() -> None:
 
 def test_nothing_measured_says_nothing() -> None:
     assert summarise(lay_out(run_of(result("m", "b", Estimate(NAN, NAN, NAN, 0))))) == ()
+
+
+def test_a_benchmark_is_judged_once_by_its_first_rule() -> None:
+    first = result("m", "sugarcrepe", rate(0.7))
+    macro = replace(first, aggregate="macro3", overall={"accuracy": rate(0.5)})
+    official = replace(first, protocol=EvalProtocol(ties="half"), overall={"accuracy": rate(0.2)})
+    (paragraph,) = summarise(lay_out(run_of(first, macro, official)))
+    assert paragraph.text == "is above chance on 1 of 1 benchmark (sugarcrepe 70.0)."

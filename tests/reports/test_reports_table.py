@@ -81,3 +81,33 @@ def test_ties_of_another_metric_are_shown_in_its_own_row() -> None:
     result = Result("b", "m", EvalProtocol(), "micro", "individual", found)
     lines = [line.split() for line in printed(RunContents(record, (result,)), 80).splitlines()]
     assert lines[lines.index(["pair", "25.0=", "[20.0–30.0]", "25.0"]) + 1] == ["1", "tie"]
+
+
+def many(count: int) -> RunContents:
+    """One benchmark and many scorers, each with a number of its own."""
+    record = RunRecord("", "", 0, "cpu", {}, {})
+    results = [
+        Result("a-benchmark", f"scorer:number-{at}", EvalProtocol(), "micro", "accuracy",
+               {"accuracy": Estimate(0.10 + at / 100, 0.05, 0.35, 100, chance=0.2)})
+        for at in range(count)
+    ]  # fmt: skip
+    return RunContents(record, tuple(results))
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 110, 150, 200, 10_000])
+def test_no_number_is_lost_at_any_width(width: int) -> None:
+    text = printed(many(8), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert all(f"{10 + at}.0" in text for at in range(8))
+    assert "…" not in text
+    assert "".join(text.split()).count("percent[interval]") == 1
+
+
+@pytest.mark.parametrize(("width", "tables"), [(60, 4), (100, 2), (200, 1), (10_000, 1)])
+def test_each_of_the_few_tables_names_benchmarks_and_chance(width: int, tables: int) -> None:
+    # 13 for the names, 18 a scorer and 8 for chance: 2 scorers at 60 columns and 4 at 100.
+    lines = [line.split() for line in printed(many(8), width).splitlines()]
+    heads = [line for line in lines if line[:1] == ["benchmark"]]
+    rows = [line for line in lines if line[:1] == ["accuracy"]]
+    assert [line[-1] for line in heads] == ["chance"] * tables
+    assert [line[-1] for line in rows] == ["20.0"] * tables

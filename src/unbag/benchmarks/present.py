@@ -31,10 +31,11 @@ def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
         )
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        are = "is" if len(missing) == 1 else "are"
         warnings.warn(
             IncompleteWarning(
-                f"{len(missing)} of {len(files)} files are absent, so averages are over the rest: "
-                f"{', '.join(missing[:SHOWN])}{more}"
+                f"{len(missing)} of {len(files)} files {are} absent, so averages are over the "
+                f"rest: {', '.join(missing[:SHOWN])}{more}"
             ),
             stacklevel=3,
         )

@@ -156,9 +156,13 @@ def _warn_of_slips(
     ]
     if slips:
         where, option = slips[0]
+        counted = (
+            "1 option is not a caption of its set"
+            if len(slips) == 1
+            else f"{len(slips)} options are not captions of their set"
+        )
         warnings.warn(
-            f"{subset.name}: {len(slips)} options are not captions of their set, such as "
-            f"{option!r} ({where}); the captions of the set are scored instead",
+            f"{counted}, such as {option!r} ({where}); the captions of the set are scored instead",
             stacklevel=3,
         )
 

@@ -131,7 +131,8 @@ def _print_total(downloads: Sequence[Download], data: Path) -> None:
     known = sum(download.size for download in pending)
     more = f" and {unknown} files whose size is not known" if unknown and known else ""
     size = readable(known) if known or not unknown else "size not known"
-    print(f"{len(pending)} files to fetch into {data} ({size}{more})", flush=True)
+    files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
+    print(f"{files} to fetch into {data} ({size}{more})", flush=True)
 
 
 def _print_got(download: Download, got: Obtained) -> None:

@@ -23,11 +23,14 @@ from rich.text import Text
 
 from unbag.engine.progress import Advance
 
+UNLIMITED = 10_000
+"""Wider than any table or sentence."""
+
 
 def output() -> Console:
-    """Where tables go. A pipe has no width of its own: wide enough for one line a number."""
+    """Where tables go. A pipe has no width of its own, so nothing is broken or cut off there."""
     console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=110)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=UNLIMITED)
 
 
 class _Rate(ProgressColumn):
@@ -35,7 +38,12 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="dim")
+        return Text(rate_text(speed) if speed else "", style="dim")
+
+
+def rate_text(speed: float) -> str:
+    """Steps a second; slow ones the other way round, since `0/s` says nothing."""
+    return f"{speed:,.0f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each"
 
 
 class Shown:
@@ -58,7 +66,7 @@ class Shown:
         else:
             yield lambda steps: None
         seconds = max(time.monotonic() - start, 1e-9)
-        line = f"  {what}: {total:,} in {seconds:.1f} s ({total / seconds:,.0f}/s)"
+        line = f"  {what}: {total:,} in {seconds:.1f} s ({rate_text(total / seconds)})"
         self.console.print(line, style="dim", highlight=False)
 
     def say(self, message: str) -> None:

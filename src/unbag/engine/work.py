@@ -136,7 +136,8 @@ class Work:
                 f"picture {name} cannot be opened ({reason}); its items count as invalid"
             )
         if truncated:
-            self.progress.say(f"{scorer.name} cut {truncated} captions to its context length")
+            captions = "1 caption" if truncated == 1 else f"{truncated:,} captions"
+            self.progress.say(f"{scorer.name} cut {captions} to its context length")
         self.record = replace(
             self.record,
             damaged=tuple(sorted({*self.record.damaged, *damaged})),

@@ -132,18 +132,21 @@ def to_markdown(run: RunContents) -> str:
     ]
     overview = [
         [escaped(sheet.title), *_cells(sheet, metric)]
-        for sheet in layout.sheets
+        for sheet in layout.overview
         for metric in sheet.main_metrics
     ]
     parts[1:1] = [f"**Warning:** {escaped(warning)}" for warning in run.warnings]
     parts += [f"**Not measured:** {escaped(problem)}" for problem in run.problems]
     parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
     parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
+    earlier = ""
     for sheet in layout.sheets:
         rows = [_cells(sheet, metric) for metric in sheet.metrics]
         parts += [f"## {escaped(sheet.title)}"]
-        parts += [escaped(sheet.about)] if sheet.about else []
-        parts += [f"Averaged: {escaped(sheet.aggregate)}."]
+        parts += [escaped(sheet.about)] if sheet.about and sheet.benchmark != earlier else []
+        variant = f"; {sheet.variant}" if sheet.variant else ""
+        parts += [f"Averaged: {escaped(sheet.aggregate + variant)}."]
+        earlier = sheet.benchmark
         parts.append(_table(_heads(layout.columns), rows))
     parts += published_markdown(run.references)
     return "\n\n".join(parts) + "\n"

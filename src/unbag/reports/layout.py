@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from unbag.metrics.compare import correct
-from unbag.types import Estimate, Result, RunContents, RunRecord
+from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 FAMILIES: tuple[tuple[str, ...], ...] = (
     ("original", "augmented", "brittleness"),
-    ("individual", "pair"),
+    ("individual", "pair", "accuracy"),
     ("text", "image", "group"),
-    ("question_pair", "image_pair", "all_four"),
+    ("question_pair", "image_pair", "all_four", "accuracy"),
+    ("threshold_accuracy", "auc"),
     ("text_to_image@1", "image_to_text@1", "retention", "image_to_text_retention"),
 )
 """Metrics that are only understood together; the overview shows the headline's whole family."""
@@ -23,7 +25,7 @@ LOWER_IS_BETTER = frozenset({"brittleness", "same_answer", "order_flip"})
 
 @dataclass(frozen=True)
 class Column:
-    """One scorer under one protocol."""
+    """One scorer. Tie rules and errata make rows; any other protocol has a column of its own."""
 
     label: str
     """The scorer's name, with its protocol where the run has it under several."""
@@ -53,15 +55,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One benchmark under one averaging rule."""
+    """One benchmark under one averaging rule, one tie rule and one list of errata."""
 
     benchmark: str
     aggregate: str
     title: str
-    """The benchmark's name, with its averaging rule where the run has several."""
+    """The benchmark's name, with its averaging rule where the run has several, and with the tie
+    rule or errata where they are not those of its first result."""
     headline: str
     results: tuple[Result | None, ...]
     """One a column, None where the scorer was not run on it."""
+    variant: str = ""
+    """Tie rule and errata, as far as the benchmark's results differ in them."""
+    is_overview: bool = True
+    """Some main number differs from that under the benchmark's first tie rule and errata."""
 
     @property
     def about(self) -> str:
@@ -111,6 +118,25 @@ class Layout:
     """Scorers that see first, blind baselines last."""
     sheets: tuple[Sheet, ...]
 
+    @property
+    def overview(self) -> tuple[Sheet, ...]:
+        """Without the tie rules and errata that change no main number."""
+        return tuple(sheet for sheet in self.sheets if sheet.is_overview)
+
+    @property
+    def scorers(self) -> int:
+        """How many there are, however many protocols each has."""
+        return len({column.scorer for column in self.columns})
+
+
+class _Place(NamedTuple):
+    """What makes a sheet."""
+
+    benchmark: str
+    aggregate: str
+    ties: str
+    errata: str
+
 
 def lay_out(run: RunContents) -> Layout:
     """Sort results into columns and sheets; no result is dropped, repeats get a number."""
@@ -119,36 +145,79 @@ def lay_out(run: RunContents) -> Layout:
     scorer = {label: r.scorer for label, r in zip(labels, run.results, strict=True)}
     ordered = sorted(blind, key=lambda label: blind[label])
     columns = tuple(Column(at, scorer[at], blind[at], i) for i, at in enumerate(ordered))
-    found: dict[tuple[str, str], dict[str, Result]] = {}
+    found: dict[_Place, dict[str, Result]] = {}
     for label, result in zip(labels, run.results, strict=True):
-        found.setdefault((result.benchmark, result.aggregate), {})[label] = result
-    rules = Counter(benchmark for benchmark, _ in found)
-    sheets = tuple(
-        Sheet(
-            benchmark=benchmark,
-            aggregate=aggregate,
-            title=benchmark if rules[benchmark] == 1 else f"{benchmark}, {aggregate}",
-            headline=next(iter(results.values())).headline,
-            results=tuple(results.get(column.label) for column in columns),
-        )
-        for (benchmark, aggregate), results in found.items()
+        found.setdefault(_place(result), {})[label] = result
+    sheets: dict[str, dict[str, list[Sheet]]] = {}
+    for place, results in found.items():
+        rules = sheets.setdefault(place.benchmark, {}).setdefault(place.aggregate, [])
+        some = tuple(results.get(column.label) for column in columns)
+        rules.append(_sheet(place, found, some, rules[0] if rules else None))
+    return Layout(
+        columns,
+        tuple(sheet for rules in sheets.values() for some in rules.values() for sheet in some),
     )
-    return Layout(columns, sheets)
+
+
+def _place(result: Result) -> _Place:
+    protocol = result.protocol
+    return _Place(result.benchmark, result.aggregate, protocol.ties, protocol.errata)
+
+
+def _sheet(
+    place: _Place,
+    places: Iterable[_Place],
+    results: tuple[Result | None, ...],
+    first: Sheet | None,
+) -> Sheet:
+    here = [other for other in places if other.benchmark == place.benchmark]
+    parts = [f"ties={place.ties}"] if len({other.ties for other in here}) > 1 else []
+    if len({other.errata for other in here}) > 1:
+        parts.append(f"errata={place.errata}" if place.errata else "no errata")
+    variant = ", ".join(parts)
+    is_first = (place.ties, place.errata) == (here[0].ties, here[0].errata)
+    several = len({other.aggregate for other in here}) > 1
+    title = [place.benchmark, place.aggregate if several else "", "" if is_first else variant]
+    made = Sheet(
+        benchmark=place.benchmark,
+        aggregate=place.aggregate,
+        title=", ".join(part for part in title if part),
+        headline=next(result.headline for result in results if result),
+        results=results,
+        variant=variant,
+    )
+    return replace(made, is_overview=first is None or _differ(made, first))
+
+
+def _differ(sheet: Sheet, first: Sheet) -> bool:
+    """Some main number of this sheet is not that of the first."""
+    return any(
+        one is not None and (other is None or one.show(one.value) != other.show(other.value))
+        for metric in sheet.main_metrics
+        for one, other in zip(sheet.row(metric).estimates, first.row(metric).estimates, strict=True)
+    )
 
 
 def _labels(results: Sequence[Result]) -> list[str]:
     protocols: dict[str, set[str]] = {}
     for result in results:
-        protocols.setdefault(result.scorer, set()).add(result.protocol.key)
-    seen: Counter[tuple[str, str, str]] = Counter()
+        protocols.setdefault(result.scorer, set()).add(_column_key(result))
+    seen: Counter[tuple[_Place, str]] = Counter()
     labels = []
     for result in results:
         several = len(protocols[result.scorer]) > 1
-        label = f"{result.scorer} ({result.protocol.key})" if several else result.scorer
-        place = (result.benchmark, result.aggregate, label)
+        label = f"{result.scorer} ({_column_key(result)})" if several else result.scorer
+        place = (_place(result), label)
         seen[place] += 1
         labels.append(label if seen[place] == 1 else f"{label} #{seen[place]}")
     return labels
+
+
+def _column_key(result: Result) -> str:
+    """The protocol without what makes rows."""
+    usual = EvalProtocol()
+    key = replace(result.protocol, ties=usual.ties, errata=usual.errata).key
+    return key.replace(f", ties={usual.ties}", "")
 
 
 def merge_runs(runs: Sequence[RunContents]) -> RunContents:

@@ -106,7 +106,8 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
         .render(
             version=__version__,
             columns=layout.columns,
-            sheets=layout.sheets,
+            scorers=layout.scorers,
+            sheets=layout.overview,
             summary=summarise(layout, run.comparisons),
             problems=run.problems,
             warnings=run.warnings,
@@ -173,7 +174,7 @@ def _chart(
 
 def _overview(layout: Layout) -> Chart:
     rows = []
-    for sheet in layout.sheets:
+    for sheet in layout.overview:
         for metric in sheet.main_metrics:
             row = sheet.row(metric)
             if row.is_rate:

@@ -71,14 +71,18 @@ def against_blind(
 def verdicts(
     layout: Layout, column: Column, comparisons: Sequence[Comparison] = ()
 ) -> tuple[Verdict, ...]:
-    """Every benchmark this scorer was measured on, by its headline metric."""
-    found = []
+    """Every benchmark this scorer was measured on, by its headline metric.
+
+    A benchmark is judged once: by its first averaging rule, which is the published one, under the
+    first tie rule and errata.
+    """
+    found: dict[str, Verdict] = {}
     for sheet in layout.sheets:
         result = sheet.results[column.place]
         estimate = result.overall.get(sheet.headline) if result else None
-        if estimate is not None and estimate.n > 0:
-            found.append(_verdict(layout, sheet, column, estimate, comparisons))
-    return tuple(found)
+        if sheet.benchmark not in found and estimate is not None and estimate.n > 0:
+            found[sheet.benchmark] = _verdict(layout, sheet, column, estimate, comparisons)
+    return tuple(found.values())
 
 
 def _verdict(
@@ -95,11 +99,11 @@ def _verdict(
         if rival.is_blind and found is not None and found.n > 0
     ]
     if column.is_blind or not rivals:
-        return Verdict(sheet.title, estimate, against_chance(estimate), "unknown")
+        return Verdict(sheet.benchmark, estimate, against_chance(estimate), "unknown")
     best, blind = max(rivals, key=lambda rival: rival[1].value)
     paired = _comparison(comparisons, sheet, first=best.scorer, second=column.scorer)
     return Verdict(
-        title=sheet.title,
+        title=sheet.benchmark,
         estimate=estimate,
         chance=against_chance(estimate),
         blind=against_blind(estimate, blind, paired),

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unbag.reports.layout import LOWER_IS_BETTER, Layout, Sheet, lay_out
+from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, lay_out
 from unbag.reports.prompts import published_only
 from unbag.reports.summary import against_chance, summarise
 from unbag.reports.wording import chance_text, trouble_text, value_text
 from unbag.types import Estimate, RunContents
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
     from rich.text import Text
+
+UNLIMITED = 10_000
+"""Wider than any table."""
 
 
 def summary_lines(run: RunContents) -> list[str]:
@@ -26,41 +33,77 @@ def warning_lines(run: RunContents) -> list[str]:
     return [f"warning: {warning}" for warning in run.warnings]
 
 
-def terminal_table(run: RunContents) -> Table:
+def terminal_table(run: RunContents) -> TerminalTable:
     """A row per metric of a benchmark, a column per scorer, then the blind baselines, then chance.
 
     An interval has no space in it, so a narrow terminal puts it whole on a second line.
     """
+    return TerminalTable(lay_out(published_only(run)))
+
+
+@dataclass(frozen=True)
+class TerminalTable:
+    """Prints itself as one table, or where that is too wide as several with some scorers each."""
+
+    layout: Layout
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What rich prints."""
+        from rich.text import Text
+
+        yield from self.tables(console, options)
+        yield Text(_caption(self.layout), style="italic dim")
+
+    def tables(self, console: Console, options: ConsoleOptions) -> list[Table]:
+        """As few as hold every column; each has the benchmarks and chance."""
+        tables: list[Table] = []
+        rest = self.layout.columns
+        while rest or not tables:
+            fitting = [n for n in range(2, len(rest) + 1) if self._fits(rest[:n], console, options)]
+            here, rest = rest[: max(fitting, default=1)], rest[max(fitting, default=1) :]
+            # The last way out of a very narrow terminal is to break the names of benchmarks.
+            is_narrow = not self._fits(here, console, options)
+            tables.append(_table(self.layout, here, is_narrow=is_narrow))
+        return tables
+
+    def _fits(self, columns: Sequence[Column], console: Console, options: ConsoleOptions) -> bool:
+        from rich.measure import Measurement
+
+        unlimited = options.update(max_width=UNLIMITED)
+        table = _table(self.layout, columns)
+        return Measurement.get(console, unlimited, table).minimum <= options.max_width
+
+
+def _table(layout: Layout, columns: Sequence[Column], *, is_narrow: bool = False) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    layout = lay_out(published_only(run))
-    table = Table(
-        box=SIMPLE_HEAD, pad_edge=False, caption=Text(_caption(layout)), caption_justify="left"
-    )
-    table.add_column("benchmark", no_wrap=True)
-    for column in layout.columns:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("benchmark", no_wrap=not is_narrow, overflow="fold")
+    for column in columns:
         title = f"{column.label}\nblind" if column.is_blind else column.label
-        wide = min(max(13, len(column.label)), 16)
+        wide = 0 if is_narrow else min(max(13, len(column.label)), 16)
         table.add_column(Text(title, overflow="fold"), min_width=wide, overflow="fold")
     table.add_column("chance", justify="right", no_wrap=True)
-    for sheet in layout.sheets:
-        _add_sheet(table, sheet)
+    for sheet in layout.overview:
+        _add_sheet(table, sheet, columns)
     return table
 
 
-def _add_sheet(table: Table, sheet: Sheet) -> None:
+def _add_sheet(table: Table, sheet: Sheet, columns: Sequence[Column]) -> None:
     """Ties and invalid items stand beside the benchmark's name, once, if all its metrics agree."""
     from rich.text import Text
 
-    headline = [trouble_text(e) if e else "" for e in sheet.row(sheet.headline).estimates]
+    first = sheet.row(sheet.headline).estimates
+    headline = [trouble_text(e) if (e := first[c.place]) else "" for c in columns]
     notes = [Text(note, style="dim italic") for note in headline]
     table.add_row(Text(sheet.title, style="bold"), *notes)
     for metric in sheet.main_metrics:
         row = sheet.row(metric)
         name = f"  {metric} ↓" if metric in LOWER_IS_BETTER else f"  {metric}"
-        cells = [_cell(e, said=said) for e, said in zip(row.estimates, headline, strict=True)]
+        here = [row.estimates[column.place] for column in columns]
+        cells = [_cell(e, said=said) for e, said in zip(here, headline, strict=True)]
         table.add_row(Text(name), *cells, chance_text(row.first))
 
 
@@ -82,7 +125,7 @@ def _cell(estimate: Estimate | None, *, said: str) -> Text:
 
 
 def _caption(layout: Layout) -> str:
-    metrics = {metric for sheet in layout.sheets for metric in sheet.main_metrics}
+    metrics = {metric for sheet in layout.overview for metric in sheet.main_metrics}
     parts = ["percent [interval]", "= the interval contains chance"]
     parts += ["↓ lower is better"] if metrics & LOWER_IS_BETTER else []
     parts += ["blind: never sees a picture"] if any(c.is_blind for c in layout.columns) else []

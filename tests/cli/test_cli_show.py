@@ -1,0 +1,35 @@
+"""Where tables and progress go, and how fast work is said to be."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from unbag.cli.show import Shown, output, rate_text
+
+
+def test_a_pipe_is_never_cut_off(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    line = "word " * 300 + "end"
+    output().print(line)
+    assert capsys.readouterr().out == f"{line}\n"
+    monkeypatch.setenv("COLUMNS", "80")
+    assert output().width == 80
+
+
+@pytest.mark.parametrize(
+    ("speed", "text"), [(1234.4, "1,234/s"), (1.0, "1/s"), (0.25, "4.0 s each")]
+)
+def test_slow_work_is_not_called_none_a_second(speed: float, text: str) -> None:
+    assert rate_text(speed) == text
+
+
+def test_a_log_gets_one_line_when_work_is_done() -> None:
+    file = io.StringIO()
+    with Shown(Console(file=file, width=80)).task("measuring", 4) as advance:
+        advance(4)
+    assert file.getvalue().startswith("  measuring: 4 in 0.0 s (")
