@@ -9,7 +9,7 @@ import pytest
 from unbag.engine.job import Job
 from unbag.engine.loading import load_items
 from unbag.engine.missing import absent_pictures
-from unbag.engine.plan import check_items, equal_captions
+from unbag.engine.plan import check_items, equal_captions, make_plan
 from unbag.engine.progress import Silent
 from unbag.engine.verify import verify
 from unbag.errors import UserError
@@ -30,6 +30,12 @@ def test_an_id_that_stands_twice_names_both_items() -> None:
     with pytest.raises(UserError, match=message) as error:
         check_items("mine", some)
     assert "holds that id twice, mend the file" in error.value.way_out
+    assert "mend its loader" in error.value.way_out
+
+
+def test_half_a_character_from_a_loader_of_ones_own_is_refused() -> None:
+    with pytest.raises(UserError, match=r"the caption 'a \\ud800' holds half a character") as error:
+        make_plan({"mine": [item("1", "é", "a \ud800")]})
     assert "mend its loader" in error.value.way_out
 
 

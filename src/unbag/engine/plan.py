@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+from unbag.types.json_fields import is_whole_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     prompts: dict[str, None] = {}
     for caption in builder.captions:
         prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+    _check_texts(prompts)
     return Plan(
         pictures=tuple(builder.pictures.values()),
         picture_keys=tuple(builder.pictures),
@@ -53,6 +55,16 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
         rows=rows,
         fingerprints=fingerprints,
     )
+
+
+def _check_texts(prompts: Iterable[str]) -> None:
+    odd = next((prompt for prompt in prompts if not is_whole_text(prompt)), None)
+    if odd is not None:
+        raise UserError(
+            f"the caption {odd!r} holds half a character",
+            expected="whole characters, which UTF-8 can write",
+            way_out="mend the caption; in a benchmark of your own, mend its loader",
+        )
 
 
 def check_items(benchmark: str, items: Sequence[Item]) -> None:
