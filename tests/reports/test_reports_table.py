@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -87,11 +88,20 @@ def many(count: int) -> RunContents:
     """One benchmark and many scorers, each with a number of its own."""
     record = RunRecord("", "", 0, "cpu", {}, {})
     results = [
-        Result("a-benchmark", f"scorer:number-{at}", EvalProtocol(), "micro", "accuracy",
+        Result("bench mark", f"scorer:number-{at}", EvalProtocol(), "micro", "accuracy",
                {"accuracy": Estimate(0.10 + at / 100, 0.05, 0.35, 100, chance=0.2)})
         for at in range(count)
     ]  # fmt: skip
     return RunContents(record, tuple(results))
+
+
+def test_a_long_name_of_several_words_takes_no_column_away() -> None:
+    long = "a name of many words that is " * 2
+    run = many(3)
+    named = replace(run, results=tuple(replace(r, benchmark=long) for r in run.results))
+    text = printed(named, 80)
+    assert text.count("20.0") == 3
+    assert all(f"{10 + at}.0" in text for at in range(3))
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 110, 150, 200, 10_000])

@@ -171,22 +171,25 @@ def _sheet(
     first: Sheet | None,
 ) -> Sheet:
     here = [other for other in places if other.benchmark == place.benchmark]
-    parts = [f"ties={place.ties}"] if len({other.ties for other in here}) > 1 else []
-    if len({other.errata for other in here}) > 1:
-        parts.append(f"errata={place.errata}" if place.errata else "no errata")
-    variant = ", ".join(parts)
-    is_first = (place.ties, place.errata) == (here[0].ties, here[0].errata)
     several = len({other.aggregate for other in here}) > 1
-    title = [place.benchmark, place.aggregate if several else "", "" if is_first else variant]
+    title = [place.benchmark, *([place.aggregate] if several else [])]
     made = Sheet(
         benchmark=place.benchmark,
         aggregate=place.aggregate,
-        title=", ".join(part for part in title if part),
+        title=", ".join([*title, *_variant(place, here[:1])]),
         headline=next(result.headline for result in results if result),
         results=results,
-        variant=variant,
+        variant=", ".join(_variant(place, here)),
     )
     return replace(made, is_overview=first is None or _differ(made, first))
+
+
+def _variant(place: _Place, others: Sequence[_Place]) -> list[str]:
+    """Tie rule and errata, each where some of the others has another."""
+    parts = [f"ties={place.ties}"] if any(o.ties != place.ties for o in others) else []
+    if any(other.errata != place.errata for other in others):
+        parts.append(f"errata={place.errata}" if place.errata else "no errata")
+    return parts
 
 
 def _differ(sheet: Sheet, first: Sheet) -> bool:

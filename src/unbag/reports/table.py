@@ -80,7 +80,9 @@ def _table(layout: Layout, columns: Sequence[Column], *, is_narrow: bool = False
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("benchmark", no_wrap=not is_narrow, overflow="fold")
+    # Rich takes the longest word for the least width even of a column that it may not wrap.
+    names = 0 if is_narrow else max((len(name) for name in _names(layout)), default=0)
+    table.add_column("benchmark", no_wrap=not is_narrow, overflow="fold", min_width=names)
     for column in columns:
         title = f"{column.label}\nblind" if column.is_blind else column.label
         wide = 0 if is_narrow else min(max(13, len(column.label)), 16)
@@ -101,10 +103,20 @@ def _add_sheet(table: Table, sheet: Sheet, columns: Sequence[Column]) -> None:
     table.add_row(Text(sheet.title, style="bold"), *notes)
     for metric in sheet.main_metrics:
         row = sheet.row(metric)
-        name = f"  {metric} ↓" if metric in LOWER_IS_BETTER else f"  {metric}"
+        name = _metric_name(metric)
         here = [row.estimates[column.place] for column in columns]
         cells = [_cell(e, said=said) for e, said in zip(here, headline, strict=True)]
         table.add_row(Text(name), *cells, chance_text(row.first))
+
+
+def _metric_name(metric: str) -> str:
+    return f"  {metric} ↓" if metric in LOWER_IS_BETTER else f"  {metric}"
+
+
+def _names(layout: Layout) -> list[str]:
+    """All that stands in the first column."""
+    titles = [sheet.title for sheet in layout.overview]
+    return titles + [_metric_name(m) for sheet in layout.overview for m in sheet.main_metrics]
 
 
 def _cell(estimate: Estimate | None, *, said: str) -> Text:
