@@ -30,6 +30,7 @@ from random_clip import (
     save_pictures,
 )
 
+from unbag.engine.embed import stacked
 from unbag.engine.job import Job
 from unbag.engine.run import run
 from unbag.engine.store import Key, ScoreStore
@@ -199,7 +200,8 @@ def rates(model: DualEncoder, items: Sequence[Item], cold: float) -> None:
         return len(pixels) / (perf_counter() - start)
 
     forward = rate(lambda: torch.cat([plain_pictures(model, part) for part in on_device]).cpu())
-    memory = rate(lambda: [model.encode_pictures(part) for part in parts])
+    pictures = [list(part) for part in parts]
+    memory = rate(lambda: [model.encode_pictures(stacked(p, model.device)) for p in pictures])
     print(f"\nforward passes, pixels on the device   {forward:10,.0f} pictures/s")
     print(
         f"ours, pixels in memory                 {memory:10,.0f} ({100 * memory / forward:.0f} %)"

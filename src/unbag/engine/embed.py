@@ -31,6 +31,10 @@ Grid = list[list[str]]
 computes whole batches of the same make-up and gets the same bits."""
 
 
+_READERS = 16
+"""Threads that open pictures; decoding gives up the interpreter's lock, the rest does not."""
+
+
 @dataclass(frozen=True, eq=False)
 class Embeddings:
     """The vectors of a plan, in its order."""
@@ -132,8 +136,6 @@ def _embed_pictures(
     todo: Grid,
     progress: Progress,
 ) -> dict[str, str]:
-    import torch
-
     damaged: dict[str, str] = {}
     fitting = Fitting(encoder.name, progress.say)
     with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
@@ -143,11 +145,22 @@ def _embed_pictures(
                 (k, p) for k, p in zip(keys, prepared, strict=True) if isinstance(p, str)
             )
             if whole:
-                pixels = torch.stack([prepared for _, prepared in whole])
+                pixels = stacked([prepared for _, prepared in whole], encoder.device)
                 vectors = fitting(encoder.encode_pictures, pixels)
                 shelf.put([k for k, _ in whole], _checked(vectors, len(whole), encoder.name))
             advance(len(keys))
     return damaged
+
+
+def stacked(prepared: Sequence[Tensor], device: str) -> Tensor:
+    """Pictures as one batch; for a GPU in memory that it can fetch from by itself."""
+    import torch
+
+    if not device.startswith("cuda"):
+        return torch.stack(list(prepared))
+    shape = (len(prepared), *prepared[0].shape)
+    pinned = torch.empty(shape, dtype=prepared[0].dtype, pin_memory=True)
+    return torch.stack(list(prepared), out=pinned)
 
 
 def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
@@ -175,7 +188,7 @@ def _read_ahead(
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(_READERS, os.cpu_count() or 1)) as pool:
         waiting: list[list[Future[Tensor | str]]] = []
         for ahead in range(len(todo) + 1):
             if ahead < len(todo):
