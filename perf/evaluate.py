@@ -172,12 +172,13 @@ def _table(ways: Sequence[Way], items: Sequence[Item]) -> None:
     assert cold.scores is not None
     apart = float(np.abs(plain.scores - cold.scores).max())
     print(f"\n{len(items):,} items, {pictures:,} pictures, {texts:,} captions")
+    wanted = f" (wanted: {FASTER})" if pictures < len(items) else ""
     notes = {
         plain.name: f"{ways[0].seconds / plain.seconds:.2f} times from batches of 64",
         alone.name: f"{plain.seconds / alone.seconds:.2f} times from doing nothing twice",
         trimmed.name: f"{alone.seconds / trimmed.seconds:.2f} times from real caption lengths",
         cold.name: f"{trimmed.seconds / cold.seconds:.2f} times from batches of 256 and readers; "
-        f"{plain.seconds / cold.seconds:.1f} times the plain loop (wanted: {FASTER})",
+        f"{plain.seconds / cold.seconds:.1f} times the plain loop{wanted}",
         best.name: f"ours takes {cold.seconds / best.seconds:.2f} times as long "
         f"(wanted: at most {ABOVE_CEILING})",
     }
