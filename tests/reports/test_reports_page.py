@@ -12,7 +12,7 @@ from unbag.metrics.definitions import DEFINITIONS, Definition
 from unbag.reports.layout import merge_runs
 from unbag.reports.page import SHOWN_CARDS, render_page
 from unbag.reports.wording import comparison_sentence, p_text
-from unbag.types import Comparison, RunContents
+from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 OWN = {
     "original": Definition("original", "A title", "A <b>meaning</b>.", "s(c) > s(n)", "1/2"),
@@ -195,3 +195,20 @@ def test_a_comparison_names_its_rule_unless_it_is_micro(run: RunContents) -> Non
 
 def test_p_values_are_never_zero() -> None:
     assert [p_text(p) for p in (None, 1e-9, 0.001, 0.0456)] == ["–", "< 0.001", "0.001", "0.046"]
+
+
+def test_one_model_under_several_protocols_is_one_scorer_whose_benchmark_is_told_once() -> None:
+    half = Estimate(0.5, 0.4, 0.6, 100, chance=0.5)
+    first = Result("swap", "m", EvalProtocol(), "macro7", "accuracy", {"accuracy": half},
+                   about="Which of two is it?")  # fmt: skip
+    micro = replace(first, aggregate="micro")
+    ties = EvalProtocol(ties="half")
+    same = replace(first, protocol=ties)
+    other = replace(micro, protocol=ties, overall={"accuracy": replace(half, value=0.55)})
+    record = RunRecord("", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})
+    html = render_page(RunContents(record, (first, micro, same, other)), OWN)
+    assert "1 scorer · 1 benchmark ·" in html
+    assert html.count("Which of two is it?") == 1
+    assert "<summary>swap, macro7, ties=half: no main number changes</summary>" in html
+    assert "<summary>swap, micro, ties=half" not in html
+    assert "averaged: micro · ties=half" in html
