@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from unbag.engine.plan import make_plan
 from unbag.engine.asking import QueryScoring
+from unbag.engine.plan import make_plan
 from unbag.metrics.measure import judge, measure
 from unbag.models.caption_only import load as caption_only
 from unbag.registry import find, names
