@@ -64,7 +64,7 @@ class ClipTokenizer:
         self._word = lru_cache(maxsize=REMEMBERED)(lambda word: tuple(inner.encode(word)))
 
     def _encode(self, caption: str) -> tuple[int, ...]:
-        """As open_clip does it; several times faster where there is nothing to mend in a caption."""
+        """As open_clip does it; several times faster where a caption needs no mending."""
         is_plain = caption.isascii() and caption.isprintable() and "&" not in caption
         if self._is_lower and is_plain:
             words = self.inner.pat.findall(" ".join(caption.split()).lower())
