@@ -84,23 +84,26 @@ def _open_clip(folder: Path) -> str:
 def _transformers(folder: Path) -> str:
     """CLIP's own sizes; a tokenizer of our words, since CLIP's cannot be downloaded everywhere."""
     import transformers as tf
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    pieces = sorted({c for word in WORDS for c in word})
-    vocabulary = {piece: i for i, piece in enumerate([*pieces, *[f"{p}</w>" for p in pieces]])}
-    merges: dict[tuple[str, str], None] = {}
-    for word in WORDS:
-        parts = [*word[:-1], f"{word[-1]}</w>"]
-        while len(parts) > 1:
-            merges[parts[0], parts[1]] = None
-            parts[:2] = [parts[0] + parts[1]]
-            vocabulary.setdefault(parts[0], len(vocabulary))
-    vocabulary |= {"<|startoftext|>": len(vocabulary)}
-    vocabulary |= {"<|endoftext|>": len(vocabulary)}
-    words: Any = tf.CLIPTokenizer
-    ends = {"eos_token_id": len(vocabulary) - 1, "bos_token_id": len(vocabulary) - 2}
-    config = tf.CLIPConfig(text_config=ends)
+    start, end = len(WORDS), len(WORDS) + 1
+    vocabulary = {**{w: i for i, w in enumerate(WORDS)}, "<start>": start, "<end>": end}
+    words = Tokenizer(models.WordLevel({**vocabulary, "<unk>": end + 1}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(
+        single="<start> $A <end>", special_tokens=[("<start>", start), ("<end>", end)]
+    )
+    wrap: Any = tf.PreTrainedTokenizerFast
+    wrap(
+        tokenizer_object=words,
+        bos_token="<start>",
+        eos_token="<end>",
+        pad_token="<end>",
+        unk_token="<unk>",
+        model_max_length=CONTEXT,
+    ).save_pretrained(folder)
+    config = tf.CLIPConfig(text_config={"eos_token_id": end, "bos_token_id": start})
     tf.CLIPModel(config).save_pretrained(folder)
-    words(vocab=vocabulary, merges=list(merges), model_max_length=CONTEXT).save_pretrained(folder)
     tf.CLIPImageProcessor().save_pretrained(folder)
     return f"hf:{folder}"
 
@@ -135,10 +138,7 @@ def plain_captions(model: Any, some: Sequence[str]) -> torch.Tensor:
         token_NL = model.tokenize.inner(list(some)).to(model.device)
         found = model.model.encode_text(token_NL)
     else:
-        from transformers import AutoTokenizer
-
-        words = AutoTokenizer.from_pretrained(model.model.name_or_path)
-        inputs = words(
+        inputs = model.captions.tokenizer(
             list(some),
             padding="max_length",
             max_length=CONTEXT,
