@@ -25,3 +25,9 @@ def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         return folder
 
     return get
+
+
+@pytest.fixture(autouse=True)
+def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of pytest-xdist have a width of their own, which would cut tables."""
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -28,13 +28,13 @@ def nameless(captions): return []
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "my_tagger.py").write_text(OWN)
+    (tmp_path / "own_tagger.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "my_tagger", raising=False)
+    monkeypatch.delitem(sys.modules, "own_tagger", raising=False)
 
 
 def test_a_tagger_of_ones_own(own: None) -> None:
-    found = find_tagger("my_tagger:MINE")
+    found = find_tagger("own_tagger:MINE")
     assert found is not None
     assert found.name == "mine 1"
     named = with_tagger(ARO_ORDER_COCO, found)
@@ -45,10 +45,12 @@ def test_a_tagger_of_ones_own(own: None) -> None:
 
 
 def test_what_is_no_tagger_is_refused(own: None) -> None:
-    with pytest.raises(UserError, match="tagger 'my_tagger:nameless' is a function without a name"):
-        find_tagger("my_tagger:nameless")
-    with pytest.raises(UserError, match="module 'my_tagger' has no 'OTHER'"):
-        find_tagger("my_tagger:OTHER")
+    with pytest.raises(
+        UserError, match="tagger 'own_tagger:nameless' is a function without a name"
+    ):
+        find_tagger("own_tagger:nameless")
+    with pytest.raises(UserError, match="module 'own_tagger' has no 'OTHER'"):
+        find_tagger("own_tagger:OTHER")
 
 
 @dataclass(frozen=True)
