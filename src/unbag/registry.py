@@ -129,7 +129,7 @@ ABOUT: Mapping[str, str] = {
     "yes": "chat models: probability of Yes to a question about the caption (VQAScore)",
     "yes-normalised": "the same, divided by the sum of Yes and No",
     "yes-contrast": "log-probability of Yes with the picture minus that without it",
-    "letters": "chat models: multiple choice by letter, options in both orders",
+    "letters": "chat models: multiple choice by letter, each option at every letter once",
     "perplexity": "chat models: probability of the caption as the answer, averaged over its tokens",
     "likelihood": "the same, summed over the tokens; prefers short captions",
     "answer": "chat models: a free answer, read by keywords",

@@ -127,6 +127,34 @@ def test_letters_are_averaged_over_both_orders() -> None:
     assert np.allclose(found.values, [[log(0.24) / 2, log(0.15) / 2]])
 
 
+@pytest.mark.parametrize("options", [2, 3, 4])
+def test_a_letter_that_is_liked_wherever_it_stands_makes_no_caption_better(options: int) -> None:
+    chance = dict(zip("ABCD", (0.1, 0.6, 0.17, 0.13), strict=True))
+    model = Table(lambda picture, prompt, letter: [log(chance[letter])])
+    captions = ("a dog", "a cat", "a cow", "a hen")[:options]
+    scorer = whole(make_scorer(model, "letters"))
+    (found,) = scorer.score_items([item(*captions)])
+    expected = sum(log(chance[letter]) for letter in "ABCD"[:options]) / options
+    assert found.values is not None
+    assert len(set(found.values[0])) == 1
+    assert np.allclose(found.values, expected)
+    assert len(found.order_logprobs) == len(model.asked) == options
+    # Every caption stands at every letter once.
+    assert all(
+        sum(f"{letter}. {caption}" in ask.prompt for ask in model.asked) == 1
+        for caption in captions
+        for letter in "ABCD"[:options]
+    )
+
+
+def test_yes_and_no_without_a_question_are_captions_like_others() -> None:
+    model = Table(lambda p, t, c: [log({"A": 0.7, "B": 0.2}[c])])
+    (found,) = whole(make_scorer(model, "letters")).score_items([item("Yes", "No")])
+    assert len(found.order_logprobs) == len(model.asked) == 2
+    assert found.values is not None
+    assert found.values[0, 0] == found.values[0, 1] == pytest.approx(log(0.14) / 2)
+
+
 def test_letters_show_the_question_and_all_options() -> None:
     model = Table()
     scorer = make_scorer(model, "letters")
@@ -136,7 +164,7 @@ def test_letters_show_the_question_and_all_options() -> None:
         "Answer with the option's letter from the given choices directly."
         for a, b in (("Open", "Shut"), ("Shut", "Open"))
     ]
-    assert scorer.scoring == "letters, both orders, without end"
+    assert scorer.scoring == "letters, as many orders as options, without end"
     by_query = [Query(PICTURE, c, Question("Is it open?")) for c in ("Open", "Shut")]
     assert np.allclose(np.asarray(scorer.score(by_query)), log(0.5))
 

@@ -139,9 +139,10 @@ _ALL = (
     Definition(
         "order_flip",
         "Flip rate",
-        "Share of pictures for which another option is chosen when the options are shown in "
-        "reverse order. Less is better.",
-        "argmax log p(first order) != argmax log p(reverse order)",
+        "Share of pictures for which not every order of the options leads to the same choice. "
+        "Options are shown in as many orders as there are of them, each at every letter once. "
+        "Less is better.",
+        "argmax log p(order o) != argmax log p(order o') for some o, o'",
         "",
     ),
     Definition(

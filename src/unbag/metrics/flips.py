@@ -22,7 +22,7 @@ class Flips:
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every picture with two orders."""
+        """Judge every picture with several orders."""
         units, clusters, tags, values, tied = [], [], [], [], []
         for case in cases:
             rows, pictures = case.scores.order_logprobs, len(case.item.pictures)

@@ -38,6 +38,8 @@ class Protocol:
     make: Callable[..., Scorer]
     needs: type[Any] = Generator
     """What the model must be able to do."""
+    version: str = VERSION
+    """Of its code: part of the fingerprint."""
 
     def __call__(self, model: object) -> Scorer:
         """With the published prompt."""
@@ -60,7 +62,7 @@ class Protocol:
                 for prompt in chosen(self.prompts, asked)]  # fmt: skip
 
     def _identity(self, model: Generator, prompt: Prompt) -> Identity:
-        said = "\0".join((self.name, prompt.caption, prompt.question, VERSION))
+        said = "\0".join((self.name, prompt.caption, prompt.question, self.version))
         digest = blake2b(said.encode(), digest_size=6).hexdigest()
         name = model.name if prompt.is_published else f"{model.name} ({prompt.name})"
         return Identity(name, f"{model.fingerprint}-{digest}", prompt.name, not prompt.is_published)
@@ -77,7 +79,7 @@ def _made(kind: Callable[..., Scorer], **settings: Any) -> Callable[..., Scorer]
 YES = Protocol("yes", sets.YES, _made(Yes))
 YES_NORMALISED = Protocol("yes-normalised", sets.YES, _made(Yes, is_normalised=True))
 YES_CONTRAST = Protocol("yes-contrast", sets.YES, _made(Yes, is_contrast=True))
-LETTERS = Protocol("letters", sets.LETTERS, _made(Letters))
+LETTERS = Protocol("letters", sets.LETTERS, _made(Letters), version=f"{VERSION}.1")
 PERPLEXITY = Protocol("perplexity", sets.OPTIONS, _made(OptionLikelihood))
 LIKELIHOOD = Protocol("likelihood", sets.OPTIONS, _made(OptionLikelihood, is_mean=False))
 ANSWER = Protocol("answer", sets.ANSWER, _made(FreeAnswer))

@@ -1,7 +1,7 @@
-"""Items come in; which of their captions a chat model picks by letter goes out, in both orders.
+"""Items come in; which of their captions a chat model picks by letter goes out, in several orders.
 
-Models like some letters better than others, so options are shown in their order and in reverse,
-and log-probabilities are averaged.
+Models like some letters better than others, so options are shown in as many orders as there are of
+them, each at every letter once, and log-probabilities are averaged. For two, that is both orders.
 
 Dimensions: P pictures, C captions, O orders.
 """
@@ -43,10 +43,10 @@ class Letters:
     def scoring(self) -> str:
         """For the protocol."""
         end = "" if scores_ends(self.model) else ", without end"
-        return f"letters, both orders{end}"
+        return f"letters, as many orders as options{end}"
 
     def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """Mean log-probability of each caption's letter; both orders are kept beside it."""
+        """Mean log-probability of each caption's letter; each order is kept beside it."""
         asks = [ask for item in items for ask in self._asks(item)]
         found = iter(logprobs_of(self.model, asks))
         return [self._scores(item, [next(found) for _ in self._asks(item)]) for item in items]
@@ -69,15 +69,17 @@ class Letters:
         return [found[n] for n in range(len(queries))]
 
     def _orders(self, item: Item) -> list[list[int]]:
-        """Which caption stands at which letter."""
+        """Which caption stands at which letter: every rotation, so each at every letter once."""
         order = list(range(len(item.captions)))
-        return [order] if is_closed(item.captions) else [order, order[::-1]]
+        if _answers_itself(item):
+            return [order]
+        return [order[n:] + order[:n] for n in order]
 
     def _asks(self, item: Item) -> list[Ask]:
         """For each picture, each order."""
         texts = [text_of(caption) for caption in item.captions]
         ends = scores_ends(self.model)
-        if item.question is not None and is_closed(texts):
+        if item.question is not None and _answers_itself(item):
             return [Ask(p, item.question.text, tuple(texts), ends) for p in item.pictures]
         if len(texts) == 1:
             raise UserError(
@@ -106,4 +108,11 @@ class Letters:
             rows.append(tuple(by_place[order.index(n)] for n in range(len(order))))
         log_POC = np.array(rows).reshape(len(item.pictures), len(orders), len(item.captions))
         kept = tuple(rows) if len(orders) > 1 else ()
-        return Scores(item.id, log_POC.mean(axis=1), order_logprobs=kept)
+        # Sorted, since a sum in another order ends in other digits, and breaks an exact tie.
+        mean_PC = np.sort(log_POC, axis=1).mean(axis=1)
+        return Scores(item.id, mean_PC, order_logprobs=kept)
+
+
+def _answers_itself(item: Item) -> bool:
+    """The item's own question says what Yes, No or a letter means."""
+    return item.question is not None and is_closed(item.captions)
