@@ -106,7 +106,8 @@ def test_a_space_before_the_word_is_the_same_word(chat: Chat) -> None:
 def test_what_is_not_listed_is_bounded_and_counted(chat: Chat) -> None:
     chat.tells = lambda body: {"Maybe": 0.9, "Perhaps": 0.07}
     found = model(chat)
-    (score,) = found.logprobs(RED, "?", ["Yes"])[0]
+    with pytest.warns(UserWarning, match="'Yes' is not among the 2 likeliest tokens"):
+        (score,) = found.logprobs(RED, "?", ["Yes"])[0]
     assert math.exp(score) == pytest.approx(0.03)
     assert found.bounded == 1
 
@@ -180,3 +181,52 @@ def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
     (scorer,) = make_scorers(model(chat), name, "published")
     result = evaluate(scorer, replace(SWAP, load=lambda root: items))
     assert result.overall["original"].n == 2
+
+
+def test_texts_of_several_words_cannot_be_scored(chat: Chat) -> None:
+    with pytest.raises(UserError, match="cannot score 'a red cube'") as error:
+        model(chat).logprobs(RED, "?", ["a red cube"])
+    assert "--scorer yes, letters or answer" in str(error.value)
+    assert chat.bodies == []
+
+
+def test_of_tokens_that_read_alike_the_likelier_counts(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(self: Chat, body: dict[str, Any]) -> dict[str, Any]:
+        listed = [{"token": "Yes", "logprob": math.log(p)} for p in (0.8, 0.001)]
+        logprobs = {"content": [{"token": "Yes", "logprob": 0.0, "top_logprobs": listed}]}
+        return {"choices": [{"message": {"content": "Yes"}, "logprobs": logprobs}]}
+
+    monkeypatch.setattr(Chat, "reply", twice)
+    assert math.exp(model(chat).logprobs(RED, "?", ["Yes"])[0][0]) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("value", [1000.0, 10**400, "x", None])
+def test_a_probability_that_is_none_is_garbage_and_never_kept(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    def odd(self: Chat, body: dict[str, Any]) -> dict[str, Any]:
+        listed = [{"token": "No", "logprob": value}]
+        logprobs = {"content": [{"token": "No", "logprob": 0.0, "top_logprobs": listed}]}
+        return {"choices": [{"message": {"content": "No"}, "logprobs": logprobs}]}
+
+    monkeypatch.setattr(Chat, "reply", odd)
+    found = model(chat)
+    object.__setattr__(found.client.manners, "sleep", lambda seconds: None)
+    with pytest.raises(UserError, match="an answer that is no reply"):
+        found.logprobs(RED, "?", ["Yes"])
+
+
+@pytest.mark.parametrize("url", ["http://[::1/v1", "http://a..b/v1", f"http://{'x' * 70}.org"])
+def test_an_address_that_is_none_is_explained(url: str) -> None:
+    with pytest.raises(UserError, match="names no server"):
+        load(f"m@{url}")
+
+
+@pytest.mark.parametrize("key", ["caf\u00e9", "a\nb"])
+def test_a_key_that_no_server_takes_is_explained(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNBAG_SERVER_KEY", key)
+    with pytest.raises(UserError, match="UNBAG_SERVER_KEY holds a character") as error:
+        load("m@http://localhost/v1")
+    assert key not in str(error.value)

@@ -94,11 +94,13 @@ def test_replies_come_in_the_order_of_the_requests(server: tuple[str, Behaviour]
 def test_trouble_in_the_middle_is_waited_out(server: tuple[str, Behaviour]) -> None:
     url, behaviour = server
     nonsense = [status(200, "<html>busy</html>"), status(200, "[1, 2]"), status(503), None]
-    behaviour.answers = [*nonsense, status(429, **{"Retry-After": "7"})]
+    packed = status(200, "not packed", **{"Content-Encoding": "gzip"})
+    deep = status(200, "[" * 100_000)
+    behaviour.answers = [*nonsense, status(429, **{"Retry-After": "7"}), packed, deep]
     slept = Slept()
     found = client(url, manners=Manners(1, attempts=9, timeout=5, sleep=slept))
     assert found.ask_all([{"n": 1}]) == [{"echo": 1}]
-    assert slept.pauses == [1.0, 2.0, 4.0, 8.0, 7.0]
+    assert slept.pauses == [1.0, 2.0, 4.0, 8.0, 7.0, 32.0, 60.0]
 
 
 def test_a_reply_without_what_is_needed_is_asked_for_again(server: tuple[str, Behaviour]) -> None:
@@ -170,5 +172,5 @@ def test_a_server_that_is_not_there_is_explained() -> None:
 
 def test_a_cache_that_is_no_cache_is_explained(tmp_path: Path) -> None:
     (tmp_path / "x.sqlite").write_text("not a data base, and long enough to be read as one" * 50)
-    with pytest.raises(UserError, match="cannot be opened"):
+    with pytest.raises(UserError, match="cannot be used"):
         ReplyCache(tmp_path / "x.sqlite")

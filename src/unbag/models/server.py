@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -68,6 +69,9 @@ class ServerModel:
         """The same for many asks, several requests at a time."""
         if any(ask.ends for ask in asks):
             raise self._one_token("the end of an answer")
+        long = next((c for ask in asks for c in ask.continuations if len(c.split()) > 1), None)
+        if long is not None:
+            raise self._one_token(f"{long!r}")
         replies = self.client.ask_all([self._request(ask, tokens=1) for ask in asks])
         return [
             [[self._score(_listed(reply), wanted)] for wanted in ask.continuations]
@@ -105,6 +109,12 @@ class ServerModel:
         likeliest = _word(max(listed, key=lambda token: listed[token]))
         if likeliest and likeliest != _word(wanted) and _word(wanted).startswith(likeliest):
             raise self._one_token(f"{wanted!r}, which it begins with {likeliest!r}")
+        if not self.bounded:
+            warnings.warn(
+                f"{self.name}: {wanted!r} is not among the {len(listed)} likeliest tokens of an "
+                "answer; such answers get the largest probability they can have",
+                stacklevel=2,
+            )
         self.bounded += 1
         # What is not listed is no likelier than the last listed, nor than all that is left.
         rest = 1.0 - sum(math.exp(value) for value in listed.values())
@@ -127,7 +137,7 @@ def load(
 ) -> ServerModel:
     """`MODEL@URL`, such as Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1."""
     model, _, url = rest.rpartition("@")
-    if not model or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).netloc:
+    if not model or not _is_address(url):
         raise UserError(
             f"the model 'server:{rest}' names no server",
             expected="server:MODEL@URL, such as server:llava@http://localhost:8000/v1",
@@ -142,12 +152,33 @@ def load(
     kept = ReplyCache(cache / "replies.sqlite" if cache else None)
     client = ServerClient(
         url.rstrip("/"),
-        os.environ.get(KEY, ""),
+        _key(),
         Manners(concurrency=concurrency),
         budget,
         kept,
     )
     return ServerModel(model.rpartition("/")[2], model, client)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(host)
+
+
+def _key() -> str:
+    key = os.environ.get(KEY, "")
+    if not key.isascii() or not key.isprintable():
+        raise UserError(
+            f"the environment variable {KEY} holds a character that no key has",
+            expected="plain letters and signs on one line",
+        )
+    return key
 
 
 def _word(token: str) -> str:
@@ -169,8 +200,12 @@ def _choice(reply: Reply) -> dict[str, Any]:
 def _listed(reply: Reply) -> dict[str, float]:
     """Likeliest first tokens with their log-probabilities."""
     first = _choice(reply)["logprobs"]["content"][0]
-    found = {str(one["token"]): float(one["logprob"]) for one in first["top_logprobs"]}
-    return found or {str(first["token"]): float(first["logprob"])}
+    found: dict[str, float] = {}
+    for one in first["top_logprobs"] or [first]:
+        token, value = str(one["token"]), float(one["logprob"])
+        # Two tokens may read alike: the likelier one counts.
+        found[token] = max(value, found.get(token, -math.inf))
+    return found
 
 
 def _check(reply: Reply) -> None:
@@ -178,7 +213,8 @@ def _check(reply: Reply) -> None:
     try:
         str(_choice(reply)["message"]["content"])
         values = _listed(reply).values()
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise GarbageError(f"{type(error).__name__} {error}") from error
-    if not all(math.isfinite(value) or value == -math.inf for value in values):
-        raise GarbageError("log-probabilities that are no numbers")
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        raise GarbageError(f"{type(error).__name__} {error}"[:200]) from error
+    # A hair above 0 is rounding.
+    if not all(value <= 1e-3 for value in values):
+        raise GarbageError("log-probabilities that are none")

@@ -53,31 +53,44 @@ class ReplyCache:
 
     def __init__(self, path: Path | None) -> None:
         """Open or create the file."""
+        self._path = path
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._base = sqlite3.connect(path or ":memory:", check_same_thread=False, timeout=60)
             self._base.execute("CREATE TABLE IF NOT EXISTS replies (asked TEXT PRIMARY KEY, reply)")
         except sqlite3.Error as error:
-            raise UserError(
-                f"the cache of replies {path} cannot be opened: {error}",
-                expected="a file written by unbag",
-                way_out="move it away, or choose another folder with --cache",
-            ) from error
+            raise self._damaged(error) from error
         self._lock = threading.Lock()
 
     def get(self, key: str) -> Reply | None:
         """The reply to what was asked, if it is known."""
-        with self._lock:
-            row = self._base.execute("SELECT reply FROM replies WHERE asked = ?", (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+        try:
+            with self._lock:
+                row = self._base.execute(
+                    "SELECT reply FROM replies WHERE asked = ?", (key,)
+                ).fetchone()
+            found: Reply | None = json.loads(row[0]) if row else None
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            raise self._damaged(error) from error
+        return found
 
     def put(self, key: str, reply: Reply) -> None:
         """Keep it, on disk before this returns."""
-        with self._lock, self._base:
-            self._base.execute(
-                "INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(reply))
-            )
+        try:
+            with self._lock, self._base:
+                self._base.execute(
+                    "INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(reply))
+                )
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> UserError:
+        return UserError(
+            f"the cache of replies {self._path} cannot be used: {error}",
+            expected="a whole file, and room on the disk",
+            way_out="move it away, or choose another folder with --cache",
+        )
 
 
 @dataclass
@@ -154,7 +167,7 @@ class ServerClient:
             answer = self._http().post("chat/completions", json=request)
         except httpx.TimeoutException as error:
             raise _LaterError(f"no answer within {self.manners.timeout:g} s") from error
-        except httpx.TransportError as error:
+        except (httpx.RequestError, UnicodeError) as error:
             raise _LaterError(f"{type(error).__name__}: {error}") from error
         if answer.status_code in _AGAIN:
             raise _LaterError(f"status {answer.status_code}", wait=_wait(answer))
@@ -165,8 +178,9 @@ class ServerClient:
             if not isinstance(reply, dict):
                 raise GarbageError(f"a {type(reply).__name__}")
             self.check(reply)
-        except (ValueError, GarbageError) as error:
-            raise _LaterError(f"an answer that is no reply ({error})") from error
+        except (ValueError, RecursionError, OverflowError, GarbageError) as error:
+            said = f"{type(error).__name__} {error}"[:200]
+            raise _LaterError(f"an answer that is no reply ({said})") from error
         return reply
 
     def _pay(self) -> None:
