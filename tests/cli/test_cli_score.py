@@ -17,11 +17,31 @@ from unbag.types import Query
 HfFolder = Callable[[str], Path]
 CAPTIONS = ["a red cube and a blue ball", "a blue cube", "a"]
 MODELS = """
+import numpy as np
+from unbag.types import Scores
 class Broken:
     name, fingerprint, scoring, is_blind = "broken", "broken-1", "odd", False
     def score(self, queries):
         return [float("nan") for query in queries]
 BROKEN = Broken()
+
+class Small:
+    name, fingerprint, scoring, is_blind = "small", "small-1", "odd", False
+    def score(self, queries):
+        known = {"a": 0.00013, "b": 0.00009, "c": 12.5, "d": float("nan")}
+        return [known[query.caption] for query in queries]
+SMALL = Small()
+
+class Talker(Small):
+    name = "talker"
+    def __init__(self, answer, unparsed):
+        self.answer, self.unparsed = answer, unparsed
+    def score_items(self, items):
+        return [
+            Scores(i.id, np.where(i.truth, 0, 0.5), answers=(self.answer,), unparsed=self.unparsed)
+            for i in items
+        ]
+MUMBLES, SPEAKS = Talker("It is hard\\nto say.", 1), Talker("b", 0)
 """
 
 
@@ -78,11 +98,66 @@ def test_a_tie_has_no_winner(picture: Path, capsys: pytest.CaptureFixture[str]) 
 def test_no_score_is_no_number(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--model", "cli_score_models:BROKEN"]
     assert main(["score", str(picture), "a", "b", *model]) == 0
-    *_, second, legend = capsys.readouterr().out.splitlines()
-    assert (second.split(), legend) == (["b", "nan"], "")
+    *_, second, legend, note = capsys.readouterr().out.splitlines()
+    assert (second.split(), legend) == (["b", "not", "a", "number"], "")
+    assert note == "note: broken gave no number for 2 of 2 captions"
     assert main(["score", str(picture), "a", "b", *model, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)["models"]
     assert (one["scores"], one["best"]) == ([None, None], [])
+    assert one["notes"] == ["broken gave no number for 2 of 2 captions"]
+
+
+def test_small_probabilities_differ(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    captions = ["a", "b", "c", "d"]
+    assert main(["score", str(picture), *captions, "--model", "cli_score_models:SMALL"]) == 0
+    *_, c, a, b, d, _, note = capsys.readouterr().out.splitlines()
+    assert (c.split(), a.split(), b.split()) == (
+        ["c", "*", "12.5000"],
+        ["a", "0.0001300"],
+        ["b", "9.000e-05"],
+    )
+    assert d.split() == ["d", "not", "a", "number"]
+    assert note == "note: small gave no number for 1 of 4 captions"
+
+
+def test_an_answer_is_shown_as_it_was_given(
+    picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", "cli_score_models:MUMBLES"]
+    assert main(["score", str(picture), "a", "b", *model]) == 0
+    *_, first, second, legend, answer, note = capsys.readouterr().out.splitlines()
+    assert first.split() == ["a", "not", "a", "number"]
+    assert second.split() == ["b", "not", "a", "number"]
+    assert legend == ""
+    assert answer == r"talker answered: 'It is hard\nto say.'"
+    assert note == ("note: talker: no caption could be read from the answer, so none has a score")
+    assert main(["score", str(picture), "a", "b", *model, "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["models"]
+    assert one["answers"] == ["It is hard\nto say."]
+    assert main(["score", str(picture), "a", "b", "--model", "cli_score_models:SPEAKS"]) == 0
+    assert capsys.readouterr().out.endswith("another\ntalker answered: 'b'\n")
+
+
+@pytest.mark.parametrize("kind", ["clip", "blip"])
+def test_a_caption_that_is_cut_is_noted(
+    kind: str, picture: Path, hf_folder: HfFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "a red cube " * 200
+    options = ["--model", f"hf:{hf_folder(kind)}"]
+    assert main(["score", str(picture), "a", long, *options]) == 0
+    out = capsys.readouterr().out
+    assert f"note: tiny-{kind} cut 1 caption to its context length" in out
+    assert max(map(len, out.splitlines())) < 120
+    assert "a red cube a red cube" in out
+    assert main(["score", str(picture), "a", *options]) == 0
+    assert "note" not in capsys.readouterr().out
+
+
+def test_half_a_character_is_refused(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["score", str(picture), "a", "b\ud800", "--model", "tiny:base"]) == 1
+    said = capsys.readouterr().err
+    assert r"the caption 'b\ud800' holds half a character" in said
+    assert "type the caption again" in said
 
 
 def test_captions_are_data(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,8 @@ import torch
 from PIL.Image import Image
 
 from unbag.engine.evaluate import evaluate
+from unbag.engine.job import Job
+from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.metrics import Choice, Recall
 from unbag.models import hf_match
@@ -179,6 +181,14 @@ def test_it_runs_through_the_engine(hf_folder: HfFolder) -> None:
     assert result.protocol.scoring == "match"
     best_P = ask(scorer, pictures(), CAPTIONS).reshape(3, 4).argmax(dim=1)
     assert result.overall["accuracy"].value == pytest.approx(float((best_P == 0).float().mean()))
+
+
+def test_captions_that_it_cuts_are_counted(hf_folder: HfFolder, tmp_path: Path) -> None:
+    scorer, truth = match(hf_folder("blip")), np.array([[True, False, False]])
+    captions = ("a red cube", "a red cube " * 200, "a blue ball " * 200)
+    items = [Item(p.name, (p,), captions, truth) for p in pictures()]
+    found = run(Job([scorer], [benchmark(items, Choice(), "accuracy")], tmp_path / "run"))
+    assert found.contents.record.truncated == {"tiny-blip": 2}
 
 
 def test_it_retrieves_pair_by_pair(hf_folder: HfFolder) -> None:

@@ -6,6 +6,7 @@ Dimensions: P pictures, C captions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ import numpy as np
 from unbag.engine.asking import QueryScoring, checked_numbers
 from unbag.errors import UserError
 from unbag.pictures import FilePicture
-from unbag.types import Caption, FloatArray, Item, ItemScorer, MatrixScorer, Picture, Scorer
+from unbag.types import Caption, FloatArray, Item, ItemScorer, MatrixScorer, Picture, Scorer, Scores
+from unbag.types.json_fields import is_whole_text
 
 
 def score(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Scorer) -> FloatArray:
@@ -21,22 +23,45 @@ def score(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Sc
 
     The smallest use: nothing is planned, cached or measured.
     """
+    found = answered(picture, captions, scorer).values
+    assert found is not None
+    score_C: FloatArray = found[0]
+    return score_C
+
+
+def answered(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Scorer) -> Scores:
+    """The same with the raw answer of a chat model; NaN where no rule could read it."""
+    _check(captions)
+    shown = opened(FilePicture(Path(picture)) if isinstance(picture, str | Path) else picture)
+    if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
+        score_PC = scorer.score_matrix([shown], captions)
+        score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))
+        return Scores("picture", score_C[None])
+    no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
+    item = Item("picture", (shown,), tuple(captions), no_truth)
+    found = QueryScoring(scorer).chunk([item])[0]
+    if not found.unparsed:
+        return found
+    # A benchmark counts such an answer as wrong; here there is no truth it could miss.
+    return replace(found, values=np.full(no_truth.shape, np.nan))
+
+
+def _check(captions: Sequence[Caption]) -> None:
     if isinstance(captions, str) or not captions:
         raise UserError(
             f"captions are {captions!r}",
             expected="a list of at least one caption",
             way_out='write ["a caption", "another one"]',
         )
-    shown = opened(FilePicture(Path(picture)) if isinstance(picture, str | Path) else picture)
-    if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
-        score_PC = scorer.score_matrix([shown], captions)
-        return checked_numbers(scorer, score_PC.reshape(-1), len(captions))
-    no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
-    item = Item("picture", (shown,), tuple(captions), no_truth)
-    found = QueryScoring(scorer).chunk([item])[0].values
-    assert found is not None
-    score_C: FloatArray = found[0]
-    return score_C
+    for caption in captions:
+        for text in [caption] if isinstance(caption, str) else caption.prompts:
+            if not is_whole_text(text):
+                raise UserError(
+                    f"the caption {text!r} holds half a character",
+                    expected="whole characters, which UTF-8 can write",
+                    way_out="type the caption again; a terminal that is not set to UTF-8 may be "
+                    "the reason",
+                )
 
 
 def opened(picture: Picture) -> Picture:

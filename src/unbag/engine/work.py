@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from unbag.engine.asking import CHUNK, QueryScoring
+from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
 from unbag.engine.job import Job
@@ -54,6 +55,8 @@ class Work:
         if isinstance(scorer, EmbeddingScorer):
             self._by_vectors(scorer, missing)
             return
+        if self.team.is_leader:
+            self._note(scorer, {}, count_cut(scorer, self.plan.captions))
         asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
         for name in missing:
             self._by_queries(asking, name)
@@ -136,8 +139,7 @@ class Work:
                 f"picture {name} cannot be opened ({reason}); its items count as invalid"
             )
         if truncated:
-            captions = "1 caption" if truncated == 1 else f"{truncated:,} captions"
-            self.progress.say(f"{scorer.name} cut {captions} to its context length")
+            self.progress.say(said_cut(scorer, truncated))
         self.record = replace(
             self.record,
             damaged=tuple(sorted({*self.record.damaged, *damaged})),

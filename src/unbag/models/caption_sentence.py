@@ -59,6 +59,15 @@ class Sentence:
     is_blind: bool = True
     _known: dict[str, FloatArray] = field(default_factory=dict, repr=False)
 
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included; longer ones are cut."""
+        return self.captions.context
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.captions.count(captions)
+
     def score(self, queries: Sequence[Query]) -> list[float]:
         """Refused: a caption alone has nothing to be compared with."""
         raise UserError(

@@ -45,6 +45,10 @@ class Reader(Protocol):
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
 
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included."""
+
     def look(self, pixels: Tensor) -> Tensor:
         """Prepared pictures to their patches, [P, L, H]."""
 
@@ -89,6 +93,15 @@ class Match:
             expected="a matching head with one vector each, as BLIP has",
             way_out="leave --scorer out to use its matching head",
         )
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included; longer ones are cut."""
+        return self.reader.context
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.reader.count_tokens(captions)
 
     @torch.inference_mode()
     def score(self, queries: Sequence[Query]) -> Tensor:
