@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,11 @@ def test_without_a_template_a_family_is_asked_in_its_own_form(
     assert found < 0
 
 
+def rewrite(path: Path, **changes: Any) -> None:
+    """A setting on disk, as a user might change it."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
 def refuses(model: Any, message: str, *, prompt: str = "Is it?", picture: Any = None) -> None:
     with pytest.raises(UserError, match=message):
         model.logprobs(picture, prompt, ["Yes"])
@@ -130,7 +136,59 @@ def test_a_prompt_longer_than_the_context_is_refused(
     chat_folder: ChatFolder, pictures: list[PixelPicture]
 ) -> None:
     model = load_chat(str(chat_folder("llava")))
-    refuses(model, "tokens with its picture", prompt="a dog " * 300, picture=pictures[0])
+    message = r"has \d+ tokens with its picture and answer\n.*at most 512\n.*a shorter prompt"
+    refuses(model, message, prompt="a dog " * 300, picture=pictures[0])
+
+
+def test_a_free_answer_that_would_not_fit_is_refused(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder("llava")))
+    ask = Ask(pictures[0], "Is it?")
+    (seeing,), _ = model._rows([ask], answers=False)
+    (blind,), _ = model._rows([Ask(None, "Is it?")], answers=False)
+    tight = replace(model, context=len(seeing.prompt) + 4)
+    assert len(tight.answers_of([ask], longest=4)) == 1
+    for answers in (tight.answers_of, tight.answers_of_m3id):
+        with pytest.raises(UserError, match=f"has {len(seeing.prompt) + 5} tokens"):
+            answers([ask], longest=5)
+    # Without a picture, all that M3ID reads is words.
+    tight = replace(model, context=len(blind.prompt) + 4)
+    with pytest.raises(UserError, match=f"has {len(blind.prompt) + 5} tokens"):
+        tight.answers_of_m3id([Ask(None, "Is it?")], longest=5)
+
+
+def test_a_tokenizer_without_an_end_is_refused_only_where_the_end_is_needed(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    folder = made()
+    rewrite(folder / "tokenizer_config.json", eos_token=None)
+    rewrite(folder / "generation_config.json", eos_token_id=None)
+    for text in ("config.json", "generation_config.json"):
+        found = (folder / text).read_text().replace('"eos_token_id": 1', '"eos_token_id": null')
+        (folder / text).write_text(found)
+    model = load_chat(str(folder))
+    assert not model.scores_ends
+    ((found_,),) = model.logprobs(pictures[0], "Is it?", ["Yes"])
+    assert found_ < 0
+    (letters,) = make_scorers(model, "letters", "published")
+    assert letters.scoring.endswith(", without end")
+    for needs in (lambda: model.logprobs_of([Ask(None, "?", ("Yes",), True)]),
+                  lambda: model.answer(None, "?")):  # fmt: skip
+        with pytest.raises(UserError, match="no token that ends an answer"):
+            needs()
+
+
+def test_a_processor_of_another_model_is_named(
+    made: Callable[..., Path], pictures: list[PixelPicture]
+) -> None:
+    folder = made()
+    rewrite(folder / "processor_config.json", patch_size=12)
+    model = load_chat(str(folder))
+    message = "model cannot read what its processor prepared: .*\n.*belongs to this model"
+    refuses(model, message, picture=pictures[0])
+    with pytest.raises(UserError, match=message):
+        model.answer(pictures[0], "Is it?")
 
 
 def test_a_damaged_picture_is_counted_and_the_others_are_scored(
@@ -157,8 +215,6 @@ def test_a_damaged_picture_is_counted_and_the_others_are_scored(
 def test_memory_that_runs_out_halves_the_batch(
     chat_folder: ChatFolder, pictures: list[PixelPicture]
 ) -> None:
-    from dataclasses import replace
-
     model = load_chat(str(chat_folder("llava")), rows=8)
     sizes: list[int] = []
 
@@ -188,6 +244,19 @@ def test_fingerprints_change_with_template_and_precision(
     template = folder / "chat_template.jinja"
     template.write_text(template.read_text().replace("USER: ", "USER:  "))
     assert first != load_chat(str(folder)).fingerprint
+
+
+def test_fingerprints_change_with_what_ends_an_answer(made: Callable[..., Path]) -> None:
+    folder = made()
+    first = load_chat(str(folder)).fingerprint
+    rewrite(folder / "config.json", transformers_version="4.0.0")
+    assert first == load_chat(str(folder)).fingerprint
+    rewrite(folder / "generation_config.json", eos_token_id=[1, 6])
+    second = load_chat(str(folder)).fingerprint
+    rewrite(folder / "tokenizer_config.json", eos_token="<|im_end|>")
+    third = load_chat(str(folder)).fingerprint
+    rewrite(folder / "processor_config.json", num_additional_image_tokens=2)
+    assert len({first, second, third, load_chat(str(folder)).fingerprint}) == 4
 
 
 def test_bfloat16_agrees_roughly(chat_folder: ChatFolder, pictures: list[PixelPicture]) -> None:

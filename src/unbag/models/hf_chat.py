@@ -13,11 +13,17 @@ from unbag.models.hf_chat_inputs import Preparer
 from unbag.models.hf_chat_model import ChatModel
 from unbag.models.hf_chat_prompt import Prompts
 from unbag.models.hf_chat_run import CausalRunner
-from unbag.models.hf_source import Source, parse_source, read_processor, read_weights
+from unbag.models.hf_source import (
+    Source,
+    parse_source,
+    plain_config,
+    read_processor,
+    read_weights,
+)
 
 __all__ = ["ChatModel", "load_chat"]
 
-_VERSION = "1"
+_VERSION = "2"
 """Of this code: part of the fingerprint."""
 
 
@@ -44,7 +50,10 @@ def load_chat(
         dtype = "bfloat16" if device.startswith("cuda") else "float32"
     model = model.to(dtype=getattr(torch, dtype))
     prompts = _prompts(source.name, model, processor)
-    print_ = fingerprint("hf-chat", model.state_dict(), *_said(model, processor, prompts, dtype))
+    image_token_id = _image_token_id(source.name, model, processor)
+    ends = _ends(model, prompts)
+    said = _said(model, prompts, ends, image_token_id)
+    print_ = fingerprint("hf-chat", model.state_dict(), *said, dtype)
     model = model.to(device)
     if compiles:
         model.compile(dynamic=True)
@@ -52,15 +61,16 @@ def load_chat(
         name=source.name,
         fingerprint=print_,
         device=device,
-        preparer=Preparer(prompts, _image_token_id(source.name, model, processor)),
+        preparer=Preparer(prompts, image_token_id),
         runner=_runner(model, processor, device),
         fitting=Fitting(
             source.name,
             lambda text: warn(text, stacklevel=2),
             most=rows or (64 if device.startswith("cuda") else 16),
         ),
-        ends=_ends(model, prompts),
+        ends=ends,
         context=getattr(model.config.get_text_config(), "max_position_embeddings", None),
+        scores_ends=prompts.own_end is not None,
     )
 
 
@@ -108,20 +118,31 @@ def _ends(model: Any, prompts: Prompts) -> frozenset[int]:
     found = getattr(model.generation_config, "eos_token_id", None)
     several = found if isinstance(found, list) else [found]
     own = [prompts.tokenizer.eos_token_id]
-    own += [prompts.end] if prompts.template is not None else []
+    own += [prompts.own_end] if prompts.template is not None else []
     return frozenset(int(i) for i in (*several, *own) if i is not None)
 
 
-def _said(model: Any, processor: Any, prompts: Prompts, dtype: str) -> tuple[str, ...]:
-    """All besides the weights that decides a number."""
-    backend = getattr(prompts.tokenizer, "backend_tokenizer", None)
-    words = backend.to_str() if backend else repr(sorted(prompts.tokenizer.get_vocab().items()))
-    image = getattr(processor, "image_processor", None)
+def _said(
+    model: Any, prompts: Prompts, ends: frozenset[int], image_token_id: int
+) -> tuple[str, ...]:
+    """All besides the weights and their precision that decides a number."""
+    processor, tokenizer = prompts.processor, prompts.tokenizer
+    ids = (tokenizer.bos_token_id, tokenizer.pad_token_id, image_token_id, prompts.own_end)
+    parts: tuple[Any, ...] = (processor, getattr(processor, "image_processor", None))
     return (
-        model.config.to_json_string(),
-        image.to_json_string() if image is not None else "",
+        plain_config(model.config),
+        *(one.to_json_string() if hasattr(one, "to_json_string") else "" for one in parts),
         prompts.template or prompts.family,
-        words,
-        dtype,
+        _words(tokenizer),
+        _words(getattr(processor, "qformer_tokenizer", None)),
+        repr((sorted(ends), ids)),
         _VERSION,
     )
+
+
+def _words(tokenizer: Any) -> str:
+    """All that a tokenizer does to a text."""
+    if tokenizer is None:
+        return ""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return str(backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items())))

@@ -39,7 +39,7 @@ class Decoder:
         seen_NV, seen = runner.start([row for row, _ in pairs])
         blind = [row for _, row in pairs if row is not None]
         prior_NV, prior = runner.start(blind) if self.m3id else (None, None)
-        end_E = torch.tensor(sorted(self.ends), device=seen_NV.device)
+        end_E = torch.tensor(sorted(self.ends), dtype=torch.long, device=seen_NV.device)
         is_over_N = torch.zeros(len(pairs), dtype=torch.bool, device=seen_NV.device)
         found = []
         for step in range(self.longest):

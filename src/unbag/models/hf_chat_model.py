@@ -5,14 +5,15 @@ Dimensions: N rows of a batch, K last positions, V vocabulary, W columns of want
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unbag.errors import UserError
 from unbag.models.asks import Ask
-from unbag.models.fitting import Fitting
+from unbag.models.fitting import Fitting, is_out_of_memory
 from unbag.models.hf_chat_blip import BlipRunner
 from unbag.models.hf_chat_decode import Decoder
 from unbag.models.hf_chat_inputs import Preparer, Row, Seen
@@ -52,7 +53,7 @@ class ChatModel:
     """Tokens a sequence can have, those of the picture included."""
     m3id: M3ID = field(default_factory=M3ID)
     scores_ends: bool = True
-    """The end of an answer is a token like any other here."""
+    """The end of an answer is a token like any other here, if there is one."""
 
     def logprobs(
         self, picture: Picture | None, prompt: str, continuations: Sequence[str]
@@ -97,14 +98,24 @@ class ChatModel:
     def _answers(self, asks: Sequence[Ask], m3id: M3ID | None, longest: int) -> list[str]:
         blind = [Ask(None, ask.prompt) for ask in asks] if m3id else []
         (rows, _), (priors, _) = self._rows(asks, answers=False), self._rows(blind, answers=False)
+        for row in (*rows, *priors):
+            self._check_length(len(row.prompt) + longest, row.words)
+        if not self.ends:
+            # Refuses: nothing would end these answers but their length.
+            _ = self.preparer.prompts.end
         decoder = Decoder(self.runner, self.preparer.prompts.tokenizer, self.ends, m3id, longest)
         pairs = [(row, priors[n] if m3id else None) for n, row in enumerate(rows)]
         numbered = list(enumerate(pairs))
+
+        def decoded(part: Sequence[tuple[int, tuple[Row, Row | None]]]) -> Tensor:
+            with _belonging(self.name):
+                return decoder([pair for _, pair in part])
+
         found: dict[int, str] = {}
         for is_blind in (False, True):
             some = [(n, pair) for n, pair in numbered if (pair[0].seen is None) == is_blind]
             if some:
-                token_NL = self.fitting(lambda part: decoder([pair for _, pair in part]), some)
+                token_NL = self.fitting(decoded, some)
                 found.update(zip((n for n, _ in some), map(decoder.text, token_NL), strict=True))
         return [found[n] for n in range(len(asks))]
 
@@ -164,7 +175,8 @@ class ChatModel:
         import torch
 
         keep = max(len(row.given) for row in rows) + 1
-        log_NKV = self.runner.logits(rows, keep).float().log_softmax(dim=-1)
+        with _belonging(self.name):
+            log_NKV = self.runner.logits(rows, keep).float().log_softmax(dim=-1)
         value_NW = torch.zeros((len(rows), given + last), device=log_NKV.device)
         for n, row in enumerate(rows):
             log_KV = log_NKV[n, keep - 1 - len(row.given) :]
@@ -178,10 +190,27 @@ class ChatModel:
     def _check_length(self, tokens: int, prompt: str) -> None:
         if self.context is not None and tokens > self.context:
             raise UserError(
-                f"{self.name}: the prompt {prompt[:60]!r} has {tokens} tokens with its picture",
+                f"{self.name}: the prompt {prompt[:60]!r} has {tokens} tokens with its picture "
+                "and answer",
                 expected=f"at most {self.context}",
-                way_out="shorten the caption or the prompt, or leave this item out",
+                way_out="take a shorter prompt (--prompts), or a model with a longer context",
             )
+
+
+@contextmanager
+def _belonging(name: str) -> Iterator[None]:
+    """Shapes that do not fit come from a processor of another model."""
+    try:
+        yield
+    except (ValueError, IndexError, RuntimeError) as error:
+        of_shape = any(word in str(error).lower() for word in ("shape", "size"))
+        if isinstance(error, RuntimeError) and (is_out_of_memory(error) or not of_shape):
+            raise
+        raise UserError(
+            f"{name} cannot read what its processor prepared: {error}",
+            expected="a processor that belongs to this model",
+            way_out="take the config, the processor and the weights of one and the same model",
+        ) from error
 
 
 def _split(rows: list[tuple[int, Row]]) -> list[list[tuple[int, Row]]]:

@@ -121,18 +121,23 @@ class Prompts:
         return [int(i) for i in self.tokenizer(text, add_special_tokens=adds)["input_ids"]]
 
     @cached_property
-    def end(self) -> int:
+    def own_end(self) -> int | None:
         """The token that ends an answer: what the template puts there, else the end of text."""
         tail = self.tokens(self._around[1].lstrip()) if self.template else []
         known = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
         found = tail[0] if tail and tail[0] in known else self.tokenizer.eos_token_id
-        if found is None:
+        return None if found is None else int(found)
+
+    @property
+    def end(self) -> int:
+        """The same, for all that cannot do without."""
+        if self.own_end is None:
             raise UserError(
                 f"the tokenizer of {self.name} has no token that ends an answer",
                 expected="an eos_token, or one that the chat template puts after an answer",
                 way_out="use a scorer without the end of the answer, such as yes",
             )
-        return int(found)
+        return self.own_end
 
     @cached_property
     def _plain(self) -> Plain:
