@@ -18,7 +18,7 @@ from unbag.models import hf_match
 from unbag.models.hf import load
 from unbag.models.hf_match import Match
 from unbag.pictures import PixelPicture
-from unbag.scorers import load_model, make_scorer
+from unbag.scorers import load_model, make_scorer, make_scorers
 from unbag.scorers.cosine import Cosine
 from unbag.types import (
     Benchmark,
@@ -116,6 +116,16 @@ def test_the_head_of_blip_2_is_that_of_plain_transformers(hf_folder: HfFolder) -
             plain.append(found.logits_per_image.softmax(-1)[0, 1])
     ours = ask(match(folder), pictures(), CAPTIONS).sigmoid().float()
     torch.testing.assert_close(ours, torch.stack(plain), atol=1e-6, rtol=0)
+
+
+def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
+    scorer = match(hf_folder("blip-2"))
+    assert make_scorer(scorer, "match") is scorer
+    assert make_scorers(scorer, "match") == [scorer]
+    clip = load_model(f"hf:{hf_folder('clip')}")
+    for make in (make_scorer, make_scorers):
+        with pytest.raises(UserError, match="'match' needs a matching head, and 'tiny-clip' has"):
+            make(clip, "match")
 
 
 def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:

@@ -25,7 +25,7 @@ def load(
     need_transformers(f"hf:{name}")
     source = parse_source(name)
     config = read_config(source)
-    heads = config.architectures or []
+    heads = _heads(config, source)
     if any(head in ("BlipForImageTextRetrieval", "Blip2ForImageTextRetrieval") for head in heads):
         from unbag.models.hf_match import load_match
 
@@ -38,6 +38,17 @@ def load(
         f"{source.path} is a {config.model_type!r} ({', '.join(heads) or 'no architecture named'})",
         expected=SUPPORTED,
         way_out="docs/extending.md shows how to bring a model of another kind",
+    )
+
+
+def _heads(config: Any, source: Source) -> list[str]:
+    found = config.architectures or []
+    if isinstance(found, list) and all(isinstance(head, str) for head in found):
+        return found
+    raise UserError(
+        f"{source.path}: the configuration says architectures: {found!r}",
+        expected="a list of names of classes, as `save_pretrained` writes it",
+        way_out="mend config.json, or take the one that came with the weights",
     )
 
 

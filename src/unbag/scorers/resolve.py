@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from inspect import signature
@@ -71,8 +72,15 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
 
 def make_scorer(model: Model, name: str | None = None) -> Scorer:
     """The scorer asked for, or the natural one of this kind of model."""
-    if name is None and isinstance(model, Scorer):
+    # Its own way may also be named as tables name it: a matching head by match.
+    if isinstance(model, Scorer) and name in (None, model.scoring):
         return model
+    if name == "match" and name not in names("scorer"):
+        raise UserError(
+            f"the scorer 'match' needs a matching head, and {model.name!r} has none",
+            expected="BLIP or BLIP-2 with its head for retrieval",
+            way_out="leave --scorer out to use the model's own",
+        )
     if name is None and isinstance(model, DualEncoder):
         name = "cosine"
     if name is None and isinstance(model, Generator):
@@ -113,7 +121,8 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
 
     if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
         name = "yes"
-    factory = find("scorer", name) if name is not None else None
+    can_be_found = name is not None and (name in names("scorer") or ":" in name)
+    factory = find("scorer", name) if name is not None and can_be_found else None
     if isinstance(factory, Protocol):
         return factory.scorers(model, prompts)
     return [make_scorer(model, name)]
@@ -123,6 +132,12 @@ def choose_device(asked: str = "auto") -> str:
     """The best device at hand, or the one asked for if it is there."""
     import torch
 
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
+        raise UserError(
+            f"the device {asked!r} cannot be used: no such kind is known here",
+            expected="cpu, cuda, cuda:1, mps or auto",
+            way_out="--device auto takes the best one at hand",
+        )
     if asked in ("auto", "cuda") and torch.cuda.is_available():
         # torchrun starts one process for each GPU of the machine and tells each its number.
         place = os.environ.get("LOCAL_RANK")
