@@ -55,7 +55,9 @@ def test_a_source_is_a_folder_or_a_name_with_a_revision(
     assert parse_source("clip@home") == Source(at.name)
 
 
-@pytest.mark.parametrize("name", ["", "./nowhere", "runs/clip/final", "~/nowhere", "clip@"])
+@pytest.mark.parametrize(
+    "name", ["", "./nowhere", "runs/clip/final", "~/nowhere", "~no-such-user/clip", "clip@"]
+)
 def test_a_folder_that_is_not_there(name: str) -> None:
     said = fails(name)
     assert f"there is no folder {name!r}" in said
@@ -78,7 +80,28 @@ def test_a_config_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert "its configuration cannot be read: Unrecognized model" in fails(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "no-such-kind"}')
-    assert "its configuration cannot be read" in fails(tmp_path)
+    said = fails(tmp_path)
+    assert "its configuration cannot be read" in said
+    assert "a newer version of transformers may know the kind" in said
+    (tmp_path / "config.json").write_text("{")
+    assert "that file is no JSON: take it again" in fails(tmp_path)
+
+
+@pytest.mark.parametrize("heads", [3, "CLIPModel", [3]])
+def test_architectures_are_a_list_of_names(clip: Path, heads: object) -> None:
+    change(clip / "config.json", architectures=heads)
+    said = fails(clip)
+    assert f"the configuration says architectures: {heads!r}" in said
+    assert "mend config.json" in said
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "own er/name", "a..b", "-a/b", "x/" + "a" * 95])
+def test_a_name_that_the_hub_cannot_have(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    said = fails(name)
+    assert "is no folder, and no name that the hub can have" in said
+    assert "HF_HUB_OFFLINE" not in said
+    assert len(said) < 400
 
 
 @pytest.mark.parametrize(
@@ -109,7 +132,9 @@ def test_a_tokenizer_without_files_knows_no_words(
 
 def test_a_damaged_tokenizer(clip: Path) -> None:
     (clip / "tokenizer.json").write_text("{")
-    assert "its tokenizer cannot be read" in fails(clip)
+    said = fails(clip)
+    assert "its tokenizer cannot be read" in said
+    assert "that file is no JSON" in said
 
 
 def test_a_tokenizer_without_padding(hf_folder: HfFolder, tmp_path: Path) -> None:
@@ -122,6 +147,12 @@ def test_a_tokenizer_without_padding(hf_folder: HfFolder, tmp_path: Path) -> Non
 def test_damaged_weights(clip: Path) -> None:
     (clip / "model.safetensors").write_bytes(b"not weights at all")
     assert "its weights cannot be read" in fails(clip)
+
+
+def test_weights_that_are_not_whole(clip: Path) -> None:
+    file = clip / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-50])
+    assert "damaged or not whole: copy or download it again" in fails(clip)
 
 
 def test_missing_weights_are_named_and_counted(clip: Path) -> None:

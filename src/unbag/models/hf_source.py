@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 Thing = TypeVar("Thing")
 _SHOWN = 4
 """Names of weights that a message lists."""
+_LONGEST_NAME = 96
+_HUB_NAME = re.compile(
+    r"(?=.{1,96}$)[A-Za-z0-9_]([\w.-]*\w)?(/[A-Za-z0-9_]([\w.-]*\w)?)?", re.ASCII
+)
+"""As the hub checks names."""
 _VOLATILE = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
 """Where a checkpoint lay, who saved it and how: no number depends on it."""
 
@@ -50,14 +56,13 @@ class Source:
 
 def parse_source(text: str) -> Source:
     """`NAME_OR_PATH[@REVISION]`; what exists on disk is a path, whatever it looks like."""
-    place = Path(text).expanduser()
-    if text and place.exists():
+    place = _on_disk(text)
+    if place is not None:
         return Source(_checked_folder(place))
     path, at, revision = text.rpartition("@")
     if not at:
         path, revision = text, ""
-    place = Path(path).expanduser()
-    if path and place.exists():
+    if _on_disk(path) is not None:
         raise UserError(
             f"{path} is on disk, and {revision!r} is a revision",
             expected="a revision only with a name on the hub",
@@ -68,6 +73,13 @@ def parse_source(text: str) -> Source:
             f"there is no folder {text!r}",
             expected="a folder with config.json, or a name on the hub (owner/name[@revision])",
             way_out="check the path",
+        )
+    if not _HUB_NAME.fullmatch(path) or ".." in path or "--" in path:
+        shown = path if len(path) <= _LONGEST_NAME else f"{path[:40]}... ({len(path)} characters)"
+        raise UserError(
+            f"{shown!r} is no folder, and no name that the hub can have",
+            expected="owner/name of letters, digits, '-', '_' and '.', at most 96 characters",
+            way_out="check the name, or the path of the folder",
         )
     return Source(path, revision or None)
 
@@ -204,13 +216,20 @@ def _read(source: Source, what: str, load: Callable[..., Thing]) -> Thing:
             f"{source.path}: {what} cannot be read: {_first_lines(error)}",
             expected="config.json, weights, tokenizer and image processor, as `save_pretrained` "
             "writes them",
-            way_out=_way_out(source, error),
+            way_out=_way_out(source, what, error),
         ) from error
 
 
-def _way_out(source: Source, error: Exception) -> str:
+def _way_out(source: Source, what: str, error: Exception) -> str:
     if isinstance(error, ImportError):
         return "install the package that is named above"
+    said = str(error)
+    if isinstance(error, json.JSONDecodeError) or "not a valid JSON" in said:
+        return "that file is no JSON: take it again from where the model came from"
+    if "does not recognize this architecture" in said or "Unrecognized model" in said:
+        return "check model_type in config.json; a newer version of transformers may know the kind"
+    if what == "its weights" and source.is_folder and "no file named" not in said:
+        return "the file of the weights is damaged or not whole: copy or download it again"
     if source.is_folder:
         return "check that the folder is complete; save the processor or tokenizer there too"
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
@@ -237,6 +256,15 @@ def _checked_folder(place: Path) -> str:
             way_out="check the path; the checkpoint may lie in a folder below",
         )
     return str(place)
+
+
+def _on_disk(text: str) -> Path | None:
+    """The path, if something is there; a name may be too long for a path, or of no user (~x)."""
+    try:
+        place = Path(text).expanduser()
+        return place if text and place.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _looks_local(path: str) -> bool:
