@@ -24,6 +24,15 @@ class UserError(Exception):
         return "\n".join(lines)
 
 
+class PictureError(UserError, ValueError):
+    """A whole picture that one model cannot take; a run counts it as damaged and goes on."""
+
+    def __init__(self, key: str, found: str, *, expected: str = "", way_out: str = "") -> None:
+        """`key` is that of the picture."""
+        self.key = key
+        super().__init__(found, expected=expected, way_out=way_out)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "") -> UserError:
     """The error for a name nobody registered, offering the nearest ones."""
     names = sorted(known)

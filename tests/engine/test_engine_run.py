@@ -219,7 +219,7 @@ def test_damaged_pictures_are_counted_named_and_refused_in_number(
     bad.write_bytes(b"junk")
     progress = Silent()
     finished = run(Job([Cosine(encoder)], [toy], tmp_path / "run"), progress=progress)
-    assert any(str(bad) in line and "cannot be opened" in line for line in progress.said)
+    assert any(str(bad) in line and "cannot be used" in line for line in progress.said)
     assert len(finished.problems) == 1
     assert "5 of 30" in finished.problems[0]
     assert "--allow-invalid" in finished.problems[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unbag.engine.scoring import is_large, ranked, split
-from unbag.errors import UserError
+from unbag.errors import PictureError, UserError
 from unbag.metrics.ranking import rank
 from unbag.types import (
     FloatArray,
@@ -38,7 +38,9 @@ class QueryScoring:
     tie_eps: float = 0.0
     """Ranks fix their ties when they are made; other scores are compared later."""
     damaged: dict[str, str] = field(default_factory=dict)
-    """Name of each picture that could not be opened, with the reason."""
+    """Name of each picture that could not be opened, or not taken by the model, with the reason."""
+    _unfit: dict[str, str] = field(default_factory=dict)
+    """The same by key, for those that could be opened."""
 
     def chunk(self, items: Sequence[Item]) -> list[Scores]:
         """Scores of a few items; equal queries are asked once."""
@@ -64,15 +66,16 @@ class QueryScoring:
         """Items as wholes; those with a damaged picture get NaN, and the others are asked again."""
         try:
             return checked_scores(scorer, scorer.score_items(items), items)
-        except (OSError, ValueError):
-            reasons = {id(p): _why_damaged(p) for item in items for p in item.pictures}
+        except (OSError, ValueError) as error:
+            self._remember(error)
+            reasons = {id(p): self._why_damaged(p) for item in items for p in item.pictures}
             if not any(reasons.values()):
                 raise
         self.damaged |= {
             p.name: reasons[id(p)] for item in items for p in item.pictures if reasons[id(p)]
         }
         whole = [item for item in items if not any(reasons[id(p)] for p in item.pictures)]
-        found = checked_scores(scorer, scorer.score_items(whole), whole) if whole else []
+        found = self._whole(scorer, whole) if whole else []
         by_id = {scores.item: scores for scores in found}
         nothing = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
         return [by_id.get(item.id, nothing[item.id]) for item in items]
@@ -92,16 +95,32 @@ class QueryScoring:
             places.setdefault(id(query.picture), []).append(i)
         found = False
         for at in places.values():
-            reason = _why_damaged(queries[at[0]].picture)
-            if reason:
-                found = True
-                self.damaged[queries[at[0]].picture.name] = reason
-                continue
-            part = [queries[i] for i in at]
-            value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
+            picture, part = queries[at[0]].picture, [queries[i] for i in at]
+            reason = self._why_damaged(picture)
+            if not reason:
+                try:
+                    value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
+                    continue
+                except PictureError as unfit:
+                    reason = self._remember(unfit)
+            found = True
+            self.damaged[picture.name] = reason
         if not found:
             raise error
         return value_M
+
+    def _remember(self, error: Exception) -> str:
+        """What a model said of a picture that it cannot take."""
+        if not isinstance(error, PictureError):
+            return ""
+        return self._unfit.setdefault(error.key, error.found)
+
+    def _why_damaged(self, picture: Picture) -> str:
+        try:
+            picture.open()
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        return self._unfit.get(picture.key, "") if self._unfit else ""
 
     def _rank(self, item: Item) -> Scores:
         scorer = self.scorer
@@ -141,7 +160,7 @@ class QueryScoring:
         try:
             return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
         except (OSError, ValueError):
-            reasons = [_why_damaged(picture) for picture in pictures]
+            reasons = [self._why_damaged(picture) for picture in pictures]
             if not any(reasons):
                 raise
         score_BC = np.full((len(pictures), len(item.captions)), np.nan)
@@ -207,11 +226,3 @@ def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item
             way_out="mend the score_items method of this scorer",
         )
     return list(found)
-
-
-def _why_damaged(picture: Picture) -> str:
-    try:
-        picture.open()
-    except (OSError, ValueError) as error:
-        return f"{type(error).__name__}: {error}"
-    return ""

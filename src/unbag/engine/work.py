@@ -136,7 +136,7 @@ class Work:
             return
         for name, reason in new.items():
             self.progress.say(
-                f"picture {name} cannot be opened ({reason}); its items count as invalid"
+                f"picture {name} cannot be used ({reason}); its items count as invalid"
             )
         if truncated:
             self.progress.say(said_cut(scorer, truncated))

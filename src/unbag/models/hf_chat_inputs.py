@@ -9,14 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unbag.errors import UserError
+from unbag.errors import PictureError, UserError
 from unbag.models.hf_chat_prompt import Prompts, Rendered
 from unbag.types import Picture
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from torch import Tensor
 
 _TEXT = frozenset({"input_ids", "attention_mask", "labels"})
+_FAILURES = (ValueError, TypeError, RuntimeError, ZeroDivisionError)
+"""What processors raise."""
+_USUAL = 336
+"""Side of a picture that any model takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +77,10 @@ class Preparer:
         import torch
 
         image = picture.open()
-        bos = self.prompts.tokenizer.bos_token
-        adds = not (bos is not None and rendered.text.startswith(bos))
         try:
-            found = self.prompts.processor(
-                text=[rendered.text],
-                images=[image],
-                return_tensors="pt",
-                add_special_tokens=adds,
-            )
-        except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
-            raise UserError(
-                f"{self.prompts.name} cannot prepare the picture {picture.name} "
-                f"({image.size[0]} x {image.size[1]} pixels): {error}",
-                expected="a picture of a shape that this model takes",
-                way_out="leave it out, or cut it to a usual shape",
-            ) from error
+            found = self._processed(image, rendered)
+        except _FAILURES as error:
+            raise self._why_not(picture, image, rendered, error) from error
         whole = [int(i) for i in found["input_ids"][0]]
         head, before = self._head(whole, rendered)
         kinds = {
@@ -103,6 +96,33 @@ class Preparer:
             if name not in _TEXT and name not in kinds and isinstance(value, torch.Tensor)
         }
         return Seen(tuple(head), kinds, arrays, tuple(before))
+
+    def _processed(self, image: Image, rendered: Rendered) -> Any:
+        bos = self.prompts.tokenizer.bos_token
+        adds = not (bos is not None and rendered.text.startswith(bos))
+        return self.prompts.processor(
+            text=[rendered.text], images=[image], return_tensors="pt", add_special_tokens=adds
+        )
+
+    def _why_not(
+        self, picture: Picture, image: Image, rendered: Rendered, error: Exception
+    ) -> UserError:
+        """Is it this picture, or would every picture fail?"""
+        try:
+            self._processed(image.resize((_USUAL, _USUAL)), rendered)
+        except _FAILURES:
+            return UserError(
+                f"{self.prompts.name} cannot prepare any picture: {error}",
+                expected="a processor and a chat template that put the picture into the prompt",
+                way_out="take the processor and chat_template that belong to this model",
+            )
+        return PictureError(
+            picture.key,
+            f"{self.prompts.name} cannot prepare the picture {picture.name} "
+            f"({image.size[0]} x {image.size[1]} pixels): {error}",
+            expected="a picture of a shape that this model takes",
+            way_out="cut it to a usual shape",
+        )
 
     def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
         """Tokens of a prompt, with those of the picture in their place."""

@@ -1,0 +1,54 @@
+"""A picture of a shape that a chat model does not take is counted, and the others are scored."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbag.engine.asking import QueryScoring
+from unbag.errors import PictureError, UserError
+from unbag.models.hf_chat import load_chat
+from unbag.pictures import PixelPicture
+from unbag.scorers import make_scorers
+from unbag.types import Item
+
+pytest.importorskip("transformers")
+ChatFolder = Callable[[str], Path]
+THREAD = PixelPicture(np.zeros((900, 1, 3), dtype=np.uint8), name="thread")
+LINE = PixelPicture(np.zeros((1, 900, 3), dtype=np.uint8), name="line")
+
+
+def test_a_picture_of_an_odd_shape_is_an_error_of_its_own(chat_folder: ChatFolder) -> None:
+    model = load_chat(str(chat_folder("qwen2_vl")))
+    message = r"cannot prepare the picture thread \(1 x 900 pixels\): .*\n.*\n.*usual shape"
+    with pytest.raises(PictureError, match=message) as found:
+        model.logprobs(THREAD, "Is it?", ["Yes"])
+    assert found.value.key == THREAD.key
+    assert isinstance(found.value, UserError)
+
+
+@pytest.mark.parametrize("protocol", ["yes", "letters"])
+def test_pictures_of_odd_shapes_are_counted_as_damaged(
+    protocol: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    (scorer,) = make_scorers(load_chat(str(chat_folder("qwen2_vl"))), protocol, "published")
+    shown = [pictures[0], THREAD, pictures[1], LINE]
+    items = [
+        Item(f"i{n}", (picture,), ("a dog", "a cat"), np.array([[True, False]]))
+        for n, picture in enumerate(shown)
+    ]
+    scoring = QueryScoring(scorer)
+    found = {one.item: one.values for one in scoring.chunk(items)}
+    assert list(scoring.damaged) == ["thread", "line"]
+    assert "cannot prepare the picture thread (1 x 900 pixels)" in scoring.damaged["thread"]
+    alone = {one.item: one.values for one in QueryScoring(scorer).chunk([items[0], items[2]])}
+    for n, item in enumerate(items):
+        values = found[item.id]
+        assert values is not None
+        if n in (1, 3):
+            assert np.isnan(values).all()
+        else:
+            expected = alone[item.id]
+            assert expected is not None
+            assert np.allclose(values, expected, atol=1e-5)
