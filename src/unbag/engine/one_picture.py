@@ -39,7 +39,14 @@ def answered(picture: str | Path | Picture, captions: Sequence[Caption], scorer:
         return Scores("picture", score_C[None])
     no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
     item = Item("picture", (shown,), tuple(captions), no_truth)
-    found = QueryScoring(scorer).chunk([item])[0]
+    scoring = QueryScoring(scorer)
+    found = scoring.chunk([item])[0]
+    for reason in scoring.damaged.values():
+        raise UserError(
+            reason,
+            expected="a picture of a shape that this model takes",
+            way_out="cut it to a usual shape",
+        )
     if not found.unparsed:
         return found
     # A benchmark counts such an answer as wrong; here there is no truth it could miss.
