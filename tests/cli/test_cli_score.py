@@ -1,6 +1,7 @@
 """`unbag score`: one picture, a few captions, every kind of model."""
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from unbag.types import Query
 HfFolder = Callable[[str], Path]
 CAPTIONS = ["a red cube and a blue ball", "a blue cube", "a"]
 MODELS = """
+import warnings
 import numpy as np
 from unbag.types import Scores
 class Broken:
@@ -31,6 +33,10 @@ class Small:
         known = {"a": 0.00013, "b": 0.00009, "c": 12.5, "d": float("nan")}
         return [known[query.caption] for query in queries]
 SMALL = Small()
+
+def warned():
+    warnings.warn("the weights are odd", stacklevel=1)
+    return SMALL
 
 class Talker(Small):
     name = "talker"
@@ -158,6 +164,14 @@ def test_half_a_character_is_refused(picture: Path, capsys: pytest.CaptureFixtur
     said = capsys.readouterr().err
     assert r"the caption 'b\ud800' holds half a character" in said
     assert "type the caption again" in said
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_a_plain_line(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = warnings.showwarning
+    assert main(["score", str(picture), "a", "--model", "cli_score_models:warned"]) == 0
+    assert capsys.readouterr().err == "unbag: the weights are odd\n"
+    assert warnings.showwarning is shown
 
 
 def test_captions_are_data(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,21 @@ def test_a_wrong_belief_about_padding_is_found_out(
     torch.testing.assert_close(encoder.encode_captions(CAPTIONS), expected)
 
 
+def test_padding_is_tried_in_full_precision(
+    hf_folder: HfFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, words, processor = parts(hf_folder("siglip"))
+    with torch.no_grad():
+        # A difference so small that bfloat16 could not tell it from rounding.
+        model.text_model.embeddings.token_embedding.weight.mul_(1e-4)
+        model.text_model.embeddings.position_embedding.weight.mul_(1e-4)
+    monkeypatch.setattr(hf_dual, "KINDS", {**KINDS, "siglip": Kind("last", has_mask=False)})
+    with pytest.warns(UserWarning, match="gives other vectors without padding, so captions run at"):
+        encoder = HfDual(model, words, processor, name="half", dtype="bfloat16")
+    assert encoder.model.dtype == torch.bfloat16
+    assert encoder.captions.is_padded
+
+
 def test_siglip_reads_its_padding_whatever_the_tokenizer_says(hf_folder: HfFolder) -> None:
     folder = hf_folder("siglip")
     model, words, processor = parts(folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from unbag.cli.score_options import add_score
 from unbag.cli.verify_options import add_verify
+from unbag.cli.warned import plain_warnings
 from unbag.errors import UserError
 from unbag.registry import PLURALS
 from unbag.version import __version__
@@ -58,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A researcher's own file in the current folder works as package.module:NAME.
         sys.path.append("")
     try:
-        return _dispatch(options)
+        with plain_warnings():
+            return _dispatch(options)
     except UserError as error:
         print(f"unbag: {error}", file=sys.stderr)
         return 1

@@ -14,7 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
 from unbag.models.open_clip import checkpoint, load
-from unbag.models.open_clip.sources import label
+from unbag.models.open_clip.library import library
+from unbag.models.open_clip.names import parse
+from unbag.models.open_clip.sources import find, label
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]
@@ -225,3 +227,54 @@ def _only(saved: Made, tmp_path: Path) -> str:
     (tmp_path / "only").mkdir()
     save_file(load_file(saved("clip")), tmp_path / "only" / "one.safetensors")
     return f"local-dir:{tmp_path / 'only'}"
+
+
+@pytest.mark.parametrize("revision", ["", "@1a2b3c"])
+def test_a_model_of_the_hub_takes_everything_from_one_revision(
+    revision: str, saved: Made, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine")
+    asked: list[str | None] = []
+
+    def fetch(model: str, file: str | None, *, revision: str | None) -> str:
+        asked.append(revision)
+        return str(folder / (file or "open_clip_model.safetensors"))
+
+    monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", fetch)
+    found = find(parse(f"hf-hub:me/mine{revision}"))
+    assert found.name == f"me/mine{revision}"
+    assert asked == [revision[1:] or None] * 2
+    assert found.tokenizer == (f"local-dir:{folder}" if revision else "hf-hub:me/mine")
+
+
+@pytest.mark.parametrize("named", ["me/mine", "google/t5"])
+def test_tokenizer_files_of_the_hub_are_of_the_same_revision(
+    named: str, saved: Made, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.loads((home / "tiny-clip.json").read_text())["text_cfg"]
+    text_cfg = {**text, "hf_tokenizer_name": named}
+    folder = exported(saved("clip"), home / "tiny-clip.json", tmp_path / "mine", text_cfg=text_cfg)
+    asked: list[tuple[str, str]] = []
+
+    def fetch(model: str, file: str | None, *, revision: str | None) -> str:
+        return str(folder / (file or "open_clip_model.safetensors"))
+
+    def snapshot(repo: str, *, revision: str, allow_patterns: list[str]) -> str:
+        asked.append((repo, revision))
+        return str(folder)
+
+    monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", fetch)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    found = find(parse("hf-hub:me/mine@1a2b3c"))
+    is_own = named == "me/mine"
+    assert asked == ([("me/mine", "1a2b3c")] if is_own else [])
+    assert found.tokenizer == (f"local-dir:{folder}" if is_own else "hf-hub:me/mine")
+
+
+def test_a_pinned_tag_is_another_model(saved: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = str(saved("clip"))
+    monkeypatch.setattr(
+        library().pretrained, "download_pretrained_from_hf", lambda *args, **where: fetched
+    )
+    found = find(parse("ViT-B-32/laion2b_s34b_b79k@1a2b3c"))
+    assert found.name == "ViT-B-32/laion2b_s34b_b79k@1a2b3c"

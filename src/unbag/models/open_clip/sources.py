@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from unbag.models.open_clip.training_data import trained_on
 
 CONFIG = "open_clip_config.json"
 _GENERIC = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
+_TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "sentencepiece*")
 _TOKENIZER = ("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 
 
@@ -60,7 +61,7 @@ def _by_tag(wanted: Wanted) -> Source:
         raise _unknown_tag(arch, tag)
     note = activation.for_tag(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
     return Source(
-        name=f"{arch}/{tag}",
+        name=f"{arch}/{tag}{_pin(wanted)}",
         arch=arch,
         config=config,
         weights=Path(_downloaded(lambda: _download(known, wanted.revision), wanted.text)),
@@ -99,8 +100,34 @@ def _by_hub(wanted: Wanted) -> Source:
     config = Path(_downloaded(lambda: fetch(CONFIG), wanted.text))
     weights = Path(_downloaded(lambda: fetch(None), wanted.text))
     found = _by_folder(config.parent, weights, wanted.hub)
-    return Source(found.name, found.arch, found.config, weights, f"hf-hub:{wanted.hub}",
-                  found.preparation, hint=found.hint)  # fmt: skip
+    return replace(
+        found, name=f"{wanted.hub}{_pin(wanted)}", tokenizer=_hub_tokenizer(wanted, found, config)
+    )
+
+
+def _hub_tokenizer(wanted: Wanted, found: Source, config: Path) -> str:
+    """That of the same revision; open_clip itself always takes the newest of the hub."""
+    named = found.config["text_cfg"].get("hf_tokenizer_name")
+    if wanted.revision is None or named not in (None, "", wanted.hub):
+        return f"hf-hub:{wanted.hub}"
+    if not named:
+        return f"local-dir:{config.parent}"
+    return f"local-dir:{_downloaded(lambda: _fetch_tokenizer(wanted), wanted.text)}"
+
+
+def _fetch_tokenizer(wanted: Wanted) -> str:
+    from huggingface_hub import snapshot_download
+
+    return str(
+        snapshot_download(
+            wanted.hub, revision=wanted.revision, allow_patterns=[CONFIG, *_TOKENIZER_FILES]
+        )
+    )
+
+
+def _pin(wanted: Wanted) -> str:
+    """Two revisions are two models."""
+    return f"@{wanted.revision}" if wanted.revision else ""
 
 
 def _downloaded(fetch: Callable[[], str], text: str) -> str:
