@@ -45,9 +45,7 @@ def test_a_tagger_of_ones_own(own: None) -> None:
 
 
 def test_what_is_no_tagger_is_refused(own: None) -> None:
-    with pytest.raises(
-        UserError, match="'own_tagger:nameless' is a function without a name"
-    ):
+    with pytest.raises(UserError, match="'own_tagger:nameless' is a function without a name"):
         find_tagger("own_tagger:nameless")
     with pytest.raises(UserError, match="module 'own_tagger' has no 'OTHER'"):
         find_tagger("own_tagger:OTHER")
