@@ -144,7 +144,7 @@ def _measure(
 
 
 def _suited(benchmark: Benchmark, scorer: Scorer, cases: Sequence[Case]) -> Benchmark:
-    """Relaxed verdicts in the form of this scorer's numbers; flips where it tried several orders."""
+    """Relaxed verdicts in the form of its numbers; flips where the scorer tried several orders."""
     metrics = in_form(benchmark.metrics, getattr(scorer, "relaxed_form", "additive"))
     return replace(benchmark, metrics=(*metrics, Flips()) if has_orders(cases) else metrics)
 
