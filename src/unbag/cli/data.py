@@ -75,18 +75,13 @@ class Found:
 
 def look(one: Benchmark, data: Path) -> Found:
     """Look for the files of a benchmark, then for the pictures that they name."""
-    root = folder_of(one, data)
+    root = data / one.place
     # A file may be a pattern: class sets need any picture in any folder.
     missing = tuple(file for file in one.files if not any(root.glob(file)))
     if missing:
         return Found(len(one.files), missing, 0, ())
     items = one.load(root)
     return Found(len(one.files), (), len(items), tuple(sorted(absent_pictures(items))))
-
-
-def folder_of(one: Benchmark, data: Path) -> Path:
-    """Where a benchmark's files are."""
-    return data / one.place
 
 
 def check_data(name: str, data: Path) -> int:
@@ -124,7 +119,7 @@ def print_found(one: Benchmark, data: Path, found: Found) -> None:
     print(f"  cite:     {one.cite or 'not stated'}")
     print(f"  licence:  {one.licence or 'not stated'}")
     print(f"  pictures: {', '.join(one.sources) or 'not stated'}")
-    print(f"  folder:   {folder_of(one, data)}")
+    print(f"  folder:   {data / one.place}")
     for file in one.files:
         print(f"  {'missing' if file in found.missing else 'there  '}   {_readable(file)}")
     if not found.missing:

@@ -22,8 +22,9 @@ def errata_name(benchmark: Benchmark, choice: ErrataChoice) -> str:
 
 def loader_of(benchmark: Benchmark, choice: ErrataChoice) -> Loader:
     """The load function that follows the choice."""
-    is_mended = benchmark.errata is not None and errata_name(benchmark, choice)
-    return benchmark.errata.load if benchmark.errata and is_mended else benchmark.load
+    if benchmark.errata is None or not errata_name(benchmark, choice):
+        return benchmark.load
+    return benchmark.errata.load
 
 
 def protocol_of(benchmark: Benchmark, protocol: EvalProtocol, choice: ErrataChoice) -> EvalProtocol:
