@@ -1,12 +1,9 @@
 """A chat model behind a real local HTTP server that speaks the protocol."""
 
 import base64
-import json
 import math
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unbag.cli.score import ask
 from unbag.engine.evaluate import evaluate
+from unbag.engine.folder import read_contents
+from unbag.engine.job import Job
+from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.models.asks import Ask
 from unbag.models.server import ServerModel, load
@@ -24,49 +25,15 @@ from unbag.scorers.resolve import make_scorers
 from unbag.types import Generator
 from unbag.world.benchmarks import SWAP
 
+from .local_chat import Chat, Told, served
+
 RED = PixelPicture(np.full((4, 6, 3), (250, 10, 10), np.uint8), "red")
-Told = dict[str, float]
-
-
-@dataclass
-class Chat:
-    """Answers every request with the probabilities it is told to."""
-
-    tells: Callable[[dict[str, Any]], Told] = lambda body: {"Yes": 0.6, "No": 0.3}
-    bodies: list[dict[str, Any]] = field(default_factory=list)
-    url: str = ""
-
-    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.bodies.append(body)
-        told = self.tells(body)
-        listed = [{"token": t, "logprob": math.log(p)} for t, p in told.items()]
-        first = max(told, key=lambda token: told[token])
-        logprobs = {"content": [{"token": first, "logprob": 0.0, "top_logprobs": listed}]}
-        return {"choices": [{"message": {"content": first}, "logprobs": logprobs}]}
 
 
 @pytest.fixture
 def chat() -> Iterator[Chat]:
-    found = Chat()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            content = json.dumps(found.reply(body)).encode()
-            self.send_response(200 if self.path == "/v1/chat/completions" else 404)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    found.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    yield found
-    server.shutdown()
-    server.server_close()
+    with served(Chat()) as found:
+        yield found
 
 
 def model(chat: Chat, **options: Any) -> ServerModel:
@@ -110,6 +77,43 @@ def test_what_is_not_listed_is_bounded_and_counted(chat: Chat) -> None:
         (score,) = found.logprobs(RED, "?", ["Yes"])[0]
     assert math.exp(score) == pytest.approx(0.03)
     assert found.bounded == 1
+
+
+def test_what_is_bounded_is_a_note_of_the_run_and_heads_its_report(
+    chat: Chat, tmp_path: Path
+) -> None:
+    """For three of four items, of three captions each, the server lists no Yes."""
+
+    def no_yes(body: dict[str, Any]) -> Told:
+        text = body["messages"][0]["content"][-1]["text"]
+        return {"No": 0.9, "Maybe": 0.05} if '"1 ' in text else {"Yes": 0.6, "No": 0.3}
+
+    chat.tells = no_yes
+    items = [
+        replace(item, captions=tuple(f"{min(n, 1)} {c}" for c in item.captions))
+        for n, item in enumerate(SWAP.load(None)[:4])
+    ]
+    benchmark = replace(SWAP, load=lambda root: items)
+    (scorer,) = make_scorers(model(chat), "yes", "published")
+    with pytest.warns(UserWarning, match="is not among the 2 likeliest"):
+        first = run(Job([scorer], [benchmark], tmp_path / "run"))
+    said = "llava: 9 probabilities are upper bounds, because the server lists the likeliest"
+    assert first.contents.record.notes == {"world-swap": (f"{said} tokens only",)}
+    assert first.contents.warnings == (f"world-swap: {said} tokens only",)
+    (again,) = make_scorers(model(chat), "yes", "published")
+    repeated = run(Job([again], [benchmark], tmp_path / "run")).contents
+    assert repeated.record.notes == first.contents.record.notes
+    assert read_contents(tmp_path / "run").warnings == first.contents.warnings
+
+
+def test_a_bound_is_a_note_of_one_picture_too(chat: Chat, tmp_path: Path) -> None:
+    chat.tells = lambda body: {"No": 0.9, "Maybe": 0.05}
+    RED.open().save(tmp_path / "red.png")
+    (scorer,) = make_scorers(model(chat), "yes", "published")
+    with pytest.warns(UserWarning, match="is not among the 2 likeliest"):
+        column = ask(tmp_path / "red.png", ["a red square"], scorer)
+    expected = "llava: 1 probability is an upper bound, because the server lists the likeliest"
+    assert column.notes == (f"{expected} tokens only",)
 
 
 def test_a_tokenizer_that_splits_the_answer_is_said(chat: Chat) -> None:

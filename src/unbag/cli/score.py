@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unbag.cli.show import output
+from unbag.engine.bounds import count_bounded, said_bounded
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.one_picture import answered, opened
 from unbag.pictures import FilePicture
@@ -80,6 +81,8 @@ def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     score_C, notes = found.values[0], []
     if cut := count_cut(scorer, captions):
         notes.append(said_cut(scorer, cut))
+    if bounded := count_bounded(scorer):
+        notes.append(said_bounded(scorer.name, bounded))
     if found.unparsed:
         notes.append(
             f"{scorer.name}: no caption could be read from the answer, so none has a score"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
+from unbag.engine.bounds import with_bounds
 from unbag.engine.errata import errata_name
 from unbag.engine.folder import Asked, RunFolder, read_contents
 from unbag.engine.job import Job
@@ -79,8 +80,9 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
             raise
         finally:
             store.save()
-        judged = judge(job, items, store, work.record, progress=progress)
-        _write(folder, judged, asked, work.record)
+        record = with_bounds(work.record, store.bounded)
+        judged = judge(job, items, store, record, progress=progress)
+        _write(folder, judged, asked, record)
         folder.remove_vectors()
         team.wait()
     return Finished(folder, judged.contents)

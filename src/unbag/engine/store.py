@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MOST_CAPTIONS = 16
 """Captions are written beside the scores only for items this small: a classification set would
 repeat its thousand class names on every row."""
+_BOUNDED = b"bounded"
+"""Where the counts of upper bounds stand in the file's metadata."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class ScoreStore:
         self.path = path
         self._rows: dict[Key, dict[str, dict[str, Any]]] = {}
         self._scores: dict[Key, dict[str, Scores]] = {}
+        self._bounded: dict[Key, dict[str, int]] = {}
         self._is_saved = True
         self._least_seconds = least_seconds
         self._next_save = time.monotonic() + least_seconds
@@ -50,8 +53,16 @@ class ScoreStore:
         """Scores of a scorer on a benchmark, by item id."""
         return dict(self._scores.get(key, {}))
 
-    def add(self, key: Key, pairs: Iterable[tuple[Item, Scores]]) -> None:
+    @property
+    def bounded(self) -> dict[Key, int]:
+        """How many probabilities behind the scores are only upper bounds, where any are."""
+        return {key: sum(counts.values()) for key, counts in self._bounded.items()}
+
+    def add(self, key: Key, pairs: Sequence[tuple[Item, Scores]], *, bounded: int = 0) -> None:
         """Keep scores; the file is rewritten now and then, never so often that it costs."""
+        if bounded:
+            # By the first item, so that reading or scoring the same again counts nothing twice.
+            self._bounded.setdefault(key, {})[pairs[0][0].id] = bounded
         for item, scores in pairs:
             self._rows.setdefault(key, {})[item.id] = _row(key, item, scores)
             self._scores.setdefault(key, {})[item.id] = scores
@@ -69,6 +80,13 @@ class ScoreStore:
         start = time.monotonic()
         rows = [row for some in self._rows.values() for row in some.values()]
         table = pa.Table.from_pylist(rows, schema=_schema())
+        # In the same file, so that a kill cannot part the count from the scores it belongs to.
+        counts = [
+            [key.benchmark, key.scorer, item, count]
+            for key, some in self._bounded.items()
+            for item, count in some.items()
+        ]
+        table = table.replace_schema_metadata({_BOUNDED: json.dumps(counts)})
         write_atomically(self.path, lambda to: pq.write_table(table, to, compression="zstd"))
         self._is_saved = True
         spent = time.monotonic() - start
@@ -85,12 +103,15 @@ class ScoreStore:
 
         try:
             table = pq.read_table(path, schema=_schema())
+            counts = json.loads((pq.read_schema(path).metadata or {}).get(_BOUNDED, b"[]"))
         except (pa.ArrowException, OSError) as error:
             raise UserError(
                 f"{path} cannot be read: {error}",
                 expected="the scores of an earlier run",
                 way_out="move the file away; scores are computed again, mostly from the cache",
             ) from error
+        for benchmark, scorer, item, count in counts:
+            self._bounded.setdefault(Key(benchmark, scorer), {})[item] = count
         # Values stay arrays: as Python numbers, a classification set would fill the memory.
         values = [v.values.to_numpy() if v.is_valid else None for v in table["values"]]
         rows = table.drop_columns(["values"]).to_pylist()

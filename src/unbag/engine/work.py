@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from unbag.engine.asking import CHUNK, QueryScoring
+from unbag.engine.bounds import count_bounded
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
@@ -110,9 +111,11 @@ class Work:
         with self.progress.task(f"{asking.scorer.name}: {name}", sum(map(len, mine))) as advance:
             for chunk in mine:
                 by_id = {item.id: item for item in chunk}
+                before = count_bounded(asking.scorer)
                 found = asking.chunk(chunk)
                 self._note(asking.scorer, asking.damaged, 0)
-                self.store.add(key, [(by_id[s.item], s) for s in found])
+                bounded = count_bounded(asking.scorer) - before
+                self.store.add(key, [(by_id[s.item], s) for s in found], bounded=bounded)
                 advance(len(chunk))
         self._meet(asking)
 

@@ -70,7 +70,7 @@ class RunRecord:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """Items left out because their pictures are missing, by benchmark."""
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What the loader of each benchmark said."""
+    """What the loader of each benchmark said, and which of its scores are only bounds."""
     incomplete: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Why a benchmark is not the one that papers report on, by benchmark."""
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
