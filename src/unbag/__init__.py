@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from unbag.version import __version__
 
 if TYPE_CHECKING:
+    from unbag.captions.edit import edit
     from unbag.engine.evaluate import benchmark, evaluate, model, scorer
     from unbag.engine.job import Job
     from unbag.engine.one_picture import score
@@ -24,6 +25,7 @@ _HOME = {
     "Job": "unbag.engine.job",
     "UserError": "unbag.errors",
     "benchmark": "unbag.engine.evaluate",
+    "edit": "unbag.captions.edit",
     "evaluate": "unbag.engine.evaluate",
     "model": "unbag.engine.evaluate",
     "report": "unbag.reports.write",
@@ -38,6 +40,7 @@ __all__ = [
     "UserError",
     "__version__",
     "benchmark",
+    "edit",
     "evaluate",
     "model",
     "report",

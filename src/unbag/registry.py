@@ -113,6 +113,9 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "answer": "unbag.scorers.chat:ANSWER",
         "m3id": "unbag.scorers.chat:M3ID_ANSWER",
     },
+    "edit": {
+        "swap_nouns": "unbag.captions.swaps:SWAP_NOUNS",
+    },
     "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
 }
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.benchmarks.aro_order import ARO_ORDER_COCO, COCO_FILE, load_coco
-from unbag.benchmarks.word_order import (
+from unbag.captions.shuffles import (
     ADJECTIVES,
     NOUNS,
     SHUFFLES,

@@ -12,7 +12,7 @@ import unbag as ub
 from unbag.benchmarks.order_free import COCO_ORDER_FREE, SHUFFLES, order_free
 from unbag.benchmarks.retrieval import COCO_RETRIEVAL
 from unbag.benchmarks.taggers import with_tagger
-from unbag.benchmarks.word_order import BY_TAG, words
+from unbag.captions.shuffles import BY_TAG, words
 from unbag.engine.plan import make_plan
 from unbag.errors import UserError
 from unbag.metrics.measure import measure

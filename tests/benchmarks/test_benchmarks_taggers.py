@@ -12,8 +12,10 @@ from unbag.benchmarks import taggers
 from unbag.benchmarks.aro_order import ARO_ORDER_COCO, OrderFile
 from unbag.benchmarks.order_free import COCO_ORDER_FREE
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
-from unbag.benchmarks.taggers import PIPELINES, find_tagger, tags_of, with_tagger
-from unbag.benchmarks.word_order import Tagged, Tagger
+from unbag.benchmarks.taggers import find_tagger, tags_of, with_tagger
+from unbag.captions import pipelines
+from unbag.captions.pipelines import PIPELINES
+from unbag.captions.shuffles import Tagged, Tagger
 from unbag.errors import UserError
 
 OWN = """\
@@ -95,7 +97,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *installed: str) -> list[str]:
     class Spec:
         submodule_search_locations = ("folder",)
 
-    monkeypatch.setattr(taggers, "find_spec", lambda name: Spec() if name in installed else None)
+    monkeypatch.setattr(pipelines, "find_spec", lambda name: Spec() if name in installed else None)
     monkeypatch.setattr(taggers, "_load", lambda place: loaded.append(str(place)))
     return loaded
 
@@ -126,7 +128,7 @@ def test_without_spacy_or_pipeline_there_is_none(
 
 
 def test_a_pipeline_asked_for_without_spacy_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch)
+    monkeypatch.setattr(pipelines, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="tagger 'en_core_web_sm' needs spaCy") as error:
         find_tagger("en_core_web_sm")
     assert "unbag[edits]" in error.value.way_out

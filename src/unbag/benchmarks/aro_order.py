@@ -21,7 +21,7 @@ from unbag.benchmarks.sources import COCO_VAL2014
 from unbag.benchmarks.sources_hosted import FLICKR30K_BY_HAND
 from unbag.benchmarks.sources_pinned import karpathy_coco, karpathy_flickr30k
 from unbag.benchmarks.taggers import tags_of, warn_untagged
-from unbag.benchmarks.word_order import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
+from unbag.captions.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.resample import generator

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from unbag.benchmarks.retrieval import COCO_RETRIEVAL, FLICKR30K_RETRIEVAL
 from unbag.benchmarks.taggers import tags_of, warn_untagged
-from unbag.benchmarks.word_order import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
+from unbag.captions.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UserError
 from unbag.metrics.resample import generator
 from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention

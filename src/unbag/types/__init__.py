@@ -4,6 +4,7 @@ from unbag.types.arrays import BoolArray, FloatArray, IntArray
 from unbag.types.benchmarks import Benchmark, Download, Errata, Loader, Published
 from unbag.types.items import (
     Caption,
+    Change,
     Edit,
     Ensemble,
     Item,
@@ -53,6 +54,7 @@ __all__ = [
     "BoolArray",
     "Caption",
     "Case",
+    "Change",
     "Comparison",
     "Download",
     "DualEncoder",

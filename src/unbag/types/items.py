@@ -131,6 +131,14 @@ class Query(NamedTuple):
     question: Question | None = None
 
 
+class Change(NamedTuple):
+    """Characters of a caption and what stands there instead; start == end inserts."""
+
+    start: int
+    end: int
+    new: str
+
+
 @dataclass(frozen=True)
 class Edit:
     """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
@@ -139,4 +147,7 @@ class Edit:
     kind: str
     keeps_meaning: bool
     span: tuple[int, int]
-    """Characters of the original caption that were changed."""
+    """Characters of the original caption from the first to the last that were changed."""
+    changes: tuple[Change, ...] = ()
+    """What was done to the original, from left to right: applied to it they give `text`.
+    Empty where the caption was said anew, as in the world."""

@@ -1,0 +1,1 @@
+"""Captions come in; the same captions parsed, shuffled and edited go out."""

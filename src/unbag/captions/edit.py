@@ -1,0 +1,205 @@
+"""Captions come in; captions with their edits, and a tally of what was rejected and why, go out.
+
+Every kind proposes changes for all captions of a batch, then they go through the filters in
+rounds: one proposal a caption and kind, and where it was rejected the next one in the next round.
+So filters that run a model see batches. What comes out depends on seed, caption and kinds, never
+on the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from random import Random
+
+from unbag.captions.changes import apply, finished, normalised
+from unbag.captions.filters import ALWAYS, REPEATED, Filter, Proposal
+from unbag.captions.kinds import Changes, Editor, Kind, Parts, find_kinds
+from unbag.captions.parse import Parser, find_parser
+from unbag.captions.parsed import Parsed
+from unbag.captions.screen import cleaned, why_not
+from unbag.captions.tally import Tally
+from unbag.errors import UserError
+from unbag.types import Edit
+
+TRIES = 8
+"""Proposals of one kind that are tried for one caption, for each edit that is wanted."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A caption to edit."""
+
+    id: str
+    """With the seed it decides what is drawn."""
+    text: str
+    others: tuple[str, ...] = ()
+    """Other captions of the same picture: what they say is no hard negative."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A caption with its edits."""
+
+    id: str
+    text: str
+    """As it was edited: in one line, with single spaces. Changes count its characters."""
+    edits: tuple[Edit, ...] = ()
+    skipped: str = ""
+    """Why it was not edited at all; empty if it was, even without success."""
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionEditor:
+    """Everything that is loaded once: parser, an editor for each kind, filters."""
+
+    parser: Parser
+    kinds: tuple[Kind, ...]
+    editors: tuple[Editor, ...]
+    filters: tuple[Filter, ...] = ALWAYS
+    seed: int = 0
+    per_kind: int = 1
+    """Edits of each kind that are wanted for a caption."""
+
+    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], Tally]:
+        """One result for each caption, in their order."""
+        tally = Tally()
+        texts = [cleaned(one.text) for one in given]
+        reasons = [why_not(text) for text in texts]
+        wanted = [at for at, reason in enumerate(reasons) if not reason]
+        parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
+        work = [_Work(given[at], parsed[at]) for at in wanted]
+        self._edit(work, tally)
+        edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
+        found = [
+            Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
+            for at, one in enumerate(given)
+        ]
+        tally.count_captions(found)
+        return found, tally
+
+    def _edit(self, work: Sequence[_Work], tally: Tally) -> None:
+        pending = [
+            one
+            for kind, editor in zip(self.kinds, self.editors, strict=True)
+            for one in self._proposed(kind, editor, work, tally)
+        ]
+        while pending:
+            pending = self._round(pending, tally)
+
+    def _proposed(
+        self, kind: Kind, editor: Editor, work: Sequence[_Work], tally: Tally
+    ) -> Iterator[_Pending]:
+        draws = [partial(_random, self.seed, one.given.id, kind.name) for one in work]
+        for one, changes in zip(work, editor([w.parsed for w in work], draws), strict=True):
+            tally.count_places(kind.name, bool(changes))
+            if changes:
+                yield _Pending(one, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
+
+    def _round(self, pending: Sequence[_Pending], tally: Tally) -> list[_Pending]:
+        proposals = [one.next() for one in pending]
+        stays = [True] * len(pending)
+        for keeps in self.filters:
+            at = [i for i, is_in in enumerate(stays) if is_in]
+            for i, verdict in zip(at, keeps([proposals[i] for i in at]), strict=True):
+                stays[i] = verdict
+                if not verdict:
+                    tally.count_rejected(pending[i].kind.name, keeps.reason)
+        for one, proposal, is_in in zip(pending, proposals, stays, strict=True):
+            if is_in and not one.keep(proposal.edit):
+                tally.count_rejected(one.kind.name, REPEATED)
+        return [one for one in pending if one.is_open]
+
+
+def make_editor(
+    kinds: Sequence[str] = ("default",),
+    *,
+    parts: Parts | None = None,
+    filters: Sequence[Filter] = ALWAYS,
+    seed: int = 0,
+    per_kind: int = 1,
+) -> CaptionEditor:
+    """Load what the kinds need: a pipeline, and for some kinds WordNet or a language model."""
+    parts = parts or Parts()
+    found = find_kinds(kinds)
+    editors = tuple(kind.editor(parts) for kind in found)
+    return CaptionEditor(
+        find_parser(parts.pipeline), found, editors, tuple(filters), seed, per_kind
+    )
+
+
+def edit(
+    caption: str,
+    kinds: Sequence[str] = ("default",),
+    *,
+    seed: int = 0,
+    per_kind: int = 1,
+    parts: Parts | None = None,
+) -> list[Edit]:
+    """Edits of one caption; for many, `make_editor` loads everything once.
+
+    Raises UserError for a caption that cannot be edited, such as an empty one.
+    """
+    editor = make_editor(kinds, parts=parts, seed=seed, per_kind=per_kind)
+    [found], _ = editor([Given(caption, caption)])
+    if found.skipped:
+        raise UserError(
+            f"the caption {caption[:80]!r} cannot be edited: {found.skipped}",
+            expected="an English caption of two to eighty words",
+        )
+    return list(found.edits)
+
+
+@dataclass(eq=False)
+class _Work:
+    """A caption while it is edited."""
+
+    given: Given
+    parsed: Parsed
+    kept: list[Edit] = field(default_factory=list)
+
+    def kept_in(self, kinds: Sequence[Kind]) -> list[Edit]:
+        """By kind, as they were asked for, whatever round they came from."""
+        order = {kind.name: at for at, kind in enumerate(kinds)}
+        return sorted(self.kept, key=lambda one: order[one.kind])
+
+
+@dataclass(eq=False)
+class _Pending:
+    """Proposals of one kind for one caption that are still to be tried."""
+
+    work: _Work
+    kind: Kind
+    changes: list[Changes]
+    wanted: int
+    tried: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.wanted > 0 and self.tried < len(self.changes)
+
+    def next(self) -> Proposal:
+        """The next one as an edit."""
+        parsed = self.work.parsed
+        changes = finished(parsed, self.changes[self.tried])
+        self.tried += 1
+        span = (changes[0].start, changes[-1].end) if changes else (0, 0)
+        text = apply(parsed.text, changes)
+        edit = Edit(text, self.kind.name, self.kind.keeps_meaning, span, changes)
+        return Proposal(parsed, edit, self.kind, self.work.given.others)
+
+    def keep(self, edit: Edit) -> bool:
+        """Keep it unless an equal one was kept before."""
+        said = {normalised(one.text) for one in self.work.kept}
+        if normalised(edit.text) in said:
+            return False
+        self.work.kept.append(edit)
+        self.wanted -= 1
+        return True
+
+
+def _random(seed: int, caption: str, kind: str) -> Random:
+    digest = blake2b(f"{seed}\0{caption}\0{kind}".encode(), digest_size=8).digest()
+    return Random(int.from_bytes(digest, "big"))

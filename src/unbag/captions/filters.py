@@ -1,0 +1,97 @@
+"""Proposed edits come in; which of them may stay goes out, one verdict each.
+
+A filter has one reason, so that rejections can be counted by reason. Those here need no model and
+are always on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from unbag.captions.changes import normalised
+from unbag.captions.kinds import Kind
+from unbag.captions.parsed import Parsed
+from unbag.types import Edit
+
+_LITTLE_WORDS = """
+a an the of in on at with and or is are was were be being been to by for from no not
+"""
+_LITTLE = frozenset(_LITTLE_WORDS.split())
+
+
+class Proposal(NamedTuple):
+    """An edit that may be kept, with all that is known of its caption."""
+
+    caption: Parsed
+    edit: Edit
+    kind: Kind
+    others: tuple[str, ...]
+    """Other captions of the same picture."""
+
+
+class Filter(Protocol):
+    """Keeps or rejects edits."""
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with an edit that it rejects."""
+
+    def __call__(self, proposals: Sequence[Proposal]) -> Sequence[bool]:
+        """Whether each may stay."""
+
+
+@dataclass(frozen=True)
+class Differs:
+    """Rejects what says the same in the same words, case and punctuation aside."""
+
+    reason: str = "same as the caption"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """Whether each differs from its caption."""
+        return [normalised(p.edit.text) != normalised(p.caption.text) for p in proposals]
+
+
+@dataclass(frozen=True)
+class NotSaidOfPicture:
+    """Rejects a hard negative that another caption of the picture makes likely to be true.
+
+    That is one that equals such a caption, or whose new words all stand in such captions: "dog"
+    for "ball" is no negative where somebody else saw a dog. A swap brings no new words.
+    """
+
+    reason: str = "said of the picture by another caption"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """Hard positives always stay."""
+        return [p.kind.keeps_meaning or not p.others or self._is_new(p) for p in proposals]
+
+    def _is_new(self, proposal: Proposal) -> bool:
+        others = [normalised(other) for other in proposal.others]
+        if normalised(proposal.edit.text) in others:
+            return False
+        had = set(normalised(proposal.caption.text).split())
+        new = set(normalised(proposal.edit.text).split()) - had - _LITTLE
+        said = {word for other in others for word in other.split()}
+        return not new or not new <= said
+
+
+@dataclass(frozen=True)
+class KeepsLength:
+    """Rejects what has less than half or more than twice the words of its caption."""
+
+    reason: str = "length"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """By words."""
+        return [self._fits(p) for p in proposals]
+
+    def _fits(self, proposal: Proposal) -> bool:
+        before, after = len(proposal.caption.text.split()), len(proposal.edit.text.split())
+        return before <= 2 * after and after <= 2 * before
+
+
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotSaidOfPicture())
+REPEATED = "same as another edit of the caption"
+"""Reason for the one check that looks at several edits."""

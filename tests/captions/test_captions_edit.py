@@ -1,0 +1,167 @@
+"""Editing many captions: rounds, filters, reasons, and the same output whatever the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+import unbag
+from unbag.captions.changes import apply
+from unbag.captions.edit import CaptionEditor, Edited, Given, edit, make_editor
+from unbag.captions.filters import ALWAYS, Proposal
+from unbag.captions.kinds import Changes, Kind, Parts, by_rule, find_kinds
+from unbag.captions.parse import find_parser
+from unbag.captions.parsed import Parsed
+from unbag.captions.screen import MOST_WORDS, cleaned, why_not
+from unbag.captions.tally import Tally
+from unbag.errors import UserError
+from unbag.types import Change
+
+CAPTIONS = (
+    "A man in a red shirt is on a motorcycle near a house.",
+    "An elephant stands in front of a dog.",
+    "",
+    "A WOMAN HOLDS A CUP",
+    "a dog",
+    "two\nlines of a caption about a cat and a hat",
+    "🙂 🙂",
+)
+
+
+def given(captions: Sequence[str] = CAPTIONS) -> list[Given]:
+    return [Given(str(at), caption) for at, caption in enumerate(captions)]
+
+
+@pytest.fixture(scope="module")
+def swapper() -> CaptionEditor:
+    return make_editor(["swap_nouns"], per_kind=2)
+
+
+def test_edits_say_what_they_did(swapper: CaptionEditor) -> None:
+    found, _ = swapper(given())
+    assert [one.id for one in found] == [str(at) for at in range(len(CAPTIONS))]
+    assert found[1].edits[0].text == "A dog stands in front of an elephant."
+    for one in found:
+        for made in one.edits:
+            assert apply(one.text, made.changes) == made.text
+            assert made.span == (made.changes[0].start, made.changes[-1].end)
+
+
+def test_the_batch_does_not_matter(swapper: CaptionEditor) -> None:
+    together, _ = swapper(given())
+    alone = [swapper([one])[0][0] for one in given()]
+    backwards = swapper(given()[::-1])[0][::-1]
+    assert together == alone == backwards
+
+
+def test_another_seed_draws_others() -> None:
+    caption = "a cup , a plate , a fork and a knife on a table near a window"
+    drawn = {edit(caption, ["swap_nouns"], seed=seed)[0].text for seed in range(8)}
+    assert len(drawn) > 3
+    assert edit(caption, ["swap_nouns"], seed=1) == edit(caption, ["swap_nouns"], seed=1)
+
+
+def test_reasons_are_counted(swapper: CaptionEditor) -> None:
+    found, tally = swapper(given())
+    assert [one.skipped for one in found] == ["", "", "empty", "", "", "", "no letters"]
+    assert found[4] == Edited("4", "a dog")
+    said = tally.as_json()
+    assert said["captions"] == 7
+    assert said["skipped"] == {"empty": 1, "no letters": 1}
+    assert tally.without_edit == 1
+    of = tally.kinds["swap_nouns"]
+    assert (of.places, of.captions) == (4, 4)
+    assert Tally.from_json(said).as_json() == said
+
+
+def _replace(parsed: Parsed) -> list[Changes]:
+    return [(Change(2, 5, new),) for new in ("cat", "Dog", "dogs who stand here and look at it")]
+
+
+OWN = Kind("own", keeps_meaning=False, about="", source="ours", editor=by_rule(_replace))
+
+
+def one_kind(kind: Kind, *, per_kind: int = 3) -> CaptionEditor:
+    return CaptionEditor(find_parser(), (kind,), (kind.editor(Parts()),), per_kind=per_kind)
+
+
+def test_filters_reject_with_a_reason() -> None:
+    [found], tally = one_kind(OWN)([Given("1", "a dog runs", ("the cat is here",))])
+    assert found.edits == ()
+    assert dict(tally.kinds["own"].rejected) == {
+        "same as the caption": 1,
+        "length": 1,
+        "said of the picture by another caption": 1,
+    }
+    [found], _ = one_kind(OWN)([Given("1", "a dog runs", ("the sofa is here",))])
+    assert [made.text for made in found.edits] == ["a cat runs"]
+
+
+def test_a_repeated_edit_is_kept_once() -> None:
+    twice = Kind(
+        "twice",
+        keeps_meaning=True,
+        about="",
+        source="ours",
+        editor=by_rule(lambda parsed: [(Change(0, 1, "the"),), (Change(0, 2, "The "),)]),
+    )
+    [found], tally = one_kind(twice)([Given("1", "a dog runs")])
+    assert len(found.edits) == 1
+    assert dict(tally.kinds["twice"].rejected) == {"same as another edit of the caption": 1}
+
+
+def test_filters_see_batches_in_rounds() -> None:
+    sizes: list[int] = []
+
+    class Counting:
+        reason = "never"
+
+        def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+            sizes.append(len(proposals))
+            return [True] * len(proposals)
+
+    editor = make_editor(["swap_nouns"], filters=[*ALWAYS, Counting()])
+    editor(given(["a dog on a sofa", "a cup near a plate", "a man rides a horse"]))
+    assert sizes == [3]
+
+
+@pytest.mark.parametrize(
+    ("caption", "reason"),
+    [
+        ("", "empty"),
+        ("  \n ", "empty"),
+        ("dog", "one word"),
+        ("?! ...", "no letters"),
+        ("a " * (MOST_WORDS + 1), f"more than {MOST_WORDS} words"),
+        ("a <b>dog</b> runs", "markup or web address"),
+        ("a dog &amp; a cat", "markup or web address"),
+        ("see www.example.org for a dog", "markup or web address"),
+        ("собака сидит на диване", "not English"),
+        ("ein Hund sitzt auf dem Sofa", "not English"),
+        ("A DOG RUNS", ""),
+        ("a dog runs", ""),
+        ("a café in Zürich", ""),
+    ],
+)
+def test_captions_that_are_left_alone(caption: str, reason: str) -> None:
+    assert why_not(cleaned(caption)) == reason
+
+
+def test_the_public_function() -> None:
+    [found] = unbag.edit("A dog sits on a sofa", ["swap_nouns"])
+    assert found.text == "A sofa sits on a dog"
+    with pytest.raises(UserError, match="the caption '' cannot be edited: empty"):
+        unbag.edit("", ["swap_nouns"])
+
+
+def test_kinds_by_name_and_group() -> None:
+    assert [kind.name for kind in find_kinds(["swap_nouns", "swap_nouns"])] == ["swap_nouns"]
+    assert "swap_nouns" in [kind.name for kind in find_kinds(["negatives"])]
+    with pytest.raises(UserError, match="unknown kind of edit 'swap_noun'") as error:
+        find_kinds(["swap_noun"])
+    assert "swap_nouns" in error.value.expected
+    with pytest.raises(UserError, match="no kinds of edits were named"):
+        find_kinds([])
+    with pytest.raises(UserError, match=r"'unbag.captions.swaps:swap_nouns' is a function"):
+        find_kinds(["unbag.captions.swaps:swap_nouns"])
