@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CHECKED = {"measure_your_model.py", "compare_two_models.py", "blind_scores.py"}
+CHECKED = {
+    "measure_your_model.py",
+    "compare_two_models.py",
+    "blind_scores.py",
+    "judge_edits.py",
+}
 
 
-def run(name: str, out: Path, *more: str) -> str:
+def run(name: str, out: Path, *more: str, first: tuple[str, ...] = ()) -> str:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), str(out), *more],
+        [sys.executable, str(EXAMPLES / name), *first, str(out), *more],
         capture_output=True,
         text=True,
         check=False,
@@ -57,3 +62,37 @@ def test_blind_scores(tmp_path: Path) -> None:
     # A coin for each picture comes between the constant and the lengths.
     assert cells[:5] == ["`coco_spatial`", "`accuracy`, macro(objects)", "4", "50.0", "0.0"]
     assert cells[6:] == ["100.0", "0.0", "100.0"]
+
+
+def test_judge_edits(tmp_path: Path) -> None:
+    captions = ["a dog sits on a sofa", "a man holds a cup near a window"]
+    row = {"image": "one.jpg", "captions": captions}
+    (tmp_path / "captions.jsonl").write_text(json.dumps(row) + "\n")
+    sheets = tmp_path / "sheets"
+    drawn = run(
+        "judge_edits.py",
+        tmp_path / "captions.jsonl",
+        str(sheets),
+        *("--kinds", "swap_nouns"),
+        first=("draw",),
+    )
+    assert drawn.splitlines() == ["swap_nouns             100.0% of 2 captions"]
+    blank = (sheets / "sheet.tsv").read_text()
+    assert "swap_nouns" not in blank
+    lines = blank.splitlines()
+    filled = [lines[0], *(line.rstrip("\t") + "\tfalse\tyes" for line in lines[1:])]
+    (tmp_path / "first.tsv").write_text("\n".join(filled) + "\n")
+    filled[1] = filled[1].replace("\tfalse\t", "\tunclear\t")
+    (tmp_path / "second.tsv").write_text("\n".join(filled) + "\n")
+    judged = tmp_path / "judgements.tsv"
+    sheet = [str(tmp_path / name) for name in ("first.tsv", "second.tsv")]
+    printed = run("judge_edits.py", sheets, *sheet, str(judged), first=("count",))
+    assert "swap_nouns               2  75.0%" in printed
+    assert "50.0%" in printed
+    rows = judged.read_text().splitlines()
+    assert rows[0].split("\t") == [
+        *("kind", "caption", "changes"),
+        *("truth_1", "grammatical_1", "truth_2", "grammatical_2"),
+    ]
+    assert len(rows) == 3
+    assert not any(caption in judged.read_text() for caption in captions)

@@ -1,0 +1,168 @@
+"""How often are edits right? Draw some from your captions, have them judged blind, count.
+
+python examples/judge_edits.py draw captions.jsonl out/      writes sheet.tsv and key.jsonl
+(two readers fill the columns truth and grammatical of their own copy of the sheet)
+python examples/judge_edits.py count out/ first.tsv second.tsv judgements.tsv
+
+The captions file has lines {"image": ..., "captions": [...]}. The judgements name captions by id
+and quote only what was put in their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from unbag.captions.edit import Edited, Given, make_editor
+from unbag.captions.judging import (
+    TRUTHS,
+    Case,
+    Judged,
+    Truth,
+    is_right,
+    kappa,
+    make_cases,
+    precision_of,
+)
+from unbag.captions.kinds import Parts
+from unbag.metrics.resample import generator
+from unbag.types import Change, Edit
+
+EACH = 40
+MOST = 12_000
+SEED = 0
+
+
+def read_captions(path: Path) -> list[Given]:
+    """In an order drawn by the seed, not by the file."""
+    found: list[Given] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for at, text in enumerate(row["captions"]):
+            others = tuple(c for i, c in enumerate(row["captions"]) if i != at)
+            found.append(Given(f"{row['image']}#{at}", text, others))
+    order = generator(SEED, "judge").permutation(len(found))
+    return [found[at] for at in order[:MOST]]
+
+
+def draw(captions: Path, out: Path, kinds: Sequence[str], parts: Parts) -> None:
+    """Write a sheet without kinds, and the key to it."""
+    editor = make_editor(kinds, parts=parts, seed=SEED)
+    given = read_captions(captions)
+    edits: dict[str, list[tuple[str, str, Edit]]] = {kind.name: [] for kind in editor.kinds}
+    done: list[Edited] = []
+    for start in range(0, len(given), 512):
+        found, _ = editor(given[start : start + 512])
+        done += found
+        for one in found:
+            for edit in one.edits:
+                edits[edit.kind].append((one.id, one.text, edit))
+        print(f"{len(done):,} of {len(given):,} captions", file=sys.stderr)
+    for kind, some in edits.items():
+        print(f"{kind:<22} {len({s[0] for s in some}) / len(done):6.1%} of {len(done):,} captions")
+    chosen = [one for some in edits.values() for one in some[:EACH]]
+    out.mkdir(parents=True, exist_ok=True)
+    cases = make_cases(chosen, seed=SEED)
+    with (out / "sheet.tsv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["id", "caption", "changed", "truth", "grammatical"])
+        writer.writerows([case.id, case.caption, case.edit.text, "", ""] for case in cases)
+    with (out / "key.jsonl").open("w", encoding="utf-8") as file:
+        for case in cases:
+            file.write(json.dumps(_key(case)) + "\n")
+    coverage = {k: len({s[0] for s in some}) / len(done) for k, some in edits.items()}
+    (out / "coverage.json").write_text(json.dumps({"captions": len(done), "share": coverage}))
+
+
+def count(folder: Path, first: Path, second: Path, out: Path) -> None:
+    """Join two filled sheets with the key; print precision and write the judgements."""
+    cases = list(_cases(folder / "key.jsonl"))
+    readers = (_verdicts(first), _verdicts(second))
+    with out.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        said = [f"{what}_{n}" for n in (1, 2) for what in ("truth", "grammatical")]
+        writer.writerow(["kind", "caption", "changes", *said])
+        for case in sorted(cases, key=lambda case: (case.edit.kind, case.id)):
+            changes = json.dumps(case.edit.changes, ensure_ascii=False)
+            verdicts = [v for r in readers for v in (r[case.id][0], _yes(r[case.id][1]))]
+            writer.writerow([case.edit.kind, case.caption_id, changes, *verdicts])
+    print(f"{'kind':<22}   n  right  [95 %]          meaning  grammar  agreement")
+    for kind in dict.fromkeys(case.edit.kind for case in cases):
+        p = precision_of(kind, cases, readers)
+        print(
+            f"{kind:<22} {p.n:3}  {p.right:5.1%}  [{p.low:.1%}, {p.high:.1%}]  "
+            f"{p.meaning:7.1%}  {p.grammar:7.1%}  {p.agreement:9.1%}"
+        )
+    one, other = ([is_right(c.edit.keeps_meaning, r[c.id]) for c in cases] for r in readers)
+    print(f"agreement of the readers beyond chance (Cohen's kappa): {kappa(one, other):.2f}")
+
+
+def _key(case: Case) -> dict[str, object]:
+    edit = case.edit
+    return {
+        "id": case.id,
+        "caption_id": case.caption_id,
+        "caption": case.caption,
+        "text": edit.text,
+        "kind": edit.kind,
+        "keeps_meaning": edit.keeps_meaning,
+        "changes": edit.changes,
+    }
+
+
+def _cases(path: Path) -> Iterator[Case]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        changes = tuple(Change(*change) for change in row["changes"])
+        span = (changes[0].start, changes[-1].end)
+        edit = Edit(row["text"], row["kind"], row["keeps_meaning"], span, changes)
+        yield Case(row["id"], row["caption_id"], row["caption"], edit)
+
+
+def _verdicts(path: Path) -> dict[str, Judged]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    wrong = [r["id"] for r in rows if r["truth"] not in TRUTHS]
+    wrong += [r["id"] for r in rows if r["grammatical"] not in ("yes", "no")]
+    if wrong:
+        sys.exit(f"{path}: {len(wrong)} rows without a verdict, such as {wrong[0]}")
+    return {r["id"]: Judged(_truth(r["truth"]), r["grammatical"] == "yes") for r in rows}
+
+
+def _truth(said: str) -> Truth:
+    return next(truth for truth in TRUTHS if truth == said)
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else "no"
+
+
+def main() -> None:
+    """Draw or count."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    drawing = commands.add_parser("draw")
+    drawing.add_argument("captions", type=Path)
+    drawing.add_argument("out", type=Path)
+    drawing.add_argument("--kinds", nargs="+", default=["default"])
+    drawing.add_argument("--fill", default="", help="a language model, for kinds that need one")
+    drawing.add_argument("--rewrite", default="", help="a chat model, for kinds that need one")
+    counting = commands.add_parser("count")
+    for name in ("folder", "first", "second", "out"):
+        counting.add_argument(name, type=Path)
+    options = parser.parse_args()
+    if options.command == "draw":
+        parts = Parts(fill=options.fill, rewrite=options.rewrite)
+        draw(options.captions, options.out, options.kinds, parts)
+    else:
+        count(options.folder, options.first, options.second, options.out)
+
+
+if __name__ == "__main__":
+    main()
