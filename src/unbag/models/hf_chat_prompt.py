@@ -87,7 +87,8 @@ class Prompts:
             raise UserError(
                 f"the prompt {prompt!r} holds {self.image_token!r}",
                 expected="words: this is where the model puts its picture",
-                way_out="leave this caption out",
+                way_out="take the mark out of the caption (for a benchmark, in a copy of its files "
+                "given with --data), or take a model with another mark",
             )
         if self.template is None:
             plain = self._plain
