@@ -1,6 +1,7 @@
 """Sets of four, cut into pairs: the same pictures, captions and two-way numbers."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from unbag.benchmarks.two_way import two_way
 from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B
 from unbag.engine.evaluate import benchmark
+from unbag.engine.job import Job
+from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.pictures import PixelPicture
@@ -77,6 +80,45 @@ def test_it_is_named_before_the_benchmark_and_keeps_what_fits() -> None:
     errata = two_way(WHATSUP_A).errata
     assert errata is not None
     assert errata.load != two_way(WHATSUP_A).load
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A LLaVA that answers every question rightly."""
+
+    name: str = "mine"
+    published_as: str = "LLaVA-1.5-7B"
+    fingerprint: str = "1"
+    scoring: str = "free answers"
+    is_blind: bool = False
+
+    def score(self, queries: object) -> list[float]:
+        raise NotImplementedError
+
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        return [Scores(item.id, np.asarray(item.truth, dtype=float)) for item in items]
+
+
+def test_free_answers_stand_beside_those_asked_about_as_many_relations(tmp_path: Path) -> None:
+    """LLaVA: 98.1 of the left/right pairs if asked about two, 14.6 of the sets asked about four."""
+    whole = replace(WHOLE, size=2)
+    found = run(Job([Answers()], [whole, two_way(whole)], tmp_path / "run")).contents
+    beside: dict[str, set[tuple[str, str]]] = {"whatsup_a": set(), "two_way:whatsup_a": set()}
+    for one in found.references:
+        if one.is_same_model and one.is_comparable:
+            beside[one.benchmark].add((one.published.metric, one.published.aggregate))
+    assert beside == {
+        "whatsup_a": {(metric, "micro") for metric in ("individual4", "pair4", "set")},
+        "two_way:whatsup_a": {
+            (metric, f"micro[relation={relation}]")
+            for metric in ("individual", "pair")
+            for relation in ("left/right", "on/under")
+        },
+    }
+    scorings = {r.published.scoring for r in found.references if r.benchmark == "whatsup_a"
+                and r.published.metric in ("individual", "pair")}  # fmt: skip
+    assert scorings == {"yes-probability"}
+    assert found.record.incomplete == {}
 
 
 def test_a_benchmark_without_named_pairs_is_refused() -> None:

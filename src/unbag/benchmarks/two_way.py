@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.pairs import Pairs
-from unbag.types import MICRO, Benchmark, Item, Loader
+from unbag.metrics.pairs import TWO_WAY, Pairs
+from unbag.published.every import published_for
+from unbag.types import MICRO, Benchmark, Item, Loader, Published
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,16 @@ def two_way(benchmark: Benchmark) -> Benchmark:
         headline="pair",
         aggregates=(MICRO,),
         folder=benchmark.place if benchmark.files else "",
-        published=tuple(p for p in benchmark.published if p.metric in ("individual", "pair")),
+        published=_published(benchmark),
+        size=len(found.pairs) * benchmark.size,
         errata=errata and replace(errata, load=replace(load, load=errata.load)),
     )
+
+
+def _published(benchmark: Benchmark) -> tuple[Published, ...]:
+    """Two-way numbers, with those that were asked about two and do not suit the sets."""
+    both = dict.fromkeys((*benchmark.published, *published_for(benchmark.name)))
+    return tuple(number for number in both if number.metric in TWO_WAY)
 
 
 def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
