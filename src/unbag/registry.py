@@ -11,12 +11,15 @@ from typing import Literal
 
 from unbag.errors import UserError, unknown_name
 
-Kind = Literal["benchmark", "model", "scorer", "edit", "loss", "recipe", "probe", "tagger"]
+Kind = Literal[
+    "benchmark", "model", "scorer", "edit", "filter", "loss", "recipe", "probe", "tagger"
+]
 PLURALS: Mapping[str, Kind] = {
     "benchmarks": "benchmark",
     "models": "model",
     "scorers": "scorer",
     "edits": "edit",
+    "filters": "filter",
     "losses": "loss",
     "recipes": "recipe",
     "probes": "probe",
@@ -116,6 +119,10 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
     "edit": {
         "swap_nouns": "unbag.captions.swaps:SWAP_NOUNS",
     },
+    "filter": {
+        "fluency": "unbag.captions.filters_model:load_fluency",
+        "meaning": "unbag.captions.filters_model:load_meaning",
+    },
     "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
 }
 
@@ -137,6 +144,8 @@ ABOUT: Mapping[str, str] = {
     "likelihood": "the same, summed over the tokens; prefers short captions",
     "answer": "chat models: a free answer, read by keywords",
     "m3id": "the same, decoded against the language prior (M3ID)",
+    "fluency": "fluency:PATH: edits that a language model finds unlikely are rejected",
+    "meaning": "meaning:PATH: positives that a sentence encoder finds far off are rejected",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 

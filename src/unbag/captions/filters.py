@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from unbag.captions.changes import normalised
 from unbag.captions.kinds import Kind
@@ -31,6 +31,7 @@ class Proposal(NamedTuple):
     """Other captions of the same picture."""
 
 
+@runtime_checkable
 class Filter(Protocol):
     """Keeps or rejects edits."""
 

@@ -5,6 +5,7 @@ Dimensions: N texts of a batch, L tokens, V vocabulary.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unbag.errors import UserError
 from unbag.models.caption_only import text_of
 from unbag.models.fingerprint import fingerprint
+from unbag.models.hf_source import need_transformers, quietly
 from unbag.types import Caption, Picture, Query
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 BATCH = 64
 """Texts run together, of nearly the same length."""
+_REMEMBERED = 1 << 17
+"""Texts whose number is kept, so that memory stays flat over millions of captions."""
 Text: TypeAlias = tuple[str, str]
 """What comes before (the question of an item, or nothing), and the caption."""
 
@@ -50,6 +54,12 @@ class Likelihood:
         self._learn(texts)
         return [self._known[text] for text in texts]
 
+    def of(self, captions: Sequence[str]) -> list[float]:
+        """The same for captions alone; NaN for one that is empty or longer than the context."""
+        texts = [("", caption) for caption in captions]
+        self._learn([text for text in dict.fromkeys(texts) if self._fits(text)])
+        return [self._known.get(text, math.nan) for text in texts]
+
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
         """[pictures, captions]; all rows are equal."""
         import torch
@@ -60,12 +70,18 @@ class Likelihood:
         return score_C.expand(len(pictures), len(captions))
 
     def _learn(self, texts: Sequence[Text]) -> None:
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         tokens = {text: self._tokens(text) for text in new}
         new.sort(key=lambda text: len(tokens[text][0]))
         for at in range(0, len(new), BATCH):
             some = new[at : at + BATCH]
             self._known.update(zip(some, self._run([tokens[t] for t in some]), strict=True))
+
+    def _fits(self, text: Text) -> bool:
+        most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        return text in self._known or 0 < len(self._encode(text[1])) < most
 
     def _tokens(self, text: Text) -> tuple[list[int], int]:
         """Start token, question and caption; and where the caption begins."""
@@ -113,7 +129,7 @@ class Likelihood:
 
 def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
     """From a folder of transformers, a GGUF file, or a name on the hub."""
-    model, tokenizer = _read(path)
+    model, tokenizer = read_causal(path, device=device)
     start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
     if start < 0:
         raise UserError(
@@ -124,7 +140,7 @@ def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") ->
     kind = "mean-likelihood" if is_mean else "likelihood"
     return Likelihood(
         name=f"caption:{kind}:{Path(path).stem if path.endswith('.gguf') else Path(path).name}",
-        model=model.float().to(device).eval(),
+        model=model,
         tokenizer=tokenizer,
         start=start,
         fingerprint=fingerprint(f"caption:{kind}", model.state_dict(), _words(tokenizer), "1"),
@@ -132,14 +148,12 @@ def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") ->
     )
 
 
-def _read(path: str) -> tuple[Any, Any]:
-    try:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-    except ImportError as error:
-        raise UserError(
-            f"caption:likelihood needs the package 'transformers' ({error})",
-            way_out="pip install 'unbag[transformers]'",
-        ) from error
+def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
+    """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
+    need_transformers("a language model")
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     place = Path(path).expanduser()
     if not path or (_looks_local(path) and not place.exists()):
         raise UserError(
@@ -151,10 +165,15 @@ def _read(path: str) -> tuple[Any, Any]:
     source = str(place.parent if is_gguf else place if place.exists() else path)
     file = place.name if is_gguf else None
     try:
-        return (
-            AutoModelForCausalLM.from_pretrained(source, trust_remote_code=False, gguf_file=file),
-            AutoTokenizer.from_pretrained(source, trust_remote_code=False, gguf_file=file),
-        )
+        with quietly():
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                source, trust_remote_code=False, gguf_file=file
+            )
+            tokenizer = AutoTokenizer.from_pretrained(
+                source, trust_remote_code=False, gguf_file=file
+            )
+        # Some versions refuse `.float()` on what came from a GGUF file.
+        return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
     except Exception as error:
         # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
         raise UserError(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "cls", "lasttoken"]
 BATCH = 64
 """Texts run together, of nearly the same length."""
+_REMEMBERED = 1 << 16
+"""Vectors that `vectors` keeps, so that memory stays flat over millions of captions."""
 _KEPT = 16
 """Captions up to which their similarities are kept with the scores."""
 _VERSION = "caption-sentence-1"
@@ -87,6 +89,13 @@ class Sentence:
                 )
         self._learn([text for item in items for c in item.captions for text in _prompts(c)])
         return [self._scores(item) for item in items]
+
+    def vectors(self, captions: Sequence[str]) -> FloatArray:
+        """[N, D]: a vector of length 1 for each caption alone."""
+        if len(self._known) > _REMEMBERED:
+            self._known.clear()
+        self._learn(captions)
+        return np.stack([self._vector(caption) for caption in captions])
 
     def _scores(self, item: Item) -> Scores:
         vector_CD = np.stack([self._vector(caption) for caption in item.captions])

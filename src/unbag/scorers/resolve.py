@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from inspect import signature
@@ -126,33 +124,6 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
     if isinstance(factory, Protocol):
         return factory.scorers(model, prompts)
     return [make_scorer(model, name)]
-
-
-def choose_device(asked: str = "auto") -> str:
-    """The best device at hand, or the one asked for if it is there."""
-    import torch
-
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
-        raise UserError(
-            f"the device {asked!r} cannot be used: no such kind is known here",
-            expected="cpu, cuda, cuda:1, mps or auto",
-            way_out="--device auto takes the best one at hand",
-        )
-    if asked in ("auto", "cuda") and torch.cuda.is_available():
-        # torchrun starts one process for each GPU of the machine and tells each its number.
-        place = os.environ.get("LOCAL_RANK")
-        return "cuda" if place is None else f"cuda:{place}"
-    if asked == "auto":
-        return "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.empty(0, device=asked)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"the device {asked!r} cannot be used: {str(error).splitlines()[0]}",
-            expected="cpu, cuda, cuda:1, mps or auto",
-            way_out="--device auto takes the best one at hand",
-        ) from error
-    return asked
 
 
 def _checked(spec: str, thing: object) -> Model:

@@ -1,0 +1,55 @@
+"""The leak by hand: who is preferred, ties, and texts that cannot be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import nan
+
+import pytest
+
+from unbag.captions.edit import Edited
+from unbag.captions.leak import Leak, Pair, leak_of, pairs_of
+from unbag.metrics.intervals import wilson
+from unbag.types import Edit
+
+
+def by_length(texts: Sequence[str]) -> list[float]:
+    return [nan if text == "unknown" else -float(len(text)) for text in texts]
+
+
+def test_the_share_of_preferred_originals_by_kind() -> None:
+    pairs = [
+        Pair("a dog", "a horse", "longer"),
+        Pair("a dog", "a cat", "same"),
+        Pair("a dog", "a cow", "same"),
+        Pair("a horse", "a dog", "longer"),
+        Pair("a dog", "a donkey", "longer"),
+        Pair("a dog", "unknown", "longer"),
+        Pair("a dog", "unknown", "odd"),
+    ]
+    found = leak_of(pairs, by_length)
+    assert list(found) == ["longer", "same"]
+    assert found["longer"] == Leak(3, 2 / 3, wilson(2, 3))
+    assert found["same"] == Leak(2, 0.5, wilson(1, 2))
+
+
+def test_the_interval_is_wilsons() -> None:
+    pairs = [Pair("a", "ab", "k")] * 3 + [Pair("ab", "a", "k")]
+    found = leak_of(pairs, by_length)["k"]
+    # By hand with z = 1.96: centre (.75 + .4802) / 1.9604, half 1.96 / 1.9604 * sqrt(.0469 + .06).
+    assert found.preferred == 0.75
+    assert found.interval.low == pytest.approx(0.301, abs=1e-3)
+    assert found.interval.high == pytest.approx(0.954, abs=1e-3)
+    assert found.as_json() == {
+        "pairs": 4,
+        "preferred": 0.75,
+        "low": found.interval.low,
+        "high": found.interval.high,
+    }
+
+
+def test_pairs_of_edited_captions() -> None:
+    edits = (Edit("a cat", "one", False, (2, 5)), Edit("the dog", "two", True, (0, 1)))
+    found = pairs_of([Edited("1", "a dog", edits), Edited("2", "", (), "empty")])
+    assert found == [Pair("a dog", "a cat", "one"), Pair("a dog", "the dog", "two")]
+    assert leak_of([], by_length) == {}
