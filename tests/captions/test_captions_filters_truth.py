@@ -1,0 +1,92 @@
+"""KeepsTruth: rewrites that say the same stay, those that say something else go."""
+
+from __future__ import annotations
+
+import pytest
+
+from unbag.captions.filters import Proposal
+from unbag.captions.filters_truth import KeepsTruth, keeps_truth
+from unbag.captions.kinds import Kind, by_rule
+from unbag.captions.parse import Parser, find_parser
+from unbag.types import Edit
+
+
+@pytest.fixture(scope="module")
+def parser() -> Parser:
+    return find_parser()
+
+
+SAME = [
+    ("A dog is not on the sofa.", "A dog isn't on the couch."),
+    ("a man without a hat", "a man with no hat"),
+    ("two dogs on a grey sofa", "2 dogs on a gray couch"),
+    ("two dogs and a cat", "a pair of dogs and a cat"),
+    ("one dog near a red car", "a dog close to a red car"),
+    ("a plane over a city", "an airplane above a city"),
+    ("a cat under a table", "a cat beneath a table"),
+    ("the cup left of the plate", "the plate right of the cup"),
+    ("a boy in front of a big house", "a big house behind a boy"),
+    ("the dog is bigger than the cat", "the cat is smaller than the dog"),
+    ("a lamp above a wooden desk", "a wooden desk under a lamp"),
+    ("a large dog next to a small cat", "a big dog beside a little cat"),
+    ("a red and blue kite", "a blue and red kite"),
+    ("a red cup and a blue plate", "a blue plate and a red cup"),
+    ("two red cups and three plates", "three plates and two red cups"),
+    ("a cat sitting right next to a bowl", "a cat seated next to a bowl"),
+    ("a woman in a white shirt", "a woman wearing a white shirt"),
+    ("the kite is red and big", "a big red kite"),
+]
+
+CHANGED = [
+    ("a dog is on the sofa", "a dog is not on the sofa"),
+    ("a man without a hat", "a man with a hat"),
+    ("a dog that can't swim", "a dog that swims"),
+    ("two dogs on a sofa", "three dogs on a sofa"),
+    ("two dogs on a sofa", "dogs on a sofa"),
+    ("dogs on a sofa", "4 dogs on a sofa"),
+    ("a red car", "a blue car"),
+    ("a red car", "a car"),
+    ("a car near a house", "a red car near a house"),
+    ("a red car", "a crimson car"),
+    ("the cup left of the plate", "the cup right of the plate"),
+    ("the cup to the left of the plate", "the cup next to the plate"),
+    ("a lamp above a desk", "a lamp below a desk"),
+    ("a boy in front of a house", "a boy behind a house"),
+    ("a tall man with an open book", "a short man with an open book"),
+    ("a tall man with an open book", "a tall man with a closed book"),
+    ("a man on a bench", "a woman on a bench"),
+    ("a red cup and a blue plate", "a blue cup and a red plate"),
+    ("two cups and three plates", "three cups and two plates"),
+    ("the dog is bigger than the cat", "the dog is smaller than the cat"),
+    ("a man standing near a wall", "a man sitting near a wall"),
+]
+
+
+@pytest.mark.parametrize(("caption", "rewritten"), SAME)
+def test_what_says_the_same_stays(parser: Parser, caption: str, rewritten: str) -> None:
+    [parsed] = parser([caption])
+    assert keeps_truth(parsed, rewritten)
+
+
+@pytest.mark.parametrize(("caption", "rewritten"), CHANGED)
+def test_what_says_something_else_goes(parser: Parser, caption: str, rewritten: str) -> None:
+    [parsed] = parser([caption])
+    assert not keeps_truth(parsed, rewritten)
+
+
+@pytest.mark.parametrize(("caption", "rewritten"), [*SAME, *CHANGED])
+def test_a_caption_says_what_it_says(parser: Parser, caption: str, rewritten: str) -> None:
+    [one, other] = parser([caption, rewritten])
+    assert keeps_truth(one, caption)
+    assert keeps_truth(other, rewritten.upper())
+
+
+def test_hard_negatives_are_none_of_its_business(parser: Parser) -> None:
+    [parsed] = parser(["a red car"])
+    verdicts = []
+    for keeps_meaning in (True, False):
+        kind = Kind("own", keeps_meaning, about="", source="ours", editor=by_rule(lambda p: []))
+        made = Edit("a blue car", "own", keeps_meaning, (2, 5), ())
+        verdicts += KeepsTruth()([Proposal(parsed, made, kind, ())])
+    assert verdicts == [False, True]
+    assert KeepsTruth().reason == "changes what is said"
