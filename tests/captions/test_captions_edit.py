@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -124,6 +125,21 @@ def test_filters_see_batches_in_rounds() -> None:
     editor = make_editor(["swap_nouns"], filters=[*ALWAYS, Counting()])
     editor(given(["a dog on a sofa", "a cup near a plate", "a man rides a horse"]))
     assert sizes == [3]
+
+
+def test_filters_of_a_kind_see_its_edits_only() -> None:
+    class Never:
+        reason = "never"
+
+        def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+            assert {proposal.kind.name for proposal in proposals} <= {"own"}
+            return [False] * len(proposals)
+
+    kinds = (replace(OWN, filters=(Never(),)), replace(OWN, name="other"))
+    editor = CaptionEditor(find_parser(), kinds, tuple(k.editor(Parts()) for k in kinds))
+    [found], tally = editor([Given("1", "a dog runs")])
+    assert [(made.kind, made.text) for made in found.edits] == [("other", "a cat runs")]
+    assert dict(tally.kinds["own"].rejected) == {"never": 3}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from random import Random
 
@@ -80,6 +80,12 @@ class CaptionEditor:
         tally.count_captions(found)
         return found, tally
 
+    @cached_property
+    def _of_kinds(self) -> tuple[Filter, ...]:
+        """Filters that belong to some of the kinds, each once."""
+        own = dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters)
+        return tuple(keeps for keeps in own if keeps not in self.filters)
+
     def _edit(self, work: Sequence[_Work], tally: Tally) -> None:
         pending = [
             one
@@ -101,8 +107,13 @@ class CaptionEditor:
     def _round(self, pending: Sequence[_Pending], tally: Tally) -> list[_Pending]:
         proposals = [one.next() for one in pending]
         stays = [True] * len(pending)
-        for keeps in self.filters:
-            at = [i for i, is_in in enumerate(stays) if is_in]
+        for keeps in (*self._of_kinds, *self.filters):
+            is_for_all = keeps in self.filters
+            at = [
+                i
+                for i, is_in in enumerate(stays)
+                if is_in and (is_for_all or keeps in pending[i].kind.filters)
+            ]
             for i, verdict in zip(at, keeps([proposals[i] for i in at]), strict=True):
                 stays[i] = verdict
                 if not verdict:

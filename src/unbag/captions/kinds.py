@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from unbag.captions.parsed import Parsed
 from unbag.errors import UserError, unknown_name
 from unbag.registry import find, names
 from unbag.types import Change
+
+if TYPE_CHECKING:
+    from unbag.captions.filters import Filter
 
 Changes: TypeAlias = tuple[Change, ...]
 Draw: TypeAlias = Callable[[], Random]
@@ -65,6 +68,8 @@ class Kind:
     """A swap: the words stay the same (articles aside), only their places change."""
     is_default: bool = True
     """Whether it is made when no kinds are named: off where it was judged too often wrong."""
+    filters: tuple[Filter, ...] = ()
+    """Filters that only its edits go through, before all others."""
 
 
 @dataclass(frozen=True)
