@@ -125,8 +125,40 @@ def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(UserError, match="there is no language model at"):
         likelihood(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="cannot be read as a language model"):
+    with pytest.raises(UserError, match=r"empty has no config\.json"):
         likelihood(tmp_path / "empty")
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
     with pytest.raises(UserError, match=r"cut\.gguf cannot be read as a language model"):
         likelihood(tmp_path / "cut.gguf")
+
+
+@pytest.mark.parametrize(
+    ("error", "way_out"),
+    [
+        (ImportError("Please install gguf"), "pip install gguf accelerate"),
+        (ValueError("cut short"), "copy or download the file again"),
+    ],
+)
+def test_a_gguf_file_that_cannot_be_read_gets_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, way_out: str
+) -> None:
+    def fails(*path: str, **where: object) -> None:
+        raise error
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UserError, match=f"as a language model: {error}") as found:
+        likelihood(tmp_path / "small.gguf")
+    assert way_out in str(found.value)
+
+
+def test_weights_that_are_not_whole_are_refused(tmp_path: Path) -> None:
+    """transformers would fill them with random numbers."""
+    from safetensors.torch import load_file, save_file
+
+    folder = write_model(tmp_path / "small")
+    weights = load_file(folder / "model.safetensors")
+    del weights["transformer.h.0.mlp.c_fc.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"1 missing \(transformer\.h\.0\.mlp\.c_fc\.weight\)"):
+        likelihood(folder)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from unbag.errors import UserError
 from unbag.models.caption_only import text_of
 from unbag.models.fingerprint import fingerprint
-from unbag.models.hf_source import need_transformers, quietly
+from unbag.models.hf_source import (
+    need_transformers,
+    parse_source,
+    quietly,
+    read_tokenizer,
+    read_weights,
+)
 from unbag.types import Caption, Picture, Query
 
 if TYPE_CHECKING:
@@ -152,7 +158,7 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
     need_transformers("a language model")
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     place = Path(path).expanduser()
     if not path or (_looks_local(path) and not place.exists()):
@@ -161,26 +167,32 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
             expected="a folder of transformers, a .gguf file, or a name on the hub",
             way_out="as in caption:likelihood:models/gpt2",
         )
-    is_gguf = place.is_file() and place.suffix == ".gguf"
-    source = str(place.parent if is_gguf else place if place.exists() else path)
-    file = place.name if is_gguf else None
+    if place.is_file() and place.suffix == ".gguf":
+        model, tokenizer = _read_gguf(place)
+    else:
+        source = parse_source(path)
+        model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
+    # Some versions refuse `.float()` on what came from a GGUF file.
+    return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
+
+
+def _read_gguf(file: Path) -> tuple[Any, Any]:
+    """Weights of few bits are written out in full."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = {"gguf_file": file.name, "trust_remote_code": False}
     try:
         with quietly():
-            model: Any = AutoModelForCausalLM.from_pretrained(
-                source, trust_remote_code=False, gguf_file=file
-            )
-            tokenizer = AutoTokenizer.from_pretrained(
-                source, trust_remote_code=False, gguf_file=file
-            )
-        # Some versions refuse `.float()` on what came from a GGUF file.
-        return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
+            model: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), **where)
+            return model, AutoTokenizer.from_pretrained(str(file.parent), **where)
     except Exception as error:
         # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
         raise UserError(
-            f"{path} cannot be read as a language model: {_first_line(error)}",
-            expected="a folder with config.json, weights and tokenizer, or a .gguf file "
-            "(which needs the packages gguf and accelerate with some versions of transformers)",
-            way_out="check the path; with HF_HUB_OFFLINE=1 only what is on disk is found",
+            f"{file} cannot be read as a language model: {_first_line(error)}",
+            expected="a whole GGUF file of a kind that transformers reads",
+            way_out="pip install gguf accelerate"
+            if isinstance(error, ImportError)
+            else "copy or download the file again, or take a folder with config.json",
         ) from error
 
 
