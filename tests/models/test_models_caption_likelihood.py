@@ -120,6 +120,15 @@ def test_what_cannot_be_judged_is_said(folder: Path, tmp_path: Path) -> None:
         likelihood(write_model(tmp_path / "bare", has_start=False))
 
 
+def test_captions_alone(folder: Path) -> None:
+    scorer = likelihood(folder)
+    found = scorer.of([*CAPTIONS, "", "a " * 12, "a red cube"])
+    assert found[:4] == ask(scorer, CAPTIONS)
+    assert np.isnan(found[4:6]).all()
+    assert found[6] == found[0]
+    assert scorer.of([]) == []
+
+
 def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="there is no language model at"):
