@@ -49,7 +49,11 @@ class Parts:
     """A chat model: hf:FOLDER or server:MODEL@URL."""
     device: str = "auto"
     cache: str = ""
-    """Folder in which answers of a server are kept."""
+    """Folder in which answers of a server are kept; without one they are lost with the process."""
+    concurrency: int = 8
+    """Requests to a server at a time."""
+    budget: int | None = None
+    """Most requests to a server, for each worker; answers that are kept cost none."""
 
 
 @dataclass(frozen=True)
