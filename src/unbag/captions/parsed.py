@@ -150,6 +150,11 @@ class Parsed:
         """Numbers before nouns: "two", "3"."""
         return tuple(at for at, w in enumerate(self.words) if w.tag == "CD" and w.dep == "nummod")
 
+    @cached_property
+    def notes(self) -> dict[str, object]:
+        """What rules found out about this caption, by name: found out once for all kinds."""
+        return {}
+
     def phrase_of(self, noun: int) -> Phrase | None:
         """The noun phrase around this noun."""
         return next((phrase for phrase in self.phrases if phrase.head == noun), None)

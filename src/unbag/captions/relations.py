@@ -12,6 +12,7 @@ from unbag.captions.parsed import VERB_TAGS, Parsed, Phrase, Span
 
 _SUBJECTS = ("nsubj", "nsubjpass")
 _CLAUSES = ("acl", "relcl")
+_RELATIVES = ("that", "which", "who")
 
 
 class Relation(NamedTuple):
@@ -85,7 +86,8 @@ def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
     """
     word = parsed.words[verb]
     for child in parsed.children[verb]:
-        if parsed.words[child].dep in _SUBJECTS:
+        # In "a man that rides", "that" stands for the man.
+        if parsed.words[child].dep in _SUBJECTS and parsed.lower[child] not in _RELATIVES:
             return parsed.phrase_of(child)
     if word.dep in _CLAUSES and word.head < verb:
         return parsed.phrase_of(word.head)
