@@ -118,6 +118,11 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
     },
     "edit": {
         "swap_nouns": "unbag.captions.swaps:SWAP_NOUNS",
+        "left_right": "unbag.captions.spatial:LEFT_RIGHT",
+        "above_below": "unbag.captions.spatial_vertical:ABOVE_BELOW",
+        "front_behind": "unbag.captions.spatial:FRONT_BEHIND",
+        "inside_outside": "unbag.captions.spatial_range:INSIDE_OUTSIDE",
+        "near_far": "unbag.captions.spatial_range:NEAR_FAR",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -146,6 +151,11 @@ ABOUT: Mapping[str, str] = {
     "m3id": "the same, decoded against the language prior (M3ID)",
     "fluency": "fluency:PATH: edits that a language model finds unlikely are rejected",
     "meaning": "meaning:PATH: positives that a sentence encoder finds far off are rejected",
+    "left_right": "negative: a cup on the left of a plate -> a cup on the right of a plate",
+    "above_below": "negative: above and below, top and bottom, over and under, up and down",
+    "front_behind": "negative: in front of and behind, foreground and background, front and back",
+    "inside_outside": "negative: inside and outside, into and out of, indoors and outdoors",
+    "near_far": "negative: near and far from, next to, towards and away from",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 
