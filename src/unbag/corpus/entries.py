@@ -19,14 +19,14 @@ class Caption(NamedTuple):
 
     id: str
     text: str
+    where: str
+    """Such as "captions.jsonl, line 17", for messages."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A picture and its captions, which stay together: each is checked against the others."""
 
-    where: str
-    """Such as "captions.jsonl, line 17", for messages."""
     picture: str
     """As the file names it; empty where it names none."""
     captions: tuple[Caption, ...]
@@ -35,9 +35,9 @@ class Entry:
 
     def given(self) -> Iterator[Given]:
         """What the editor is given."""
-        texts = tuple(text for _, text in self.captions)
-        for at, (name, text) in enumerate(self.captions):
-            yield Given(name, text, texts[:at] + texts[at + 1 :])
+        texts = tuple(caption.text for caption in self.captions)
+        for at, caption in enumerate(self.captions):
+            yield Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,21 @@ class Chunk:
         """For messages."""
         first, last = self.given[0].id, self.given[-1].id
         return f"chunk {self.index} (captions {first!r} to {last!r})"
+
+
+def together(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Entries that follow each other and have the same picture become one."""
+    held: list[Entry] = []
+    count = 0
+    for entry in entries:
+        is_same = held and entry.picture and entry.picture == held[0].picture
+        if held and (not is_same or count >= MOST_TOGETHER):
+            yield _merged(held)
+            held, count = [], 0
+        held.append(entry)
+        count += len(entry.captions)
+    if held:
+        yield _merged(held)
 
 
 def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
@@ -73,3 +88,12 @@ def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
             found += more.given()
         yield Chunk(index, tuple(found))
         index += 1
+
+
+def _merged(entries: list[Entry]) -> Entry:
+    first = entries[0]
+    if len(entries) == 1:
+        return first
+    captions = tuple(caption for entry in entries for caption in entry.captions)
+    rest = tuple(one for entry in entries for one in entry.rest)
+    return Entry(first.picture, captions, rest)

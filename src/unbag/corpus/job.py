@@ -1,0 +1,85 @@
+"""What `unbag edit` is asked to do, and what makes two jobs the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unbag.captions.kinds import Parts, find_kinds
+from unbag.captions.parse import find_parser
+from unbag.captions.pipelines import find_installed
+from unbag.corpus.forms import NEGCLIP, check_written
+from unbag.corpus.runner import Settings
+from unbag.corpus.source import Source
+from unbag.errors import UserError
+from unbag.version import __version__
+
+
+@dataclass(frozen=True)
+class EditJob:
+    """A collection to edit, and how."""
+
+    source: Source
+    out: Path
+    form: str = "jsonl"
+    """In which `out` is written; see `unbag.corpus.forms`."""
+    kinds: tuple[str, ...] = ("default",)
+    parts: Parts = field(default_factory=Parts)
+    filters: tuple[str, ...] = ()
+    seed: int = 0
+    per_kind: int = 1
+    workers: int = 1
+    """Processes; the output is the same for any number."""
+    ray: str = ""
+    """Address of a Ray cluster, which does the work instead."""
+    neighbours: Path | None = None
+    """For NegCLIP's TSV: JSON lines of {"picture", "neighbours"}."""
+    chunk: int = 512
+    """Captions that are edited and saved together."""
+
+    @property
+    def settings(self) -> Settings:
+        """What a worker needs to know."""
+        return Settings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
+
+    def check(self) -> None:
+        """What can be said before anything is read."""
+        if self.chunk < 1 or self.per_kind < 1 or self.workers < 1:
+            raise UserError(
+                f"chunk {self.chunk}, per_kind {self.per_kind}, workers {self.workers}",
+                expected="whole numbers above 0",
+            )
+        self.source.files()
+        check_written(self.source, self.form)
+        find_kinds(self.kinds)
+        if self.parts.pipeline == "auto" and find_installed() is None:
+            find_parser("auto")
+        if self.neighbours and self.form != NEGCLIP:
+            raise UserError(
+                f"neighbours are given, but the form is {self.form}",
+                expected="the form negclip, the only one that holds near pictures",
+                way_out="add --format negclip, or leave --neighbours out",
+            )
+
+    def asked(self) -> dict[str, Any]:
+        """All that decides the output, as plain values: a job that says the same is the same."""
+        source = self.source
+        near = Source(str(self.neighbours), "jsonl").fingerprint() if self.neighbours else ""
+        return {
+            "captions": source.fingerprint(),
+            "captions_form": source.form,
+            "caption_column": source.caption_column,
+            "picture_column": source.picture_column,
+            "bad_lines": "skip" if source.skips_bad else "error",
+            "limit": source.limit,
+            "format": self.form,
+            "kinds": [kind.name for kind in find_kinds(self.kinds)],
+            **{name: value for name, value in asdict(self.parts).items() if name != "cache"},
+            "filters": list(self.filters),
+            "seed": self.seed,
+            "per_kind": self.per_kind,
+            "neighbours": near,
+            "chunk": self.chunk,
+            "version": __version__,
+        }

@@ -1,0 +1,200 @@
+"""The folder OUT.parts of a job that is under way: what was asked, and every chunk that is done."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from unbag.captions.edit import Edited
+from unbag.captions.tally import Tally
+from unbag.corpus.forms import entries
+from unbag.corpus.runner import Finished
+from unbag.corpus.saved import Head, read_edited, read_head
+from unbag.corpus.source import Source
+from unbag.corpus.survey import Survey
+from unbag.corpus.written import Pair
+from unbag.engine.atomic import make_folder, remove_leftovers, write_text
+from unbag.engine.progress import Advance
+from unbag.errors import UserError
+
+NAMED = 20
+"""Failures that are named; more are counted."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Reads and writes the folder of one job."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path) -> Kept:
+        """The folder that belongs to an output."""
+        return cls(out.with_name(f"{out.name}.parts"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder; only one process may work in it."""
+        make_folder(self.folder, what="folder", way_out="choose another place with --out")
+        with (self.folder / ".lock").open("w") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # pragma: no cover - not on this system
+                pass
+            except OSError as error:
+                raise UserError(
+                    f"another process is working in {self.folder}",
+                    expected="one process for one output",
+                    way_out="wait for it, or choose another place with --out",
+                ) from error
+            remove_leftovers(self.folder)
+            yield
+
+    def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
+        """Start, or go on if the same was asked before; the survey is made once."""
+        path = self.folder / "job.json"
+        if path.exists():
+            said = _json(path)
+            if different := differences(said["asked"], asked):
+                raise UserError(
+                    f"{self.folder} belongs to another job: {different}",
+                    expected="the command that was stopped",
+                    way_out=f"give that command again, choose another --out, or delete "
+                    f"{self.folder} to start anew",
+                )
+            return Survey.from_json(said["survey"])
+        found = survey()
+        write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
+        return found
+
+    def save(self, finished: Finished) -> None:
+        """Keep a chunk."""
+        write_text(self._path(finished.index), finished.text)
+
+    def done(self) -> dict[int, int]:
+        """Chunks that are done, with their number of captions."""
+        return {int(path.stem): _head(path).captions for path in self._files()}
+
+    def tally(self) -> tuple[Tally, list[str], int]:
+        """Over all chunks: what was counted, the first failures, and how many there were."""
+        total, named, failures = Tally(), list[str](), 0
+        for path in self._files():
+            head = _head(path)
+            total.add(head.tally)
+            failures += len(head.failures)
+            named += head.failures[: NAMED - len(named)]
+        return total, named, failures
+
+    def edited(self) -> Iterator[Edited]:
+        """Every caption, in order."""
+        for path in self._files():
+            with path.open(encoding="utf-8") as file:
+                try:
+                    head, number = read_head(file), 0
+                    for one in read_edited(file):
+                        number += 1
+                        yield one
+                except (ValueError, KeyError, TypeError) as error:
+                    raise _damaged(path) from error
+                if number != head.captions:
+                    raise _damaged(path)
+
+    def remove(self) -> None:
+        """Everything is in the output."""
+        rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"{index:06}.jsonl"
+
+
+def _ignored(steps: int) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The entries of the source with the edits of all chunks; see `unbag.corpus.written.Pairs`."""
+
+    source: Source
+    kept: Kept
+    advance: Advance = _ignored
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Both are read side by side, so that neither need fit in memory."""
+        flow = self.kept.edited()
+        for entry in entries(self.source):
+            some = tuple(islice(flow, len(entry.captions)))
+            if [one.id for one in some] != [caption.id for caption in entry.captions]:
+                raise UserError(
+                    f"the captions changed while they were edited, or a chunk of "
+                    f"{self.kept.folder} is missing",
+                    expected="the same captions from beginning to end",
+                    way_out=f"delete {self.kept.folder} and start anew",
+                )
+            self.advance(len(some))
+            yield Pair(entry, some)
+
+
+@contextmanager
+def full_disk_told(kept: Kept) -> Iterator[None]:
+    """A disk that is full ends the job with what to do, and everything that was done stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        done = len(kept.done())
+        raise UserError(
+            f"no space is left on the disk of {kept.folder.parent}",
+            expected="room for the edits, once in pieces and once in the output",
+            way_out=f"make room and give the same command again: {done} chunks are kept",
+        ) from error
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is not the same, in words; empty if all is."""
+    found = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        is_file = name in ("captions", "neighbours")
+        found.append(f"the file of {name} changed" if is_file else f"{name} was {old}, is {new}")
+    return "; ".join(found)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path) from error
+    return found
+
+
+def _head(path: Path) -> Head:
+    with path.open(encoding="utf-8") as file:
+        try:
+            return read_head(file)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(
+        f"{path} is damaged",
+        expected="a file as it was written",
+        way_out="delete it and give the same command again: it is made anew",
+    )
