@@ -123,6 +123,9 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "front_behind": "unbag.captions.spatial:FRONT_BEHIND",
         "inside_outside": "unbag.captions.spatial_range:INSIDE_OUTSIDE",
         "near_far": "unbag.captions.spatial_range:NEAR_FAR",
+        "rewrite_replace": "unbag.captions.rewrites:REWRITE_REPLACE",
+        "rewrite_swap": "unbag.captions.rewrites:REWRITE_SWAP",
+        "synonym": "unbag.captions.positives_synonym:SYNONYM",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -149,6 +152,8 @@ ABOUT: Mapping[str, str] = {
     "likelihood": "the same, summed over the tokens; prefers short captions",
     "answer": "chat models: a free answer, read by keywords",
     "m3id": "the same, decoded against the language prior (M3ID)",
+    "rewrite_replace": "positive: a chat model replaces a word by a synonym (--rewrite)",
+    "rewrite_swap": "positive: a chat model exchanges what is joined by and (--rewrite)",
     "fluency": "fluency:PATH: edits that a language model finds unlikely are rejected",
     "meaning": "meaning:PATH: positives that a sentence encoder finds far off are rejected",
     "left_right": "negative: a cup on the left of a plate -> a cup on the right of a plate",
@@ -156,6 +161,7 @@ ABOUT: Mapping[str, str] = {
     "front_behind": "negative: in front of and behind, foreground and background, front and back",
     "inside_outside": "negative: inside and outside, into and out of, indoors and outdoors",
     "near_far": "negative: near and far from, next to, towards and away from",
+    "synonym": "positive: a word by a synonym: a cat under a sofa -> a cat beneath a sofa",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 
