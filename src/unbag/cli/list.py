@@ -24,4 +24,15 @@ def _about(kind: Kind, name: str) -> str:
     if kind == "benchmark":
         thing = find(kind, name)
         return thing.about if isinstance(thing, Benchmark) else ""
+    if kind == "edit":
+        return _about_edit(find(kind, name))
     return ABOUT.get(name, "")
+
+
+def _about_edit(thing: object) -> str:
+    from unbag.captions.kinds import Kind as Edit
+
+    if not isinstance(thing, Edit):
+        return ""
+    what = "positive" if thing.keeps_meaning else "negative"
+    return f"[{what}{'' if thing.is_default else ', off by default'}] {thing.about}"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.cli.edit_options import add_edit
 from unbag.cli.score_options import add_score
 from unbag.cli.verify_options import add_verify
 from unbag.cli.warned import plain_warnings
@@ -88,6 +89,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.score import score_command
 
         return score_command(options)
+    if options.command == "edit":
+        from unbag.cli.edit import edit_command
+
+        return edit_command(options)
     if options.command == "verify":
         from unbag.cli.verify import verify_command
 
@@ -122,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     add_score(commands)
     _add_cache(add_verify(commands))
+    add_edit(commands)
     _add_report(commands)
     _add_list(commands)
     _add_data(commands)

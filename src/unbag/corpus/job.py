@@ -15,6 +15,9 @@ from unbag.corpus.source import Source
 from unbag.errors import UserError
 from unbag.version import __version__
 
+_DECIDING = ("pipeline", "wordnet", "fill", "rewrite", "device")
+"""Fields of Parts that decide the output."""
+
 
 @dataclass(frozen=True)
 class EditJob:
@@ -33,6 +36,8 @@ class EditJob:
     """Processes; the output is the same for any number."""
     ray: str = ""
     """Address of a Ray cluster, which does the work instead."""
+    leak: str = ""
+    """A language model that tries to tell edits from originals; for the summary."""
     neighbours: Path | None = None
     """For NegCLIP's TSV: JSON lines of {"picture", "neighbours"}."""
     chunk: int = 512
@@ -75,10 +80,11 @@ class EditJob:
             "limit": source.limit,
             "format": self.form,
             "kinds": [kind.name for kind in find_kinds(self.kinds)],
-            **{name: value for name, value in asdict(self.parts).items() if name != "cache"},
+            **{name: asdict(self.parts)[name] for name in _DECIDING},
             "filters": list(self.filters),
             "seed": self.seed,
             "per_kind": self.per_kind,
+            "leak": self.leak,
             "neighbours": near,
             "chunk": self.chunk,
             "version": __version__,

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from threading import Thread
+from typing import TypeAlias
 
 from unbag.corpus.entries import Chunk
 from unbag.corpus.runner import Finished, Settings
 from unbag.corpus.work import Worker, make_worker
 from unbag.errors import UserError
 
+Make: TypeAlias = Callable[[Settings], Worker]
+"""What loads the editor, once a process."""
 TRIES = 3
 """Times that a chunk is tried alone before the job is given up."""
 _AHEAD = 2
@@ -29,11 +33,13 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 class InProcess:
     """Chunk after chunk, here."""
 
+    make: Make = make_worker
+
     def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
         """In their order."""
         worker: Worker | None = None
         for chunk in chunks:
-            worker = worker or make_worker(settings)
+            worker = worker or self.make(settings)
             yield worker(chunk)
 
 
@@ -46,11 +52,12 @@ class Processes:
     """
 
     count: int
+    make: Make = make_worker
 
     def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
         """As they get done."""
         with _one_thread_each():
-            yield from _Flow(self.count, settings, chunks).results()
+            yield from _Flow(self.count, partial(self.make, settings), chunks).results()
 
 
 @dataclass(eq=False)
@@ -58,7 +65,7 @@ class _Flow:
     """Chunks on their way through the processes."""
 
     count: int
-    settings: Settings
+    make: Callable[[], Worker]
     chunks: Iterator[Chunk]
     suspects: deque[Chunk] = field(default_factory=deque)
     """Were in flight when a process died."""
@@ -90,7 +97,7 @@ class _Flow:
             self.count,
             mp_context=get_context("spawn"),
             initializer=_start,
-            initargs=(self.settings,),
+            initargs=(self.make,),
         )
 
     def _send(self, pool: ProcessPoolExecutor) -> bool:
@@ -135,14 +142,14 @@ class _Here:
     """The worker of this process: made once, when the process starts."""
 
     worker: Worker | None = None
-    settings: Settings | None = None
+    make: Callable[[], Worker] | None = None
 
 
-def _start(settings: Settings) -> None:
+def _start(make: Callable[[], Worker]) -> None:
     # Ctrl-C goes to every process of the terminal; only the first one answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    _Here.settings = settings
+    _Here.make = make
 
 
 def _end_with_parent() -> None:
@@ -156,8 +163,8 @@ def _end_with_parent() -> None:
 def _work(chunk: Chunk) -> Finished:
     # Made here and not in `_start`, where an error would only break the pool without a word.
     if _Here.worker is None:
-        assert _Here.settings is not None
-        _Here.worker = make_worker(_Here.settings)
+        assert _Here.make is not None
+        _Here.worker = _Here.make()
     return _Here.worker(chunk)
 
 

@@ -31,6 +31,8 @@ WINDOW = 64
 loading the pipeline anew for each window does not count."""
 RETRIES = 3
 """Times a chunk is given to another worker after one died with it."""
+STARTS = 3
+"""Times a cluster on this machine is tried to be started."""
 LOCAL = "local"
 """The address that starts a cluster on this machine, for as long as the job runs."""
 
@@ -61,15 +63,18 @@ class RayRunner:
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(self.workers, len(rows))),
             num_cpus=1,
-            # Machines come and go; a chunk that kills every worker it meets does not go on forever.
-            max_restarts=-1,
-            max_task_retries=RETRIES,
+            ray_remote_args_fn=_retried,
         )
         try:
             for row in done.iter_rows():
                 yield _finished(row)
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
+
+
+def _retried() -> dict[str, int]:
+    """Machines come and go; a chunk that kills every worker it meets does not go on forever."""
+    return {"max_restarts": -1, "max_task_retries": RETRIES}
 
 
 class _RayWorker:
@@ -125,18 +130,7 @@ def _connected(address: str, workers: int) -> Iterator[None]:
 
     ours = not ray.is_initialized()
     if ours:
-        cpus = workers if address == LOCAL else None
-        try:
-            ray.init(
-                address=None if address == LOCAL else address,
-                num_cpus=cpus,
-                include_dashboard=False if address == LOCAL else None,
-                logging_level=ERROR,
-                log_to_driver=False,
-            )
-        # Ray raises a bare Exception where a machine is too busy to start it in time.
-        except Exception as error:
-            raise _refused(address, error) from error
+        _connect(address, workers)
     context = ray.data.DataContext.get_current()
     # The job has a progress bar of its own.
     before, level = context.enable_progress_bars, getLogger("ray.data").level
@@ -149,6 +143,28 @@ def _connected(address: str, workers: int) -> Iterator[None]:
         getLogger("ray.data").setLevel(level)
         if ours:
             ray.shutdown()
+
+
+def _connect(address: str, workers: int) -> None:
+    import ray
+
+    is_local = address == LOCAL
+    for left in reversed(range(STARTS if is_local else 1)):
+        try:
+            ray.init(
+                address=None if is_local else address,
+                num_cpus=workers if is_local else None,
+                include_dashboard=False if is_local else None,
+                logging_level=ERROR,
+                log_to_driver=False,
+            )
+        # Ray gives a machine 30 seconds to start it, then raises a bare Exception.
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise _refused(address, error) from error
+        else:
+            return
 
 
 def _refused(address: str, error: Exception) -> UserError:

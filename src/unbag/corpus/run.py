@@ -15,6 +15,7 @@ from unbag.corpus.entries import Chunk, chunks
 from unbag.corpus.forms import FORMS, NEGCLIP, entries
 from unbag.corpus.job import EditJob
 from unbag.corpus.kept import Joined, Kept, differences, full_disk_told
+from unbag.corpus.leaks import leaks
 from unbag.corpus.local import InProcess, Processes
 from unbag.corpus.runner import Runner
 from unbag.corpus.summary import Summary
@@ -119,12 +120,20 @@ def _written(
     made = kept.folder / "output"
     with progress.task("write", tally.captions) as advance:
         notes = _write(job, Joined(job.source, kept, advance), made)
-    bad = survey.bad, survey.bad_named
-    summary = Summary(job.out, asked, tally, *bad, failures, tuple(named), tuple(notes))
+    told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
+    summary = Summary(
+        job.out,
+        asked,
+        tally,
+        survey.bad,
+        survey.bad_named,
+        failures,
+        tuple(named),
+        tuple(notes),
+        {kind: leak.as_json() for kind, leak in told.items()},
+    )
     summary.write()
     made.rename(job.out)
-    for note in notes:
-        progress.say(note)
     return summary
 
 

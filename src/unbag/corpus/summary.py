@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ class Summary:
     """Captions that the editor failed on."""
     failures_named: tuple[str, ...]
     notes: tuple[str, ...]
+    leaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By kind, where a language model was asked: pairs, preferred, low, high."""
 
     @staticmethod
     def path(out: Path) -> Path:
@@ -40,6 +43,7 @@ class Summary:
             "bad_lines": {"count": self.bad, "first": list(self.bad_named)},
             "failures": {"count": self.failures, "first": list(self.failures_named)},
             "notes": list(self.notes),
+            "leaks": dict(self.leaks),
             "asked": self.asked,
         }
         write_text(self.path(self.out), json.dumps(said, indent=1, ensure_ascii=False) + "\n")
@@ -59,6 +63,7 @@ class Summary:
                 failures["count"],
                 tuple(failures["first"]),
                 tuple(said["notes"]),
+                said["leaks"],
             )
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -1,0 +1,167 @@
+"""`unbag edit`: a file of captions or one caption in; their edits and a table of them out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from unbag.captions.edit import Edited, Given, make_editor
+from unbag.captions.filters_named import make_filters
+from unbag.captions.kinds import Kind, Parts, find_kinds
+from unbag.captions.tally import KindTally
+from unbag.cli.show import Shown, output
+from unbag.corpus.forms import form_of
+from unbag.corpus.job import EditJob
+from unbag.corpus.run import run_edit
+from unbag.corpus.source import Source
+from unbag.corpus.summary import Summary
+from unbag.engine.cache import default_cache
+from unbag.errors import UserError
+
+_LONG = 60
+"""Characters of reasons in the table; the summary has all."""
+
+
+def edit_command(options: argparse.Namespace) -> int:
+    """Edit a collection, or try one caption."""
+    if options.tried is not None:
+        return _try(options)
+    summary = run_edit(_job(options), progress=Shown(Console(stderr=True)))
+    console = output()
+    kinds = find_kinds(options.kinds)
+    console.print(as_table(summary, kinds))
+    for line in said(summary):
+        console.print(line, highlight=False, markup=False)
+    return 0
+
+
+def as_table(summary: Summary, kinds: Sequence[Kind]) -> Table:
+    """A row a kind: how many captions have a place for it, and what became of it."""
+    table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
+    for name in ("kind", "places", "captions", "share", "edits", "rejected"):
+        table.add_column(Text(name), justify="left" if name in ("kind", "rejected") else "right")
+    if summary.leaks:
+        table.add_column(Text("original likelier"), justify="right")
+    for kind in kinds:
+        table.add_row(*map(Text, _cells(summary, kind)))
+    return table
+
+
+def said(summary: Summary) -> list[str]:
+    """The lines below the table."""
+    tally = summary.tally
+    lines = [
+        f"{tally.captions:,} captions: {tally.edited:,} edited "
+        f"({_share(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
+        f"{tally.skipped.total():,} skipped"
+    ]
+    lines += [f"  skipped: {reason}: {count:,}" for reason, count in tally.skipped.most_common()]
+    lines += [f"  failed: {named}" for named in summary.failures_named]
+    lines += [f"  left out: {named}" for named in summary.bad_named]
+    if summary.bad > len(summary.bad_named):
+        lines.append(f"  left out: {summary.bad:,} broken lines in all")
+    lines += [f"note: {note}" for note in summary.notes]
+    return [*lines, f"edits: {summary.out}", f"summary: {Summary.path(summary.out)}"]
+
+
+def _cells(summary: Summary, kind: Kind) -> list[str]:
+    of = summary.tally.kinds.get(kind.name) or KindTally()
+    rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
+    cells = [
+        f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
+        f"{of.places:,}",
+        f"{of.captions:,}",
+        _share(of.captions, summary.tally.captions),
+        f"{of.edits:,}",
+        rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
+    ]
+    if summary.leaks:
+        leak = summary.leaks.get(kind.name)
+        cells.append(f"{100 * leak['preferred']:.0f} %" if leak else "")
+    return cells
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def _job(options: argparse.Namespace) -> EditJob:
+    if not options.captions or not options.out:
+        raise UserError(
+            "--captions and --out were not both given",
+            expected="a file of captions and where the edits go",
+            way_out='for a single caption: unbag edit --try "a caption"',
+        )
+    source = Source(
+        options.captions,
+        options.captions_format or form_of(options.captions, "--captions-format"),
+        caption_column=options.caption_column,
+        picture_column=options.picture_column,
+        skips_bad=options.bad_lines == "skip",
+        limit=options.limit,
+    )
+    return EditJob(
+        source,
+        options.out,
+        form=options.format or _form(options.out, source),
+        kinds=tuple(options.kinds),
+        parts=_parts(options),
+        filters=tuple(options.filters),
+        seed=options.seed,
+        per_kind=options.per_kind,
+        workers=options.workers,
+        ray=options.ray,
+        leak=options.leak,
+        neighbours=options.neighbours,
+    )
+
+
+def _form(out: Path, source: Source) -> str:
+    """Of the output: its ending says it; a name without one is a folder, if shards are edited."""
+    return "shards" if source.form == "shards" and not out.suffix else form_of(str(out), "--format")
+
+
+def _parts(options: argparse.Namespace) -> Parts:
+    return Parts(
+        pipeline=options.pipeline,
+        wordnet=options.wordnet,
+        fill=options.fill,
+        rewrite=options.rewrite,
+        device=options.device,
+        cache=str(options.cache or default_cache()),
+        concurrency=options.concurrency,
+        budget=options.budget,
+    )
+
+
+def _try(options: argparse.Namespace) -> int:
+    editor = make_editor(
+        options.kinds,
+        parts=_parts(options),
+        filters=make_filters(options.filters, device=options.device),
+        seed=options.seed,
+        per_kind=options.per_kind,
+    )
+    [found], _ = editor([Given(options.tried, options.tried)])
+    print(found.text)
+    if found.skipped:
+        print(f"skipped: {found.skipped}")
+        return 0
+    output().print(_tried(found))
+    made = {edit.kind for edit in found.edits}
+    if none := [kind.name for kind in editor.kinds if kind.name not in made]:
+        print(f"no edit of: {', '.join(none)}")
+    return 0
+
+
+def _tried(found: Edited) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
+    for edit in found.edits:
+        sign = "+" if edit.keeps_meaning else "-"
+        table.add_row(Text(sign), Text(edit.kind), Text(edit.text))
+    return table
