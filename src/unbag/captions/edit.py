@@ -83,8 +83,7 @@ class CaptionEditor:
     @cached_property
     def _of_kinds(self) -> tuple[Filter, ...]:
         """Filters that belong to some of the kinds, each once."""
-        own = dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters)
-        return tuple(keeps for keeps in own if keeps not in self.filters)
+        return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
 
     def _edit(self, work: Sequence[_Work], tally: Tally) -> None:
         pending = [
@@ -107,8 +106,8 @@ class CaptionEditor:
     def _round(self, pending: Sequence[_Pending], tally: Tally) -> list[_Pending]:
         proposals = [one.next() for one in pending]
         stays = [True] * len(pending)
-        for keeps in (*self._of_kinds, *self.filters):
-            is_for_all = keeps in self.filters
+        own = [(keeps, False) for keeps in self._of_kinds]
+        for keeps, is_for_all in (*own, *((keeps, True) for keeps in self.filters)):
             at = [
                 i
                 for i, is_in in enumerate(stays)

@@ -117,6 +117,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "swap_adverbs",
             "swap_phrases",
         ),
+        "rewrites": ("rewrite_replace", "rewrite_swap"),
     }
 )
 """Names for several kinds; besides these: default, negatives, positives and all."""
