@@ -126,6 +126,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "rewrite_replace": "unbag.captions.rewrites:REWRITE_REPLACE",
         "rewrite_swap": "unbag.captions.rewrites:REWRITE_SWAP",
         "synonym": "unbag.captions.positives_synonym:SYNONYM",
+        "conjunct_swap": "unbag.captions.positives_conjunct:CONJUNCT_SWAP",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -162,6 +163,7 @@ ABOUT: Mapping[str, str] = {
     "inside_outside": "negative: inside and outside, into and out of, indoors and outdoors",
     "near_far": "negative: near and far from, next to, towards and away from",
     "synonym": "positive: a word by a synonym: a cat under a sofa -> a cat beneath a sofa",
+    "conjunct_swap": "positive: what and joins, turned: a dog and a cat -> a cat and a dog",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 
