@@ -21,6 +21,7 @@ from unbag.captions.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed, Phrase, Spa
 from unbag.captions.relations import conjunctions_in, subject_of, subtree
 from unbag.captions.swaps import exchanged
 from unbag.captions.synonym_verbs import GROUPS
+from unbag.captions.truth_words import COLOURS
 from unbag.captions.word_lists import ALIVE, MASS, PEOPLE, PICTURES, word_set
 
 _SUBJECTS = ("nsubj", "nsubjpass", "ROOT")
@@ -70,6 +71,11 @@ def _are_whole(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
         return False
     said = {*parsed.lower[one.first : one.last + 1], *parsed.lower[other.first : other.last + 1]}
     if parsed.lower[one.head] in _AGES and other.first + 1 < other.last:
+        return False
+    # "A kitchen and the sink": the second is known from the first.
+    if parsed.lower[other.first] == "the" and parsed.lower[one.first] != "the":
+        return False
+    if parsed.lower[one.head] in COLOURS or parsed.lower[other.head] in COLOURS:
         return False
     if said & LOOKING_BACK or is_set_pair(parsed.lower[one.head], parsed.lower[other.head]):
         return False
@@ -188,6 +194,8 @@ def _adjectives(parsed: Parsed) -> Iterator[Changes]:
         before = parsed.lower[at - 2] if at > 1 else ""
         pair = parsed.lower[at - 1], parsed.lower[at + 1]
         if before in _SHADES or before == "," or pair[0] in _SHADES or is_set_pair(*pair):
+            continue
+        if (pair[0] in COLOURS) != (pair[1] in COLOURS):
             continue
         if _is_black_and_white(parsed, pair, at + 2) or len(parsed.children[at + 1]):
             continue
