@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 WINDOW = 64
 """Chunks a worker that are handed to Ray together: few enough for any memory, and enough that
 loading the pipeline anew for each window does not count."""
-RETRIES = 3
-"""Times a chunk is given to another worker after one died with it."""
 STARTS = 3
 """Times a cluster on this machine is tried to be started."""
 LOCAL = "local"
@@ -63,18 +61,12 @@ class RayRunner:
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(self.workers, len(rows))),
             num_cpus=1,
-            ray_remote_args_fn=_retried,
         )
         try:
             for row in done.iter_rows():
                 yield _finished(row)
         except ray.exceptions.RayError as error:
             raise _refused(self.address, error) from error
-
-
-def _retried() -> dict[str, int]:
-    """Machines come and go; a chunk that kills every worker it meets does not go on forever."""
-    return {"max_restarts": -1, "max_task_retries": RETRIES}
 
 
 class _RayWorker:

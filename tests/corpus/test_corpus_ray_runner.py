@@ -1,0 +1,111 @@
+"""Editing on a Ray cluster: a real one on this machine, with a worker that is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from unbag.captions.edit import Given
+from unbag.captions.kinds import Parts
+from unbag.corpus import ray_runner
+from unbag.corpus.entries import Chunk
+from unbag.corpus.ray_runner import RayRunner
+from unbag.corpus.runner import Settings
+from unbag.corpus.work import make_worker
+from unbag.errors import UserError
+
+psutil = pytest.importorskip("psutil", reason="finds the worker to kill")
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra unbag[cluster] is not there"),
+    # Ray's own, on its way out: sockets and log files of the processes it started.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+SETTINGS = Settings(kinds=("swap_nouns",))
+THINGS = ("dog", "cup", "bench", "umbrella", "kite")
+
+
+def chunks(number: int, captions: int = 40) -> list[Chunk]:
+    return [
+        Chunk(
+            n,
+            tuple(
+                Given(
+                    f"{n}-{k}", f"a {THINGS[k % 5]} lies under a {THINGS[(k + n) % 4]} near a wall"
+                )
+                for k in range(captions)
+            ),
+        )
+        for n in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    with ray_runner._connected("local", 2):
+        yield
+
+
+def kill_a_worker() -> None:
+    """As the kernel does when memory runs out."""
+    workers = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "ray::MapWorker" in " ".join(process.cmdline())
+    ]
+    assert len(workers) == 2
+    workers[0].kill()
+
+
+def test_a_killed_worker_changes_nothing(cluster: None) -> None:
+    given = chunks(10)
+    worker = make_worker(SETTINGS)
+    wanted = {chunk.index: worker(chunk) for chunk in given}
+    found = {}
+    for done in RayRunner("local", 2)(iter(given), SETTINGS):
+        found[done.index] = done
+        if len(found) == 1:
+            kill_a_worker()
+    assert found == wanted
+
+
+def test_windows_take_no_more_chunks_than_they_work_on(
+    cluster: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_runner, "WINDOW", 1)
+    taken: list[int] = []
+
+    def flow() -> Iterator[Chunk]:
+        for chunk in chunks(3, captions=1):
+            taken.append(chunk.index)
+            yield chunk
+
+    running = RayRunner("local", 2)(flow(), SETTINGS)
+    next(running)
+    assert taken == [0, 1]
+    assert len(list(running)) == 2
+
+
+def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
+    settings = Settings(kinds=("swap_nouns",), parts=Parts(pipeline=str(tmp_path)))
+    with pytest.raises(UserError, match="cannot be loaded") as error:
+        list(RayRunner("local", 2)(iter(chunks(1)), settings))
+    assert "spacy download" in error.value.way_out
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_runner, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs Ray, which is not installed") as error:
+        list(RayRunner("auto", 2)(iter(chunks(1)), SETTINGS))
+    assert "unbag[cluster]" in error.value.way_out
+    assert "--workers" in error.value.way_out
+
+
+def test_no_cluster_at_the_address() -> None:
+    with pytest.raises(UserError, match="the Ray cluster 'nowhere'") as error:
+        ray_runner._connect("nowhere", 1)
+    assert "ray status" in error.value.way_out
