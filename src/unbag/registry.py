@@ -127,6 +127,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "rewrite_swap": "unbag.captions.rewrites:REWRITE_SWAP",
         "synonym": "unbag.captions.positives_synonym:SYNONYM",
         "conjunct_swap": "unbag.captions.positives_conjunct:CONJUNCT_SWAP",
+        "relation_inverse": "unbag.captions.positives_inverse:RELATION_INVERSE",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -164,6 +165,7 @@ ABOUT: Mapping[str, str] = {
     "near_far": "negative: near and far from, next to, towards and away from",
     "synonym": "positive: a word by a synonym: a cat under a sofa -> a cat beneath a sofa",
     "conjunct_swap": "positive: what and joins, turned: a dog and a cat -> a cat and a dog",
+    "relation_inverse": "positive: from the other end: a lamp above a desk -> a desk below a lamp",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
 }
 
