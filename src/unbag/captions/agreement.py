@@ -12,7 +12,14 @@ from functools import lru_cache
 from unbag.captions.parsed import Parsed
 from unbag.types import Change
 
-_SINGULAR = {"are": "is", "'re": "'s", "were": "was", "have": "has", "do": "does", "are n't": "is n't"}
+_SINGULAR = {
+    "are": "is",
+    "'re": "'s",
+    "were": "was",
+    "have": "has",
+    "do": "does",
+    "are n't": "is n't",
+}
 _PLURAL = {one: many for many, one in _SINGULAR.items()}
 _SUBJECTS = ("nsubj", "nsubjpass")
 _RELATIVES = ("that", "which", "who")
@@ -50,7 +57,7 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
 @lru_cache(maxsize=4096)
 def inflected(lemma: str, tag: str) -> str:
     """A word in the form of a Penn Treebank tag; the lemma where the form is unknown."""
-    from lemminflect import getInflection
+    from lemminflect import getInflection  # type: ignore[import-untyped, unused-ignore]
 
     found = getInflection(lemma, tag=tag)
     return str(found[0]) if found else lemma

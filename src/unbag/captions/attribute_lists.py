@@ -42,7 +42,7 @@ REPLACED_MATERIALS = by_line(
     wooden wood: metal plastic glass stone
     bamboo wicker: metal plastic glass stone
     metal metallic steel iron aluminum: wooden plastic glass stone
-    plastic: wooden metal glass stone
+    plastic: wooden metal glass
     glass: wooden metal plastic stone
     crystal: wooden metal plastic
     stone marble granite: wooden metal plastic glass
@@ -95,10 +95,12 @@ REPLACED_SIZES = by_line(
     shallow: deep
     """
 )
-TALL = word_set("""
+TALL = word_set(
+    """
     boy building fence giraffe girl grass lamp man person player pole skyscraper statue structure
     stack tower tree wall woman bookcase bookshelf glass ladder
-    """)
+    """
+)
 """What is "short" where it is not tall; other things are short where they are not long."""
 
 REPLACED_STATES = by_line(
@@ -154,10 +156,10 @@ REPLACED_STATES = by_line(
     modern: old-fashioned
     vintage antique old-fashioned: modern
     bearded: clean-shaven
-    steep: flat
+    steep: gentle
     furnished: unfurnished
     unmade: made
-    sleeping: running
+    sleeping: playing
     frozen: thawed
     fresh: rotten
     rural: urban
@@ -183,19 +185,23 @@ AGES_OF_THINGS = by_line(
     """
 )
 
-NOT_ATTRIBUTES = word_set("""
+NOT_ATTRIBUTES = word_set(
+    """
     - additional all another back bottom certain close covered different double else entire few
     first following front half high last left less like main many mid middle more most much
     multiple nearby next numerous only opposite other out own possible ready right same second
     several shaped sized such third top total unable various very whole
-    """)
+    """
+)
 """Adjectives by tag that say how many or which, not what a thing looks like."""
 
-WEAK = word_set("""
+WEAK = word_set(
+    """
     amazing attractive beautiful big cute delicious fancy good great happy huge interesting large
-    little lone lonely long lovely male female fellow senior adult teenage modern new nice old older pretty short single small tall tasty tiny
-    traditional typical unusual young younger
-    """) | frozenset(REPLACED_SIZES)
+    little lone lonely long lovely male female fellow senior adult teenage modern new nice old
+    older pretty short single small tall tasty tiny traditional typical unusual young younger
+    """
+) | frozenset(REPLACED_SIZES)
 """Might be true of the other thing as well."""
 
 TELLING = word_set(

@@ -26,9 +26,16 @@ from unbag.captions.attribute_lists import (
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Attribute, Parsed
 from unbag.captions.swaps import exchanged
-from unbag.captions.word_lists import ALIVE, NO_THINGS, PEOPLE, PICTURES, is_near
+from unbag.captions.word_lists import ALIVE, NO_THINGS, PEOPLE, PICTURES, is_near, word_set
 
 _SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
+_PARTS = word_set(
+    """
+    arm beard body coat ear eye face feather feet foot fur hair hand head leg mane mane marking
+    mustache paw skin spot tail wing
+    """
+)
+_TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
 
@@ -112,6 +119,8 @@ def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
         return False
     if _is_of_person(parsed, a, other.noun) or _is_of_person(parsed, b, one.noun):
         return False
+    if _is_part(parsed, one.noun, other.noun):
+        return a in COLOURS and b in COLOURS
     if _is_strong(a) and _is_strong(b):
         return _is_one_class(a, b) or not (_is_listed(parsed, one) or _is_listed(parsed, other))
     if any(b in of.get(a, ()) for of in (REPLACED_SIZES, AGES, REPLACED_STATES)):
@@ -119,9 +128,14 @@ def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
     if _is_strong(a) == _is_strong(b) or not {a, b} & WEAK:
         return False
     strong, giver, receiver = (a, one, other) if _is_strong(a) else (b, other, one)
-    if strong in TELLING or parsed.words[receiver.noun].lemma not in ALIVE:
+    if strong in TELLING or not _is_alive(parsed, receiver.noun):
         return False
     return not (_is_listed(parsed, giver) or _has_colour(parsed, receiver.noun))
+
+
+def _is_alive(parsed: Parsed, noun: int) -> bool:
+    is_toy = any(parsed.lower[at] in _TOYS for at in parsed.children[noun])
+    return parsed.words[noun].lemma in ALIVE and not is_toy
 
 
 def _is_strong(adjective: str) -> bool:
@@ -134,6 +148,11 @@ def _is_one_class(a: str, b: str) -> bool:
 
 def _is_of_person(parsed: Parsed, adjective: str, noun: int) -> bool:
     return adjective in SKIN_COLOURS and parsed.words[noun].lemma in PEOPLE
+
+
+def _is_part(parsed: Parsed, one: int, other: int) -> bool:
+    """Whether one may be a part of the other: a curly dog with white hair has curly hair."""
+    return not _PARTS.isdisjoint((parsed.words[one].lemma, parsed.words[other].lemma))
 
 
 def _is_listed(parsed: Parsed, one: Attribute) -> bool:

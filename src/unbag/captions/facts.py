@@ -15,32 +15,42 @@ from unbag.captions.relations import Relation, relations_in, subject_of
 from unbag.captions.things import Thing, content_of, things_in
 from unbag.captions.word_lists import ALIVE, is_near, word_set
 
-_EVEN = word_set("""
-    across against along alongside amid among amongst and around as at_the_side_of on_the_side_of to_the_side_of beside besides
-    between by for like near nearby next next_to of off opposite past than through together to
-    toward towards with without about from
-    """)
+_EVEN = word_set(
+    """
+    across against along alongside amid among amongst and around as at_the_side_of on_the_side_of
+    to_the_side_of beside besides between by for like near nearby next next_to of off opposite past
+    than through together to toward towards with without about from
+    """
+)
 """Links between bare nouns that hold both ways, or whose other way could be true as well."""
-_EVEN_AFTER_VERB = word_set("""
+_EVEN_AFTER_VERB = word_set(
+    """
     across against along alongside amid among amongst as at_the_side_of on_the_side_of
-    to_the_side_of beside besides between by for like near
-    nearby next next_to opposite past than together with without about of
-    """)
-_FILLING = word_set("""
+    to_the_side_of beside besides between by for like near nearby next next_to opposite past than
+    together with without about of
+    """
+)
+_FILLING = word_set(
+    """
     adorn cover crowd decorate dot dress equip fill garnish line litter load make pack paint pile
     serve sprinkle stack stock stuff surround top wrap
-    """)
+    """
+)
 """With these, "with" and "by" go one way."""
 _MUTUAL = word_set("attach bind chain connect hitch hook join link match resemble tie")
-_MUTUAL_BETWEEN_ALIVE = word_set("""
+_MUTUAL_BETWEEN_ALIVE = word_set(
+    """
     accompany approach chat compete converse dance embrace face fight follow greet have help hug
     interact kiss look meet pass play pose race see show smile speak stare talk touch visit watch
     wrestle
-    """)
-_LOOSE_VERBS = word_set("""
+    """
+)
+_LOOSE_VERBS = word_set(
+    """
     appear be display fall float fly go hang head lay lean leave lie line locate make mount move
     park pass place rest roll seat see set show sit slide stack stand stop surround travel
-    """)
+    """
+)
 """Things do these as well as people and animals."""
 
 
@@ -77,7 +87,7 @@ class Facts:
         a, b = self.group_of(one.head), self.group_of(other.head)
         if keep_attributes and self._told_apart(one, other):
             return True
-        if a == b or self._belong_together(one.head, other.head):
+        if a == b or self.belong_together(one.head, other.head):
             return False
         return self._relations_change(a, b) or self._acts_change(one, other)
 
@@ -129,7 +139,7 @@ class Facts:
             and (words[at].dep == "nummod" or lower[at] in COLOURS or lower[at] in MATERIALS)
         )
 
-    def _belong_together(self, one: int, other: int) -> bool:
+    def belong_together(self, one: int, other: int) -> bool:
         """Whether "of" or an owner links them: a slice of cake, the man's hat."""
         low, high = min(one, other), max(one, other)
         words, lower = self.parsed.words, self.parsed.lower

@@ -116,7 +116,16 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "swap_verbs",
             "swap_adverbs",
             "swap_phrases",
+            "swap_words",
         ),
+        "svlc": (
+            "replace_colour",
+            "replace_material",
+            "replace_size",
+            "replace_state",
+            "replace_action",
+        ),
+        "crepe": ("swap_attributes", "swap_arguments", "negate"),
         "rewrites": ("rewrite_replace", "rewrite_swap"),
     }
 )

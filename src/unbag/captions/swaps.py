@@ -24,7 +24,6 @@ from unbag.captions.things import (
     whole_phrase,
 )
 
-
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
 
 
@@ -46,7 +45,7 @@ def swap_nouns(parsed: Parsed) -> list[Changes]:
         for one, other in combinations(facts.things, 2)
         if fits(one, other)
         and fits(other, one)
-        and _goes(parsed, one, other)
+        and goes(parsed, one, other)
         and facts.differ(one, other, keep_attributes=True)
     ]
 
@@ -60,7 +59,7 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
         exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if _keeps_grammar(parsed, one, other)
-        and _goes(parsed, a, b)
+        and goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
@@ -80,7 +79,7 @@ def swap_arguments(parsed: Parsed) -> list[Changes]:
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if frozenset((a.head, b.head)) in linked
         and _keeps_grammar(parsed, one, other)
-        and _goes(parsed, a, b)
+        and goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
@@ -108,7 +107,8 @@ def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, Thing]]:
         thing = things.get(content_of(parsed, phrase.head))
         if thing is None or owner_pronoun(parsed, phrase.head) is not None:
             continue
-        if phrase.first and parsed.lower[phrase.first - 1] == "of":
+        before = phrase.first - 1
+        if before >= 0 and parsed.lower[before] == "of" and before not in parsed.bound:
             continue
         whole = whole_phrase(parsed, phrase)
         if whole is not None and not _is_cut(parsed, whole):
@@ -137,7 +137,7 @@ def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
     return after in ("-", "'s", "'") or before == "-" or goes_on(parsed, phrase.last)
 
 
-def _goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
+def goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
     """Whether nothing else in the caption points at one of them: no "a sofa who", no "his man"."""
     if one.lemma == other.lemma:
         return False

@@ -117,7 +117,9 @@ def fits(thing: Thing, place: Thing) -> bool:
     if thing.is_plural != place.is_plural:
         return False
     if thing.is_plural:
-        return place.determined is not Determined.A and not (place.determined is Determined.MANY and thing.lemma in PAIRED)
+        return place.determined is not Determined.A and not (
+            place.determined is Determined.MANY and thing.lemma in PAIRED
+        )
     is_mass = thing.lemma in MASS
     if place.determined in (Determined.A, Determined.MANY):
         return not is_mass
@@ -147,7 +149,7 @@ def _thing(parsed: Parsed, noun: Phrase) -> Thing:
     word = parsed.words[noun.head]
     lemma = word.lemma.lower()
     plural = is_plural(parsed, noun.head)
-    return Thing(noun.first, noun.last, noun.head, lemma, plural, _determined(parsed, noun.head))
+    return Thing(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
 
 
 def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
@@ -157,7 +159,9 @@ def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
         return False
     if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
         return False
-    if lemma in GROUPINGS and (lemma not in PEOPLE or object_of_of(parsed, noun.head) is not None):
+    # A parking lot and a couple on a bench are things, a lot of cars is not.
+    is_thing = lemma in PEOPLE or noun.first < noun.head
+    if lemma in GROUPINGS and (not is_thing or object_of_of(parsed, noun.head) is not None):
         return False
     return not _is_cut(parsed, noun)
 
@@ -173,7 +177,8 @@ def goes_on(parsed: Parsed, at: int) -> bool:
     return at + 1 < len(parsed.words) and parsed.words[at + 1].tag in NOUN_TAGS
 
 
-def _determined(parsed: Parsed, noun: int) -> Determined:
+def determined(parsed: Parsed, noun: int) -> Determined:
+    """What stands before the noun: the article, or what counts it."""
     for at in parsed.children[noun]:
         if at > noun:
             break

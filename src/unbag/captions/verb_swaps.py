@@ -14,6 +14,7 @@ from unbag.captions.facts import doer
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import Parsed
 from unbag.captions.swaps import exchanged
+from unbag.captions.verb_forms import verb_lemma
 from unbag.captions.word_lists import ALIVE, both_ways, word_set
 
 _FREE = word_set(
@@ -85,7 +86,9 @@ def swap_verbs(parsed: Parsed) -> list[Changes]:
 
 def swap_adverbs(parsed: Parsed) -> list[Changes]:
     """Two adverbs of one kind that belong to different words."""
-    found = [at for at, text in enumerate(parsed.lower) if text in _ADVERBS and _is_free(parsed, at)]
+    found = [
+        at for at, text in enumerate(parsed.lower) if text in _ADVERBS and _is_free(parsed, at)
+    ]
     return [
         exchanged(parsed, (one, one), (other, other))
         for one, other in combinations(found, 2)
@@ -107,15 +110,6 @@ def _are_near(parsed: Parsed, one: int, other: int) -> bool:
     return a == b or (a, b) in _SAME_VERBS
 
 
-def verb_lemma(parsed: Parsed, verb: int) -> str:
-    """The lemma, mended where the lemmatizer takes a final e away ("rid" for riding)."""
-    lemma = parsed.words[verb].lemma.lower()
-    return _MENDED.get(lemma, lemma)
-
-
-_MENDED = {"rid": "ride", "wad": "wade", "shin": "shine", "sle": "sled", "skat": "skate"}
-
-
 def _fit(parsed: Parsed, one: int, other: int) -> bool:
     """Whether each can stand where the other stands, and says something else there."""
     if any(_has(parsed, at, _DEPENDENT) for at in (one, other)):
@@ -123,6 +117,9 @@ def _fit(parsed: Parsed, one: int, other: int) -> bool:
     objects = [_child(parsed, at, ("dobj",)) for at in (one, other)]
     doers = [doer(parsed, one), doer(parsed, other)]
     if objects[0] is not None and objects[1] is not None:
+        # "holding a cup and pointing it" is one cup.
+        if doers[0] == doers[1] and any(parsed.words[at].tag == "PRP" for at in objects if at):
+            return False
         return _lemma(parsed, objects[0]) != _lemma(parsed, objects[1]) or doers[0] != doers[1]
     if objects[0] is not None or objects[1] is not None or None in doers:
         return False

@@ -15,7 +15,8 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PEOPLE = word_set("""
+PEOPLE = word_set(
+    """
     adult artist athlete audience baby band barber bartender batter bicyclist biker boarder boy
     boyfriend bride brother bystander catcher chef child clown coach cook cop couple cowboy crew
     crowd customer cyclist dad daughter dancer doctor driver employee family fan farmer father
@@ -26,9 +27,11 @@ PEOPLE = word_set("""
     racer rider runner sailor shopper sister skateboarder skater skier snowboarder soldier someone
     somebody spectator student surfer surgeon swimmer teacher team teen teenager toddler tourist
     umpire vendor waiter waitress wife woman worker wrestler youngster youth tot
-    """)
+    """
+)
 
-ANIMALS = word_set("""
+ANIMALS = word_set(
+    """
     alligator animal antelope ape bear bee bird bison buffalo bull bulldog butterfly calf camel cat
     cattle cheetah chick chicken colt cow cowboy crab crow deer dog dolphin donkey dove duck
     duckling eagle elephant ewe ferret fish flamingo foal fox frog gazelle giraffe goat goose
@@ -37,11 +40,13 @@ ANIMALS = word_set("""
     pet pig pigeon pony poodle pug pup puppy rabbit ram rat retriever rhino rooster seagull seal
     shark sheep sheepdog shepherd snake sparrow spaniel spider squirrel stallion swan terrier tiger
     turkey turtle whale wolf yak zebra
-    """)
+    """
+)
 
 ALIVE = PEOPLE | ANIMALS
 
-MASS = word_set("""
+MASS = word_set(
+    """
     air art asphalt bacon baggage bread broccoli butter cement cereal cheese chocolate clothing
     coffee concrete corn countryside cream dirt equipment fabric food foliage fruit fur furniture
     garbage gear glassware grass gravel graffiti greenery ham hair hay ice jewelry juice land
@@ -49,49 +54,59 @@ MASS = word_set("""
     plastic produce rain rice rubble salad salt sand scenery seafood silverware smoke snow soda
     soil soup spaghetti steam steel stuff sugar sunlight surf tea toast traffic trash vegetation
     water wheat whipped wildlife wine wood wool wiring
-    """)
+    """
+)
 """No "a" and no number before them, and no plural."""
 
-PAIRED = word_set("""
+PAIRED = word_set(
+    """
     binocular clothe clothes glass glasses goggle goggles headphone headphones jean jeans khaki
     overalls pajama pajamas pant pants pliers scissor scissors short shorts ski skis stair stairs
     sunglass sunglasses swim_trunks tights trouser trousers trunks
-    """)
+    """
+)
 """Plural in form, so no number goes well with them."""
 
-GROUPINGS = word_set("""
-    amount array arrangement assortment batch bit bowlful bunch bundle cluster collection
-    combination couple crowd display dozen duo flock form gathering group half handful heap herd
-    host hundred kind lot majority mass mix mixture multitude number pack pair part piece pile
+GROUPINGS = word_set(
+    """
+    amount array arrangement assortment batch bit body bowlful bunch bundle cluster collection
+    combination couple crowd display dozen duo flight flock form gathering group half handful heap
+    herd host hundred kind lot majority mass mix mixture multitude number pack pair part piece pile
     plenty portion range row school section selection series set side slice sort stack string trio
     type variety whole
-    """)
+    """
+)
 """In "a group of people" it is people who do something."""
 
-PICTURES = word_set("""
+PICTURES = word_set(
+    """
     angle art artwork closeup drawing film footage illustration image landscape painting photo
     photograph pic picture portrait print reflection scene screenshot selfie setting shadow shot
     silhouette sketch still view
-    """)
+    """
+)
 
-CONTAINERS = word_set("""
-    bag barrel basin basket batch body bottle bouquet bowl box bucket can carton case cone
-    container crate cup glass jar jug mug pan plate platter plateful pot rack sack scoop serving
-    spoonful tray tub vase
-    """)
+CONTAINERS = word_set(
+    """
+    bag barrel basin basket bottle bouquet bowl box bucket can carton case cone container crate cup
+    glass jar jug mug pan plate platter plateful pot rack sack scoop serving spoonful tray tub vase
+    """
+)
 
-NO_THINGS = word_set("""
-    - action activity anything everything something someone somebody anyone everyone nobody afternoon age air area atmosphere back background base beginning black blue
-    body bottom brown camera_angle center centre challenge closeup color colour condition corner
-    dark day daylight daytime design direction distance edge effort end evening event eye_level
-    fashion focus foreground form front fun green grey height indoor jump kind leap left length
-    level life line living look manner middle midair midday midst morning motion move nature night
-    noon nothing number object one other order outdoor part party pass pattern pink place pose
-    position purple purpose red right ride row run season setting shade shape side sight size
-    snowy sort space speed spot spring standing step stop stride stunt style sun sunny surface
-    swing t thing time top trick turn type use variety walk way weather week white width winter
-    work world yellow year
-    """)
+NO_THINGS = word_set(
+    """
+    - action activity anything everything something someone somebody anyone everyone nobody
+    afternoon age air atmosphere back background base beginning black blue body bottom brown
+    camera_angle closeup color colour condition corner dark day daylight daytime design direction
+    distance edge effort end evening event eye_level fashion focus foreground form front fun green
+    grey height indoor jump kind leap left length level life living look manner middle midair
+    midday midst morning motion move nature night noon nothing number one other order outdoor part
+    pass pattern pink place pose position purple purpose red right ride row run season setting
+    shade shape side sight size snowy sort speed spot spring standing stride stunt style sunny t
+    thing time top trick turn type use variety walk way weather week white width winter work yellow
+    year
+    """
+)
 """Places in the picture, times, manners, colours: nothing that could change places with a thing."""
 
 DOINGS = word_set(
