@@ -73,7 +73,11 @@ class Kept:
                     f"{self.folder} to start anew",
                 )
             return Survey.from_json(said["survey"])
-        found = survey()
+        try:
+            found = survey()
+        except UserError:
+            self.remove()
+            raise
         write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
         return found
 

@@ -1,0 +1,62 @@
+"""An editor without a parser: it exchanges the first two words, and fails where a caption says so.
+
+Processes import it by name, so tests copy this file to a folder of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.captions.edit import Edited, Given
+from unbag.captions.screen import cleaned, why_not
+from unbag.captions.tally import Tally
+from unbag.corpus.runner import Settings
+from unbag.corpus.work import Worker
+from unbag.errors import UserError
+from unbag.types import Change, Edit
+
+NEGATIVE, POSITIVE = "first_words", "indeed"
+
+
+def edited(one: Given) -> Edited:
+    """Both edits of a caption, or why there are none."""
+    text = cleaned(one.text)
+    if reason := why_not(text):
+        return Edited(one.id, text, (), reason)
+    if "boom" in text:
+        raise ValueError("boom!\nall over")
+    if "murder" in text:
+        os._exit(9)
+    if "once" in text and not (marker := Path("died-once")).exists():
+        marker.touch()
+        os._exit(9)
+    if "stop here" in text:
+        raise UserError("nothing goes on", expected="something else", way_out="mend it")
+    first, second, *_ = text.split()
+    end = len(first) + 1 + len(second)
+    swap = f"{second} {first}"
+    changes = (Change(0, end, swap),)
+    negative = Edit(swap + text[end:], NEGATIVE, False, (0, end), changes)
+    more = (Change(len(text), len(text), " indeed"),)
+    positive = Edit(f"{text} indeed", POSITIVE, True, (len(text), len(text)), more)
+    return Edited(one.id, text, (negative, positive))
+
+
+def edits(given: Sequence[Given]) -> tuple[list[Edited], Tally]:
+    """All of them, counted."""
+    tally = Tally()
+    found = [edited(one) for one in given]
+    tally.count_captions(found)
+    return found, tally
+
+
+def make(settings: Settings) -> Worker:
+    """As `unbag.corpus.work.make_worker`."""
+    return Worker(edits)
+
+
+def make_nothing(settings: Settings) -> Worker:
+    """As if the pipeline were missing."""
+    raise UserError("no pipeline", expected="one", way_out="install it")

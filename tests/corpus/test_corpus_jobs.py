@@ -1,0 +1,246 @@
+"""Jobs that are stopped, go on, meet trouble, or are there already: nothing done is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unbag.captions.kinds import Parts
+from unbag.corpus.entries import Chunk
+from unbag.corpus.forms import entries
+from unbag.corpus.job import EditJob
+from unbag.corpus.kept import Kept
+from unbag.corpus.leaks import sampled
+from unbag.corpus.local import InProcess
+from unbag.corpus.run import run_edit
+from unbag.corpus.runner import Finished, Runner, Settings
+from unbag.corpus.source import Source
+from unbag.corpus.summary import Summary
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+
+from .swapper import edited, edits, make
+
+HERE = InProcess(make)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> EditJob:
+    """Twenty captions in ten chunks."""
+    path = tmp_path / "a.jsonl"
+    said = [{"image": f"{at}.jpg", "caption": f"a dog sees {at} cats"} for at in range(20)]
+    path.write_text("".join(json.dumps(one) + "\n" for one in said))
+    source = Source(str(path), "jsonl")
+    return EditJob(source, tmp_path / "b.jsonl", kinds=("swap_nouns",), chunk=2)
+
+
+def whole(job: EditJob, tmp_path: Path) -> bytes:
+    """What the job gives when nothing gets in its way."""
+    out = tmp_path / "whole.jsonl"
+    run_edit(replace(job, out=out), runner=HERE)
+    return out.read_bytes()
+
+
+def dying_after(count: int, error: BaseException) -> Runner:
+    def runner(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        for done, finished in enumerate(HERE(chunks, settings)):
+            if done == count:
+                raise error
+            yield finished
+
+    return runner
+
+
+def backwards(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    yield from sorted(HERE(chunks, settings), key=lambda one: -one.index)
+
+
+def test_chunks_and_their_order_do_not_matter(job: EditJob, tmp_path: Path) -> None:
+    expected = whole(job, tmp_path)
+    run_edit(job, runner=backwards)
+    assert job.out.read_bytes() == expected
+    other = replace(job, out=tmp_path / "c.jsonl", chunk=7)
+    run_edit(other, runner=HERE)
+    assert other.out.read_bytes() == expected
+    assert not Kept.of(job.out).folder.exists()
+
+
+def test_a_stopped_job_goes_on(job: EditJob, tmp_path: Path) -> None:
+    progress = Silent()
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, progress=progress, runner=dying_after(4, KeyboardInterrupt()))
+    folder = Kept.of(job.out).folder
+    assert progress.said[-1] == f"stopped; the same command goes on with what is in {folder}"
+    assert not job.out.exists()
+    asked: list[int] = []
+
+    def rest(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        for finished in HERE(chunks, settings):
+            asked.append(finished.index)
+            yield finished
+
+    progress = Silent()
+    run_edit(job, progress=progress, runner=rest)
+    assert progress.said[0] == "going on: 8 of 20 captions are done"
+    assert asked == [4, 5, 6, 7, 8, 9]
+    assert job.out.read_bytes() == whole(job, tmp_path)
+
+
+def test_a_finished_job_is_not_done_again(job: EditJob) -> None:
+    first = run_edit(job, runner=HERE)
+    progress = Silent()
+    second = run_edit(job, progress=progress, runner=dying_after(0, AssertionError()))
+    assert progress.said == [f"{job.out} is done already; nothing was computed"]
+    assert second.tally.as_json() == first.tally.as_json()
+
+
+def test_another_job_is_refused_in_words(job: EditJob) -> None:
+    run_edit(job, runner=HERE)
+    with pytest.raises(UserError, match="exists already: seed was 0, is 1") as caught:
+        run_edit(replace(job, seed=1), runner=HERE)
+    assert "--out" in caught.value.way_out
+    Summary.path(job.out).unlink()
+    with pytest.raises(UserError, match="exists already: nothing says how it was made"):
+        run_edit(job, runner=HERE)
+
+
+def test_parts_of_another_job_are_refused(job: EditJob) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, runner=dying_after(1, KeyboardInterrupt()))
+    with pytest.raises(UserError, match="belongs to another job: per_kind was 1, is 2") as caught:
+        run_edit(replace(job, per_kind=2), runner=HERE)
+    assert f"delete {Kept.of(job.out).folder}" in caught.value.way_out
+    with Path(job.source.path).open("a") as file:
+        file.write('{"caption": "one more"}\n')
+    with pytest.raises(UserError, match="the file of captions changed"):
+        run_edit(job, runner=HERE)
+
+
+def test_a_damaged_chunk_is_named(job: EditJob, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
+    second = Kept.of(job.out).folder / "000001.jsonl"
+    second.write_text(second.read_text()[:-40])
+    with pytest.raises(UserError, match=r"000001\.jsonl is damaged") as caught:
+        run_edit(job, runner=HERE)
+    assert caught.value.way_out.startswith("delete it")
+    second.unlink()
+    run_edit(job, runner=HERE)
+    assert job.out.read_bytes() == whole(job, tmp_path)
+
+
+def test_two_processes_do_not_share_an_output(job: EditJob) -> None:
+    with Kept.of(job.out).locked(), pytest.raises(UserError, match="another process is working"):
+        run_edit(job, runner=HERE)
+
+
+def test_a_full_disk_keeps_what_is_done(
+    job: EditJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Kept, finished: Finished) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(KeyboardInterrupt):
+        run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
+    with monkeypatch.context() as patch:
+        patch.setattr(Kept, "save", full)
+        with pytest.raises(UserError, match="no space is left") as caught:
+            run_edit(job, runner=HERE)
+    assert caught.value.way_out == "make room and give the same command again: 3 chunks are kept"
+    run_edit(job, runner=HERE)
+    assert job.out.read_bytes() == whole(job, tmp_path)
+
+
+@pytest.mark.parametrize(("size", "kept"), [("16k", "some"), ("48k", "all")])
+def test_a_disk_that_is_really_full(job: EditJob, tmp_path: Path, size: str, kept: str) -> None:
+    """Too small for the chunks; then large enough for them, but not for the output."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system can be mounted by root only")
+    try:
+        small = replace(job, out=disk / "b.jsonl")
+        with pytest.raises(UserError, match="no space is left on the disk") as caught:
+            run_edit(small, runner=HERE)
+        done = len(Kept.of(small.out).done())
+        assert done == 10 if kept == "all" else 0 < done < 10
+        assert f"{done} chunks are kept" in caught.value.way_out
+        assert not small.out.exists()
+        subprocess.run([*mount[:4], "remount,size=1m", *mount[5:]], check=True)
+        run_edit(small, runner=dying_after(10 - done, AssertionError()))
+        assert small.out.read_bytes() == whole(job, tmp_path)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_caption_that_fails_costs_itself_only(job: EditJob) -> None:
+    captions = [f"a dog sees {at} cats" for at in range(40)]
+    captions[17] = "a big boom"
+    said = "".join(json.dumps({"caption": one}) + "\n" for one in captions)
+    Path(job.source.path).write_text(said)
+    summary = run_edit(replace(job, chunk=512), runner=HERE)
+    assert summary.tally.captions == 40
+    assert summary.tally.edited == 39
+    assert summary.tally.skipped == {"the editor failed: ValueError": 1}
+    assert summary.failures_named == ("'18': ValueError: boom!\nall over",)
+    lines = [json.loads(line) for line in job.out.read_text().splitlines()]
+    assert lines[17]["skipped"] == "the editor failed: ValueError"
+    assert [len(line["edits"]) for line in lines] == [2] * 17 + [0] + [2] * 22
+
+
+def test_an_editor_that_always_fails_ends_the_job(job: EditJob) -> None:
+    said = "".join(json.dumps({"caption": f"a boom of {at}"}) + "\n" for at in range(20))
+    Path(job.source.path).write_text(said)
+    with pytest.raises(UserError, match="the editor failed on all captions of chunk 0") as caught:
+        run_edit(replace(job, chunk=512), runner=HERE)
+    assert "first on '1': ValueError: boom!" in caught.value.found
+
+
+def test_what_is_asked_is_checked_first(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="unknown kind of edit 'swap_nowns'"):
+        run_edit(replace(job, kinds=("swap_nowns",)), runner=HERE)
+    with pytest.raises(UserError, match="per_kind 0"):
+        run_edit(replace(job, per_kind=0), runner=HERE)
+    monkeypatch.setattr("unbag.corpus.job.find_installed", lambda: None)
+    monkeypatch.setattr("unbag.captions.parse.find_installed", lambda: None)
+    with pytest.raises(UserError, match="no spaCy pipeline was found") as caught:
+        run_edit(job, runner=HERE)
+    assert "python -m spacy download en_core_web_sm" in caught.value.way_out
+    assert not Kept.of(job.out).folder.exists()
+
+
+def test_broken_captions_leave_nothing_behind(job: EditJob) -> None:
+    Path(job.source.path).write_text("{")
+    with pytest.raises(UserError, match="line 1 is not JSON"):
+        run_edit(job, runner=HERE)
+    assert [path.name for path in job.out.parent.iterdir()] == ["a.jsonl"]
+
+
+def test_a_place_that_cannot_be_written(job: EditJob, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write to the folder"):
+        run_edit(replace(job, out=tmp_path / "file" / "b.jsonl"), runner=HERE)
+
+
+def test_what_does_not_decide_the_output_is_not_asked(job: EditJob) -> None:
+    same = replace(job, workers=3, parts=Parts(cache="x", concurrency=2, budget=5))
+    assert same.asked() == job.asked()
+    assert replace(job, parts=Parts(fill="x")).asked() != job.asked()
+
+
+def test_the_sample_for_the_leak_depends_on_ids_alone(job: EditJob) -> None:
+    given = [one for entry in entries(job.source) for one in entry.given()]
+    found, _ = edits(given)
+    pairs = sampled(found, 5)
+    assert len(pairs) == 10
+    assert {pair.kind for pair in pairs} == {"first_words", "indeed"}
+    assert sampled(reversed(found), 5) == pairs
+    assert sampled([edited(given[0])], 5)[0].original == given[0].text

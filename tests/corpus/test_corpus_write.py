@@ -1,0 +1,286 @@
+"""Collections go out in the form they came in, or in another: nothing is lost, edits are added."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from unbag.captions.changes import apply
+from unbag.corpus.forms import form_of
+from unbag.corpus.job import EditJob
+from unbag.corpus.local import InProcess
+from unbag.corpus.run import run_edit
+from unbag.corpus.source import Source
+from unbag.corpus.summary import Summary
+from unbag.errors import UserError
+from unbag.types import Change
+
+from .swapper import NEGATIVE, POSITIVE, make
+
+DOG, CAT, CUP = "a dog on a sofa", "a cat  on\na mat", "a cup by a plate"
+KINDS = ("swap_nouns",)
+
+
+def run(path: Path | str, out: Path, **more: Any) -> Summary:
+    of = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
+    source = Source(str(path), form_of(str(path), ""), **of)
+    form = more.pop("form", "") or form_of(str(out), "")
+    job = EditJob(source, out, form=form, kinds=KINDS, chunk=2, **more)
+    return run_edit(job, runner=InProcess(make))
+
+
+def json_lines(path: Path, *records: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def texts(edits: list[dict[str, Any]]) -> list[str]:
+    return [edit["text"] for edit in edits]
+
+
+def test_json_lines_out_say_what_was_done(tmp_path: Path) -> None:
+    records: list[dict[str, object]] = [
+        {"image": "x.jpg", "captions": [DOG, CAT], "split": "val"},
+        {"id": "é", "caption": "🙂"},
+    ]
+    json_lines(tmp_path / "a.jsonl", *records)
+    run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    found = lines(tmp_path / "b.jsonl")
+    assert [one["id"] for one in found] == ["1#0", "1#1", "é"]
+    assert found[0] == {
+        "id": "1#0",
+        "image": "x.jpg",
+        "caption": DOG,
+        "edits": [
+            {
+                "text": "dog a on a sofa",
+                "kind": NEGATIVE,
+                "keeps_meaning": False,
+                "changes": [[0, 5, "dog a"]],
+            },
+            {
+                "text": f"{DOG} indeed",
+                "kind": POSITIVE,
+                "keeps_meaning": True,
+                "changes": [[15, 15, " indeed"]],
+            },
+        ],
+        "split": "val",
+    }
+    assert found[1]["caption"] == "a cat on a mat"
+    for one in found:
+        for edit in one["edits"]:
+            changes = [Change(*change) for change in edit["changes"]]
+            assert apply(one["caption"], changes) == edit["text"]
+    assert found[2] == {"id": "é", "caption": "🙂", "edits": [], "skipped": "no letters"}
+
+
+def test_tables_keep_their_rows_and_columns(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'n,title,filepath\n0,{DOG},x\n1,"{CAT}",x\n2,,y\n')
+    run(path, tmp_path / "b.csv")
+    with (tmp_path / "b.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["n", "title", "filepath", "edits", "skipped"]
+    assert [row[:3] for row in rows] == [["0", DOG, "x"], ["1", CAT, "x"], ["2", "", "y"]]
+    assert texts(json.loads(rows[1][3])) == ["cat a on a mat", "a cat on a mat indeed"]
+    assert [row[4] for row in rows] == ["", "", "empty"]
+
+
+def test_a_table_without_a_header_stays_without_one(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(f"http://x\t{DOG}\n")
+    source = Source(str(tmp_path / "a.tsv"), "tsv", caption_column="2", picture_column="1")
+    job = EditJob(source, tmp_path / "b.tsv", form="tsv", kinds=KINDS)
+    run_edit(job, runner=InProcess(make))
+    [row] = csv.reader((tmp_path / "b.tsv").read_text().splitlines(), delimiter="\t")
+    assert row[:2] == ["http://x", DOG]
+    assert len(json.loads(row[2])) == 2
+
+
+def test_parquet_keeps_rows_groups_and_what_the_hub_knows(tmp_path: Path) -> None:
+    features = {"info": {"features": {"caption": {"dtype": "string", "_type": "Value"}}}}
+    table = pa.table({"caption": [DOG, None, CUP], "image": [b"1", b"2", b"3"]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    run(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    found = pq.ParquetFile(tmp_path / "b.parquet")
+    assert found.num_row_groups == 2
+    said = found.read().to_pydict()
+    assert said["caption"] == [DOG, None, CUP]
+    assert said["image"] == [b"1", b"2", b"3"]
+    assert texts(json.loads(said["edits"][2])) == ["cup a by a plate", f"{CUP} indeed"]
+    assert said["skipped"] == [None, "empty", None]
+    metadata = json.loads(found.schema_arrow.metadata[b"huggingface"])
+    assert set(metadata["info"]["features"]) == {"caption", "edits", "skipped"}
+
+
+def test_parquet_of_lists_with_a_limit_and_a_broken_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"caption": [[DOG, CAT], [], [CUP]]}), tmp_path / "a.parquet")
+    run(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    said = pq.read_table(tmp_path / "b.parquet").to_pydict()
+    assert [len(edits) for edits in json.loads(said["edits"][0])] == [2, 2]
+    assert said["edits"][1] is None
+    run(tmp_path / "a.parquet", tmp_path / "c.parquet", limit=1)
+    assert pq.read_table(tmp_path / "c.parquet").num_rows == 1
+    bad = pa.array([DOG.encode(), b"\xff", CUP.encode()]).view(pa.string())
+    pq.write_table(pa.table({"caption": bad}), tmp_path / "d.parquet")
+    summary = run(tmp_path / "d.parquet", tmp_path / "e.parquet", skips_bad=True)
+    edits = pq.read_table(tmp_path / "e.parquet", columns=["edits"]).to_pydict()["edits"]
+    assert [one is None for one in edits] == [False, True, False]
+    assert (summary.bad, summary.bad_named) == (1, ("d.parquet, row 1 is not UTF-8",))
+
+
+@pytest.mark.parametrize("name", ["b.tsv", "b.csv", "b.parquet"])
+def test_any_form_can_become_a_table(tmp_path: Path, name: str) -> None:
+    json_lines(tmp_path / "a.jsonl", {"image": "x", "captions": [DOG, CAT]})
+    out = tmp_path / name
+    run(tmp_path / "a.jsonl", out)
+    if name == "b.parquet":
+        [first, second] = pq.read_table(out).to_pylist()
+    else:
+        separator = "\t" if name == "b.tsv" else ","
+        with out.open(newline="") as file:
+            [first, second] = csv.DictReader(file, delimiter=separator)
+    assert (first["id"], first["image"], first["caption"]) == ("1#0", "x", DOG)
+    assert texts(json.loads(second["edits"]))[0] == "cat a on a mat"
+    assert not second["skipped"]
+
+
+def test_json_of_coco_keeps_everything(tmp_path: Path) -> None:
+    coco: dict[str, Any] = {
+        "info": {"year": 2014},
+        "images": [{"id": 1, "file_name": "x.jpg", "license": 3}],
+        "annotations": [
+            {"id": 10, "image_id": 1, "caption": DOG, "extra": True},
+            {"id": 11, "image_id": 1, "caption": "one"},
+        ],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(coco))
+    run(tmp_path / "a.json", tmp_path / "b.json")
+    found = json.loads((tmp_path / "b.json").read_text())
+    added = [annotation.pop("edits") for annotation in found["annotations"]]
+    assert texts(added[0]) == ["dog a on a sofa", f"{DOG} indeed"]
+    assert added[1] == []
+    assert found["annotations"][1].pop("skipped") == "one word"
+    assert found == coco
+
+
+def test_json_of_sentences_and_lists(tmp_path: Path) -> None:
+    sentences = [{"raw": DOG, "tokens": ["a"]}, {"raw": CUP}]
+    document = {"images": [{"filename": "x.jpg", "sentences": sentences}], "dataset": "ours"}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    run(tmp_path / "a.json", tmp_path / "b.json")
+    found = json.loads((tmp_path / "b.json").read_text())
+    assert found["dataset"] == "ours"
+    firsts = [texts(one["edits"])[0] for one in found["images"][0]["sentences"]]
+    assert firsts == ["dog a on a sofa", "cup a by a plate"]
+    (tmp_path / "c.json").write_text(json.dumps([{"caption": [DOG, "one"]}, {"caption": CUP}]))
+    run(tmp_path / "c.json", tmp_path / "d.json")
+    many, single = json.loads((tmp_path / "d.json").read_text())
+    assert [len(edits) for edits in many["edits"]] == [2, 0]
+    assert many["skipped"] == ["", "one word"]
+    assert len(single["edits"]) == 2
+
+
+def test_shards_carry_every_member_through(tmp_path: Path) -> None:
+    contents = {"a.jpg": b"\x00picture", "a.txt": DOG.encode(), "b.json": b'{"caption": "x y"}'}
+    (tmp_path / "in").mkdir()
+    for name in ("s-0.tar", "s-1.tar"):
+        with tarfile.open(tmp_path / "in" / name, "w") as tar:
+            folder = tarfile.TarInfo("folder")
+            folder.type = tarfile.DIRTYPE
+            tar.addfile(folder)
+            for member, content in contents.items():
+                info = tarfile.TarInfo(member)
+                info.size, info.mtime, info.mode = len(content), 1_234, 0o600
+                tar.addfile(info, io.BytesIO(content))
+    run(tmp_path / "in", tmp_path / "out", form="shards")
+    for name in ("s-0.tar", "s-1.tar"):
+        with tarfile.open(tmp_path / "out" / name) as tar:
+            names = tar.getnames()
+            assert names == ["folder", "a.jpg", "a.txt", "a.edits.json", "b.json", "b.edits.json"]
+            for member, content in contents.items():
+                file = tar.extractfile(member)
+                assert file
+                assert file.read() == content
+            assert tar.getmember("a.jpg").mode == 0o600
+            file = tar.extractfile("a.edits.json")
+            assert file
+            [said] = json.load(file)
+        assert said["id"] == f"{name[:-4]}/a"
+        assert texts(said["edits"])[0] == "dog a on a sofa"
+
+
+def negclip_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file, delimiter="\t"))
+
+
+def test_the_tsv_of_negclip(tmp_path: Path) -> None:
+    json_lines(
+        tmp_path / "a.jsonl",
+        {"image": "x.jpg", "captions": [DOG, "one", 'it\'s "two" words']},
+        {"image": "none.jpg", "caption": "one"},
+        {"image": "y.jpg", "caption": CUP},
+    )
+    near = tmp_path / "near.jsonl"
+    json_lines(
+        near,
+        {"picture": "x.jpg", "neighbours": ["none.jpg", "x.jpg", "y.jpg"]},
+        {"picture": "y.jpg", "neighbours": ["x.jpg"]},
+    )
+    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip", neighbours=near)
+    header, *rows = negclip_rows(tmp_path / "b.tsv")
+    assert header == ["", "title", "filepath", "neg_caption", "neg_image"]
+    assert [row[:3] for row in rows] == [
+        ["0", DOG, "x.jpg"],
+        ["1", 'it\'s "two" words', "x.jpg"],
+        ["2", CUP, "y.jpg"],
+    ]
+    assert [ast.literal_eval(row[3]) for row in rows] == [
+        ["dog a on a sofa"],
+        ['"two" it\'s words'],
+        ["cup a by a plate"],
+    ]
+    # Row 1 has no second caption of y to meet; row 2 meets the first of x.
+    assert [ast.literal_eval(row[4]) for row in rows] == [[2], [2], [0]]
+    assert not summary.notes
+
+
+def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "caption": DOG})
+    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
+    [note] = summary.notes
+    assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
+    assert note.endswith("name the nearest pictures with --neighbours")
+    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": ["z.jpg"]})
+    summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
+    assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
+
+
+def test_negclip_needs_pictures_and_neighbours_need_negclip(tmp_path: Path) -> None:
+    json_lines(tmp_path / "a.jsonl", {"caption": DOG})
+    with pytest.raises(UserError, match=r"1 of 1 captions of .* have no picture") as caught:
+        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    assert "--picture-column" in caught.value.way_out
+    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})
+    with pytest.raises(UserError, match="neighbours are given, but the form is tsv"):
+        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
+    json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})
+    near.write_text("")
+    with pytest.raises(UserError, match="names no neighbours"):
+        run(tmp_path / "c.jsonl", tmp_path / "d.tsv", form="negclip", neighbours=near)
