@@ -16,15 +16,18 @@ from unbag.errors import UserError
 from unbag.metrics import Choice, Recall
 from unbag.models import hf_match
 from unbag.models.hf import load
-from unbag.models.hf_match import Match
+from unbag.models.hf_match import Match, TowerMatch
 from unbag.pictures import PixelPicture
 from unbag.scorers import load_model, make_scorer, make_scorers
 from unbag.scorers.cosine import Cosine
 from unbag.types import (
     Benchmark,
     DualEncoder,
+    EmbeddingScorer,
     Ensemble,
+    Generator,
     Item,
+    ItemScorer,
     MatrixScorer,
     Query,
     Scorer,
@@ -129,8 +132,23 @@ def test_match_is_a_name_for_it(hf_folder: HfFolder) -> None:
 
 
 def test_blip_2_has_no_cosine(hf_folder: HfFolder) -> None:
-    with pytest.raises(UserError, match="several vectors for a picture, so cosine is not defined"):
+    with pytest.raises(
+        UserError, match="one vector a picture and one a caption, and 'tiny"
+    ) as error:
         make_scorer(match(hf_folder("blip-2")), "cosine")
+    assert "BLIP-2 has several vectors for a picture" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["blip", "blip-2"])
+def test_no_question_about_its_shape_raises(kind: str, hf_folder: HfFolder) -> None:
+    """Python 3.11 asks for a protocol's attributes in the order of a set: `encoder` by chance."""
+    scorer = match(hf_folder(kind))
+    assert hasattr(scorer, "encoder") == (kind == "blip")
+    for shape in (EmbeddingScorer, MatrixScorer, ItemScorer, DualEncoder, Generator):
+        assert not isinstance(scorer, shape)
+        # Each attribute alone, since which of them comes first is chance.
+        for name in dir(shape):
+            hasattr(scorer, name)
 
 
 @pytest.mark.parametrize("kind", ["blip", "blip-2"])
@@ -169,7 +187,9 @@ def test_a_damaged_picture_says_so(hf_folder: HfFolder) -> None:
 
 
 def test_patches_and_tokens_hold_the_pooled_ones(hf_folder: HfFolder) -> None:
-    blip = match(hf_folder("blip")).encoder
+    scorer = match(hf_folder("blip"))
+    assert isinstance(scorer, TowerMatch)
+    blip = scorer.encoder
     assert isinstance(blip, TokenEncoder)
     tokens = blip.encode_tokens(CAPTIONS)
     torch.testing.assert_close(tokens.vector_NLD[:, 0], blip.encode_captions(CAPTIONS))

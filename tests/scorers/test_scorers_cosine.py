@@ -87,7 +87,7 @@ def test_names_lead_to_scorers() -> None:
 def test_bad_names_and_things_are_explained() -> None:
     with pytest.raises(UserError, match="did you mean 'caption:short'"):
         load("shrt")
-    with pytest.raises(UserError, match="the scorer 'cosine' needs vectors"):
+    with pytest.raises(UserError, match="'cosine' needs one vector a picture and one a cap"):
         make_scorer(load("short"), "cosine")
     with pytest.raises(UserError, match="the model 'math:pi' is a float"):
         load_model("math:pi")

@@ -11,16 +11,14 @@ from warnings import warn
 
 import torch
 
-from unbag.errors import UserError
 from unbag.models.fitting import Fitting
-from unbag.types import DualEncoder
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
     from unbag.models.hf_source import Source
-    from unbag.types import Query
+    from unbag.types import DualEncoder, Query
 
 WINDOW = 64
 """Pictures kept in memory as patches at a time."""
@@ -84,17 +82,6 @@ class Match:
         self._fitting = Fitting(reader.name, lambda text: warn(text, stacklevel=2))
 
     @property
-    def encoder(self) -> DualEncoder:
-        """The model's own pair of towers, for `--scorer cosine`."""
-        if isinstance(self.reader, DualEncoder):
-            return self.reader
-        raise UserError(
-            f"{self.name} has several vectors for a picture, so cosine is not defined",
-            expected="a matching head with one vector each, as BLIP has",
-            way_out="leave --scorer out to use its matching head",
-        )
-
-    @property
     def context(self) -> int:
         """Tokens a caption can have, special ones included; longer ones are cut."""
         return self.reader.context
@@ -142,6 +129,18 @@ class Match:
             score_Q.index_add_(0, at_N, self._fitting(read, some))
 
 
+class TowerMatch(Match):
+    """The same of a model that has two towers too; `--scorer cosine` takes these.
+
+    A class of its own: `isinstance` asks a model for `encoder`, and one without must not have it.
+    """
+
+    def __init__(self, reader: Reader, encoder: DualEncoder) -> None:
+        """Wrap a model that reads pairs, and its towers."""
+        super().__init__(reader)
+        self.encoder = encoder
+
+
 def load_match(
     source: Source, architecture: str, *, device: str, dtype: str, compiles: bool
 ) -> Match:
@@ -152,7 +151,7 @@ def load_match(
     from unbag.models.hf_source import read_image_processor, read_tokenizer, read_weights
 
     kind = Blip if architecture == "BlipForImageTextRetrieval" else Blip2
-    reader = kind(
+    reader: Blip | Blip2 = kind(
         read_weights(source, getattr(transformers, architecture)),
         read_tokenizer(source),
         read_image_processor(source),
@@ -161,7 +160,7 @@ def load_match(
         dtype=dtype,
         compiles=compiles,
     )
-    return Match(reader)
+    return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
 
 
 def _prompts(query: Query) -> tuple[str, ...]:

@@ -100,8 +100,9 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
         model = getattr(model, "encoder", model)
     if name == "cosine" and not isinstance(model, DualEncoder):
         raise UserError(
-            f"the scorer 'cosine' needs vectors, and {model.name!r} has none",
-            expected="a dual encoder",
+            f"the scorer 'cosine' needs one vector a picture and one a caption, and {model.name!r} "
+            "has none",
+            expected="a dual encoder, or BLIP; BLIP-2 has several vectors for a picture",
             way_out="leave --scorer out to use the model's own",
         )
     scorer = factory(model)
