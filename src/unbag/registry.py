@@ -141,6 +141,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "synonym": "unbag.captions.positives_synonym:SYNONYM",
         "conjunct_swap": "unbag.captions.positives_conjunct:CONJUNCT_SWAP",
         "relation_inverse": "unbag.captions.positives_inverse:RELATION_INVERSE",
+        "passive": "unbag.captions.positives_passive:PASSIVE",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -179,6 +180,7 @@ ABOUT: Mapping[str, str] = {
     "synonym": "positive: a word by a synonym: a cat under a sofa -> a cat beneath a sofa",
     "conjunct_swap": "positive: what and joins, turned: a dog and a cat -> a cat and a dog",
     "relation_inverse": "positive: from the other end: a lamp above a desk -> a desk below a lamp",
+    "passive": "positive: active or passive: a dog chases a cat -> a cat is chased by a dog",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
     "swap_nouns": "negative, NegCLIP: two nouns change places",
     "swap_adjectives": "negative, NegCLIP: adjectives of two nouns change places",

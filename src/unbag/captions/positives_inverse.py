@@ -158,8 +158,11 @@ def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
 
 def _tags_fit(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
     nouns = ("NN", "NNS")
-    inside = (parsed.words[at] for p in (one, two) for at in range(p.first, p.last))
-    is_nominal = all(word.tag != "VBG" or word.dep == "amod" for word in inside)
+    inside = [at for p in (one, two) for at in range(p.first, p.last)]
+    # "A room holding remotes" is taken for one noun phrase now and then.
+    is_nominal = not any(
+        parsed.words[at].tag == "VBG" and at and parsed.words[at - 1].tag in nouns for at in inside
+    )
     is_noun = parsed.words[one.head].tag in nouns and parsed.words[two.head].tag in nouns
     return is_noun and is_nominal
 
