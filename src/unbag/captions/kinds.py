@@ -125,7 +125,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "replace_state",
             "replace_action",
         ),
-        "crepe": ("swap_attributes", "swap_arguments", "negate"),
+        "crepe": (
+            "replace_noun",
+            "replace_attribute",
+            "replace_relation",
+            "swap_attributes",
+            "swap_arguments",
+            "negate",
+        ),
+        "spatial": ("left_right", "above_below", "front_behind", "inside_outside", "near_far"),
         "rewrites": ("rewrite_replace", "rewrite_swap"),
     }
 )

@@ -7,11 +7,12 @@ that names both sides is mirrored as a whole, so that it contradicts the origina
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Parsed
 from unbag.captions.spatial_words import (
-    BACK_PARTS,
+    BACK_PARTS_OF,
     FRONT_OBJECTS,
     FRONT_PARTS,
     NOT_BEHIND,
@@ -39,7 +40,7 @@ _FRONT = {
     "in front": "in back",
 }
 _FRONT_WORDS = frozenset(
-    "front back rear hind behind background foreground backyard backyards".split()
+    ("front", "back", "rear", "hind", "behind", "background", "foreground", "backyard")
 )
 
 
@@ -51,7 +52,7 @@ def left_right(parsed: Parsed) -> list[Changes]:
     changes = [parsed.change(at, at, _SIDES[parsed.lower[at]]) for at in places]
     if len({parsed.lower[at] for at in places}) < 2:
         return [(change,) for change in changes]
-    if any(b - a <= 4 for a, b in zip(places, places[1:], strict=False)):
+    if any(b - a <= 4 for a, b in pairwise(places)):
         # "from left to right", "on the left and right": mirrored, it says the same.
         return []
     return [tuple(changes)]
@@ -103,7 +104,7 @@ def _is_bare(parsed: Parsed, at: int) -> bool:
 
 
 def _is_direction(parsed: Parsed, at: int) -> bool:
-    """ "turning left": "right" often only stresses what follows ("right into the lens")."""
+    """As in "turning left"; often "right" only stresses what follows ("right into the lens")."""
     before, after = parsed.words[at - 1] if at else None, word_at(parsed, at + 1)
     if before is None or before.lemma not in TURNING:
         return False
@@ -151,7 +152,7 @@ def _depths(parsed: Parsed) -> Iterator[Change]:
 
 
 def _is_in_picture(parsed: Parsed, at: int) -> bool:
-    """ "in the background", "in background", but no sky in the foreground."""
+    """As in "in the background", "in background"; but no sky comes to the foreground."""
     start = next((i for i in (at - 1, at - 2, at - 3) if word_at(parsed, i) in ("in", "int")), 0)
     if not start:
         return word_at(parsed, 0) == "in" and at <= 3
@@ -161,14 +162,12 @@ def _is_in_picture(parsed: Parsed, at: int) -> bool:
 
 
 def _parts(parsed: Parsed) -> Iterator[Change]:
-    """ "front wheel", "hind legs", "backyard"."""
+    """As in "front wheel", "hind legs", "backyard"."""
     for at, word in enumerate(parsed.lower):
         after = parsed.words[at + 1].lemma if at + 1 < len(parsed.words) else ""
         if word == "front" and after in FRONT_PARTS:
             yield parsed.change(at, at, "back")
-        elif word in ("back", "rear") and after in BACK_PARTS:
-            yield parsed.change(at, at, "front")
-        elif word == "hind" and after in ("leg", "paw", "foot"):
+        elif after in BACK_PARTS_OF.get(word, ()):
             yield parsed.change(at, at, "front")
         elif word == "backyard" and word_at(parsed, at + 1) not in ("pool", "fence"):
             yield parsed.change(at, at, "front yard")

@@ -40,13 +40,14 @@ def _inside(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
         if word in _ALONE:
             yield parsed.change(at, at, _ALONE[word])
-        elif word in _INSIDE and word_at(parsed, at - 1) not in ("the", "from", "an"):
-            if _has_inside(parsed, at):
-                yield parsed.change(at, at, _INSIDE[word])
+        elif word in _INSIDE and _has_inside(parsed, at):
+            yield parsed.change(at, at, _INSIDE[word])
 
 
 def _has_inside(parsed: Parsed, at: int) -> bool:
-    after = word_at(parsed, at + 1)
+    before, after = word_at(parsed, at - 1), word_at(parsed, at + 1)
+    if before in ("the", "an", "from"):
+        return False
     if after in ("", ".", ","):
         return parsed.words[at].tag == "RB"
     thing = object_of(parsed, at + 1 if after == "of" else at)
@@ -54,7 +55,7 @@ def _has_inside(parsed: Parsed, at: int) -> bool:
 
 
 def _ways(parsed: Parsed) -> Iterator[Change]:
-    """ "jumping into the pool", "jumping out of the pool"."""
+    """As in "jumping into the pool", "jumping out of the pool"."""
     for at, word in enumerate(parsed.lower):
         last = at + 1 if word == "out" and word_at(parsed, at + 1) == "of" else at
         if word != "into" and last == at:

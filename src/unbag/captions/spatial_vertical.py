@@ -1,4 +1,4 @@
-"""A parsed caption comes in; the same with above and below, top and bottom, up and down goes out."""
+"""A parsed caption comes in; it with above and below, top and bottom, up and down goes out."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ from unbag.captions.spatial_words import (
 )
 from unbag.types import Change
 
-_WORDS = frozenset(
-    "above below over under underneath beneath top bottom upper lower up down uphill downhill "
-    "upstairs downstairs upward downward upwards downwards".split()
-)
 _UNDER = frozenset(("under", "underneath", "beneath", "below"))
 _LEVELS = {"top": "bottom", "bottom": "top", "upper": "lower", "lower": "upper"}
 _ALONE = {
@@ -41,6 +37,7 @@ _ALONE = {
 _UP = {"up": "down", "down": "up"}
 _TOPS = {"at the top of": "at the bottom of", "at the bottom of": "at the top of"}
 _FLAT = frozenset(("water", "ground", "sea", "ocean"))
+_WORDS = frozenset(("above", "over", *_UNDER, *_LEVELS, *_UP, *_ALONE))
 _LOOKING = frozenset(("look", "gaze", "stare", "glance"))
 
 
@@ -135,7 +132,7 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
 
 
 def _level(parsed: Parsed, at: int) -> Change | None:
-    """ "the top shelf", "the bottom of the page"."""
+    """As in "the top shelf", "the bottom of the page"."""
     word, after = parsed.lower[at], word_at(parsed, at + 1)
     if after in LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
         return parsed.change(at, at, _LEVELS[word])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 
 def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -40,7 +42,10 @@ NOT_BEHIND_VERBS = _set("""
 FRONT_PARTS = _set("""
     door seat wheel yard porch leg paw row end tire window half foot lawn tyre bumper
     """)
-BACK_PARTS = FRONT_PARTS - {"foot", "end"}
+_BACK_PARTS = FRONT_PARTS - {"foot", "end"}
+BACK_PARTS_OF = MappingProxyType(
+    {"back": _BACK_PARTS, "rear": _BACK_PARTS, "hind": _set("leg paw foot")}
+)
 
 NOT_UNDER = _set("""
     ground grass snow sand field city town hill mountain head shoulder face eye ear arm back body
