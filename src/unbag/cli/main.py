@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.cli.data_options import add_data
 from unbag.cli.edit_options import add_edit
+from unbag.cli.nearest_options import add_nearest
 from unbag.cli.score_options import add_score
 from unbag.cli.verify_options import add_verify
 from unbag.cli.warned import plain_warnings
@@ -93,6 +95,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.edit import edit_command
 
         return edit_command(options)
+    if options.command == "nearest":
+        from unbag.cli.nearest import nearest_command
+
+        return nearest_command(options)
     if options.command == "verify":
         from unbag.cli.verify import verify_command
 
@@ -128,9 +134,10 @@ def _parser() -> argparse.ArgumentParser:
     add_score(commands)
     _add_cache(add_verify(commands))
     add_edit(commands)
+    _add_cache(add_nearest(commands))
     _add_report(commands)
     _add_list(commands)
-    _add_data(commands)
+    add_data(commands)
     return parser
 
 
@@ -264,31 +271,6 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     text = "names that can be used, ours and those of installed plug-ins"
     listing = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
     listing.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
-
-
-def _add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    text = "which benchmarks are read from files, whether yours are complete, and getting them"
-    data = commands.add_parser("data", help=text, description=text[0].upper() + text[1:] + ".")
-    actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="benchmarks that need files")
-    check = actions.add_parser("check", help="what is there and what is missing")
-    check.add_argument("name", metavar="NAME", help="a benchmark")
-    get = actions.add_parser(
-        "get",
-        help="fetch what has a public address",
-        description="Say what will be fetched, fetch it, and check it. A download that was stopped "
-        "goes on where it was. What needs an account or a form is explained.",
-    )
-    get.add_argument("names", nargs="+", metavar="NAME", help="benchmarks")
-    get.add_argument(
-        "--pictures",
-        action="store_true",
-        help="pictures too, often gigabytes (default: annotation files only)",
-    )
-    for action in (check, get):
-        action.add_argument(
-            "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
-        )
 
 
 def _positive(text: str) -> int:

@@ -1,0 +1,52 @@
+"""`unbag nearest`: the pictures of a caption file in; for each the nearest others out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from unbag.cli.show import Shown
+from unbag.corpus.forms import entries, form_of
+from unbag.corpus.nearest import find_pictures, nearest_pictures, write_neighbours
+from unbag.corpus.source import Source
+from unbag.engine.cache import default_cache
+from unbag.errors import UserError
+from unbag.models.device import choose_device
+from unbag.scorers.resolve import Placement, load_model
+from unbag.types import DualEncoder
+
+
+def nearest_command(options: argparse.Namespace) -> int:
+    """Write the neighbours and say where they are."""
+    source = Source(
+        options.captions,
+        options.captions_format or form_of(options.captions, "--captions-format"),
+        picture_column=options.picture_column,
+    )
+    pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
+    model = load_model(options.model, placement=Placement(choose_device(options.device)))
+    if not isinstance(model, DualEncoder):
+        raise UserError(
+            f"{options.model} gives no vector for a picture",
+            expected="a dual encoder, such as open_clip:ViT-B-32/openai",
+            way_out="name another with --model",
+        )
+    cache = None if options.no_cache else options.cache or default_cache()
+    near, damaged = nearest_pictures(
+        pictures,
+        model,
+        each=options.each,
+        cache=cache,
+        batch=options.batch,
+        progress=Shown(Console(stderr=True)),
+    )
+    write_neighbours(options.out, near)
+    print(f"{len(near):,} pictures with {options.each} neighbours each, by {model.name}")
+    for name, why in list(damaged.items())[:5]:
+        print(f"  left out: {name}: {why}")
+    if len(damaged) > 5:
+        print(f"  left out: {len(damaged):,} pictures in all")
+    print(f"neighbours: {Path(options.out)}")
+    return 0

@@ -1,0 +1,147 @@
+"""The nearest pictures: by hand, against a plain product, and through the command."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from unbag.cli.main import main
+from unbag.corpus import nearest as module
+from unbag.corpus.nearest import find_pictures, nearest
+from unbag.errors import UserError
+
+
+def unit(rows: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    array = np.array(rows, np.float32)
+    found: np.ndarray[tuple[int, int], np.dtype[np.float32]] = array / np.linalg.norm(
+        array, axis=1, keepdims=True
+    )
+    return found
+
+
+def test_by_hand() -> None:
+    vectors = unit([[1, 0], [0, 1], [1, 0.1], [0.1, 1]])
+    assert nearest(vectors, 2).tolist() == [[2, 3], [3, 2], [0, 3], [1, 2]]
+
+
+def test_equal_vectors_are_neighbours_and_never_oneself() -> None:
+    vectors = unit([[1, 0]] * 4 + [[0, 1]])
+    found = nearest(vectors, 3)
+    assert all(own not in row for own, row in enumerate(found.tolist()))
+    assert set(found[0].tolist()) <= {1, 2, 3, 4}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(3, 40), st.integers(1, 5), st.integers(0, 9))
+def test_as_a_plain_product(number: int, each: int, seed: int) -> None:
+    each = min(each, number - 1)
+    vectors = unit(np.random.default_rng(seed).normal(size=(number, 8)).tolist())
+    cosine = vectors @ vectors.T
+    np.fill_diagonal(cosine, -2)
+    expected = np.take_along_axis(cosine, np.argsort(-cosine, axis=1)[:, :each], axis=1)
+    found = np.take_along_axis(cosine, nearest(vectors, each), axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = unit(np.random.default_rng(0).normal(size=(30, 8)).tolist())
+    whole = nearest(vectors, 3)
+    monkeypatch.setattr(module, "BLOCK", 7)
+    done: list[int] = []
+    np.testing.assert_array_equal(nearest(vectors, 3, advance=done.append), whole)
+    assert done == [7, 7, 7, 7, 2]
+
+
+@pytest.mark.parametrize("each", [0, 2, 3])
+def test_too_few_pictures(each: int) -> None:
+    with pytest.raises(UserError, match=f"{each} neighbours of 2 pictures") as error:
+        nearest(unit([[1, 0], [0, 1]]), each)
+    assert "--each" in error.value.way_out
+
+
+def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs FAISS") as error:
+        nearest(unit([[1, 0], [0, 1]]), 1)
+    assert "unbag[neighbours]" in error.value.way_out
+
+
+def test_pictures_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"2 of 2 pictures are not below .*, such as a\.png, b\.png"
+    ):
+        find_pictures(["a.png", "b.png", "a.png"], tmp_path)
+    with pytest.raises(UserError, match="the captions name no pictures") as error:
+        find_pictures(["", ""], tmp_path)
+    assert "--picture-column" in error.value.way_out
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Four colours, one of them twice, and a file that is no picture."""
+    colours = {
+        "red": (220, 0, 0),
+        "crimson": (190, 10, 20),
+        "blue": (0, 0, 220),
+        "sea": (0, 30, 200),
+    }
+    names = []
+    for name, colour in colours.items():
+        Image.new("RGB", (64, 64), colour).save(tmp_path / f"{name}.png")
+        names.append(f"{name}.png")
+    (tmp_path / "twin.png").write_bytes((tmp_path / "red.png").read_bytes())
+    (tmp_path / "odd.png").write_bytes(b"no picture")
+    rows = [
+        {"image": name, "captions": ["a dog sits on a sofa", "a cup is under a table"]}
+        for name in (*names, "twin.png", "odd.png")
+    ]
+    (tmp_path / "captions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def test_the_command_and_negclips_table(
+    photos: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    near = photos / "near.jsonl"
+    files = ["--captions", str(photos / "captions.jsonl")]
+    command = ["nearest", *files, "--pictures", str(photos), "--model", "tiny:base"]
+    assert main([*command, "--out", str(near), "--each", "1", "--no-cache"]) == 0
+    printed = capsys.readouterr().out
+    assert "5 pictures with 1 neighbours each, by tiny:base" in printed
+    assert "left out" in printed
+    assert "odd.png" in printed
+    found = {
+        row["picture"]: row["neighbours"] for row in map(json.loads, near.read_text().splitlines())
+    }
+    assert set(found) == {"red.png", "crimson.png", "blue.png", "sea.png", "twin.png"}
+    assert found["blue.png"] == ["sea.png"]
+    assert found["twin.png"] == found["red.png"] != ["red.png"]
+
+    table = tmp_path / "train.tsv"
+    given = ["--kinds", "swap_nouns", "--format", "negclip", "--neighbours", str(near)]
+    assert main(["edit", *files, *given, "--out", str(table)]) == 0
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    picture_of = [row["filepath"] for row in rows]
+    for row in rows:
+        indices = ast.literal_eval(row["neg_image"])
+        wanted = found.get(row["filepath"], [])
+        assert {picture_of[at] for at in indices} == set(wanted)
+
+
+def test_a_model_without_vectors_is_refused(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    out = str(photos / "near.jsonl")
+    assert main(["nearest", *files, "--model", "caption:short", "--out", out]) == 1
+    assert "caption:short gives no vector for a picture" in capsys.readouterr().err
