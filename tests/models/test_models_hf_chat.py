@@ -1,5 +1,6 @@
 """Chat models of every family: sharing a picture changes nothing, the numbers are the model's."""
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -144,3 +145,11 @@ def test_two_pictures_are_told_apart_by_their_content(
     ((first,),), ((again,),), ((other,),) = model.logprobs_of(asks)
     assert first == again
     assert first != other
+
+
+def test_the_extra_brings_what_smolvlm_needs(chat_folder: ChatFolder) -> None:
+    """Its processor is not built without num2words; transformers itself does not ask for it."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = project["project"]["optional-dependencies"]["transformers"]
+    assert any(one.startswith("num2words") for one in extra)
+    assert load_chat(str(chat_folder("smolvlm"))).name == "smolvlm"

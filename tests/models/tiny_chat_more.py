@@ -1,7 +1,6 @@
 """More families of tiny chat models: tiles, perceivers, prefix attention, encoder and decoder."""
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -84,9 +83,6 @@ def idefics3() -> tuple[Any, Any]:
 
 
 def smolvlm() -> tuple[Any, Any]:
-    code: Any = import_module("transformers.models.smolvlm.processing_smolvlm")
-    # Only videos are named in words; without that package the processor refuses to be built.
-    code.num2words = getattr(code, "num2words", None) or str
     tokenizer = words(bos=False)
     processor = tf.SmolVLMProcessor(
         _tiles(tf.SmolVLMImageProcessor), tokenizer, tf.SmolVLMVideoProcessor(),
