@@ -1,0 +1,163 @@
+"""`unbag edit` as people use it: real parsing, real files, every message read."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+
+DOG = "A brown dog sleeps beside a small child."
+ODD = {
+    "": "empty",
+    "dog": "one word",
+    "🙂 🎉": "no letters",
+    "word " * 300: "more than 80 words",
+    "Ein Hund und eine Katze schlafen zusammen unter dem Tisch": "not English",
+    "<b>a dog</b> and a cat": "markup or web address",
+}
+KINDS = ["--kinds", "swap_nouns", "left_right"]
+
+
+@pytest.fixture
+def captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Captions of all sorts, two of them with edits."""
+    monkeypatch.chdir(tmp_path)
+    good = [DOG, "A CUP STANDS TO THE LEFT\nOF A PLATE"]
+    lines = [{"image": f"{at}.jpg", "caption": c} for at, c in enumerate([*good, *ODD])]
+    Path("a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return tmp_path
+
+
+def test_a_collection_with_captions_of_all_sorts(
+    captions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["edit", "--captions", "a.jsonl", "--out", "b.jsonl", *KINDS]) == 0
+    shown = capsys.readouterr().out
+    assert "8 captions: 2 edited (25.0 %), 0 without an edit, 6 skipped" in shown
+    lines = [json.loads(line) for line in Path("b.jsonl").read_text().splitlines()]
+    assert [line.get("skipped", "") for line in lines] == ["", "", *ODD.values()]
+    assert all(f"skipped: {reason}: 1" in shown for reason in ODD.values())
+    made = {edit["kind"]: edit["text"] for edit in lines[1]["edits"]}
+    assert made["left_right"] == "A CUP STANDS TO THE RIGHT OF A PLATE"
+    assert lines[1]["caption"] == "A CUP STANDS TO THE LEFT OF A PLATE"
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.strip()}
+    assert rows["kind"] == ["kind", "places", "captions", "share", "edits", "rejected"]
+    assert rows["left_right"][:7] == ["left_right", "-", "1", "1", "12.5", "%", "1"]
+    assert "edits: b.jsonl\nsummary: b.jsonl.summary.json" in shown
+    said = json.loads(Path("b.jsonl.summary.json").read_text())
+    assert (said["captions"], said["edited"], said["without_edit"]) == (8, 2, 0)
+    assert said["skipped"] == dict.fromkeys(ODD.values(), 1)
+    assert said["kinds"]["left_right"]["edits"] == 1
+
+
+def test_two_workers_give_the_same_bytes(captions: Path) -> None:
+    for name, workers in (("b.jsonl", "1"), ("c.jsonl", "2")):
+        arguments = ["edit", "--captions", "a.jsonl", "--out", name, "--workers", workers]
+        assert main([*arguments, *KINDS]) == 0
+    assert Path("b.jsonl").read_bytes() == Path("c.jsonl").read_bytes()
+
+
+def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["edit", "--try", "a cup to the left of a plate", *KINDS]) == 0
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert ["-", "left_right", "a cup to the right of a plate"] in [
+        [cell.strip() for cell in line] for line in lines
+    ]
+    assert main(["edit", "--try", "a cup", "--kinds", "left_right"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no edit of: left_right"
+    assert main(["edit", "--try", "cup"]) == 0
+    assert capsys.readouterr().out == "cup\nskipped: one word\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ([], "--captions and --out were not both given"),
+        (["--captions", "a.jsonl", "--out", "b.txt"], "the ending of b.txt says nothing"),
+        (["--captions", "no.jsonl", "--out", "b.jsonl"], "there is no file no.jsonl"),
+        (["--kinds", "left_rihgt"], "did you mean 'left_right'"),
+        (["--pipeline", "no_such_pipeline"], "the parser 'no_such_pipeline' cannot be loaded"),
+        (["--filters", "fluensy"], "unknown filter 'fluensy'"),
+        (["--caption-column", "said"], "a.jsonl, line 1 has no field 'said'"),
+        (["--out", "b.tar"], "cannot be written as webdataset shards"),
+    ],
+)
+def test_mistakes_are_said_with_a_way_out(
+    captions: Path, capsys: pytest.CaptureFixture[str], more: list[str], found: str
+) -> None:
+    usual = ["--captions", "a.jsonl", "--out", "b.jsonl"] if more else []
+    assert main(["edit", *usual, *KINDS, *more]) == 1
+    said = capsys.readouterr().err
+    assert found in said
+    assert "way out:" in said or "expected:" in said
+
+
+def test_broken_lines_are_left_out_if_asked(
+    captions: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("a.jsonl").open("ab") as file:
+        file.write(b'{"caption": "caf\xe9 and table"}\n')
+    arguments = ["edit", "--captions", "a.jsonl", "--out", "b.jsonl", *KINDS]
+    assert main(arguments) == 1
+    assert "a.jsonl, line 9 is not UTF-8: byte 0xe9" in capsys.readouterr().err
+    assert main([*arguments, "--bad-lines", "skip"]) == 0
+    assert "left out: a.jsonl, line 9 is not UTF-8" in capsys.readouterr().out
+
+
+def test_the_same_command_again(captions: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["edit", "--captions", "a.jsonl", "--out", "b.jsonl", "--kinds", "left_right"]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert main(arguments) == 0
+    again = capsys.readouterr()
+    assert again.out == first
+    assert "b.jsonl is done already" in again.err
+    assert main([*arguments, "--seed", "1"]) == 1
+    assert "b.jsonl exists already: seed was 0, is 1" in capsys.readouterr().err
+
+
+SLOW = """
+import time
+from unbag.captions.kinds import Kind, by_rule
+def slowly(parsed):
+    print("working", flush=True)
+    time.sleep(0.02)
+    return [(parsed.change(0, 0, "no"),)]
+SLOW = Kind("slow", False, "slow", "ours", by_rule(slowly))
+"""
+
+
+def test_ctrl_c_says_how_to_go_on(captions: Path) -> None:
+    Path("cli_edit_slow.py").write_text(SLOW)
+    lines = [{"caption": f"a dog sees {at} cats"} for at in range(3_000)]
+    Path("long.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    command = ["edit", "--captions", "long.jsonl", "--out", "b.jsonl"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "unbag", *command, "--kinds", "cli_edit_slow:SLOW"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"COLUMNS": "500"},
+    ) as running:
+        assert running.stdout
+        running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "stopped; the same command goes on with what is in b.jsonl.parts" in said
+    assert "Traceback" not in said
+    assert Path("b.jsonl.parts/job.json").exists()
+
+
+def test_the_list_of_edits_says_what_each_does(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "edits"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("left_right ") and "[negative] " in line for line in lines)
+    assert any("[positive" in line for line in lines)
