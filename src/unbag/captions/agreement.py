@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from unbag.captions.parsed import Parsed
+from unbag.captions.verb_forms import verb_lemma
 from unbag.types import Change
 
 _SINGULAR = {
@@ -48,9 +49,9 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
     if fixed is not None:
         return fixed
     if is_plural and word.tag == "VBZ":
-        return inflected(word.lemma, "VBP")
+        return inflected(verb_lemma(parsed, verb), "VBP")
     if not is_plural and word.tag in ("VBP", "VB") and text not in _PLURAL:
-        return inflected(word.lemma, "VBZ")
+        return inflected(verb_lemma(parsed, verb), "VBZ")
     return text
 
 
