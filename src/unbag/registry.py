@@ -148,6 +148,8 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
         "conjunct_swap": "unbag.captions.positives_conjunct:CONJUNCT_SWAP",
         "relation_inverse": "unbag.captions.positives_inverse:RELATION_INVERSE",
         "passive": "unbag.captions.positives_passive:PASSIVE",
+        "article": "unbag.captions.positives_article:ARTICLE",
+        "word_form": "unbag.captions.positives_form:WORD_FORM",
     },
     "filter": {
         "fluency": "unbag.captions.filters_model:load_fluency",
@@ -193,6 +195,8 @@ ABOUT: Mapping[str, str] = {
     "conjunct_swap": "positive: what and joins, turned: a dog and a cat -> a cat and a dog",
     "relation_inverse": "positive: from the other end: a lamp above a desk -> a desk below a lamp",
     "passive": "positive: active or passive: a dog chases a cat -> a cat is chased by a dog",
+    "article": "positive: another article: a dog on a bench -> the dog on a bench",
+    "word_form": "positive: another form: two dogs are running -> two dogs run, 2 dogs",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
     "swap_nouns": "negative, NegCLIP: two nouns change places",
     "swap_adjectives": "negative, NegCLIP: adjectives of two nouns change places",

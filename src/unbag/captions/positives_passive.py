@@ -161,6 +161,8 @@ def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool
             return False
         if phrase == doer and _is_bare(parsed, phrase):
             return False
+        if words[0] in ("a", "an") and parsed.words[phrase.head].tag == "NNS":
+            return False
         of = (parsed.words[child].dep for child in parsed.children[phrase.head] if child != verb)
         if not _OPEN_ENDED.isdisjoint(of):
             return False
