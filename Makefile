@@ -40,6 +40,7 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/load.py
 	$(BIN)/python perf/text_length.py
 	$(BIN)/python perf/evaluate.py
+	$(BIN)/python perf/edit.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo

@@ -95,7 +95,7 @@ def _add_parts(edit: argparse.ArgumentParser) -> None:
 def _add_work(edit: argparse.ArgumentParser) -> None:
     text = "processes; the output is the same for any number (default: 1)"
     edit.add_argument("--workers", type=_positive, default=1, metavar="N", help=text)
-    text = "a Ray cluster that does the work instead: host:port, or auto"
+    text = "a Ray cluster that does the work instead: host:port, auto, or local"
     edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 

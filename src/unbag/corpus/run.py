@@ -17,6 +17,7 @@ from unbag.corpus.job import EditJob
 from unbag.corpus.kept import Joined, Kept, differences, full_disk_told
 from unbag.corpus.leaks import leaks
 from unbag.corpus.local import InProcess, Processes
+from unbag.corpus.ray_runner import RayRunner
 from unbag.corpus.runner import Runner
 from unbag.corpus.summary import Summary
 from unbag.corpus.survey import Survey, surveyed
@@ -91,7 +92,7 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
 
 def _runner(job: EditJob) -> Runner:
     if job.ray:
-        raise UserError("--ray is not in this version", way_out="use --workers")
+        return RayRunner(job.ray, job.workers)
     return InProcess() if job.workers == 1 else Processes(job.workers)
 
 
