@@ -118,8 +118,10 @@ def test_a_bound_is_a_note_of_one_picture_too(chat: Chat, tmp_path: Path) -> Non
 
 def test_a_tokenizer_that_splits_the_answer_is_said(chat: Chat) -> None:
     chat.tells = lambda body: {"Y": 0.9, "N": 0.05}
-    with pytest.raises(UserError, match="cannot score 'Yes', which it begins with 'Y'"):
+    with pytest.raises(UserError, match="cannot score 'Yes', which it begins with 'Y'") as error:
         model(chat).logprobs(RED, "?", ["Yes"])
+    # Not the scorer that is running.
+    assert "use --scorer answer, which" in error.value.way_out
 
 
 def test_the_end_of_an_answer_cannot_be_scored(chat: Chat) -> None:
@@ -136,16 +138,6 @@ def test_many_asks_and_free_answers_come_in_order_and_are_kept(chat: Chat, tmp_p
     assert again.answers_of(asks) == [f"answer {n}" for n in range(20)]
     assert (len(chat.bodies), again.client.spent) == (sent, 0)
     assert again.answer(None, "plain") == "plain"
-
-
-def test_a_server_without_probabilities_is_asked_again_and_then_said(
-    chat: Chat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Chat, "reply", lambda self, body: {"choices": [{"message": {}}]})
-    found = model(chat)
-    object.__setattr__(found.client.manners, "sleep", lambda seconds: None)
-    with pytest.raises(UserError, match="an answer that is no reply"):
-        found.logprobs(RED, "?", ["Yes"])
 
 
 @pytest.mark.parametrize("rest", ["llava", "llava@localhost:8000", "@http://localhost/v1", ""])
@@ -178,7 +170,7 @@ def test_a_run_asks_the_server_and_the_blind_prior_is_not_asked(chat: Chat, tmp_
     assert all(any(str(c) in text for text in asked) for item in items for c in item.captions)
 
 
-@pytest.mark.parametrize("name", ["letters", "answer", "yes-normalised"])
+@pytest.mark.parametrize("name", ["letters", "answer", "yes-normalised", "yes-contrast"])
 def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
     chat.tells = lambda body: {"A": 0.5, "B": 0.3, "C": 0.1, "Yes": 0.05, "No": 0.05}
     items = SWAP.load(None)[:2]
@@ -190,7 +182,7 @@ def test_other_scorers_work_with_a_server(chat: Chat, name: str) -> None:
 def test_texts_of_several_words_cannot_be_scored(chat: Chat) -> None:
     with pytest.raises(UserError, match="cannot score 'a red cube'") as error:
         model(chat).logprobs(RED, "?", ["a red cube"])
-    assert "--scorer yes, letters or answer" in str(error.value)
+    assert "yes-contrast, letters or answer" in str(error.value)
     assert chat.bodies == []
 
 

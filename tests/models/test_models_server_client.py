@@ -111,7 +111,7 @@ def test_a_reply_without_what_is_needed_is_asked_for_again(server: tuple[str, Be
         if "echo" not in reply:
             raise GarbageError("no echo")
 
-    assert client(url, check=check).ask_all([{"n": 5}]) == [{"echo": 5}]
+    assert client(url).ask_all([{"n": 5}], check=check) == [{"echo": 5}]
     assert behaviour.seen == [5, 5]
 
 
@@ -163,6 +163,54 @@ def test_a_refusal_is_said_and_not_repeated(
     assert len(behaviour.seen) == 1
     assert behaviour.keys == ["Bearer secret"]
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            '{"error": {"message": "image input is\\n not supported", "code": 400}}',
+            "image input is ",
+        ),
+        ('{"error": "no such model"}', "no such model"),
+        ('{"error": {"type": "odd"}}', "odd"),
+    ],
+)
+def test_an_error_with_status_200_is_said_and_not_repeated(
+    server: tuple[str, Behaviour], content: str, said: str
+) -> None:
+    url, behaviour = server
+    behaviour.answers = [status(200, content)]
+    with pytest.raises(UserError, match=f"refuses the request: .*{said}"):
+        client(url).ask_all([{"n": 1}])
+    assert len(behaviour.seen) == 1
+
+
+def test_an_error_with_status_200_that_passes_is_waited_out(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    busy = status(200, '{"error": {"message": "busy", "code": 429}}')
+    behaviour.answers = [busy]
+    assert client(url).ask_all([{"n": 1}]) == [{"echo": 1}]
+    behaviour.answers = [busy] * 4
+    with pytest.raises(UserError, match="in 4 attempts: busy"):
+        client(url).ask_all([{"n": 2}])
+
+
+def test_the_servers_words_are_shown_when_it_stays_broken(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    behaviour.answers = [status(500, '{"error": {"message": "out of memory"}}')] * 4
+    with pytest.raises(UserError, match="in 4 attempts: status 500, out of memory"):
+        client(url).ask_all([{"n": 1}])
+
+
+def test_a_server_that_refuses_logprobs_is_said(server: tuple[str, Behaviour]) -> None:
+    url, behaviour = server
+    behaviour.answers = [status(400, '{"error": {"message": "logprobs of 20 > 5"}}')]
+    with pytest.raises(
+        UserError, match="gives no logprobs: status 400, logprobs of 20 > 5"
+    ) as error:
+        client(url).ask_all([{"n": 1}])
+    assert "--max-logprobs 20" in str(error.value)
 
 
 def test_a_server_that_is_not_there_is_explained() -> None:

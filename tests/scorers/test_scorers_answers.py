@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from unbag.engine.one_picture import score
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.pictures import PixelPicture
@@ -153,6 +154,12 @@ def test_an_answer_gives_its_caption_the_credit() -> None:
     assert found.values.tolist() == [[1.0, 0.5], [1.0, 0.0]]
     assert found.answers == ("Left", "It is on the left")
     assert found.unparsed == 0
+
+
+def test_outside_of_a_benchmark_what_is_not_meant_gets_nothing() -> None:
+    """Nobody said what is true of the picture, so nothing can be a half."""
+    shown = ("A mug to the left of a table", "A mug to the right of a table")
+    assert score(PICTURE, shown, free(Says("Right"))).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize("ties", ["wrong", "half", "right", "argmax_first", "argmax_last"])

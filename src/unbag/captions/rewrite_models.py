@@ -100,7 +100,7 @@ class ServerWriter:
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
         """Several requests at a time; equal prompts are asked once."""
         asked = [self._request(prompt, longest) for prompt in prompts]
-        return [_answer(reply) for reply in self.client.ask_all(asked)]
+        return [_answer(reply) for reply in self.client.ask_all(asked, check=_check)]
 
     def _request(self, prompt: str, longest: int) -> Request:
         return {
@@ -119,7 +119,6 @@ def load_writer(parts: Parts) -> Writer:
     if kind == "server":
         cache = Path(parts.cache) if parts.cache else None
         found = load_server(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
-        found.client.check = _check
         return ServerWriter(found.model, found.client)
     if kind == "hf" and rest:
         return _local(rest, choose_device(parts.device))

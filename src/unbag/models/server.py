@@ -7,6 +7,7 @@ token (Yes, A); longer ones are written by the server itself, and cannot be scor
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
 import warnings
@@ -27,6 +28,7 @@ from unbag.models.server_client import (
     ReplyCache,
     Request,
     ServerClient,
+    without_logprobs,
 )
 from unbag.types import Picture
 
@@ -36,6 +38,14 @@ KEY = "UNBAG_SERVER_KEY"
 """Environment variable with the key, if the server wants one."""
 _SPACES = " \t\n▁Ġ"
 """How tokenizers write a space before a word."""
+_NO_REPLY = (KeyError, IndexError, TypeError, ValueError, OverflowError)
+_OTHERS = "use --scorer yes, yes-normalised, yes-contrast, letters or answer with this model"
+_ANSWER = (
+    "use --scorer answer, which reads answers in any spelling; a model on disk (hf:...) can be "
+    "scored by any answer"
+)
+_SPOKEN = 0.01
+"""Probability from which on another spelling is how the model answers, and no slip."""
 
 
 @dataclass
@@ -49,9 +59,6 @@ class ServerModel:
     device: str = "server"
     bounded: int = field(default=0, init=False)
     """Answers that were not among the tokens the server listed: their score is an upper bound."""
-
-    def __post_init__(self) -> None:
-        self.client.check = _check
 
     @property
     def fingerprint(self) -> str:
@@ -68,11 +75,14 @@ class ServerModel:
     def logprobs_of(self, asks: Sequence[Ask]) -> list[list[list[float]]]:
         """The same for many asks, several requests at a time."""
         if any(ask.ends for ask in asks):
-            raise self._one_token("the end of an answer")
+            raise self._one_token("the end of an answer", _OTHERS)
         long = next((c for ask in asks for c in ask.continuations if len(c.split()) > 1), None)
         if long is not None:
-            raise self._one_token(f"{long!r}")
-        replies = self.client.ask_all([self._request(ask, tokens=1) for ask in asks])
+            raise self._one_token(f"{long!r}", _OTHERS)
+        requests = [
+            self._request(ask, tokens=1) | {"logprobs": True, "top_logprobs": TOP} for ask in asks
+        ]
+        replies = self.client.ask_all(requests, check=self._check)
         return [
             [[self._score(_listed(reply), wanted)] for wanted in ask.continuations]
             for ask, reply in zip(asks, replies, strict=True)
@@ -83,9 +93,9 @@ class ServerModel:
         return self.answers_of([Ask(picture, prompt)], longest=longest)[0]
 
     def answers_of(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
-        """The same for many asks."""
-        replies = self.client.ask_all([self._request(ask, tokens=longest) for ask in asks])
-        return [str(_choice(reply)["message"]["content"] or "") for reply in replies]
+        """The same for many asks; a server without logprobs will do."""
+        requests = [self._request(ask, tokens=longest) for ask in asks]
+        return [_words(reply) for reply in self.client.ask_all(requests, check=_check_words)]
 
     def _request(self, ask: Ask, *, tokens: int) -> Request:
         content: list[dict[str, Any]] = []
@@ -98,17 +108,31 @@ class ServerModel:
             "temperature": 0,
             "seed": 0,
             "max_tokens": tokens,
-            "logprobs": True,
-            "top_logprobs": TOP,
         }
+
+    def _check(self, reply: Reply) -> None:
+        """A reply must have an answer and the probabilities of its first token."""
+        _check_words(reply)
+        told = _choice(reply).get("logprobs")
+        if not told or (isinstance(told, dict) and told.get("content") is None):
+            raise without_logprobs(self.client.url, f"its answer has logprobs: {json.dumps(told)}")
+        try:
+            values = _listed(reply).values()
+        except _NO_REPLY as error:
+            raise _garbage(error) from error
+        # A hair above 0 is rounding.
+        if not all(value <= 1e-3 for value in values):
+            raise GarbageError("log-probabilities that are none")
 
     def _score(self, listed: Mapping[str, float], wanted: str) -> float:
         same = [value for token, value in listed.items() if _word(token) == _word(wanted)]
         if same:
             return max(same)
+        self._check_spelling(listed, wanted)
         likeliest = _word(max(listed, key=lambda token: listed[token]))
         if likeliest and likeliest != _word(wanted) and _word(wanted).startswith(likeliest):
-            raise self._one_token(f"{wanted!r}, which it begins with {likeliest!r}")
+            split = f"{wanted!r}, which it begins with {likeliest!r}"
+            raise self._one_token(split, _ANSWER)
         if not self.bounded:
             warnings.warn(
                 f"{self.name}: {wanted!r} is not among the {len(listed)} likeliest tokens of an "
@@ -120,11 +144,23 @@ class ServerModel:
         rest = 1.0 - sum(math.exp(value) for value in listed.values())
         return min(min(listed.values()), math.log(max(rest, 1e-12)))
 
-    def _one_token(self, what: str) -> UserError:
+    def _check_spelling(self, listed: Mapping[str, float], wanted: str) -> None:
+        """A bound on Yes says nothing of a model that answers yes."""
+        for token, value in listed.items():
+            is_other = _word(token).casefold() == _word(wanted).casefold()
+            if is_other and math.exp(value) >= _SPOKEN:
+                raise UserError(
+                    f"{self.name} answers {_word(token)!r}, and {wanted!r} is not among the "
+                    f"{len(listed)} tokens that the server {self.client.url} lists",
+                    expected=f"an answer spelt {wanted!r}: its probability is the score",
+                    way_out=_ANSWER,
+                )
+
+    def _one_token(self, what: str, way_out: str) -> UserError:
         return UserError(
             f"the server {self.client.url} cannot score {what}",
             expected="answers of one token: it tells the probabilities of the next token only",
-            way_out="use --scorer yes, letters or answer with this model",
+            way_out=way_out,
         )
 
 
@@ -208,13 +244,19 @@ def _listed(reply: Reply) -> dict[str, float]:
     return found
 
 
-def _check(reply: Reply) -> None:
-    """A reply must have an answer and the probabilities of its first token."""
+def _words(reply: Reply) -> str:
+    return str(_choice(reply)["message"]["content"] or "")
+
+
+def _check_words(reply: Reply) -> None:
+    """A reply must have an answer, be it an empty one."""
     try:
-        str(_choice(reply)["message"]["content"])
-        values = _listed(reply).values()
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise GarbageError(f"{type(error).__name__} {error}"[:200]) from error
-    # A hair above 0 is rounding.
-    if not all(value <= 1e-3 for value in values):
-        raise GarbageError("log-probabilities that are none")
+        _words(reply)
+    except _NO_REPLY as error:
+        raise _garbage(error) from error
+
+
+def _garbage(error: Exception) -> GarbageError:
+    if isinstance(error, KeyError):
+        return GarbageError(f"it has no {error}")
+    return GarbageError(f"{type(error).__name__} {error}"[:200])

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 Request = dict[str, Any]
 """The JSON body of a request, as the protocol has it."""
 Reply = dict[str, Any]
+Check = Callable[[Reply], None]
+"""Raises GarbageError for a reply to be asked for again, UserError for one that stays as it is."""
 
 _AGAIN = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 """Answers that a later attempt may better."""
+_LONGEST = 300
+"""Characters of a server's own words in a message."""
 
 
 class GarbageError(Exception):
@@ -104,15 +108,15 @@ class ServerClient:
     budget: int | None = None
     """Most requests of this process; cached replies cost none."""
     cache: ReplyCache = field(default_factory=lambda: ReplyCache(None))
-    check: Callable[[Reply], None] = lambda reply: None
-    """Raises GarbageError for a reply that lacks what is needed; then it is asked for again."""
     spent: int = 0
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
 
-    def ask_all(self, requests: Sequence[Request]) -> list[Reply]:
+    def ask_all(
+        self, requests: Sequence[Request], *, check: Check = lambda reply: None
+    ) -> list[Reply]:
         """One reply a request, in their order; equal requests are sent once.
 
         If one fails, those already sent are waited for and kept before the error goes on.
@@ -124,7 +128,7 @@ class ServerClient:
             if self.cache.get(key) is None
         }
         with ThreadPoolExecutor(self.manners.concurrency) as pool:
-            futures = [pool.submit(self._send, key, request) for key, request in todo.items()]
+            futures = [pool.submit(self._send, key, todo[key], check) for key in todo]
             try:
                 for future in futures:
                     future.result()
@@ -139,12 +143,12 @@ class ServerClient:
         text = json.dumps([self.url, request], sort_keys=True)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _send(self, key: str, request: Request) -> None:
+    def _send(self, key: str, request: Request, check: Check) -> None:
         reason = "nothing"
         for attempt in range(self.manners.attempts):
             self._pay()
             try:
-                self.cache.put(key, self._once(request))
+                self.cache.put(key, self._once(request, check))
             except _LaterError as error:
                 reason = str(error)
                 pause = error.wait or self.manners.pause * 2**attempt
@@ -160,7 +164,7 @@ class ServerClient:
             "kept and not asked for again",
         )
 
-    def _once(self, request: Request) -> Reply:
+    def _once(self, request: Request, check: Check) -> Reply:
         import httpx
 
         try:
@@ -169,18 +173,21 @@ class ServerClient:
             raise _LaterError(f"no answer within {self.manners.timeout:g} s") from error
         except (httpx.RequestError, UnicodeError) as error:
             raise _LaterError(f"{type(error).__name__}: {error}") from error
-        if answer.status_code in _AGAIN:
-            raise _LaterError(f"status {answer.status_code}", wait=_wait(answer))
-        if answer.status_code != 200:
-            raise self._refused(answer)
+        status, said = _failure(answer)
+        if status in _AGAIN:
+            raise _LaterError(said, wait=_wait(answer))
+        if said:
+            raise self._refused(status, said)
         try:
             reply = answer.json()
             if not isinstance(reply, dict):
                 raise GarbageError(f"a {type(reply).__name__}")
-            self.check(reply)
-        except (ValueError, RecursionError, OverflowError, GarbageError) as error:
-            said = f"{type(error).__name__} {error}"[:200]
-            raise _LaterError(f"an answer that is no reply ({said})") from error
+            check(reply)
+        except GarbageError as error:
+            raise _LaterError(f"an answer that is no reply ({error})") from error
+        except (ValueError, RecursionError, OverflowError) as error:
+            why = f"{type(error).__name__} {error}"[:_LONGEST]
+            raise _LaterError(f"an answer that is no reply ({why})") from error
         return reply
 
     def _pay(self) -> None:
@@ -205,18 +212,29 @@ class ServerClient:
                 )
             return self._client
 
-    def _refused(self, answer: httpx.Response) -> UserError:
-        said = " ".join(answer.text.split())[:300]
-        if answer.status_code in (401, 403):
+    def _refused(self, status: int, said: str) -> UserError:
+        if status in (401, 403):
             return UserError(
-                f"the server {self.url} refuses the key: status {answer.status_code}, {said}",
+                f"the server {self.url} refuses the key: {said}",
                 way_out="set the environment variable UNBAG_SERVER_KEY",
             )
+        if "logprob" in said:
+            return without_logprobs(self.url, said)
         return UserError(
-            f"the server {self.url} refuses the request: status {answer.status_code}, {said}",
-            expected="a vision-language model behind /chat/completions that gives logprobs",
+            f"the server {self.url} refuses the request: {said}",
+            expected="a vision-language model behind /chat/completions",
             way_out="check the name of the model and the address, which usually ends in /v1",
         )
+
+
+def without_logprobs(url: str, said: str) -> UserError:
+    """The error for a server that does not tell probabilities; asking again is no use."""
+    return UserError(
+        f"the server {url} gives no logprobs: {said}",
+        expected="a server that tells the probabilities of the 20 likeliest next tokens: vLLM with "
+        "--max-logprobs 20 or more, SGLang, llama.cpp's llama-server since December 2024",
+        way_out="take such a server, or --scorer answer, which needs no probabilities",
+    )
 
 
 class _LaterError(Exception):
@@ -225,6 +243,27 @@ class _LaterError(Exception):
     def __init__(self, reason: str, *, wait: float = 0.0) -> None:
         super().__init__(reason)
         self.wait = wait
+
+
+def _failure(answer: httpx.Response) -> tuple[int, str]:
+    """Status and words of an error; no words if it is none.
+
+    Some servers send status 200 with an error, and its code inside.
+    """
+    try:
+        content = answer.json()
+    except (ValueError, RecursionError):
+        content = None
+    told = content.get("error") if isinstance(content, dict) else None
+    status = answer.status_code
+    if status == 200 and not told:
+        return status, ""
+    fields = told if isinstance(told, dict) else content if isinstance(content, dict) else {}
+    words = " ".join(str(fields.get("message") or told or answer.text).split())[:_LONGEST]
+    if status != 200:
+        return status, f"status {status}, {words}" if words else f"status {status}"
+    code = str(fields.get("code"))
+    return int(code) if code.isdecimal() else status, words
 
 
 def _wait(answer: httpx.Response) -> float:

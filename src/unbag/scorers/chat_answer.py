@@ -22,6 +22,8 @@ from unbag.types import BoolArray, FloatArray, Generator, Item, Query, Scores
 class FreeAnswer:
     """The caption that an answer means gets 1, the other false ones 1/2, a true one not meant 0.
 
+    Without a true one, as in `unbag score`, all others get 0.
+
     So a wrong answer is wrong under every tie rule, and an answer that cannot be read is a wrong
     one; such answers are counted apart. A caption that stands alone gets 1 for yes and 0 for no.
     """
@@ -93,7 +95,8 @@ class FreeAnswer:
 
 def _scores(item: Item, asked: Asked, answers: Sequence[str]) -> Scores:
     true_PC: BoolArray = np.asarray(item.truth, dtype=np.bool_)
-    value_PC: FloatArray = np.where(true_PC, 0.0, 0.5)
+    # Nothing is true where nobody said what is: captions scored outside of a benchmark.
+    value_PC: FloatArray = np.where(true_PC | ~true_PC.any(), 0.0, 0.5)
     unparsed = 0
     for p, answer in enumerate(answers):
         meant = read_answer(answer, asked.keywords, labels=asked.labels)
