@@ -84,6 +84,7 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--captions", "no.jsonl", "--out", "b.jsonl"], "there is no file no.jsonl"),
         (["--kinds", "left_rihgt"], "did you mean 'left_right'"),
         (["--pipeline", "no_such_pipeline"], "the parser 'no_such_pipeline' cannot be loaded"),
+        (["--kinds", "antonym", "--wordnet", "no/such"], "there is no WordNet in 'no/such'"),
         (["--filters", "fluensy"], "unknown filter 'fluensy'"),
         (["--caption-column", "said"], "a.jsonl, line 1 has no field 'said'"),
         (["--out", "b.tar"], "cannot be written as webdataset shards"),

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import tarfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,24 @@ def test_the_tsv_of_negclip(tmp_path: Path) -> None:
     # Row 1 has no second caption of y to meet; row 2 meets the first of x.
     assert [ast.literal_eval(row[4]) for row in rows] == [[2], [2], [0]]
     assert not summary.notes
+
+
+def test_the_tsv_of_negclip_as_its_trainer_reads_it(tmp_path: Path) -> None:
+    """With pandas and a converter for the two lists, as in the public copies of that code."""
+    pytest.importorskip("pandas")
+    pandas: Any = import_module("pandas")
+    caption = 'a "red" dog\'s\tbowl, and a\\b'
+    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "captions": [caption, DOG]})
+    run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
+    lists = {"neg_caption": ast.literal_eval, "neg_image": ast.literal_eval}
+    found = pandas.read_csv(tmp_path / "b.tsv", sep="\t", converters=lists)
+    assert found["title"].tolist() == ['a "red" dog\'s bowl, and a\\b', DOG]
+    assert found["filepath"].tolist() == ["x.jpg", "x.jpg"]
+    assert found["neg_caption"].tolist() == [
+        ['"red" a dog\'s bowl, and a\\b'],
+        ["dog a on a sofa"],
+    ]
+    assert found["neg_image"].tolist() == [[], []]
 
 
 def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> None:

@@ -52,11 +52,12 @@ def entry_of(said: dict[str, object], number: int, where: str, source: Source) -
 
 
 def _records(source: Source, bad: Bad) -> Iterator[Entry]:
+    name = source.name
     with source.opened() as file:
         for number, raw in enumerate(file, start=1):
             if not raw.strip():
                 continue
-            where = f"{source.name}, line {number}"
+            where = f"{name}, line {number}"
             try:
                 entry = entry_of(json_record(raw, where), number, where, source)
             except UserError as error:
