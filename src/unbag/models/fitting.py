@@ -49,12 +49,23 @@ class Fitting:
             try:
                 found.append(encode(inputs[at : at + size]).detach().cpu())
             except RuntimeError as error:
+                if is_from_compiler(error):
+                    raise self._not_compiled(error) from error
                 if not is_out_of_memory(error):
                     raise
                 self._halve(size, error)
             else:
                 at += size
         return torch.cat(found) if len(found) != 1 else found[0]
+
+    def _not_compiled(self, error: RuntimeError) -> UserError:
+        # The reason; advice on finding errors of torch follows after an empty line.
+        why = " ".join(str(error).partition("\n\n")[0].split())
+        return UserError(
+            f"{self.name} could not be compiled: {why[:300]}",
+            expected="a model that torch.compile can follow, and a working C++ compiler",
+            way_out="leave --compile out: scores are the same; or install a compiler such as g++",
+        )
 
     def _halve(self, size: int, error: RuntimeError) -> None:
         import torch
@@ -72,6 +83,14 @@ class Fitting:
         self.say(
             f"{self.name}: out of memory with {size} inputs at once, going on with {self.most}"
         )
+
+
+def is_from_compiler(error: RuntimeError) -> bool:
+    """By the name of its class: to import the compiler only to ask takes seconds."""
+    return any(
+        kind.__module__.startswith(("torch._dynamo", "torch._inductor"))
+        for kind in type(error).__mro__
+    )
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
