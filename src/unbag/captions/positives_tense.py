@@ -16,6 +16,7 @@ from unbag.types import Change
 _BE = frozenset(("is", "are"))
 _AT = word_set("on in at near behind under beside next above below inside outside between")
 _NEW = frozenset(("a", "an", "some", "several", "many", "two", "three", "four", "five", "six"))
+_PLURAL_IN_SENSE = frozenset(("couple", "number", "few", "lot", "pair", "dozen"))
 _NO_TENSE_AFTER = frozenset(("to", "ready", "going"))
 
 
@@ -60,8 +61,11 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
         return
     first = parsed.words[0]
     text = first.text if parsed.is_upper else first.text.lower()
+    # "A group of men are": the noun that counts after "there" is the first.
+    is_group = parsed.lower[0] in ("a", "an") and not _PLURAL_IN_SENSE & {*parsed.lower[:be]}
+    verb = "is" if is_group else parsed.lower[be]
     yield (
-        Change(0, first.end, f"there {parsed.lower[be]} {text}"),
+        Change(0, first.end, f"there {verb} {text}"),
         Change(parsed.words[be].start, parsed.words[be + 1].start, ""),
     )
 

@@ -1,0 +1,148 @@
+"""A parsed caption comes in; the same with one word by a synonym of WordNet goes out.
+
+A word is replaced only where the two share the commonest sense of both, that sense has nearly all
+uses of both in tagged text, and it is a thing, a person or an animal (or a quality or a manner).
+Verbs are left alone: what WordNet calls synonyms differ in the objects they take. Vectors of spaCy
+are not asked, because those of the small pipelines put "sofa" no nearer to "couch" than "lid" to
+"eyelid".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from unbag.captions.agreement import inflected
+from unbag.captions.kinds import Changes, Draw, Editor, Kind, Parts
+from unbag.captions.parsed import NOUN_TAGS, Parsed, Word
+from unbag.captions.positives_synonym import is_whole
+from unbag.captions.truth_words import COLOURS
+from unbag.captions.word_lists import word_set
+from unbag.captions.wordnet import WordNet, find_wordnet
+from unbag.captions.wordnet_files import Pos
+
+_POS: dict[str, Pos] = {"NN": "n", "NNS": "n", "JJ": "a", "RB": "r"}
+_FIELDS = frozenset(
+    ("noun.artifact", "noun.animal", "noun.person", "noun.food", "noun.plant", "noun.object")
+)
+_SHARE = 0.8
+"""Of its uses that the shared sense has at least, for both words."""
+_USES = 4
+"""Of both words in tagged text, so that nothing rare comes in; words with one sense need none."""
+_MOST_SENSES = 5
+_MOST_SENSES_OF_NEW = 3
+_JUDGED_WRONG = word_set("""
+    textile fabric cloth vast immense slugger puncher bogus phony sundry brooding biting foliage
+    leaf icebox mill exclusive cheery babe brindle toad eyelid foreigner surplus excess chief noted
+    scarcely hardly lance serpent haversack coast balustrade instructor teacher minor laboratory
+    principal
+    """)
+"""Words that WordNet's senses let through, and that mean something else in captions."""
+_YOUNG = word_set("young little small old older younger tiny")
+
+
+@dataclass(frozen=True, eq=False)
+class ByWordNet:
+    """An editor that asks WordNet for every noun, adjective and adverb."""
+
+    wordnet: WordNet
+    _known: dict[tuple[str, Pos], tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def __call__(
+        self, captions: Sequence[Parsed], draws: Sequence[Draw]
+    ) -> list[Sequence[Changes]]:
+        """All synonyms, in a drawn order."""
+        found: list[Sequence[Changes]] = []
+        for caption, draw in zip(captions, draws, strict=True):
+            places = list(self.changes(caption))
+            if len(places) > 1:
+                draw().shuffle(places)
+            found.append(places)
+        return found
+
+    def changes(self, parsed: Parsed) -> Iterator[Changes]:
+        """Every word that WordNet has a synonym for."""
+        for at, word in enumerate(parsed.words):
+            pos = _POS.get(word.tag)
+            if pos is None or not _is_alone(parsed, at, word):
+                continue
+            for new in self.synonyms(word.lemma.lower(), pos):
+                if new not in parsed.lower and _fits(parsed, at, new):
+                    yield (parsed.change(at, at, _in_form(new, word.tag)),)
+
+    def synonyms(self, lemma: str, pos: Pos) -> tuple[str, ...]:
+        """Words that mean the same nearly always, in order of the alphabet."""
+        key = (lemma, pos)
+        if key not in self._known:
+            self._known[key] = tuple(self._found(lemma, pos))
+        return self._known[key]
+
+    def _found(self, lemma: str, pos: Pos) -> Iterator[str]:
+        senses = self.wordnet.senses(lemma, pos)
+        if not senses or not self._is_clear(lemma, pos) or lemma in COLOURS:
+            return
+        first = senses[0]
+        if pos == "n" and first.field not in _FIELDS:
+            return
+        for new in sorted(first.words - {lemma}):
+            other = self.wordnet.senses(new, pos)
+            is_shared = bool(other) and other[0].place == first.place
+            is_common = is_shared and self.wordnet.uses(new, pos) >= _USES
+            if new in _JUDGED_WRONG or len(other) > _MOST_SENSES_OF_NEW:
+                continue
+            if is_common and self._is_clear(new, pos) and _is_plain(lemma, new, pos):
+                yield new
+
+    def _is_clear(self, lemma: str, pos: Pos) -> bool:
+        """Whether the first sense is meant nearly always."""
+        senses = self.wordnet.senses(lemma, pos)
+        uses = self.wordnet.uses(lemma, pos)
+        if len(senses) > _MOST_SENSES:
+            return False
+        return len(senses) == 1 or (uses >= _USES and senses[0].uses >= _SHARE * uses)
+
+
+def _is_plain(lemma: str, new: str, pos: Pos) -> bool:
+    """A single word that is not the same stem ("fencing") and, of nouns, no plural ("woods")."""
+    if not new.isalpha() or new[:4] == lemma[:4]:
+        return False
+    return pos != "n" or not (new.endswith("s") or new == "oxen")
+
+
+def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
+    """No part of a compound, no name, nothing that the parser took for another word."""
+    if at in parsed.bound or not word.text.islower():
+        return False
+    before = parsed.words[at - 1].tag if at else ""
+    after = parsed.words[at + 1].tag if at + 1 < len(parsed.words) else ""
+    if word.tag in ("NN", "NNS"):
+        is_part = before in NOUN_TAGS or after in NOUN_TAGS or word.dep == "compound"
+        return not is_part and after != "POS" and before != "HYPH"
+    if word.tag == "JJ":
+        return word.dep == "amod" and after in NOUN_TAGS
+    return word.dep == "advmod" and word.text.endswith("ly")
+
+
+def _fits(parsed: Parsed, at: int, new: str) -> bool:
+    """Whether it says nothing twice: "young youngsters"."""
+    before = parsed.lower[at - 1] if at else ""
+    is_twice = new.startswith("young") and before in _YOUNG
+    is_again = parsed.lower.count(parsed.lower[at]) > 1
+    return not is_twice and not is_again and is_whole(parsed, at, at)
+
+
+def _in_form(new: str, tag: str) -> str:
+    return inflected(new, tag) if tag == "NNS" else new
+
+
+def _editor(parts: Parts) -> Editor:
+    return ByWordNet(find_wordnet(parts.wordnet))
+
+
+SYNONYM_WORDNET = Kind(
+    name="synonym_wordnet",
+    keeps_meaning=True,
+    about="a word by a synonym of WordNet: a woman on a staircase -> a woman on a stairway",
+    source="ours, with WordNet",
+    editor=_editor,
+)
