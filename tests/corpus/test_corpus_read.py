@@ -1,10 +1,8 @@
-"""Files of captions as people have them: what is read from each form, and what is refused."""
+"""Files of captions as people have them: what is read from each form."""
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,17 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from unbag.corpus.entries import MOST_TOGETHER, Caption, Entry, chunks, together
-from unbag.corpus.forms import check_written, entries, form_of
-from unbag.corpus.source import Bad, Source
+from unbag.corpus.forms import entries
 from unbag.corpus.survey import surveyed
-from unbag.errors import UserError
 
-DOG, CAT, CUP = "a dog on a sofa", "a cat on a mat", "a cup by a plate"
-
-
-def source(path: Path, **more: str | bool | int) -> Source:
-    form = str(more.pop("form", "")) or form_of(str(path), "--captions-format")
-    return Source(str(path), form, **more)  # type: ignore[arg-type]
+from .made import CAT, CUP, DOG, shard, source
 
 
 def short(found: list[Entry]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -31,18 +22,6 @@ def short(found: list[Entry]) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def read(path: Path, **more: str | bool | int) -> list[tuple[str, list[tuple[str, str]]]]:
     return short(list(entries(source(path, **more))))
-
-
-def shard(path: Path, files: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mtime = len(content), 1_000
-            tar.addfile(info, io.BytesIO(content))
-    return path
-
-
-# Forms
 
 
 def test_json_lines_hold_one_caption_or_several(tmp_path: Path) -> None:
@@ -150,164 +129,3 @@ def test_chunks_never_part_a_picture_and_limits_keep_the_last_one_whole(tmp_path
     assert [chunk.index for chunk in found] == [0, 1, 2]
     assert len(read(path, limit=4)) == 2
     assert str(found[0]) == "chunk 0 (captions '1#0' to '2#2')"
-
-
-# What is refused
-
-
-def refusal(path: Path, **more: str | bool | int) -> UserError:
-    with pytest.raises(UserError) as caught:
-        surveyed(source(path, **more))
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        (b'{"caption": ', "a.jsonl, line 2 is not JSON: Expecting value"),
-        (b"[1]", "a.jsonl, line 2 holds list instead of an object"),
-        (b'{"text": "x"}', "a.jsonl, line 2 has neither caption nor captions, only text"),
-        (b'{"caption": 3}', "a.jsonl, line 2: caption is 3"),
-        (b'{"captions": []}', "a.jsonl, line 2: captions is an empty list"),
-        (b'{"caption": "x", "id": [1]}', "a.jsonl, line 2: id is [1]"),
-        (b'{"caption": "caf\xe9"}', "a.jsonl, line 2 is not UTF-8: byte 0xe9 at position 16"),
-        (b'{"caption": "\\ud83d"}', "a.jsonl, line 2 holds half of a character"),
-        (b'{"caption": "x", "edits": []}', "a.jsonl, line 2 holds edits already"),
-    ],
-)
-def test_a_broken_line_is_named_or_left_out_and_counted(
-    tmp_path: Path, line: bytes, found: str
-) -> None:
-    path = tmp_path / "a.jsonl"
-    good = json.dumps({"caption": DOG}).encode()
-    path.write_bytes(b"\n".join([good, line, good]))
-    error = refusal(path)
-    assert error.found.startswith(found)
-    assert error.expected
-    assert error.way_out == "mend it, or leave such lines out with --bad-lines skip"
-    survey = surveyed(source(path, skips_bad=True))
-    assert (survey.captions, survey.bad) == (2, 1)
-    assert survey.bad_named[0].startswith(found)
-
-
-@pytest.mark.parametrize(
-    ("row", "found"),
-    [
-        (b"only one", "a.tsv, line 3 has 1 columns"),
-        (b"\xff\tx", "a.tsv, line 3 is not UTF-8"),
-        (b'"a" dog\tx', "a.tsv, line 3: '\t' expected after '\"'"),
-    ],
-)
-def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: str) -> None:
-    path = tmp_path / "a.tsv"
-    good = f"{DOG}\tx".encode()
-    path.write_bytes(b"\n".join([b"caption\timage", good, row, good]) + b"\n")
-    assert refusal(path).found == found
-    survey = surveyed(source(path, skips_bad=True))
-    assert (survey.captions, survey.bad) == (2, 1)
-
-
-def test_an_open_quote_names_all_the_lines_it_swallowed(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text(f'caption\timage\n"{DOG}\tx\n{CAT}\tx\n')
-    assert refusal(path).found == "a.tsv, lines 2 to 3: unexpected end of data"
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.tsv", "a.csv"])
-def test_an_empty_file(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).touch()
-    wanted = "holds no captions" if name == "a.jsonl" else "is empty"
-    assert refusal(tmp_path / name).found == f"{name} {wanted}"
-    if name != "a.jsonl":
-        (tmp_path / name).write_text("caption\n")
-        assert refusal(tmp_path / name).found == f"{name} holds no captions"
-
-
-def test_a_file_of_broken_lines_only(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("{\n{\n")
-    error = refusal(tmp_path / "a.jsonl", skips_bad=True)
-    assert error.found.startswith("a.jsonl holds no captions, only 2 broken lines, first a.jsonl")
-
-
-def test_tables_without_captions(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("name,photo\nx,y\n")
-    error = refusal(path)
-    assert error.found == "a.csv has no column of captions, only name, photo"
-    assert error.expected == "a column caption, title or text"
-    assert "--caption-column" in error.way_out
-    found = refusal(path, caption_column="said").found
-    assert found == "a.csv has no column 'said', only name, photo"
-    path.write_text("caption,edits\nx,y\n")
-    assert refusal(path).found == "a.csv holds edits already"
-    path.write_bytes("caption\n".encode("utf-16"))
-    assert refusal(path).found == "a.csv, line 1 is not UTF-8"
-
-
-def test_parquet_that_is_none_or_holds_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    path.write_bytes(b"PAR1 and nothing more")
-    assert refusal(path).found.startswith("a.parquet is no whole Parquet file: ")
-    pq.write_table(pa.table({"caption": [1, 2]}), path)
-    assert refusal(path).found == "a.parquet: the column 'caption' holds int64"
-    pq.write_table(pa.table({"name": ["x"]}), path)
-    assert refusal(path).found == "a.parquet has no column of captions, only name"
-    bad = pa.array([DOG.encode(), b"\xff"]).view(pa.string())
-    pq.write_table(pa.table({"caption": bad}), path)
-    assert refusal(path).found == "a.parquet, row 1 is not UTF-8"
-    assert surveyed(source(path, skips_bad=True)).captions == 1
-
-
-def test_json_that_holds_no_captions(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text("3")
-    assert refusal(path).found == "a.json is no collection of captions"
-    path.write_text('{"caption": "x"}\n{"caption": "y"}\n')
-    assert "--captions-format jsonl" in refusal(path).way_out
-    path.write_text(json.dumps({"images": [], "annotations": [{"image_id": 1, "caption": "x"}]}))
-    assert refusal(path).found == (
-        "a.json, annotation 0: image_id is 1, which is not among the images"
-    )
-
-
-def test_shards_that_are_none_or_lack_a_caption(tmp_path: Path) -> None:
-    path = tmp_path / "s.tar"
-    path.write_bytes(b"no tar at all")
-    assert "is no whole shard: " in refusal(path).found
-    shard(path, {"a.jpg": b"1"})
-    assert refusal(path).found == "s.tar, sample 'a' has no caption, only a.jpg"
-    shard(path, {"a.txt": b"\xff\xfe"})
-    assert refusal(path).found.startswith("s.tar, sample 'a' is not UTF-8")
-    shard(path, {"a.txt": DOG.encode(), "b.jpg": b"1" * 2_000})
-    path.write_bytes(path.read_bytes()[:2_500])
-    assert "is no whole shard: unexpected end of data" in refusal(path).found
-    assert refusal(tmp_path / "s-{0..1}.tar").found == f"there is no file {tmp_path / 's-0.tar'}"
-
-
-def test_an_id_that_comes_twice_names_both_places(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    rows = [("k", DOG), ("m", CAT), ("k", CUP)]
-    path.write_text("".join(json.dumps({"id": i, "caption": c}) + "\n" for i, c in rows))
-    error = refusal(path)
-    assert error.found == "two captions have the id 'k': a.jsonl, line 1 and a.jsonl, line 3"
-    assert error.expected == "an id for each caption"
-
-
-def test_files_that_are_not_there_or_have_no_form(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.jsonl").found == f"there is no file {tmp_path / 'none.jsonl'}"
-    with pytest.raises(UserError, match="says nothing about its form") as caught:
-        form_of("captions.txt", "--captions-format")
-    assert "--captions-format" in caught.value.way_out
-    (tmp_path / "a.jsonl").touch()
-    (tmp_path / "b.jsonl").touch()
-    assert refusal(tmp_path / "*.jsonl").found == f"{tmp_path / '*.jsonl'} names 2 files"
-    with pytest.raises(UserError, match="cannot be written as webdataset shards"):
-        check_written(source(tmp_path / "a.jsonl"), "shards")
-
-
-def test_only_the_first_broken_lines_are_named() -> None:
-    bad = Bad(skips=True)
-    for number in range(9):
-        bad(UserError(f"line {number}"))
-    assert bad.count == 9
-    assert bad.named == [f"line {number}" for number in range(5)]

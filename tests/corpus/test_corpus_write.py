@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import io
 import json
 import tarfile
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from unbag.captions.changes import apply
-from unbag.corpus.forms import form_of
 from unbag.corpus.job import EditJob
 from unbag.corpus.local import InProcess
 from unbag.corpus.run import run_edit
 from unbag.corpus.source import Source
-from unbag.corpus.summary import Summary
-from unbag.errors import UserError
 from unbag.types import Change
 
+from .made import CUP, DOG, KINDS, json_lines, run
 from .swapper import NEGATIVE, POSITIVE, make
 
-DOG, CAT, CUP = "a dog on a sofa", "a cat  on\na mat", "a cup by a plate"
-KINDS = ("swap_nouns",)
-
-
-def run(path: Path | str, out: Path, **more: Any) -> Summary:
-    of = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
-    source = Source(str(path), form_of(str(path), ""), **of)
-    form = more.pop("form", "") or form_of(str(out), "")
-    job = EditJob(source, out, form=form, kinds=KINDS, chunk=2, **more)
-    return run_edit(job, runner=InProcess(make))
-
-
-def json_lines(path: Path, *records: dict[str, object]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in records))
-    return path
+CAT = "a cat  on\na mat"
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -223,83 +205,3 @@ def test_shards_carry_every_member_through(tmp_path: Path) -> None:
             [said] = json.load(file)
         assert said["id"] == f"{name[:-4]}/a"
         assert texts(said["edits"])[0] == "dog a on a sofa"
-
-
-def negclip_rows(path: Path) -> list[list[str]]:
-    with path.open(newline="") as file:
-        return list(csv.reader(file, delimiter="\t"))
-
-
-def test_the_tsv_of_negclip(tmp_path: Path) -> None:
-    json_lines(
-        tmp_path / "a.jsonl",
-        {"image": "x.jpg", "captions": [DOG, "one", 'it\'s "two" words']},
-        {"image": "none.jpg", "caption": "one"},
-        {"image": "y.jpg", "caption": CUP},
-    )
-    near = tmp_path / "near.jsonl"
-    json_lines(
-        near,
-        {"picture": "x.jpg", "neighbours": ["none.jpg", "x.jpg", "y.jpg"]},
-        {"picture": "y.jpg", "neighbours": ["x.jpg"]},
-    )
-    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip", neighbours=near)
-    header, *rows = negclip_rows(tmp_path / "b.tsv")
-    assert header == ["", "title", "filepath", "neg_caption", "neg_image"]
-    assert [row[:3] for row in rows] == [
-        ["0", DOG, "x.jpg"],
-        ["1", 'it\'s "two" words', "x.jpg"],
-        ["2", CUP, "y.jpg"],
-    ]
-    assert [ast.literal_eval(row[3]) for row in rows] == [
-        ["dog a on a sofa"],
-        ['"two" it\'s words'],
-        ["cup a by a plate"],
-    ]
-    # Row 1 has no second caption of y to meet; row 2 meets the first of x.
-    assert [ast.literal_eval(row[4]) for row in rows] == [[2], [2], [0]]
-    assert not summary.notes
-
-
-def test_the_tsv_of_negclip_as_its_trainer_reads_it(tmp_path: Path) -> None:
-    """With pandas and a converter for the two lists, as in the public copies of that code."""
-    pytest.importorskip("pandas")
-    pandas: Any = import_module("pandas")
-    caption = 'a "red" dog\'s\tbowl, and a\\b'
-    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "captions": [caption, DOG]})
-    run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
-    lists = {"neg_caption": ast.literal_eval, "neg_image": ast.literal_eval}
-    found = pandas.read_csv(tmp_path / "b.tsv", sep="\t", converters=lists)
-    assert found["title"].tolist() == ['a "red" dog\'s bowl, and a\\b', DOG]
-    assert found["filepath"].tolist() == ["x.jpg", "x.jpg"]
-    assert found["neg_caption"].tolist() == [
-        ['"red" a dog\'s bowl, and a\\b'],
-        ["dog a on a sofa"],
-    ]
-    assert found["neg_image"].tolist() == [[], []]
-
-
-def test_the_tsv_of_negclip_without_near_pictures_says_so(tmp_path: Path) -> None:
-    json_lines(tmp_path / "a.jsonl", {"image": "x.jpg", "caption": DOG})
-    summary = run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
-    assert negclip_rows(tmp_path / "b.tsv")[1][4] == "[]"
-    [note] = summary.notes
-    assert note.startswith("neg_image is empty in 1 rows; NegCLIP's public training code draws")
-    assert note.endswith("name the nearest pictures with --neighbours")
-    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": ["z.jpg"]})
-    summary = run(tmp_path / "a.jsonl", tmp_path / "c.tsv", form="negclip", neighbours=near)
-    assert summary.notes[0].endswith("none of their neighbours has a row: name more of them")
-
-
-def test_negclip_needs_pictures_and_neighbours_need_negclip(tmp_path: Path) -> None:
-    json_lines(tmp_path / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UserError, match=r"1 of 1 captions of .* have no picture") as caught:
-        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", form="negclip")
-    assert "--picture-column" in caught.value.way_out
-    near = json_lines(tmp_path / "near.jsonl", {"picture": "x.jpg", "neighbours": []})
-    with pytest.raises(UserError, match="neighbours are given, but the form is tsv"):
-        run(tmp_path / "a.jsonl", tmp_path / "b.tsv", neighbours=near)
-    json_lines(tmp_path / "c.jsonl", {"caption": DOG, "image": "x"})
-    near.write_text("")
-    with pytest.raises(UserError, match="names no neighbours"):
-        run(tmp_path / "c.jsonl", tmp_path / "d.tsv", form="negclip", neighbours=near)

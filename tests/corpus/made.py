@@ -1,0 +1,50 @@
+"""Small collections of captions on disk, and jobs over them, for several test files."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+from unbag.corpus.forms import form_of
+from unbag.corpus.job import EditJob
+from unbag.corpus.local import InProcess
+from unbag.corpus.run import run_edit
+from unbag.corpus.source import Source
+from unbag.corpus.summary import Summary
+
+from .swapper import make
+
+DOG, CAT, CUP = "a dog on a sofa", "a cat on a mat", "a cup by a plate"
+KINDS = ("swap_nouns",)
+
+
+def source(path: Path, **more: str | bool | int) -> Source:
+    """Its form by its ending."""
+    return Source(str(path), form_of(str(path), ""), **more)  # type: ignore[arg-type]
+
+
+def shard(path: Path, files: dict[str, bytes]) -> Path:
+    """A tar file of these members."""
+    with tarfile.open(path, "w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime, info.mode = len(content), 1_234, 0o600
+            tar.addfile(info, io.BytesIO(content))
+    return path
+
+
+def json_lines(path: Path, *records: dict[str, object]) -> Path:
+    """One record a line."""
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    return path
+
+
+def run(path: Path, out: Path, **more: Any) -> Summary:
+    """Edit it in chunks of two captions, without a parser."""
+    of = {name: more.pop(name) for name in ("limit", "skips_bad") if name in more}
+    form = more.pop("form", "") or form_of(str(out), "")
+    job = EditJob(source(path, **of), out, form=form, kinds=KINDS, chunk=2, **more)
+    return run_edit(job, runner=InProcess(make))
