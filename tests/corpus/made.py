@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def shard(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def json_lines(path: Path, *records: dict[str, object]) -> Path:
+def json_lines(path: Path, *records: Mapping[str, object]) -> Path:
     """One record a line."""
     path.write_text("".join(json.dumps(one) + "\n" for one in records))
     return path

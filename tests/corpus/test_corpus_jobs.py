@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -244,3 +244,29 @@ def test_the_sample_for_the_leak_depends_on_ids_alone(job: EditJob) -> None:
     assert {pair.kind for pair in pairs} == {"first_words", "indeed"}
     assert sampled(reversed(found), 5) == pairs
     assert sampled([edited(given[0])], 5)[0].original == given[0].text
+
+
+class _Lengths:
+    def of(self, captions: Sequence[str]) -> list[float]:
+        """Shorter is likelier."""
+        return [-float(len(caption)) for caption in captions]
+
+
+def test_the_leak_of_each_kind_is_in_the_summary(
+    job: EditJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def load(path: str, *, device: str) -> _Lengths:
+        asked.append(path)
+        return _Lengths()
+
+    monkeypatch.setattr("unbag.models.caption_likelihood.load_likelihood", load)
+    summary = run_edit(replace(job, leak="model"), runner=HERE)
+    assert asked == ["model"]
+    # Exchanged words keep the length, "indeed" adds to it.
+    assert summary.leaks["first_words"]["preferred"] == 0.5
+    assert summary.leaks["indeed"]["preferred"] == 1.0
+    read = Summary.read(job.out)
+    assert read
+    assert read.leaks == summary.leaks

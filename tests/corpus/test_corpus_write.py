@@ -7,20 +7,25 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import characters, lists, sampled_from, text
 
 from unbag.captions.changes import apply
+from unbag.captions.screen import cleaned
+from unbag.corpus.forms import entries
 from unbag.corpus.job import EditJob
 from unbag.corpus.local import InProcess
 from unbag.corpus.run import run_edit
 from unbag.corpus.source import Source
 from unbag.types import Change
 
-from .made import CUP, DOG, KINDS, json_lines, run
+from .made import CUP, DOG, KINDS, json_lines, run, source
 from .swapper import NEGATIVE, POSITIVE, make
 
 CAT = "a cat  on\na mat"
@@ -205,3 +210,40 @@ def test_shards_carry_every_member_through(tmp_path: Path) -> None:
             [said] = json.load(file)
         assert said["id"] == f"{name[:-4]}/a"
         assert texts(said["edits"])[0] == "dog a on a sofa"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    captions=lists(text(characters(exclude_categories=["Cs"])), min_size=1, max_size=6),
+    name=sampled_from(["jsonl", "tsv", "csv", "parquet"]),
+)
+def test_whatever_stands_in_a_caption_comes_back(captions: list[str], name: str) -> None:
+    """From JSON lines to another form, and that form again to itself."""
+    with TemporaryDirectory() as folder:
+        first, second, third = (Path(folder, f"{at}.{name}") for at in "abc")
+        lines_in = first.with_suffix(".in.jsonl")
+        json_lines(lines_in, *({"caption": one} for one in captions))
+        run(lines_in, first)
+        found = list(entries(source(lines_in)))
+        assert [one.text for entry in found for one in entry.captions] == captions
+        _without_edits(first, second)
+        again = [one for entry in entries(source(second)) for one in entry.captions]
+        assert [one.text for one in again] == [cleaned(one) for one in captions]
+        assert [one.id for one in again] == [str(at + 1) for at in range(len(captions))]
+        tally = run(second, third).tally
+        assert tally.captions == len(captions)
+
+
+def _without_edits(path: Path, new: Path) -> None:
+    """A copy in the same form without what was added."""
+    if path.suffix == ".parquet":
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns(["edits", "skipped"]), new)
+    elif path.suffix == ".jsonl":
+        kept = [{k: v for k, v in one.items() if k in ("id", "caption")} for one in lines(path)]
+        json_lines(new, *kept)
+    else:
+        separator = "\t" if path.suffix == ".tsv" else ","
+        with path.open(newline="") as file, new.open("w", newline="") as copy:
+            rows = [row[:-2] for row in csv.reader(file, delimiter=separator)]
+            csv.writer(copy, delimiter=separator).writerows(rows)
