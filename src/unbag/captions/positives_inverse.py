@@ -64,6 +64,7 @@ _OVER = word_set("""
     bridge plane airplane bird helicopter kite lamp light umbrella balloon sign clock moon cloud
     jet sky seagull rainbow
     """)
+_IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
 _POSTURES = word_set("sit stand lie lay sleep rest perch lean park graze wait hang float")
 _PLACED = word_set(
     "on in next_to beside near behind in_front_of under beneath underneath on_top_of"
@@ -175,7 +176,8 @@ def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
         return two not in _GROUNDS
     if clause.relation == "over":
         return one in _OVER
-    return two not in ("wheel", "bar", "construction", "plate")
+    # "Behind the wheel", "behind bars", "behind the plate", "under construction".
+    return clause.relation not in ("behind", "under") or two not in _IDIOMS
 
 
 def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:

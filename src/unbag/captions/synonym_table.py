@@ -99,7 +99,8 @@ _WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end"
 def _condition(part: str) -> Condition:
     name, *words = part.split()
     groups = [GROUPS[word] for word in words if word in GROUPS]
-    return Condition(name, frozenset(words).union(*groups) - GROUPS.keys())
+    plain = (word for word in words if word not in GROUPS)
+    return Condition(name, frozenset(plain).union(*groups))
 
 
 def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:

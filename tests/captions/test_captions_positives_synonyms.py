@@ -1,0 +1,100 @@
+"""The table of synonyms and WordNet's: what stands in them, what they let through."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from unbag.captions.changes import apply, finished
+from unbag.captions.kinds import Parts, find_kinds
+from unbag.captions.parse import Parser, find_parser
+from unbag.captions.positives_wordnet import ByWordNet
+from unbag.captions.synonym_conditions import CHECKS
+from unbag.captions.synonym_nouns import NOUNS
+from unbag.captions.synonym_others import ADJECTIVES, PHRASES
+from unbag.captions.synonym_table import lines_of, synonyms
+from unbag.captions.synonym_verbs import VERBS
+from unbag.captions.truth_words import COLOURS
+from unbag.captions.wordnet import find_wordnet
+from unbag.errors import UserError
+
+TEXTS = (NOUNS, VERBS, ADJECTIVES, PHRASES)
+
+
+@pytest.fixture(scope="module")
+def parser() -> Parser:
+    return find_parser()
+
+
+@pytest.fixture(scope="module")
+def by_wordnet() -> ByWordNet:
+    try:
+        return ByWordNet(find_wordnet())
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+def test_the_table_is_large_and_every_condition_is_known() -> None:
+    lines = [line for text in TEXTS for line in lines_of(text)]
+    assert len(lines) >= 250
+    assert {condition.name for line in lines for condition in line.conditions} <= {*CHECKS}
+    assert all(line.old != line.new for line in lines)
+
+
+def test_no_entry_stands_twice() -> None:
+    for text in TEXTS:
+        lines = [(line.old, line.new, line.conditions) for line in lines_of(text)]
+        assert len({*lines}) == len(lines)
+
+
+def test_no_colour_is_replaced() -> None:
+    table = synonyms()
+    exact = {"colorful", "colourful"}
+    for colour in {*COLOURS} - exact:
+        assert all(len(one.old) > 1 for one in table.get(colour, ()))
+
+
+def test_forms_follow_the_tag() -> None:
+    table = synonyms()
+    assert {(one.tag, one.new) for one in table["children"] if one.word_class == "noun"} == {
+        ("NNS", "kids")
+    }
+    assert ("VBG", "leaping") in {(one.tag, one.new) for one in table["jumping"]}
+    assert {one.new for one in table["jumped"]} & {"leapt", "leaped"}
+
+
+def test_a_line_both_ways_is_two() -> None:
+    [one, other] = lines_of("sofa = couch | c m | without x y")
+    assert (one.old, one.new, other.old, other.new) == ("sofa", "couch", "couch", "sofa")
+    assert [condition.name for condition in one.conditions] == ["c", "m", "without"]
+    assert one.conditions[2].words == {"x", "y"}
+
+
+def said(parser: Parser, by_wordnet: ByWordNet, caption: str) -> set[str]:
+    [parsed] = parser([caption])
+    return {apply(caption, finished(parsed, one)) for one in by_wordnet.changes(parsed)}
+
+
+def test_wordnet_gives_clear_senses_only(parser: Parser, by_wordnet: ByWordNet) -> None:
+    assert "a dog on a sofa" in said(parser, by_wordnet, "a dog on a couch")
+    assert "two automobiles in a yard" in said(parser, by_wordnet, "two cars in a yard")
+    assert by_wordnet.synonyms("dog", "n") == ()
+    assert by_wordnet.synonyms("sunny", "a") == ()
+    assert by_wordnet.synonyms("red", "a") == ()
+    assert said(parser, by_wordnet, "a cable car above a valley") == set()
+
+
+def test_wordnet_draws_an_order(parser: Parser, by_wordnet: ByWordNet) -> None:
+    parsed = list(parser(["a couch beside a car and a phone", "a red kite"]))
+    draws = [lambda: Random(1), lambda: Random(2)]
+    first, none = by_wordnet(parsed, draws)
+    assert len(first) == 3
+    assert list(none) == []
+    assert by_wordnet(parsed, draws) == [first, none]
+
+
+def test_without_wordnet_the_error_says_what_to_do(tmp_path: object) -> None:
+    [kind] = find_kinds(["synonym_wordnet"])
+    with pytest.raises(UserError, match="there is no WordNet in"):
+        kind.editor(Parts(wordnet=str(tmp_path)))
