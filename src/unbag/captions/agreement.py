@@ -50,7 +50,9 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
         return fixed
     if is_plural and word.tag == "VBZ":
         return inflected(verb_lemma(parsed, verb), "VBP")
-    if not is_plural and word.tag in ("VBP", "VB") and text not in _PLURAL:
+    # "Dogs run" may be tagged as the past tense; captions tell in the present.
+    is_present = word.tag in ("VBP", "VB") or (word.tag == "VBD" and text == word.lemma)
+    if not is_plural and is_present and text not in _PLURAL:
         return inflected(verb_lemma(parsed, verb), "VBZ")
     return text
 

@@ -113,7 +113,8 @@ REPLACED_STATES = by_line(
     empty vacant: full
     full: empty
     clean: dirty
-    dirty muddy filthy: clean
+    dirty filthy: clean
+    muddy: dry
     cooked: raw
     raw uncooked: cooked
     ripe: unripe rotten

@@ -26,7 +26,15 @@ from unbag.captions.attribute_lists import (
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Attribute, Parsed
 from unbag.captions.swaps import exchanged
-from unbag.captions.word_lists import ALIVE, NO_THINGS, PEOPLE, PICTURES, is_near, word_set
+from unbag.captions.word_lists import (
+    ALIVE,
+    NO_THINGS,
+    PEOPLE,
+    PICTURES,
+    both_ways,
+    is_near,
+    word_set,
+)
 
 _SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
 _PARTS = word_set(
@@ -35,6 +43,22 @@ _PARTS = word_set(
     mustache paw skin spot tail wing
     """
 )
+_NEAR = both_ways(
+    """
+    tan: beige brown gold golden white sandy
+    beige: brown white cream sandy
+    brown: wooden sandy
+    gray: grey silver white rocky
+    white: snowy cream blond blonde cloudy
+    green: grassy leafy wooded
+    blue: navy teal turquoise
+    red: maroon
+    yellow: gold golden blond blonde
+    snowy: icy
+    striped: plaid checkered
+    """
+)
+"""Adjectives that may be true of one thing."""
 _TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
@@ -106,16 +130,21 @@ def _are_two_things(parsed: Parsed, one: int, other: int) -> bool:
 
 
 def _has(parsed: Parsed, noun: int, attribute: int) -> bool:
-    return any(
-        one.noun == noun and parsed.lower[one.word] == parsed.lower[attribute]
-        for one in parsed.attributes
-    )
+    """Whether the noun's phrase has that word already, in a list too."""
+    phrase = parsed.phrase_of(noun)
+    first = noun if phrase is None else phrase.first
+    return parsed.lower[attribute] in parsed.lower[first:noun]
 
 
 def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
     """Whether at least one noun gets what it surely has not."""
     a, b = parsed.lower[one.word], parsed.lower[other.word]
-    if a == b or is_fixed(a, parsed.lower[other.noun]) or is_fixed(b, parsed.lower[one.noun]):
+    if (
+        a == b
+        or (a, b) in _NEAR
+        or is_fixed(a, parsed.lower[other.noun])
+        or is_fixed(b, parsed.lower[one.noun])
+    ):
         return False
     if _is_of_person(parsed, a, other.noun) or _is_of_person(parsed, b, one.noun):
         return False

@@ -187,7 +187,12 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
         return
     lemma = _lemma(parsed, noun)
     is_alive = lemma in ALIVE
-    if lemma in GROUPINGS or _follows_noun(parsed, at) or (is_alive and lemma in _YOUNG):
+    if (
+        lemma in GROUPINGS
+        or lemma in PICTURES
+        or _follows_noun(parsed, at)
+        or (is_alive and lemma in _YOUNG)
+    ):
         return
     if text in AGES or text in AGES_OF_THINGS:
         yield from (AGES if is_alive else AGES_OF_THINGS).get(text, ())

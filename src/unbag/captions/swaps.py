@@ -131,10 +131,10 @@ def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
 
 
 def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
-    """Whether the parser ended it inside a word with hyphens, or before an "'s"."""
+    """Whether the parser ended it inside a word with hyphens, or before "'s" or "of"."""
     after = parsed.lower[phrase.last + 1] if phrase.last + 1 < len(parsed.words) else ""
     before = parsed.lower[phrase.first - 1] if phrase.first else ""
-    return after in ("-", "'s", "'") or before == "-" or goes_on(parsed, phrase.last)
+    return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
 
 
 def goes(parsed: Parsed, one: Thing, other: Thing) -> bool:

@@ -140,7 +140,7 @@ def is_told_as_person(parsed: Parsed, thing: Thing) -> bool:
 def owner_pronoun(parsed: Parsed, noun: int) -> int | None:
     """The word "his" of "his dog"."""
     for at in parsed.children[noun]:
-        if parsed.words[at].tag == "PRP$":
+        if parsed.words[at].tag in ("PRP$", "WP$"):
             return at
     return None
 

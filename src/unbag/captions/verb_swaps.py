@@ -51,6 +51,7 @@ _SAME_VERBS = both_ways(
     talk: speak chat
     """
 )
+_BEFORE_NOUNS = frozenset(("of", "by", "into", "for", "from", "with", "before"))
 _DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg"))
 _ADVERBS: Mapping[str, str] = MappingProxyType(
     {
@@ -112,7 +113,7 @@ def _are_near(parsed: Parsed, one: int, other: int) -> bool:
 
 def _fit(parsed: Parsed, one: int, other: int) -> bool:
     """Whether each can stand where the other stands, and says something else there."""
-    if any(_has(parsed, at, _DEPENDENT) for at in (one, other)):
+    if any(_has(parsed, at, _DEPENDENT) or _is_noun_like(parsed, at) for at in (one, other)):
         return False
     objects = [_child(parsed, at, ("dobj",)) for at in (one, other)]
     doers = [doer(parsed, one), doer(parsed, other)]
@@ -126,6 +127,14 @@ def _fit(parsed: Parsed, one: int, other: int) -> bool:
     if _lemma(parsed, doers[0]) == _lemma(parsed, doers[1]):
         return False
     return _take_same_places(parsed, one, other)
+
+
+def _is_noun_like(parsed: Parsed, verb: int) -> bool:
+    """Whether it stands before a noun or as one: "of smiling people", "by shaking"."""
+    before = verb - 1
+    if before < 0 or parsed.words[verb].tag not in ("VBG", "VBN"):
+        return False
+    return parsed.words[before].tag in ("DT", "JJ", "CD") or parsed.lower[before] in _BEFORE_NOUNS
 
 
 def _take_same_places(parsed: Parsed, one: int, other: int) -> bool:

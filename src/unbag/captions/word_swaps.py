@@ -11,7 +11,7 @@ from itertools import combinations
 from unbag.captions.attribute_lists import NOT_ATTRIBUTES
 from unbag.captions.facts import Facts, facts_of
 from unbag.captions.kinds import Changes, Kind, by_rule
-from unbag.captions.parsed import NOUN_TAGS, Parsed
+from unbag.captions.parsed import Parsed
 from unbag.captions.swaps import exchanged, goes
 from unbag.captions.things import Determined, Thing, determined, fits, is_plural
 from unbag.captions.word_lists import (
@@ -32,10 +32,10 @@ def swap_words(parsed: Parsed) -> list[Changes]:
     if not parsed.nouns:
         return []
     facts = facts_of(parsed)
-    return _swapped(facts, _LEFT_OUT) or _swapped(facts, _NOTHING)
+    return _swapped(facts, _LEFT_OUT, is_first=True) or _swapped(facts, _NOTHING, is_first=False)
 
 
-def _swapped(facts: Facts, left_out: frozenset[str]) -> list[Changes]:
+def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[Changes]:
     parsed = facts.parsed
     places = [at for at in range(len(parsed.words)) if _is_single(parsed, at, left_out)]
     return [
@@ -44,13 +44,13 @@ def _swapped(facts: Facts, left_out: frozenset[str]) -> list[Changes]:
         if not is_near(one.lemma, other.lemma)
         and fits(one, other)
         and fits(other, one)
-        and _differ(facts, one, other)
+        and _differ(facts, one, other, is_first=is_first)
     ]
 
 
 def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
     word = parsed.words[at]
-    if word.tag not in NOUN_TAGS or at in parsed.bound or not word.text.isalpha():
+    if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
         return False
     is_parking_lot = word.lemma == "lot" and at > 0 and is_modifier(parsed, at - 1)
     if (word.lemma.lower() in left_out and not is_parking_lot) or (
@@ -75,10 +75,13 @@ def is_modifier(parsed: Parsed, at: int) -> bool:
     return parsed.words[at].dep == "compound" and parsed.words[at].head > at
 
 
-def _differ(facts: Facts, one: Thing, other: Thing) -> bool:
+def _differ(facts: Facts, one: Thing, other: Thing, *, is_first: bool) -> bool:
+    """Whether the caption becomes another; parts of one compound are exchanged last."""
     parsed = facts.parsed
     parts = [is_modifier(parsed, thing.head) for thing in (one, other)]
     if any(parts):
+        if is_first and _are_in_one(parsed, one.head, other.head):
+            return False
         # "A wii playing man games" is no English: the verb becomes part of a compound.
         is_verb = parsed.words[one.head + 1].tag in ("VBG", "VBN")
         return not (is_verb and other.head == one.head + 2)
@@ -91,6 +94,11 @@ def _differ(facts: Facts, one: Thing, other: Thing) -> bool:
     a, b = facts.group_of(one.head), facts.group_of(other.head)
     links = {f.link for f in facts.facts if {f.subject, f.object} == {a, b}}
     return a != b and links <= {"with"}
+
+
+def _are_in_one(parsed: Parsed, one: int, other: int) -> bool:
+    """Whether they are parts of one compound: a night city says much what a city night says."""
+    return any(noun.first <= one and other <= noun.last for noun in parsed.nouns)
 
 
 def _adjectives(parsed: Parsed, noun: int) -> frozenset[str]:
