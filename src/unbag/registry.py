@@ -106,6 +106,7 @@ _OURS: Mapping[Kind, Mapping[str, str]] = {
     },
     "scorer": {
         "cosine": "unbag.scorers.cosine:Cosine",
+        "match": "unbag.scorers.resolve:match_head",
         "linear-probe": "unbag.scorers.linear_probe:untrained",
         "yes": "unbag.scorers.chat:YES",
         "yes-normalised": "unbag.scorers.chat:YES_NORMALISED",
@@ -172,6 +173,7 @@ ABOUT: Mapping[str, str] = {
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
     "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
+    "match": "the matching head of BLIP and BLIP-2, which is their own way to score",
     "linear-probe": "classes by logistic regression on picture vectors, fitted to a training split",
     "yes": "chat models: probability of Yes to a question about the caption (VQAScore)",
     "yes-normalised": "the same, divided by the sum of Yes and No",

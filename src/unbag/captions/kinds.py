@@ -134,6 +134,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "negate",
         ),
         "spatial": ("left_right", "above_below", "front_behind", "inside_outside", "near_far"),
+        "ce_clip": ("swap_nouns", "fill_attribute", "fill_object", "fill_action"),
+        "svlc_fill": ("fill_attribute", "fill_object", "fill_action", "fill_relation"),
         "rewrites": ("rewrite_replace", "rewrite_swap"),
     }
 )
