@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
+from unbag.pictures.files import _file_digest
 from unbag.scorers import Placement, choose_device, load_model
 from unbag.types import DualEncoder
 
@@ -131,23 +133,64 @@ def save_pictures(folder: Path, count: int) -> list[Path]:
     return found
 
 
+def forget(model: Any) -> None:
+    """Tokens of captions and hashes of files that an earlier round left in memory."""
+    if hasattr(model, "tokenize"):
+        model.tokenize._split.cache_clear()
+    else:
+        model.captions.known.clear()
+    _file_digest.cache_clear()
+
+
+def tokens(model: Any, some: Sequence[str], *, length: int | None = None) -> dict[str, Any]:
+    """What the text tower takes, on the device; the tokenizer pads to `length`, or the longest."""
+    if hasattr(model, "tokenize"):
+        found = {"text": model.tokenize.inner(list(some))}
+        return {name: value.to(model.device) for name, value in found.items()}
+    inputs = model.captions.tokenizer(
+        list(some),
+        padding="max_length" if length else "longest",
+        max_length=length,
+        truncation=bool(length),
+        return_tensors="pt",
+    )
+    return dict(inputs.to(model.device))
+
+
 @torch.inference_mode()
+def tower(model: Any, inputs: dict[str, Any], *, is_cut: bool = False) -> torch.Tensor:
+    """The text tower alone; the result stays on the device."""
+    if hasattr(model, "tokenize"):
+        run = model.text.pooled if is_cut else model.model.encode_text
+        found = run(inputs["text"])
+    else:
+        found = model.model.get_text_features(**inputs)
+        found = getattr(found, "pooler_output", found)
+    vector_ND: torch.Tensor = found
+    return vector_ND
+
+
 def plain_captions(model: Any, some: Sequence[str]) -> torch.Tensor:
     """As the library's own examples do it: padded to 77 tokens."""
+    vector_ND = tower(model, tokens(model, some, length=CONTEXT))
+    return normalize(vector_ND.float(), dim=-1).cpu()
+
+
+@cache
+def _open_clip_transform(size: tuple[int, int]) -> Any:
+    from unbag.models.open_clip.library import library
+
+    return library().image_transform(size, is_train=False)
+
+
+def plain_prepare(model: Any, image: Image.Image) -> torch.Tensor:
+    """As the library's own examples do it: to float32 on the processor."""
     if hasattr(model, "tokenize"):
-        token_NL = model.tokenize.inner(list(some)).to(model.device)
-        found = model.model.encode_text(token_NL)
+        found = _open_clip_transform(tuple(model.model.visual.image_size))(image)
     else:
-        inputs = model.captions.tokenizer(
-            list(some),
-            padding="max_length",
-            max_length=CONTEXT,
-            truncation=True,
-            return_tensors="pt",
-        )
-        found = model.model.get_text_features(**inputs.to(model.device))
-        found = getattr(found, "pooler_output", found)
-    return normalize(found.float(), dim=-1).cpu()
+        found = model.pictures.processor(images=image, return_tensors="pt")["pixel_values"][0]
+    pixels: torch.Tensor = found
+    return pixels
 
 
 @torch.inference_mode()

@@ -1,6 +1,10 @@
 """A text tower at real caption lengths against the same tower at 77 tokens, in one run.
 
 python perf/text_length.py [--library transformers] [--device cuda] [--dtype bfloat16]
+
+Once from text to vectors, as the engine does it against the library's own examples, tokenizer
+included; and once the tower alone, from token numbers on the device, each length at whichever of
+two batch sizes is faster for it.
 """
 
 from __future__ import annotations
@@ -8,23 +12,76 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from random_clip import captions, clock, make, options, plain_captions
+from random_clip import (
+    CONTEXT,
+    captions,
+    clock,
+    forget,
+    make,
+    options,
+    plain_captions,
+    tokens,
+    tower,
+)
+
+from unbag.engine.embed import caption_batch
+from unbag.types import DualEncoder
 
 BATCH = 256
 WANTED = 3.0
+Clock = Callable[[], float]
 
 
-def timed(
-    encode: Callable[[Sequence[str]], torch.Tensor],
-    texts: Sequence[str],
-    now: Callable[[], float],
-) -> float:
+def parts(texts: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [texts[at : at + size] for at in range(0, len(texts), size)]
+
+
+def sorted_by_length(model: DualEncoder, texts: Sequence[str]) -> list[str]:
+    counts = dict(zip(texts, model.count_tokens(texts), strict=True))
+    return sorted(texts, key=lambda text: counts[text])
+
+
+def at_77(model: DualEncoder, texts: Sequence[str]) -> None:
+    for some in parts(texts, BATCH):
+        plain_captions(model, some)
+
+
+def at_real_length(model: DualEncoder, texts: Sequence[str]) -> None:
+    """Counted, sorted and encoded as the engine does it, with nothing remembered."""
+    forget(model)
+    for some in parts(sorted_by_length(model, texts), caption_batch(model.device, BATCH)):
+        model.encode_captions(some)
+
+
+def alone(model: DualEncoder, texts: Sequence[str], *, is_cut: bool, now: Clock) -> float:
+    """Seconds of the tower at the better of two batch sizes."""
+    found = []
+    for size in (BATCH, 4 * BATCH):
+        length = None if is_cut else CONTEXT
+        inputs = [tokens(model, some, length=length) for some in parts(texts, size)]
+
+        def run(inputs: Sequence[dict[str, Any]] = inputs) -> None:
+            torch.cat([tower(model, one, is_cut=is_cut) for one in inputs]).cpu()
+
+        run()
+        found += [seconds(run, now) for _ in range(3)]
+    return min(found)
+
+
+def seconds(job: Callable[[], object], now: Clock) -> float:
     start = now()
-    for at in range(0, len(texts), BATCH):
-        encode(texts[at : at + BATCH])
+    job()
     return now() - start
+
+
+def show(title: str, count: int, whole: float, real: float) -> None:
+    print(f"\n{title}")
+    print(f"at 77 tokens      {count / whole:10,.0f} captions/s")
+    print(f"at real length    {count / real:10,.0f} captions/s")
+    print(f"faster            {whole / real:10.1f} times (wanted: {WANTED:.0f})")
 
 
 def main() -> None:
@@ -35,26 +92,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
         model = make(said, Path(folder))
         texts = captions(said.captions)
-        counts = dict(zip(texts, model.count_tokens(texts), strict=True))
-        texts.sort(key=lambda text: counts[text])
-
-        def at_77(some: Sequence[str]) -> torch.Tensor:
-            return plain_captions(model, some)
-
+        lengths = model.count_tokens(texts)
+        texts = sorted_by_length(model, texts)
         # Libraries are loaded and memory is taken before anything is timed.
-        apart = (model.encode_captions(texts[-64:]) - at_77(texts[-64:])).abs().max().item()
+        some = texts[-64:]
+        apart = (model.encode_captions(some) - plain_captions(model, some)).abs().max().item()
+        if said.device != "cpu":
+            at_real_length(model, texts)
         rounds = [
-            (timed(at_77, texts, now), timed(model.encode_captions, texts, now))
+            (seconds(lambda: at_77(model, texts), now),
+             seconds(lambda: at_real_length(model, texts), now))
             for _ in range(said.rounds)
-        ]
-    whole, real = (min(times) for times in zip(*rounds, strict=True))
+        ]  # fmt: skip
+        towers = [alone(model, texts, is_cut=is_cut, now=now) for is_cut in (False, True)]
     print(
-        f"{len(texts):,} captions of {sum(counts.values()) / len(texts):.1f} tokens on average, "
-        f"{said.library}, {said.device}, {said.dtype}, {said.clock} time, batches of {BATCH}"
+        f"{len(texts):,} captions of {sum(lengths) / len(texts):.1f} tokens on average, "
+        f"{said.library}, {said.device}, {said.dtype}, {said.clock} time"
     )
-    print(f"at 77 tokens      {len(texts) / whole:10,.0f} captions/s")
-    print(f"at real length    {len(texts) / real:10,.0f} captions/s")
-    print(f"faster            {whole / real:10.1f} times (wanted: {WANTED:.0f})")
+    whole, real = (min(times) for times in zip(*rounds, strict=True))
+    show("from text, tokenizer included", len(texts), whole, real)
+    show("the tower alone, tokens on the device", len(texts), *towers)
     print(f"largest difference{apart:10.1e}")
 
 

@@ -5,9 +5,7 @@ Dimensions: N inputs, D joint space.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -18,6 +16,7 @@ import numpy as np
 from unbag.engine.cache import Shelf, Vectors, open_shelf
 from unbag.engine.plan import Plan
 from unbag.engine.progress import Progress
+from unbag.engine.reading import Turn, reading
 from unbag.engine.team import ALONE, Team
 from unbag.errors import UserError
 from unbag.models.fitting import Fitting
@@ -30,9 +29,9 @@ Grid = list[list[str]]
 """Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
 computes whole batches of the same make-up and gets the same bits."""
 
-
-_READERS = 16
-"""Threads that open pictures; decoding gives up the interpreter's lock, the rest does not."""
+_CAPTIONS_ON_GPU = 4
+"""Caption batches in picture batches: a caption of 15 tokens is little work, and a batch of 256
+ends on a GPU before the next has been asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,8 @@ def embed(
     }
     for kind, keys in (("captions", prompt_of), ("pictures", picture_of)):
         name = f"{shelf_name(encoder)}/{kind}"
-        grids.setdefault(name, make_grid(list(keys), shelves[kind], batch))
+        size = caption_batch(encoder.device, batch) if kind == "captions" else batch
+        grids.setdefault(name, make_grid(list(keys), shelves[kind], size))
     if team.is_leader:
         save_grids()
     grids.update(team.gather(grids)[0])
@@ -108,6 +108,11 @@ def shelf_name(encoder: DualEncoder) -> str:
     return f"{encoder.fingerprint}-{encoder.device.partition(':')[0]}"
 
 
+def caption_batch(device: str, batch: int) -> int:
+    """Captions encoded together where `batch` pictures are."""
+    return batch * (_CAPTIONS_ON_GPU if device.startswith("cuda") else 1)
+
+
 def make_grid(keys: Sequence[str], shelf: Shelf, batch: int) -> Grid:
     """Batches over the keys that are not on the shelf yet, in the order given."""
     missing = [key for key in keys if key not in shelf]
@@ -137,30 +142,19 @@ def _embed_pictures(
     progress: Progress,
 ) -> dict[str, str]:
     damaged: dict[str, str] = {}
-    fitting = Fitting(encoder.name, progress.say)
-    with progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance:
-        for keys, prepared in _read_ahead(encoder, picture_of, todo):
-            whole = [(k, p) for k, p in zip(keys, prepared, strict=True) if not isinstance(p, str)]
-            damaged.update(
-                (k, p) for k, p in zip(keys, prepared, strict=True) if isinstance(p, str)
-            )
-            if whole:
-                pixels = stacked([prepared for _, prepared in whole], encoder.device)
-                vectors = fitting(encoder.encode_pictures, pixels)
-                shelf.put([k for k, _ in whole], _checked(vectors, len(whole), encoder.name))
-            advance(len(keys))
+    fitting, turn = Fitting(encoder.name, progress.say), Turn(encoder.device)
+    with (
+        progress.task(f"{encoder.name}: pictures", sum(map(len, todo))) as advance,
+        reading(encoder, picture_of, todo, turn=turn) as batches,
+    ):
+        for batch in batches:
+            damaged.update(batch.damaged)
+            if batch.pixels is not None:
+                with turn:
+                    vectors = fitting(encoder.encode_pictures, batch.pixels)
+                shelf.put(batch.keys, _checked(vectors, len(batch.keys), encoder.name))
+            advance(len(batch.keys) + len(batch.damaged))
     return damaged
-
-
-def stacked(prepared: Sequence[Tensor], device: str) -> Tensor:
-    """Pictures as one batch; for a GPU in memory that it can fetch from by itself."""
-    import torch
-
-    if not device.startswith("cuda"):
-        return torch.stack(list(prepared))
-    shape = (len(prepared), *prepared[0].shape)
-    pinned = torch.empty(shape, dtype=prepared[0].dtype, pin_memory=True)
-    return torch.stack(list(prepared), out=pinned)
 
 
 def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
@@ -175,26 +169,6 @@ def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
     stray = [key for key in known if key not in have and key not in planned]
     size = max((len(batch) for batch in grid), default=256)
     return todo + [stray[i : i + size] for i in range(0, len(stray), size)]
-
-
-def _read_ahead(
-    encoder: DualEncoder, picture_of: Mapping[str, Picture], todo: Grid
-) -> Iterator[tuple[list[str], list[Tensor | str]]]:
-    """Open and prepare pictures in threads, one batch ahead of the model."""
-
-    def read(key: str) -> Tensor | str:
-        try:
-            return encoder.prepare(picture_of[key].open())
-        except (OSError, ValueError) as error:
-            return f"{type(error).__name__}: {error}"
-
-    with ThreadPoolExecutor(min(_READERS, os.cpu_count() or 1)) as pool:
-        waiting: list[list[Future[Tensor | str]]] = []
-        for ahead in range(len(todo) + 1):
-            if ahead < len(todo):
-                waiting.append([pool.submit(read, key) for key in todo[ahead]])
-            if ahead:
-                yield todo[ahead - 1], [future.result() for future in waiting.pop(0)]
 
 
 def _checked(vectors: Tensor, expected: int, name: str) -> Vectors:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,9 @@ import numpy as np
 from unbag.errors import UserError
 from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
 from unbag.types.json_fields import is_whole_text
+
+_HASHERS, _KEYS_AT_ONCE = 8, 64
+"""Threads that read files for their keys, and pictures that one of them takes at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,7 @@ class Plan:
 
 def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     """Find what is shared; keys are read here, pictures are not opened."""
-    builder = _Builder()
+    builder = _Builder(_read_keys(items))
     rows = {name: tuple(builder.add(item) for item in some) for name, some in items.items()}
     fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
     prompts: dict[str, None] = {}
@@ -55,6 +60,19 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
         rows=rows,
         fingerprints=fingerprints,
     )
+
+
+def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
+    """The key of each picture by identity, in threads: hashing and disks need no interpreter."""
+    every = {id(p): p for some in items.values() for item in some for p in item.pictures}
+    pictures = list(every.values())
+
+    def read(at: int) -> list[str]:
+        return [picture.key for picture in pictures[at : at + _KEYS_AT_ONCE]]
+
+    with ThreadPoolExecutor(_HASHERS) as pool:
+        parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
+        return dict(zip(every, chain.from_iterable(parts), strict=True))
 
 
 def _check_texts(prompts: Iterable[str]) -> None:
@@ -126,13 +144,12 @@ class _Captions(NamedTuple):
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, key_of: Mapping[int, str]) -> None:
         self.pictures: dict[str, Picture] = {}
         self.captions: dict[Caption, int] = {}
         self._picture_row: dict[str, int] = {}
-        # Hashing a picture is dear and loaders share picture objects between items. So it is with
-        # captions: 50,000 pictures share the same thousand classes of eighty prompts each.
-        self._key_of: dict[int, str] = {}
+        self._key_of = key_of
+        # Loaders share captions: 50,000 pictures have the same thousand classes of eighty prompts.
         self._known: dict[int, _Captions] = {}
 
     def add(self, item: Item) -> Rows:
@@ -151,9 +168,7 @@ class _Builder:
         return found
 
     def _picture(self, picture: Picture) -> int:
-        key = self._key_of.get(id(picture))
-        if key is None:
-            key = self._key_of[id(picture)] = picture.key
+        key = self._key_of[id(picture)]
         if key not in self._picture_row:
             self._picture_row[key] = len(self.pictures)
             self.pictures[key] = picture

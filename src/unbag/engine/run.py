@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from unbag.engine.bounds import with_bounds
+from unbag.engine.collector import paused_collector
 from unbag.engine.errata import errata_name
 from unbag.engine.folder import Asked, RunFolder, read_contents
 from unbag.engine.job import Job
@@ -53,7 +54,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     _check_names(job)
     loaded = load_all(job, progress=progress)
     items = loaded.items
-    plan = make_plan(items)
+    with paused_collector():
+        plan = make_plan(items)
     folder = RunFolder(job.out)
     asked = Asked(
         scorers={s.name: s.fingerprint for s in job.scorers},

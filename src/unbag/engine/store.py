@@ -25,6 +25,9 @@ repeat its thousand class names on every row."""
 _BOUNDED = b"bounded"
 """Where the counts of upper bounds stand in the file's metadata."""
 
+_SORTED = json.JSONEncoder(sort_keys=True)
+"""Made once: `json.dumps` makes one a call."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -166,7 +169,7 @@ def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
         "scorer": key.scorer,
         "item": item.id,
         "group": item.group,
-        "tags": json.dumps(dict(item.tags), sort_keys=True),
+        "tags": _SORTED.encode(dict(item.tags)),
         "pictures": [p.name for p in item.pictures] if len(item.pictures) <= 16 else None,
         "captions": names,
         "shape": [len(item.pictures), len(item.captions)],
@@ -185,8 +188,11 @@ def _true_cells(item: Item) -> list[int] | None:
     """Flat indices of the true cells; None for ratings."""
     if isinstance(item.truth, Sparse):
         flat = item.truth.row_T * item.truth.shape[1] + item.truth.column_T
-        return [int(i) for i in flat]
-    return [int(i) for i in np.flatnonzero(item.truth)] if item.truth.dtype == np.bool_ else None
+        return list(map(int, flat))
+    if item.truth.dtype != np.bool_:
+        return None
+    cells: list[int] = np.flatnonzero(item.truth).tolist()
+    return cells
 
 
 def _ranks_row(ranks: Ranks | None) -> dict[str, Any] | None:

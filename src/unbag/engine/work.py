@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from unbag.engine.asking import CHUNK, QueryScoring
 from unbag.engine.bounds import count_bounded
+from unbag.engine.collector import paused_collector
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.embed import Grid, embed
 from unbag.engine.folder import Asked, RunFolder
@@ -93,8 +94,9 @@ class Work:
                 tie_eps=eps,
                 compares_captions=name in self.compares_captions,
             )
-            for chunk in scored:
-                self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
+            with paused_collector():
+                for chunk in scored:
+                    self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
 
     def _by_picture(self, name: str) -> list[Item]:
         """Items of one picture stand together, so that a scorer that is asked can share it."""

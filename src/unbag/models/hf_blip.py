@@ -46,7 +46,7 @@ class _Blip:
         self.name = name
         self.device = device
         self.model = model.to(device=device, dtype=torch_dtype(dtype))
-        self.pictures = Pictures(image_processor, name=name)
+        self.pictures = Pictures(image_processor, name=name, device=device)
         text = getattr(model.config, self.text_config)
         self.captions = make_captions(text, tokenizer, is_padded=False, has_mask=True)
         said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
@@ -68,7 +68,8 @@ class _Blip:
 
     def look(self, pixels: Tensor) -> Tensor:
         """Prepared pictures to their patches, [N, L, H]."""
-        pixels = pixels.to(device=self.device, dtype=self.model.dtype)
+        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
+        pixels = inputs["pixel_values"].to(self.model.dtype)
         hidden: Tensor = self._look(pixel_values=pixels).last_hidden_state
         return hidden
 

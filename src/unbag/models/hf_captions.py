@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from unbag.errors import UserError
+from unbag.types import IntArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_REMEMBERED = 1 << 17
+"""Captions whose tokens are kept: the engine asks for counts first and for vectors later."""
+_AT_ONCE = 256
+"""Captions given to a tokenizer; of many more it makes more objects than Python tidies quickly."""
 _ENDLESS = 1_000_000
 """A tokenizer without a limit says 10**30."""
 _OFFSET = frozenset({"roberta", "xlm-roberta", "camembert", "altclip", "altclip_text_model"})
@@ -34,30 +42,63 @@ class Captions:
     has_mask: bool
     """Padding is masked; towers without a mask were trained to read it, or never look right."""
 
+    known: dict[str, list[int]] = field(default_factory=dict, repr=False)
+    """Token numbers before cutting, by caption."""
+
     def count(self, captions: Sequence[str]) -> list[int]:
         """Tokens before cutting, special ones included."""
-        found = self.tokenizer(list(captions), truncation=False, padding=False, verbose=False)
-        return [len(ids) for ids in found["input_ids"]]
+        return [len(ids) for ids in self._ids(captions)]
 
     def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
         """Arguments of the text tower: input_ids [N, L] and, where there is one, the mask."""
-        found = self.tokenizer(
-            list(captions),
-            truncation=True,
-            max_length=self.context,
-            padding="max_length" if self.is_padded else "longest",
-            return_attention_mask=True,
-            return_tensors="pt",
+        import torch
+
+        every = zip(captions, self._ids(captions), strict=True)
+        token_NL, mask_NL = self._stacked(
+            [ids if len(ids) <= self.context else self._cut(caption) for caption, ids in every]
         )
-        largest = int(found["input_ids"].max())
+        largest = int(token_NL.max())
         if largest >= self.vocabulary:
             raise UserError(
                 f"the tokenizer gives token {largest}, and the model knows {self.vocabulary}",
                 expected="the tokenizer that the model was trained with",
                 way_out="save that tokenizer into the model's folder",
             )
-        names = ("input_ids", "attention_mask") if self.has_mask else ("input_ids",)
-        return {name: found[name] for name in names}
+        found = {"input_ids": torch.from_numpy(token_NL)}
+        return found | ({"attention_mask": torch.from_numpy(mask_NL)} if self.has_mask else {})
+
+    def _stacked(self, every: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
+        """Token numbers, padded on the right, and 1 at the real ones."""
+        count_N = np.array([len(ids) for ids in every])
+        length = self.context if self.is_padded else int(count_N.max())
+        real_NL = np.arange(length) < count_N[:, None]
+        token_NL = np.full(real_NL.shape, self.tokenizer.pad_token_id, dtype=np.int64)
+        token_NL[real_NL] = list(chain.from_iterable(every))
+        return token_NL, real_NL.astype(np.int64)
+
+    def _ids(self, captions: Sequence[str]) -> list[list[int]]:
+        """Token numbers before cutting."""
+        if len(self.known) > _REMEMBERED:
+            self.known.clear()
+        new = [caption for caption in dict.fromkeys(captions) if caption not in self.known]
+        for at in range(0, len(new), _AT_ONCE):
+            some = new[at : at + _AT_ONCE]
+            found = self.tokenizer(
+                some,
+                truncation=False,
+                padding=False,
+                verbose=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+            )
+            self.known.update(zip(some, found["input_ids"], strict=True))
+        return [self.known[caption] for caption in captions]
+
+    def _cut(self, caption: str) -> list[int]:
+        """As the tokenizer cuts: what stands at the end of every caption stays."""
+        found = self.tokenizer(caption, truncation=True, max_length=self.context)
+        ids: list[int] = found["input_ids"]
+        return ids
 
     def real(self, captions: Sequence[str], length: int) -> Tensor:
         """[N, L], True at tokens of the caption, False at padding on the right."""

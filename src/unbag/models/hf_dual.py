@@ -55,7 +55,7 @@ class HfDual:
         self.model = model.to(device=device, dtype=torch.float32)
         self.captions = self._exact(captions)
         self.model = model.to(dtype=torch_dtype(dtype))
-        self.pictures = Pictures(image_processor, name=name)
+        self.pictures = Pictures(image_processor, name=name, device=device)
         self._check_widths()
         said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
         self.fingerprint = fingerprint("hf", model.state_dict(), *said)
@@ -115,10 +115,11 @@ class HfDual:
         return _unit(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))
 
     def _caption_inputs(self, how: Captions, captions: Sequence[str]) -> dict[str, Tensor]:
-        return {name: value.to(self.device) for name, value in how(captions).items()}
+        inputs = how(captions).items()
+        return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
 
     def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        inputs = {name: value.to(self.device) for name, value in self.pictures.inputs(pixels)}
+        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
         return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
 
     @torch.inference_mode()

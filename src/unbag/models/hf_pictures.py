@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from unbag.errors import UserError
+from unbag.models.levels import Levels, levels
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,11 +25,12 @@ _PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
 class Pictures:
     """An image processor that prepares one picture at a time, always to the same shape."""
 
-    def __init__(self, processor: Any, *, name: str) -> None:
+    def __init__(self, processor: Any, *, name: str, device: str = "cpu") -> None:
         """Try two shapes of picture: batches need one shape of pixels."""
         from PIL import Image
 
         self.processor = processor
+        self._levels: Levels | None = None
         names = set(processor(images=Image.new("RGB", (4, 4)), return_tensors="pt"))
         if names not in (set(_PLAIN), set(_PACKED)):
             raise UserError(
@@ -45,19 +47,43 @@ class Pictures:
                 expected="one shape, so that pictures can be run together",
                 way_out="set a fixed size, or do_center_crop, in preprocessor_config.json",
             )
+        if device != "cpu" and not self.is_packed:
+            self._levels = levels(self._whole, self._in_bytes, self._last)
 
     def __call__(self, image: Image) -> Tensor:
-        """[channels, height, width]; or [L, F + 3], each patch with its mask and the grid."""
-        found = self.processor(images=image, return_tensors="pt")
+        """[channels, height, width], in bytes for a device where that is exact.
+
+        Or [L, F + 3], each patch with its mask and the grid.
+        """
+        if self._levels:
+            return self._in_bytes(image)
         if not self.is_packed:
-            plain: Tensor = found["pixel_values"][0]
-            return plain
+            return self._whole(image)
+        found = self.processor(images=image, return_tensors="pt")
         value_LF, mask_L, grid = (found[name][0] for name in _PACKED)
         last_L3 = torch.cat([mask_L[:, None], grid.expand(len(mask_L), 2)], dim=1)
         return torch.cat([value_LF, last_L3.to(value_LF.dtype)], dim=1)
 
+    def _whole(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
+        return found
+
+    def _in_bytes(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(
+            images=image, return_tensors="pt", do_rescale=False, do_normalize=False
+        )["pixel_values"][0]
+        return found
+
+    def _last(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(
+            images=image, return_tensors="pt", do_resize=False, do_center_crop=False
+        )["pixel_values"][0]
+        return found
+
     def inputs(self, pixels: Tensor) -> Iterable[tuple[str, Tensor]]:
         """Arguments of the picture tower by name, from stacked prepared pictures."""
+        if self._levels and pixels.dtype == torch.uint8:
+            pixels = self._levels(pixels)
         if not self.is_packed:
             return [("pixel_values", pixels)]
         return [

@@ -136,6 +136,10 @@ def _rgb(image: Image, format_: str | None) -> Image:
     if image.mode == "P" and "transparency" in image.info:
         # The same colours by a way on which Pillow does not warn.
         image = image.convert("RGBA")
+    if image.mode == "RGB":
+        # Only decoded: a conversion would copy it.
+        image.load()
+        return image
     return image.convert("RGB")
 
 

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from unbag.models.open_clip.patches import patches
+from unbag.models.open_clip.preparation import in_bytes
 from unbag.models.open_clip.text import TextTower, Unknown, text_tower
 from unbag.types import Tokens
 
@@ -51,7 +52,9 @@ class OpenClip:
         self.context = tokenizer.context
         self.trained_on = trained_on
         self.text: TextTower = text_tower(self.model)
-        self._prepare = prepare
+        found = in_bytes(prepare) if device != "cpu" else None
+        self._prepare = found[0] if found else prepare
+        self._levels = found[1] if found else None
         self._check_lengths()
         if compiles:
             self.model.visual.compile()
@@ -59,7 +62,7 @@ class OpenClip:
             getattr(self.model, "text", self.model).transformer.compile(dynamic=True)
 
     def prepare(self, image: Image) -> Tensor:
-        """open_clip's transform for evaluation."""
+        """open_clip's transform for evaluation, in bytes for a device where that is exact."""
         return self._prepare(image)
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
@@ -68,7 +71,10 @@ class OpenClip:
 
     def _placed(self, pixels: Tensor) -> Tensor:
         """Moved first and rounded there: a processor rounds more slowly than the bus carries."""
-        return pixels.to(self.device, non_blocking=True).to(self.dtype)
+        pixels = pixels.to(self.device, non_blocking=True)
+        if self._levels and pixels.dtype == torch.uint8:
+            pixels = self._levels(pixels)
+        return pixels.to(self.dtype)
 
     @torch.inference_mode()
     def _check_lengths(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from unbag.models.levels import Levels, levels
 from unbag.models.open_clip.library import library
 
 if TYPE_CHECKING:
@@ -55,3 +56,13 @@ def transform(preparation: Mapping[str, Any]) -> Callable[[Image], Tensor]:
         package.PreprocessCfg(**preparation), is_train=False
     )
     return made
+
+
+def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor], Levels] | None:
+    """A transform up to its bytes, and what becomes of them; None if it does not end so."""
+    from torchvision.transforms import Compose, PILToTensor
+
+    steps = getattr(whole, "transforms", [])
+    first = Compose([*steps[:-2], PILToTensor()])
+    found = levels(whole, first, Compose(steps[-2:]))
+    return (first, found) if found else None
