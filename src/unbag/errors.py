@@ -1,5 +1,6 @@
 """Errors a user can mend: each says what was found, what was expected and the way out."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -31,6 +32,16 @@ class PictureError(UserError, ValueError):
         """`key` is that of the picture."""
         self.key = key
         super().__init__(found, expected=expected, way_out=way_out)
+
+
+def said_by(error: Exception, *, most: int = 300) -> str:
+    """What the error of a library says, on one line: as many whole sentences as fit."""
+    # Some are written for a terminal, in bold.
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split()) or type(error).__name__
+    if len(text) <= most:
+        return text
+    end = text.rfind(". ", 0, most)
+    return text[: end + 1] if end > 0 else f"{text[:most].rpartition(' ')[0] or text[:most]} ..."
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, way_out: str = "") -> UserError:

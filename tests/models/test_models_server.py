@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unbag.cli import main
 from unbag.cli.score import ask
 from unbag.engine.evaluate import evaluate
 from unbag.engine.folder import read_contents
@@ -114,6 +115,15 @@ def test_a_bound_is_a_note_of_one_picture_too(chat: Chat, tmp_path: Path) -> Non
         column = ask(tmp_path / "red.png", ["a red square"], scorer)
     expected = "llava: 1 probability is an upper bound, because the server lists the likeliest"
     assert column.notes == (f"{expected} tokens only",)
+
+
+def test_a_server_needs_no_device_here(
+    chat: Chat, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    RED.open().save(tmp_path / "red.png")
+    model = ["--model", f"server:llava@{chat.url}", "--device", "cuda:99"]
+    assert main(["score", str(tmp_path / "red.png"), "a red square", *model]) == 0
+    assert "0.6000" in capsys.readouterr().out
 
 
 def test_a_tokenizer_that_splits_the_answer_is_said(chat: Chat) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.models.caption_only import CaptionOnly, load
 from unbag.pictures import PixelPicture
-from unbag.scorers import Cosine, Placement, choose_device, load_model, make_scorer
+from unbag.scorers import Cosine, Placement, choose_device, load_model, make_scorer, needs_device
 from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Query, Scorer
 
 
@@ -89,6 +89,8 @@ def test_bad_names_and_things_are_explained() -> None:
         load("shrt")
     with pytest.raises(UserError, match="'cosine' needs one vector a picture and one a cap"):
         make_scorer(load("short"), "cosine")
+    with pytest.raises(UserError, match=r"(?s)unknown scorer 'zzzz'.*one of .*match"):
+        make_scorer(load("short"), "zzzz")
     with pytest.raises(UserError, match="the model 'math:pi' is a float"):
         load_model("math:pi")
     with pytest.raises(UserError, match="unknown model 'tinny:base'"):
@@ -108,6 +110,21 @@ def test_devices() -> None:
         with pytest.raises(UserError, match="no such kind is known here") as caught:
             choose_device(odd)
         assert caught.value.expected == "cpu, cuda, cuda:1, mps or auto"
+
+
+def test_a_device_that_nobody_uses_need_not_be_there() -> None:
+    """Such as a GPU, where all models are behind servers."""
+    assert choose_device("cuda:99", is_needed=False) == "cpu"
+    with pytest.raises(UserError, match="the device 'toaster' cannot be used"):
+        choose_device("toaster", is_needed=False)
+    specs = (
+        "server:llava@http://x/v1",
+        "caption:short",
+        "caption:likelihood:gpt",
+        "hf:clip",
+        "m:A",
+    )
+    assert [needs_device(spec) for spec in specs] == [False, False, True, True, True]
 
 
 def test_scorers_are_recognised_by_shape() -> None:

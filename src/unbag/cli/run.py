@@ -29,7 +29,14 @@ from unbag.reports import (
     terminal_table,
     warning_lines,
 )
-from unbag.scorers import Placement, choose_device, load_model, make_scorer, make_scorers
+from unbag.scorers import (
+    Placement,
+    choose_device,
+    load_model,
+    make_scorer,
+    make_scorers,
+    needs_device,
+)
 from unbag.scorers.resolve import Model
 from unbag.types import Benchmark, EvalProtocol, Scorer
 
@@ -53,9 +60,10 @@ def demo(options: argparse.Namespace) -> int:
 
 def run_command(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
-    device = choose_device(options.device)
-    benchmarks = tagged(find_benchmarks(options.bench), options.tagger)
     blind = blind_names(options.blind, beside=options.model)
+    is_needed = any(map(needs_device, [*options.model, *blind]))
+    device = choose_device(options.device, is_needed=is_needed)
+    benchmarks = tagged(find_benchmarks(options.bench), options.tagger)
     placement = Placement(
         device,
         options.dtype,

@@ -20,7 +20,7 @@ from unbag.engine.bounds import count_bounded, said_bounded
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.one_picture import answered, opened
 from unbag.pictures import FilePicture
-from unbag.scorers import Placement, choose_device, load_model, make_scorer
+from unbag.scorers import Placement, choose_device, load_model, make_scorer, needs_device
 from unbag.types import FloatArray, Scorer
 
 BEST, TIED = "*", "="
@@ -59,7 +59,9 @@ def score_command(options: argparse.Namespace) -> int:
     """Ask every model, one after the other."""
     # Before any model is loaded, which can take minutes.
     opened(FilePicture(options.picture))
-    placement = Placement(choose_device(options.device), options.dtype)
+    is_needed = any(map(needs_device, options.model))
+    device = choose_device(options.device, is_needed=is_needed)
+    placement = Placement(device, options.dtype)
     columns: list[Column] = []
     for name in options.model:
         scorer = make_scorer(load_model(name, placement=placement), options.scorer)

@@ -15,7 +15,7 @@ from unbag.published.names import known_as
 from unbag.registry import names
 from unbag.reports import merge_runs, report
 from unbag.reports.verified import notes, verified_table
-from unbag.scorers import choose_device, load_model, make_scorer
+from unbag.scorers import choose_device, load_model, make_scorer, needs_device
 from unbag.types import Benchmark
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def verify_command(options: argparse.Namespace) -> int:
 
     from unbag.cli.show import Shown, output
 
-    device = choose_device(options.device)
+    device = choose_device(options.device, is_needed=needs_device(options.model))
     scorer = make_scorer(load_model(options.model, device=device), options.scorer)
     name = options.published_as or known_as(options.model)
     job = Job(

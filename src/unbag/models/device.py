@@ -8,8 +8,8 @@ import re
 from unbag.errors import UserError
 
 
-def choose_device(asked: str = "auto") -> str:
-    """The best device at hand, or the one asked for if it is there."""
+def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
+    """The best device at hand, or the one asked for if it is there; cpu if nothing computes."""
     import torch
 
     if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
@@ -18,6 +18,8 @@ def choose_device(asked: str = "auto") -> str:
             expected="cpu, cuda, cuda:1, mps or auto",
             way_out="--device auto takes the best one at hand",
         )
+    if not is_needed:
+        return "cpu"
     if asked in ("auto", "cuda") and torch.cuda.is_available():
         # torchrun starts one process for each GPU of the machine and tells each its number.
         place = os.environ.get("LOCAL_RANK")

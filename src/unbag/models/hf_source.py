@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
 from unbag.errors import UserError
+from unbag.models.finite import check_finite
+from unbag.models.hub import quiet_hub
 
 if TYPE_CHECKING:
     import torch
@@ -153,6 +155,7 @@ def read_weights(source: Source, kind: Any, *, unused: tuple[str, ...] = ()) -> 
             expected="a checkpoint of this architecture; the rest would be random numbers",
             way_out="take the whole model, not one tower or a part of it, with its own config.json",
         )
+    check_finite(model.state_dict(), source=source.path)
     return model.eval().requires_grad_(False)
 
 
@@ -179,20 +182,17 @@ def quietly() -> Iterator[None]:
     logging: Any = import_module("transformers.utils.logging")
     hub: Any = import_module("huggingface_hub.utils")
     level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    hub_level = hub.logging.get_verbosity()
     shows_downloads = not hub.are_progress_bars_disabled()
     logging.set_verbosity_error()
-    hub.logging.set_verbosity_error()
     logging.disable_progress_bar()
     if shows_downloads:
         hub.enable_progress_bars()
     try:
-        with catch_warnings():
+        with catch_warnings(), quiet_hub():
             simplefilter("ignore")
             yield
     finally:
         logging.set_verbosity(level)
-        hub.logging.set_verbosity(hub_level)
         if has_bars:
             logging.enable_progress_bar()
 

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
+from unbag.models.finite import check_finite
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
 from unbag.types import Tokens
@@ -116,6 +117,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
         header["words"] = tuple(header["words"])
         towers = TinyTowers(TinyConfig(**header))
         towers.load_state_dict(state)
+        check_finite(state, source=str(path))
     except FileNotFoundError as error:
         raise UserError(
             f"no checkpoint at {path}", way_out="check the path, or train one: see docs/world.md"

@@ -2,6 +2,14 @@
 
 from unbag.models.device import choose_device
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import Placement, load_model, make_scorer, make_scorers
+from unbag.scorers.resolve import Placement, load_model, make_scorer, make_scorers, needs_device
 
-__all__ = ["Cosine", "Placement", "choose_device", "load_model", "make_scorer", "make_scorers"]
+__all__ = [
+    "Cosine",
+    "Placement",
+    "choose_device",
+    "load_model",
+    "make_scorer",
+    "make_scorers",
+    "needs_device",
+]

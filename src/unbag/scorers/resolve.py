@@ -48,6 +48,12 @@ class Placement:
         return {name: value for name, value in given.items() if name in known}
 
 
+def needs_device(spec: str) -> bool:
+    """False for a model behind a server and for rules on captions, which compute nothing here."""
+    kind, _, rest = spec.partition(":")
+    return kind != "server" and not (kind == "caption" and ":" not in rest)
+
+
 def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
     """`kind:rest` for a registered kind, else a registered name or package.module:NAME.
 
@@ -73,12 +79,6 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
     # Its own way may also be named as tables name it: a matching head by match.
     if isinstance(model, Scorer) and name in (None, model.scoring):
         return model
-    if name == "match" and name not in names("scorer"):
-        raise UserError(
-            f"the scorer 'match' needs a matching head, and {model.name!r} has none",
-            expected="BLIP or BLIP-2 with its head for retrieval",
-            way_out="leave --scorer out to use the model's own",
-        )
     if name is None and isinstance(model, DualEncoder):
         name = "cosine"
     if name is None and isinstance(model, Generator):
@@ -112,6 +112,15 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
             expected="name, fingerprint, scoring, is_blind and score(queries)",
         )
     return scorer
+
+
+def match_head(model: Model) -> Scorer:
+    """`--scorer match` for a model that does not score so by itself: an error."""
+    raise UserError(
+        f"the scorer 'match' needs a matching head, and {model.name!r} has none",
+        expected="BLIP or BLIP-2 with its head for retrieval",
+        way_out="leave --scorer out to use the model's own",
+    )
 
 
 def make_scorers(model: Model, name: str | None = None, prompts: str = "all") -> list[Scorer]:

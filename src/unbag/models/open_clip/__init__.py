@@ -6,7 +6,7 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 
 if TYPE_CHECKING:
     import torch
@@ -64,9 +64,8 @@ def _with_weights(source: Source) -> Any:
     try:
         model = weights.build(source.config, has_bias="logit_bias" in state)
     except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise UserError(
-            f"open_clip cannot build {source.arch}: {why}",
+            f"open_clip cannot build {source.arch}: {said_by(error)}",
             expected="a config of open_clip whose towers are on this machine; towers of "
             "transformers take their config from the hub or its cache (HF_HOME)",
             way_out="run it once with a network, or name a folder as hf_model_name",

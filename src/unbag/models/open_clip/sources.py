@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
+from unbag.models.hub import quiet_hub
 from unbag.models.open_clip import activation, checkpoint
 from unbag.models.open_clip.library import library
 from unbag.models.open_clip.names import QUICK, Wanted, architecture, nearest, tokenizer_name
@@ -133,12 +134,12 @@ def _pin(wanted: Wanted) -> str:
 def _downloaded(fetch: Callable[[], str], text: str) -> str:
     """Whatever a download raises, said as something a user can mend."""
     try:
-        return fetch()
+        with quiet_hub():
+            return fetch()
     except Exception as error:
         # The hub's client, urllib and open_clip each raise kinds of their own.
-        why = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise UserError(
-            f"the weights of open_clip:{text} could not be had: {why}",
+            f"the weights of open_clip:{text} could not be had: {said_by(error, most=400)}",
             expected="a network, or the weights in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
             "only there",
             way_out="download them on a machine with a network and name the file: "

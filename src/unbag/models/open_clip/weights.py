@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from unbag.errors import UserError
+from unbag.models.finite import check_finite
 from unbag.models.open_clip.library import library
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def put(model: Any, state: Mapping[str, Tensor], *, source: str, arch: str, hint
             expected=f"all {len(wanted)} tensors of {arch}, and no others",
             way_out=hint or "name the architecture it was trained with before the @",
         )
+    check_finite(state, source=source)
     model.load_state_dict(state)
 
 
