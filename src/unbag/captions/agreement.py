@@ -49,7 +49,7 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
     if fixed is not None:
         return fixed
     if is_plural and word.tag == "VBZ":
-        return inflected(verb_lemma(parsed, verb), "VBP")
+        return verb_lemma(parsed, verb)
     # "Dogs run" may be tagged as the past tense; captions tell in the present.
     is_present = word.tag in ("VBP", "VB") or (word.tag == "VBD" and text == word.lemma)
     if not is_plural and is_present and text not in _PLURAL:

@@ -24,7 +24,12 @@ from unbag.captions.word_lists import (
 )
 
 _LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
-_NOTHING = word_set("- lot kind type sort couple bit t one other something someone day time way")
+_NOTHING = word_set(
+    """
+    - afternoon back bit brown couple day distance evening front kind lot morning night one other
+    side something someone sort t time top type way
+    """
+)
 
 
 def swap_words(parsed: Parsed) -> list[Changes]:
