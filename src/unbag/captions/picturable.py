@@ -27,7 +27,7 @@ players | any | baseball_player/batter/pitcher/catcher/umpire tennis_player
 riders | any | skateboarder/skater surfer skier snowboarder
     -cyclist/bicyclist/biker/motorcyclist/rider
 walkers | any | -hiker/climber/rock_climber swimmer/diver golfer -runner/jogger
-people | any | -person/people/someone/somebody/pedestrian/spectator/onlooker/passenger robot
+people | any | -person/people/pedestrian/spectator/onlooker/passenger robot
     monkey
 ages | any | -child/kid/toddler/baby/infant/youngster/teenager/boy/girl
     adult/grown-up/man/woman/guy/lady/gentleman
@@ -35,7 +35,7 @@ road | things | car/sedan/taxi/race_car/suv/van bus/city_bus truck/van/pickup_tr
     bicycle/bike/mountain_bike/dirt_bike motorcycle/bike/motorbike/dirt_bike/scooter/moped
     train/passenger_train/subway_train/train_car/tram
 aircraft | things | airplane/plane/jet/airliner/jetliner/aircraft helicopter
-boards | things | skateboard/skate_board/board surfboard/surf_board/board snowboard/board
+boards | things | skateboard/skate_board surfboard/surf_board snowboard
     bicycle/bike
 toys | things |
     ball/tennis_ball/soccer_ball/football/basketball/baseball/beach_ball/volleyball/toy
@@ -178,7 +178,7 @@ _MEASURE_WORDS = """
 MEASURES = frozenset(_MEASURE_WORDS.split())
 """Before "of", these are said of some things only."""
 _NAMING_WORDS = """
-hot polar grizzly teddy stuffed guide sea guinea brown golden german american toy wild
+hot polar grizzly teddy stuffed guide sea guinea german american toy wild naked nude topless
 """
 NAMED_BY = frozenset(_NAMING_WORDS.split())
-"""Before a noun, these make a name of it or say that it is no real one."""
+"""Before a noun, these make a name of it, say that it is no real one, or are best left alone."""

@@ -23,7 +23,8 @@ water grass snow sand food fruit luggage furniture equipment people clothing hai
 cheese paper vegetation dirt mud ice milk meat music text writing graffiti smoke trash money
 scissors pants jeans glasses shorts trousers sunglasses goggles binoculars clothes pajamas stairs
 cattle police stuff art wine beer bread electronics utensils groceries tracks track power light
-sauce lighting makeup
+sauce lighting makeup year years month day hour minute time ruins thing things foot inch
+mile meter yard
 """
 _NOT_SINGLE = frozenset(_MASS_WORDS.split()) - {"people"}
 """Not counted one by one, or only ever in the plural."""
@@ -32,7 +33,9 @@ different various other more kind type sort way time of such very assorted simil
 """
 _LOOSE = frozenset(_LOOSE_WORDS.split())
 """With these beside it, a quantifier says something else: "several other", "some kind"."""
-_THEY = frozenset(("they", "them", "their", "themselves", "other", "another", "together", "row"))
+_THEY = frozenset(
+    ("they", "them", "their", "themselves", "other", "another", "together", "row", "including")
+)
 _GATHERING_WORDS = """
 gather crowd line surround huddle assemble stack pile congregate cluster scatter group include
 fill mix follow
@@ -70,21 +73,25 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
         return
     first, last, noun = span
     word = parsed.words[noun]
+    # In "lots of dogs are" it is the quantifier that is the subject.
+    role = at if parsed.lower[at] in _LOTS else noun
     is_joined = any(parsed.words[one].dep == "conj" for one in parsed.children[noun])
     if any(parsed.words[one].lemma in _LOOSE for one in range(last + 1, noun + 1)) or is_joined:
         return
     if not _THEY.isdisjoint(parsed.lower[noun + 1 :]):
         return
-    if _may_be_none(parsed, noun):
+    if _may_be_none(parsed, role):
         yield (parsed.change(first, last, "no"),)
-    if word.tag != "NNS" or not _may_be_one(parsed, noun):
+    if word.tag != "NNS" or not _may_be_one(parsed, noun, role):
         return
     singular = word.lemma if word.lemma != "people" else "person"
     if singular != word.text.lower():
         yield (
-            parsed.change(first, last, "only one" if word.dep in _SUBJECTS else "a single"),
+            parsed.change(
+                first, last, "only one" if parsed.words[role].dep in _SUBJECTS else "a single"
+            ),
             parsed.change(noun, noun, singular),
-            *agreeing(parsed, noun, is_plural=False),
+            *agreeing(parsed, role, is_plural=False),
         )
 
 
@@ -120,16 +127,16 @@ def _may_be_none(parsed: Parsed, noun: int) -> bool:
     return word.dep in _SUBJECTS or word.dep in ("attr", "ROOT")
 
 
-def _may_be_one(parsed: Parsed, noun: int) -> bool:
+def _may_be_one(parsed: Parsed, noun: int, role: int) -> bool:
     """Whether "only one" is said of such a thing, and fits what it does."""
-    word = parsed.words[noun]
-    if word.lemma in _NOT_SINGLE or word.text.lower() in _NOT_SINGLE:
+    if {parsed.words[noun].lemma, parsed.lower[noun]} & _NOT_SINGLE:
         return False
+    word = parsed.words[role]
     if word.dep == "pobj" and parsed.lower[word.head] in _AMONG:
         return False
     if "different" in parsed.lower or "various" in parsed.lower:
         return False
-    doing = [word.head, *parsed.children[noun]]
+    doing = [word.head, parsed.words[word.head].head, *parsed.children[noun]]
     return all(parsed.words[at].lemma not in _GATHERING for at in doing)
 
 

@@ -47,7 +47,7 @@ _VERBS: Mapping[str, tuple[str, ...]] = by_line(
     hold: throw drop
     carry: throw drop
     ride: push wash repair
-    wear: carry wash fold
+    wear: carry
     eat: throw cook
     throw: catch
     catch: throw drop
@@ -90,14 +90,13 @@ _NOT_DONE_TO = word_set("""
 _FITTING: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "wash": word_set("""
-            car truck bus van motorcycle bicycle bike shirt dress jacket coat horse elephant
-            scooter hat helmet suit uniform sweater jean short pant glass sock sweatshirt
+            car truck bus van motorcycle bicycle bike horse elephant scooter
             """),
-        "fold": word_set("""
-            shirt dress jacket coat suit uniform sweater jean short pant kite sweatshirt vest robe
-            swimsuit scarf skirt costume t-shirt outfit
-            """),
-        "repair": word_set("car truck bus motorcycle bicycle bike scooter skateboard boat"),
+        "fold": frozenset(("kite",)),
+        "repair": word_set("car truck bus motorcycle bicycle bike scooter boat"),
+        "catch": word_set(
+            "ball baseball football volleyball frisbee stick rock snowball disc leaf"
+        ),
         "push": word_set("car truck bus motorcycle bicycle bike scooter boat cart van wagon man"),
         "cook": word_set("food pizza sandwich carrot vegetable meat fish hot_dog broccoli"),
         "descend": word_set("stair ladder mountain hill cliff wall rock tree staircase"),
@@ -179,11 +178,13 @@ def _other_verbs(parsed: Parsed, relation: Relation, verb: int) -> Iterator[Chan
     if is_animal and verb_lemma(parsed, verb) not in _OF_ANIMALS:
         return
     for new in _VERBS.get(verb_lemma(parsed, verb), ()):
-        if new in ("wash", "repair") and not _WAYS.isdisjoint(parsed.lower[verb:]):
+        if new in ("wash", "repair", "catch") and not _WAYS.isdisjoint(parsed.lower[verb:]):
             continue
         if lemma not in _FITTING.get(new, (lemma,)):
             continue
-        if lemma in ALIVE and new in ("throw", "drop", "kick"):
+        if new == "throw" and (is_animal or lemma in ALIVE):
+            continue
+        if new == "drop" and lemma in ALIVE:
             continue
         if not any(other.lemma == new for other in parsed.words):
             yield (parsed.change(verb, verb, inflected(new, word.tag)),)

@@ -125,7 +125,7 @@ def _front_expressions(parsed: Parsed) -> Iterator[Change]:
 
 def _has_front(parsed: Parsed, text: str, last: int) -> bool:
     if not text.endswith("of"):
-        return word_at(parsed, last + 1) not in ("seat", "row", "yard", "door")
+        return word_at(parsed, last + 1) not in ("seat", "row", "yard", "door", "ground")
     thing = object_of(parsed, last)
     if thing is None or parsed.words[thing].lemma in NOT_BEHIND:
         return False

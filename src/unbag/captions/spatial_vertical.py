@@ -99,6 +99,8 @@ def _under(parsed: Parsed, at: int) -> Change | None:
     thing = object_of(parsed, at)
     if thing is None or _lemma(parsed, thing) in NOT_UNDER_WORDS or _is_part(parsed, thing):
         return None
+    if word_at(parsed, at + 1) == "neath":
+        return None
     if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
         # "under repair", "under shelter"
         return None

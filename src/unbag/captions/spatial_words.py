@@ -51,7 +51,7 @@ NOT_UNDER = _set("""
     ground grass snow sand field city town hill mountain head shoulder face eye ear arm back body
     hair mouth chest leg lap hand road street track beach land forest dirt floor valley park area
     time year camera nose neck world place edge side top surface counter stove fire grill there
-    gravel hillside leaf countryside landscape desert village terrain trail path
+    gravel hillside cornfield leaf countryside landscape desert village terrain trail path
     """)
 """Nothing moves or hangs under these in a caption of sense."""
 

@@ -135,7 +135,9 @@ def _described(parsed: Parsed, at: int) -> int | None:
     """The noun an adjective tells about, before it or by "is"."""
     word = parsed.words[at]
     after = parsed.lower[at + 1 : at + 2]
-    if after == ("-",) or (at and parsed.lower[at - 1] in ("-", "very", "too", "so", "half")):
+    if after == ("-",) or (
+        at and parsed.lower[at - 1] in ("-", "very", "too", "so", "half", "fast")
+    ):
         return None
     if word.dep == "amod" and word.head > at and parsed.words[word.head].pos == "NOUN":
         return word.head

@@ -45,20 +45,24 @@ class NounRule:
     def __call__(self, parsed: Parsed) -> list[Changes]:
         """Every noun of the table, with everything that may stand for it."""
         found: list[Changes] = []
+        lemmas = frozenset(word.lemma.lower() for word in parsed.words)
         for noun in parsed.nouns:
             name = _name(parsed, noun)
+            if not (name in GENDERED or name in GROUPS_OF) or not _may_change(parsed, noun):
+                continue
             if name in GENDERED:
-                found += _other_sex(parsed, noun, name)
+                found += _other_sex(parsed, noun, name, lemmas)
             for group in GROUPS_OF.get(name, ()):
-                if _fits(parsed, noun, name, group) and _may_change(parsed, noun):
-                    found += self._replaced(parsed, noun, name, group)
+                if _fits(parsed, noun, name, group, lemmas):
+                    found += self._replaced(parsed, noun, name, group, lemmas)
         return found
 
-    def _replaced(self, parsed: Parsed, noun: Phrase, name: str, group: Group) -> Iterator[Changes]:
-        lemmas = {word.lemma.lower() for word in parsed.words}
+    def _replaced(
+        self, parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozenset[str]
+    ) -> Iterator[Changes]:
         is_herd = _measure_of(parsed, noun) in HERDS
         for new in self._unrelated(name, group):
-            if new.split()[-1] in lemmas or (is_herd and new not in HERDED):
+            if lemmas.issuperset(new.split()) or (is_herd and new not in HERDED):
                 continue
             yield (parsed.change(noun.first, noun.last, _in_number(parsed, noun, new)),)
 
@@ -117,8 +121,8 @@ def _measure_of(parsed: Parsed, noun: Phrase) -> str:
     return parsed.words[parsed.words[word.head].head].lemma
 
 
-def _fits(parsed: Parsed, noun: Phrase, name: str, group: Group) -> bool:
-    lemmas = {word.lemma.lower() for word in parsed.words}
+def _fits(parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozenset[str]) -> bool:
+    """Whether a noun of the group can be another here; `lemmas` are those of the caption."""
     if group.name == "toys" and not lemmas.isdisjoint(IN_GAMES):
         return False
     if group.name == "vessels" and parsed.lower[noun.head] == "glasses":
@@ -153,11 +157,10 @@ def _has_place(parsed: Parsed, verb: int, dep: str) -> bool:
     return dep == "dobj" and parsed.words[verb].lemma in ("have", "contain", "include", "show")
 
 
-def _other_sex(parsed: Parsed, noun: Phrase, name: str) -> Iterator[Changes]:
+def _other_sex(
+    parsed: Parsed, noun: Phrase, name: str, lemmas: frozenset[str]
+) -> Iterator[Changes]:
     """Man for woman and the like, with "his" for "her" where nobody else can be meant."""
-    if not _may_change(parsed, noun):
-        return
-    lemmas = {word.lemma.lower() for word in parsed.words}
     pronouns = [at for at, text in enumerate(parsed.lower) if text in MASCULINE | FEMININE]
     people = [one for one in parsed.nouns if _name(parsed, one) in GENDERED]
     if pronouns and len(people) > 1:
