@@ -25,9 +25,11 @@ from unbag.captions.truth_words import (
     SIDES,
 )
 
+_ON_TOP = "on_top"
 _SEVERAL = (
     (re.compile(r"\b(?:in|at the) front of\b|\bin front\b"), "in_front"),
     (re.compile(r"\b(?:to the rear of|in back of)\b"), "behind"),
+    (re.compile(r"\bon (?:the )?top of\b|\batop\b"), _ON_TOP),
     (re.compile(r"\bcannot\b|\bcan['’]t\b"), "can not"),
     (re.compile(r"n['’]t\b"), " not"),
     # "right next to" says nothing of a side.
@@ -97,7 +99,11 @@ def _is_moved(caption: Parsed, before: Sequence[str], after: Sequence[str]) -> b
     """Whether a colour or number went from its noun to another noun of the caption."""
     if not any(word in COLOURS or word in NUMBERS for word in before):
         return False
-    tags = {word.text.lower(): word.tag for word in caption.words}
+    tags: dict[str, str] = {}
+    for word in caption.words:
+        # A word that stands as noun and verb says nothing of where a noun phrase ends.
+        same = tags.setdefault(word.text.lower(), word.tag) == word.tag
+        tags[word.text.lower()] = word.tag if same else ""
     had = set(_owned(before, tags))
     new = set(_owned(after, tags)) - had
     return bool({said for said, _ in had} & {said for said, _ in new})
@@ -114,7 +120,8 @@ def _owned(words: Sequence[str], tags: Mapping[str, str]) -> Iterator[tuple[str,
                 last = end
                 while last + 1 < len(words) and tags.get(words[last + 1]) in NOUN_TAGS:
                     last += 1
-                yield said, words[last]
+                if last + 1 == len(words) or words[last + 1] in tags:
+                    yield said, words[last]
                 break
             is_between = after in COLOURS or after in _JOINS or tags.get(after) in ADJECTIVE_TAGS
             if not is_between:
@@ -134,6 +141,9 @@ def _same_sides(
         return False
     if not gone and not new:
         return True
+    # What is on top may be left at "on", so it counts only where it is turned.
+    gone += Counter({"above": before.count(_ON_TOP)} if "below" in new else {})
+    new += Counter({"above": after.count(_ON_TOP)} if "below" in gone else {})
     if gone.total() != 1 or new.total() != 1 or OPPOSITE_SIDE[next(iter(gone))] not in new:
         return False
     return _is_turned_round(caption, before, after, next(iter(gone)))
@@ -161,7 +171,8 @@ def _is_turned_round(
 
 def _around(words: Sequence[str], nouns: set[str], side: str) -> tuple[str, str] | None:
     """The nearest noun before a side's word and the last of the next nouns after it."""
-    at = next((i for i, word in enumerate(words) if SIDES.get(word) == side), None)
+    sides = {**SIDES, _ON_TOP: "above"}
+    at = next((i for i, word in enumerate(words) if sides.get(word) == side), None)
     if at is None:
         return None
     left = [word for word in words[:at] if word in nouns]

@@ -16,6 +16,7 @@ from unbag.captions.conjunct_words import (
     NO_SWAP_AFTER,
     is_set_pair,
 )
+from unbag.captions.form_words import activities
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed, Phrase, Span
 from unbag.captions.relations import conjunctions_in, subject_of, subtree
@@ -74,6 +75,11 @@ def _are_whole(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
         return False
     # "A kitchen and the sink": the second is known from the first.
     if parsed.lower[other.first] == "the" and parsed.lower[one.first] != "the":
+        return False
+    if parsed.lower[one.first] in ("a", "an") and words[one.head].tag == "NNS":
+        return False
+    # "Rides a swing and smiles" is taken for two things now and then.
+    if other.first == other.last and parsed.lower[other.head] in activities():
         return False
     if parsed.lower[one.head] in COLOURS or parsed.lower[other.head] in COLOURS:
         return False

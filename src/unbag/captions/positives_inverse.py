@@ -159,13 +159,21 @@ def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
 
 def _tags_fit(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
     nouns = ("NN", "NNS")
-    inside = [at for p in (one, two) for at in range(p.first, p.last)]
-    # "A room holding remotes" is taken for one noun phrase now and then.
+    inside = [at for p in (one, two) for at in range(p.first + 1, p.last + 1)]
+    # "A room holding remotes" and "a dog sprints" are taken for noun phrases now and then.
     is_nominal = not any(
-        parsed.words[at].tag == "VBG" and at and parsed.words[at - 1].tag in nouns for at in inside
+        (parsed.lower[at].endswith("ing") and parsed.words[at - 1].tag in nouns)
+        or parsed.words[at].tag in ("POS", "IN", "RP")
+        for at in inside
     )
+    is_nominal &= not any(_is_at_odds(parsed, phrase) for phrase in (one, two))
     is_noun = parsed.words[one.head].tag in nouns and parsed.words[two.head].tag in nouns
     return is_noun and is_nominal
+
+
+def _is_at_odds(parsed: Parsed, phrase: Phrase) -> bool:
+    """A plural after "a": a verb, or a slip."""
+    return parsed.lower[phrase.first] in ("a", "an") and parsed.words[phrase.head].tag == "NNS"
 
 
 def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:

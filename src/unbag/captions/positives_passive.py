@@ -161,7 +161,8 @@ def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool
             return False
         if phrase == doer and _is_bare(parsed, phrase):
             return False
-        if words[0] in ("a", "an") and parsed.words[phrase.head].tag == "NNS":
+        tags = {word.tag for word in parsed.words[phrase.first : phrase.last + 1]}
+        if (words[0] in ("a", "an") and "NNS" in tags) or tags & {"IN", "RP", "POS"}:
             return False
         of = (parsed.words[child].dep for child in parsed.children[phrase.head] if child != verb)
         if not _OPEN_ENDED.isdisjoint(of):
@@ -209,9 +210,14 @@ def _rest(parsed: Parsed, at: int) -> str | None:
 
 def _particle(parsed: Parsed, verb: int) -> str:
     found = _child(parsed, verb, "prt")
-    if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES:
+    if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES or _moves(parsed, verb):
         return ""
     return f" {parsed.lower[verb + 1]}"
+
+
+def _moves(parsed: Parsed, verb: int) -> bool:
+    """Verbs with which "up" says where to: "rides up a hill"."""
+    return base_forms()[parsed.lower[verb]] in ("ride", "climb", "walk", "fly", "drive", "race")
 
 
 def _is_state(parsed: Parsed, verb: int) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from unbag.captions.agreement import inflected
 from unbag.captions.kinds import Changes, Draw, Editor, Kind, Parts
-from unbag.captions.parsed import NOUN_TAGS, Parsed, Word
+from unbag.captions.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Word
 from unbag.captions.positives_synonym import is_whole
 from unbag.captions.truth_words import COLOURS
 from unbag.captions.word_lists import word_set
@@ -35,7 +35,7 @@ _JUDGED_WRONG = word_set("""
     textile fabric cloth vast immense slugger puncher bogus phony sundry brooding biting foliage
     leaf icebox mill exclusive cheery babe brindle toad eyelid foreigner surplus excess chief noted
     scarcely hardly lance serpent haversack coast balustrade instructor teacher minor laboratory
-    principal
+    principal monocle
     """)
 """Words that WordNet's senses let through, and that mean something else in captions."""
 _YOUNG = word_set("young little small old older younger tiny")
@@ -111,7 +111,7 @@ def _is_plain(lemma: str, new: str, pos: Pos) -> bool:
 
 def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
     """No part of a compound, no name, nothing that the parser took for another word."""
-    if at in parsed.bound or not word.text.islower():
+    if at in parsed.bound or not word.text.islower() or not word.text.isalpha():
         return False
     before = parsed.words[at - 1].tag if at else ""
     after = parsed.words[at + 1].tag if at + 1 < len(parsed.words) else ""
@@ -119,8 +119,10 @@ def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
         is_part = before in NOUN_TAGS or after in NOUN_TAGS or word.dep == "compound"
         return not is_part and after != "POS" and before != "HYPH"
     if word.tag == "JJ":
-        return word.dep == "amod" and after in NOUN_TAGS
-    return word.dep == "advmod" and word.text.endswith("ly")
+        return word.dep == "amod" and after in NOUN_TAGS and not word.text.endswith("ed")
+    # Before an adjective adverbs go with some and not with others: "perfectly good".
+    is_of_verb = parsed.words[word.head].tag in VERB_TAGS
+    return word.dep == "advmod" and word.text.endswith("ly") and is_of_verb
 
 
 def _fits(parsed: Parsed, at: int, new: str) -> bool:

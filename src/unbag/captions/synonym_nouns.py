@@ -136,7 +136,7 @@ vegetables > veggies | plural
 hamburger = burger
 spud > potato
 fries > french fries | plural | notpreceded french
-mug > cup | c
+mug > cup
 bucket = pail
 store = shop
 supermarket = grocery store

@@ -165,10 +165,11 @@ uphill > up a hill | adv
 asleep > sleeping | notpreceded fast falls falling fall sound
 sleeping > asleep | predicate
 seated > sitting | predicate
-sitting > seated | predicate | by @people cat dog | notfollowed down up back
-sits > is seated | by @people cat dog | notfollowed down up back
+sitting > seated | predicate | by @people cat dog | notfollowed down up back | \
+without hot stuffed teddy toy
+sits > is seated | without hot stuffed teddy toy | by @people cat dog | notfollowed down up back
 sit > are seated | plain | by @people cat dog cats dogs men women boys girls children kids | \
-notfollowed down up back
+notfollowed down up back | without hot stuffed teddy toy
 snow - covered > snowy | notpreceded and
 brightly colored > colorful | attributive
 brightly coloured > colourful | attributive

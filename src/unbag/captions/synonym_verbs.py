@@ -20,8 +20,8 @@ camel donkey bull
 ride on > ride | then horse bike bicycle motorcycle motorbike skateboard surfboard elephant scooter
 ride > surf | obj wave | with surfboard surfer surf
 surf > ride | obj wave
-look at > gaze at | notthen each one
-look out > gaze out
+look at > gaze at | notthen each one | by @people dog cat horse bear bird
+look out > gaze out | by @people dog cat horse bear bird
 gaze at > look at
 stare at > look at
 stare > gaze | noobj | followed out into off

@@ -25,15 +25,11 @@ PAIRS = frozenset(("couple", "pair", "both", "twin", "twins", "duo"))
 _COLOURS = """
 black white red green blue yellow orange purple violet pink brown grey beige tan gold silver blond
 turquoise teal navy maroon crimson scarlet ivory lavender magenta cyan khaki burgundy bronze
-colourful multicoloured
 """
 _SPELT_OTHERWISE = """
 gray: grey
 golden: gold
 blonde: blond
-colorful: colourful
-multicolored: multicoloured
-multicolor: multicoloured
 """
 COLOURS: Mapping[str, str] = MappingProxyType(
     {word: word for word in _COLOURS.split()}
