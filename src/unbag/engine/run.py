@@ -83,7 +83,8 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         finally:
             store.save()
         record = with_bounds(work.record, store.bounded)
-        judged = judge(job, items, store, record, progress=progress)
+        with paused_collector():
+            judged = judge(job, items, store, record, progress=progress)
         _write(folder, judged, asked, record)
         folder.remove_vectors()
         team.wait()

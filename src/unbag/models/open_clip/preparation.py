@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from unbag.models.levels import Levels, levels
@@ -60,9 +61,8 @@ def transform(preparation: Mapping[str, Any]) -> Callable[[Image], Tensor]:
 
 def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor], Levels] | None:
     """A transform up to its bytes, and what becomes of them; None if it does not end so."""
-    from torchvision.transforms import Compose, PILToTensor
-
+    parts: Any = import_module("torchvision.transforms")
     steps = getattr(whole, "transforms", [])
-    first = Compose([*steps[:-2], PILToTensor()])
-    found = levels(whole, first, Compose(steps[-2:]))
+    first = parts.Compose([*steps[:-2], parts.PILToTensor()])
+    found = levels(whole, first, parts.Compose(steps[-2:]))
     return (first, found) if found else None
