@@ -156,6 +156,7 @@ def test_filters_of_a_kind_see_its_edits_only() -> None:
         ("собака сидит на диване", "not English"),
         ("ein Hund sitzt auf dem Sofa", "not English"),
         ("A DOG RUNS", ""),
+        ("Many children walk past tall old buildings.", ""),
         ("a dog runs", ""),
         ("a café in Zürich", ""),
     ],

@@ -21,6 +21,7 @@ NAMES = (
     "swap_verbs",
     "swap_adverbs",
     "swap_words",
+    "neg_clip_swap",
 )
 CAPTIONS = (
     "A brown horse eats the green grass near two wooden fences.",
@@ -55,6 +56,8 @@ def edits(parser: Parser, kind: str, caption: str) -> list[str]:
     ("kind", "caption", "wanted"),
     [
         ("swap_nouns", "a dog on a sofa", "a sofa on a dog"),
+        ("neg_clip_swap", "a zebra by a rock", "a rock by a zebra"),
+        ("neg_clip_swap", "a red cup, a wet cat", "a wet cup, a red cat"),
         ("swap_nouns", "A fire hydrant behind an oak", "An oak behind a fire hydrant"),
         ("swap_nouns", "a black dog and a white cat", "a black cat and a white dog"),
         ("swap_nouns", "a group of boys riding horses", "a group of horses riding boys"),

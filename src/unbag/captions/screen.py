@@ -10,7 +10,8 @@ _MARKUP = re.compile(r"</?[a-z][^>]*>|&[a-z]+;|&#\d+;", re.I)
 _ADDRESS = re.compile(r"https?://|www\.", re.I)
 _COMMON_WORDS = """
 a an the of in on at with and is are to by for from near his her its their this that these those
-as over under up down out into two three some one while there it they he she
+as over under up down out into two three some one while there it they he she or before after many
+several people man men woman women girl boy child children group dog cat young old black white
 """
 _COMMON = frozenset(_COMMON_WORDS.split())
 
