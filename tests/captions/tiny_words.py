@@ -42,7 +42,9 @@ def save_masked(folder: Path, *, seed: int = 0, has_head: bool = True) -> Path:
     return folder
 
 
-def save_causal(folder: Path, *, seed: int = 0, template: str | None = None) -> Path:
+def save_causal(
+    folder: Path, *, seed: int = 0, template: str | None = None, context: int = 300
+) -> Path:
     """A GPT-2 of two layers that knows the letters as well, so that any caption is told."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -59,7 +61,7 @@ def save_causal(folder: Path, *, seed: int = 0, template: str | None = None) -> 
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     config = tf.GPT2Config(
-        vocab_size=len(vocabulary), n_positions=300, n_embd=16, n_layer=2, n_head=2,
+        vocab_size=len(vocabulary), n_positions=context, n_embd=16, n_layer=2, n_head=2,
         bos_token_id=0, eos_token_id=1, initializer_range=0.7,
     )  # fmt: skip
     tf.GPT2LMHeadModel(config).save_pretrained(folder)

@@ -43,6 +43,14 @@ class LocalWriter:
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
         """Equal prompts are answered once."""
         tokens = {prompt: self._tokens(prompt) for prompt in dict.fromkeys(prompts)}
+        needed = max(map(len, tokens.values()), default=0) + longest
+        most = getattr(self.model.config, "max_position_embeddings", None) or needed
+        if needed > most:
+            raise UserError(
+                f"a prompt with its answer has {needed} tokens, and the chat model reads {most}",
+                expected="a chat model with a context of about a thousand tokens",
+                way_out="take another one",
+            )
         order = sorted(tokens, key=lambda prompt: (len(tokens[prompt]), prompt))
         found: dict[str, str] = {}
         for at in range(0, len(order), BATCH):
