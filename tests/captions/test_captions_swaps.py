@@ -165,7 +165,8 @@ def _counted(text: str) -> Counter[str]:
     number = {"are": "is", "were": "was", "eat": "eats", "carry": "carries", "sits": "sit"}
     number |= {"stands": "stand", "puts": "put", "feed": "feeds", "chase": "chases"}
     number |= {"walk": "walks", "run": "runs"}
-    words = [number.get(word, word) for word in normalised(text).split()]
+    # A clitic is a word of its own: "dog's" may become "fire's".
+    words = [number.get(word, word) for word in normalised(text).replace("'s", " 's").split()]
     return Counter(word for word in words if word not in ("a", "an"))
 
 
