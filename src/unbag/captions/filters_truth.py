@@ -51,6 +51,10 @@ class KeepsTruth:
         return [not p.kind.keeps_meaning or keeps_truth(p.caption, p.edit.text) for p in proposals]
 
 
+KEEPS_TRUTH = KeepsTruth()
+"""As `--filters` names it: unbag.captions.filters_truth:KEEPS_TRUTH."""
+
+
 def keeps_truth(caption: Parsed, rewritten: str) -> bool:
     """Whether nothing speaks against the rewritten caption saying the same."""
     before, after = _words(caption.text), _words(rewritten)

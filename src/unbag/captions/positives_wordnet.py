@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unbag.captions.agreement import inflected
+from unbag.captions.filters_truth import KEEPS_TRUTH
 from unbag.captions.kinds import Changes, Draw, Editor, Kind, Parts
 from unbag.captions.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Word
 from unbag.captions.positives_synonym import is_whole
@@ -147,4 +148,5 @@ SYNONYM_WORDNET = Kind(
     about="a word by a synonym of WordNet: a woman on a staircase -> a woman on a stairway",
     source="ours, with WordNet",
     editor=_editor,
+    filters=(KEEPS_TRUTH,),
 )
