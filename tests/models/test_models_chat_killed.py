@@ -42,10 +42,10 @@ class Child:
         """Sizes of the chunks it begins until it ends by itself."""
         found = []
         try:
-            while self.said.poll(60):
+            while self.said.poll(120):
                 found.append(self.said.recv())
         except EOFError:
-            self.process.join(60)
+            self.process.join(120)
         assert self.process.exitcode == 0
         return found
 
@@ -134,7 +134,7 @@ class Stalling(Chat):
             self.asked.append(key)
             is_late = len(self.asked) > self.most
         if is_late:
-            self.may_go.wait(60)
+            self.may_go.wait(120)
         else:
             self.answered.append(key)
         return super().reply(body)
@@ -159,7 +159,7 @@ def test_a_model_behind_a_server(tmp_path: Path) -> None:
         assert len(chat.asked) == 400
         chat.asked, chat.answered, chat.most = [], [], most
         child = start(arguments(model, tmp_path, "killed"))
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while len(chat.asked) < most + concurrency and time.monotonic() < end:
             time.sleep(0.02)
         child.kill()
