@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unbag.captions.edit import Edited, Given, make_editor
+from unbag.captions.edit import Given, make_editor
 from unbag.captions.judging import (
     TRUTHS,
     Case,
@@ -29,6 +29,7 @@ from unbag.captions.judging import (
     precision_of,
 )
 from unbag.captions.kinds import Parts
+from unbag.captions.tally import Tally
 from unbag.metrics.resample import generator
 from unbag.types import Change, Edit
 
@@ -37,7 +38,7 @@ MOST = 12_000
 SEED = 0
 
 
-def read_captions(path: Path) -> list[Given]:
+def read_captions(path: Path, most: int) -> list[Given]:
     """In an order drawn by the seed, not by the file."""
     found: list[Given] = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -46,24 +47,25 @@ def read_captions(path: Path) -> list[Given]:
             others = tuple(c for i, c in enumerate(row["captions"]) if i != at)
             found.append(Given(f"{row['image']}#{at}", text, others))
     order = generator(SEED, "judge").permutation(len(found))
-    return [found[at] for at in order[:MOST]]
+    return [found[at] for at in order[:most]]
 
 
-def draw(captions: Path, out: Path, kinds: Sequence[str], parts: Parts) -> None:
+def draw(captions: Path, out: Path, most: int, kinds: Sequence[str], parts: Parts) -> None:
     """Write a sheet without kinds, and the key to it."""
     editor = make_editor(kinds, parts=parts, seed=SEED)
-    given = read_captions(captions)
+    given = read_captions(captions, most)
     edits: dict[str, list[tuple[str, str, Edit]]] = {kind.name: [] for kind in editor.kinds}
-    done: list[Edited] = []
+    tally = Tally()
     for start in range(0, len(given), 512):
-        found, _ = editor(given[start : start + 512])
-        done += found
+        found, counted = editor(given[start : start + 512])
+        tally.add(counted)
         for one in found:
             for edit in one.edits:
                 edits[edit.kind].append((one.id, one.text, edit))
-        print(f"{len(done):,} of {len(given):,} captions", file=sys.stderr)
-    for kind, some in edits.items():
-        print(f"{kind:<22} {len({s[0] for s in some}) / len(done):6.1%} of {len(done):,} captions")
+        print(f"{tally.captions:,} of {len(given):,} captions", file=sys.stderr)
+    for kind, of in tally.kinds.items():
+        share = of.places / tally.captions
+        print(f"{kind:<22} has a place in {share:6.1%} of {tally.captions:,} captions")
     chosen = [one for some in edits.values() for one in some[:EACH]]
     out.mkdir(parents=True, exist_ok=True)
     cases = make_cases(chosen, seed=SEED)
@@ -74,8 +76,7 @@ def draw(captions: Path, out: Path, kinds: Sequence[str], parts: Parts) -> None:
     with (out / "key.jsonl").open("w", encoding="utf-8") as file:
         for case in cases:
             file.write(json.dumps(_key(case)) + "\n")
-    coverage = {k: len({s[0] for s in some}) / len(done) for k, some in edits.items()}
-    (out / "coverage.json").write_text(json.dumps({"captions": len(done), "share": coverage}))
+    (out / "tally.json").write_text(json.dumps(tally.as_json(), indent=1))
 
 
 def count(folder: Path, first: Path, second: Path, out: Path) -> None:
@@ -151,6 +152,7 @@ def main() -> None:
     drawing.add_argument("captions", type=Path)
     drawing.add_argument("out", type=Path)
     drawing.add_argument("--kinds", nargs="+", default=["default"])
+    drawing.add_argument("--most", type=int, default=MOST, help="captions to edit at most")
     drawing.add_argument("--fill", default="", help="a language model, for kinds that need one")
     drawing.add_argument("--rewrite", default="", help="a chat model, for kinds that need one")
     counting = commands.add_parser("count")
@@ -159,7 +161,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "draw":
         parts = Parts(fill=options.fill, rewrite=options.rewrite)
-        draw(options.captions, options.out, options.kinds, parts)
+        draw(options.captions, options.out, options.most, options.kinds, parts)
     else:
         count(options.folder, options.first, options.second, options.out)
 

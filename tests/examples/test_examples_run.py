@@ -76,7 +76,7 @@ def test_judge_edits(tmp_path: Path) -> None:
         *("--kinds", "swap_nouns"),
         first=("draw",),
     )
-    assert drawn.splitlines() == ["swap_nouns             100.0% of 2 captions"]
+    assert drawn.splitlines() == ["swap_nouns             has a place in 100.0% of 2 captions"]
     blank = (sheets / "sheet.tsv").read_text()
     assert "swap_nouns" not in blank
     lines = blank.splitlines()
