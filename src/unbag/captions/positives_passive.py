@@ -184,6 +184,8 @@ def _fits_verb(parsed: Parsed, verb: int, done_to: Phrase) -> bool:
     base = base_forms()[parsed.lower[verb]]
     noun = parsed.words[done_to.head]
     wanted = OBJECTS.get(base)
+    if noun.lemma == "air":
+        return False
     if wanted is not None:
         return parsed.lower[done_to.head] in wanted
     # Without article, number or plural it belongs to the verb: "hits home", "catches air".

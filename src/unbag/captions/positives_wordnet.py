@@ -1,8 +1,8 @@
 """A parsed caption comes in; the same with one word by a synonym of WordNet goes out.
 
 A word is replaced only where the two share the commonest sense of both, that sense has nearly all
-uses of both in tagged text, and it is a thing, a person or an animal (or a quality or a manner).
-Verbs are left alone: what WordNet calls synonyms differ in the objects they take. Vectors of spaCy
+uses of both in tagged text, and it is a thing, a person, an animal or a quality. Verbs and adverbs
+are left alone: what WordNet calls synonyms differ in what they go with. Vectors of spaCy
 are not asked, because those of the small pipelines put "sofa" no nearer to "couch" than "lid" to
 "eyelid".
 """
@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from unbag.captions.agreement import inflected
 from unbag.captions.filters_truth import KEEPS_TRUTH
 from unbag.captions.kinds import Changes, Draw, Editor, Kind, Parts
-from unbag.captions.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Word
+from unbag.captions.parsed import NOUN_TAGS, Parsed, Word
 from unbag.captions.positives_synonym import is_whole
 from unbag.captions.truth_words import COLOURS
 from unbag.captions.word_lists import word_set
 from unbag.captions.wordnet import WordNet, find_wordnet
 from unbag.captions.wordnet_files import Pos
 
-_POS: dict[str, Pos] = {"NN": "n", "NNS": "n", "JJ": "a", "RB": "r"}
+_POS: dict[str, Pos] = {"NN": "n", "NNS": "n", "JJ": "a"}
 _FIELDS = frozenset(
     ("noun.artifact", "noun.animal", "noun.person", "noun.food", "noun.plant", "noun.object")
 )
@@ -36,7 +36,7 @@ _JUDGED_WRONG = word_set("""
     textile fabric cloth vast immense slugger puncher bogus phony sundry brooding biting foliage
     leaf icebox mill exclusive cheery babe brindle toad eyelid foreigner surplus excess chief noted
     scarcely hardly lance serpent haversack coast balustrade instructor teacher minor laboratory
-    principal monocle
+    principal monocle coming
     """)
 """Words that WordNet's senses let through, and that mean something else in captions."""
 _YOUNG = word_set("young little small old older younger tiny")
@@ -44,7 +44,7 @@ _YOUNG = word_set("young little small old older younger tiny")
 
 @dataclass(frozen=True, eq=False)
 class ByWordNet:
-    """An editor that asks WordNet for every noun, adjective and adverb."""
+    """An editor that asks WordNet for every noun and adjective."""
 
     wordnet: WordNet
     _known: dict[tuple[str, Pos], tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -119,11 +119,7 @@ def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
     if word.tag in ("NN", "NNS"):
         is_part = before in NOUN_TAGS or after in NOUN_TAGS or word.dep == "compound"
         return not is_part and after != "POS" and before != "HYPH"
-    if word.tag == "JJ":
-        return word.dep == "amod" and after in NOUN_TAGS and not word.text.endswith("ed")
-    # Before an adjective adverbs go with some and not with others: "perfectly good".
-    is_of_verb = parsed.words[word.head].tag in VERB_TAGS
-    return word.dep == "advmod" and word.text.endswith("ly") and is_of_verb
+    return word.dep == "amod" and after in NOUN_TAGS and not word.text.endswith("ed")
 
 
 def _fits(parsed: Parsed, at: int, new: str) -> bool:
