@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import CaptionEditor, Given, make_editor
 from unbag.captions.judging import (
     TRUTHS,
     Case,
@@ -35,10 +35,9 @@ from unbag.types import Change, Edit
 
 EACH = 40
 MOST = 12_000
-SEED = 0
 
 
-def read_captions(path: Path, most: int) -> list[Given]:
+def read_captions(path: Path, most: int, seed: int) -> list[Given]:
     """In an order drawn by the seed, not by the file."""
     found: list[Given] = []
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -46,14 +45,12 @@ def read_captions(path: Path, most: int) -> list[Given]:
         for at, text in enumerate(row["captions"]):
             others = tuple(c for i, c in enumerate(row["captions"]) if i != at)
             found.append(Given(f"{row['image']}#{at}", text, others))
-    order = generator(SEED, "judge").permutation(len(found))
+    order = generator(seed, "judge").permutation(len(found))
     return [found[at] for at in order[:most]]
 
 
-def draw(captions: Path, out: Path, most: int, kinds: Sequence[str], parts: Parts) -> None:
+def draw(given: Sequence[Given], out: Path, editor: CaptionEditor) -> None:
     """Write a sheet without kinds, and the key to it."""
-    editor = make_editor(kinds, parts=parts, seed=SEED)
-    given = read_captions(captions, most)
     edits: dict[str, list[tuple[str, str, Edit]]] = {kind.name: [] for kind in editor.kinds}
     tally = Tally()
     for start in range(0, len(given), 512):
@@ -68,7 +65,7 @@ def draw(captions: Path, out: Path, most: int, kinds: Sequence[str], parts: Part
         print(f"{kind:<22} has a place in {share:6.1%} of {tally.captions:,} captions")
     chosen = [one for some in edits.values() for one in some[:EACH]]
     out.mkdir(parents=True, exist_ok=True)
-    cases = make_cases(chosen, seed=SEED)
+    cases = make_cases(chosen, seed=editor.seed)
     with (out / "sheet.tsv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t")
         writer.writerow(["id", "caption", "changed", "truth", "grammatical"])
@@ -153,6 +150,7 @@ def main() -> None:
     drawing.add_argument("out", type=Path)
     drawing.add_argument("--kinds", nargs="+", default=["default"])
     drawing.add_argument("--most", type=int, default=MOST, help="captions to edit at most")
+    drawing.add_argument("--seed", type=int, default=0)
     drawing.add_argument("--fill", default="", help="a language model, for kinds that need one")
     drawing.add_argument("--rewrite", default="", help="a chat model, for kinds that need one")
     counting = commands.add_parser("count")
@@ -161,7 +159,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "draw":
         parts = Parts(fill=options.fill, rewrite=options.rewrite)
-        draw(options.captions, options.out, options.most, options.kinds, parts)
+        editor = make_editor(options.kinds, parts=parts, seed=options.seed)
+        draw(read_captions(options.captions, options.most, options.seed), options.out, editor)
     else:
         count(options.folder, options.first, options.second, options.out)
 

@@ -18,12 +18,16 @@ from unbag.captions.things import (
     content_of,
     fits,
     goes_on,
+    is_bare_count,
+    is_joined,
     is_plural,
     is_told_as_person,
     owner_pronoun,
     whole_phrase,
 )
 
+_TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
+_PRONOUNS = frozenset(("PRP", "PRP$"))
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
 
 
@@ -59,6 +63,8 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
         exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if _keeps_grammar(parsed, one, other)
+        and _is_told(parsed, one, other)
+        and _stands_alone(parsed, a, b)
         and goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
@@ -79,6 +85,7 @@ def swap_arguments(parsed: Parsed) -> list[Changes]:
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if frozenset((a.head, b.head)) in linked
         and _keeps_grammar(parsed, one, other)
+        and _stands_alone(parsed, a, b)
         and goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
@@ -128,6 +135,27 @@ def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     is_bare = one.first == one.last and parsed.words[other.first].tag in NOUN_TAGS
     between = parsed.words[one.last + 1]
     return not (is_bare and between.tag in ("VBG", "VBN") and other.first == one.last + 2)
+
+
+def _is_told(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether something is said of one of them.
+
+    Between two circumstances of a third thing the exchange often leaves the picture as it is: "he
+    walks along tracks in a forest".
+    """
+    return any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
+
+
+def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
+    """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
+    if any(word.tag in _PRONOUNS for word in parsed.words):
+        return False
+    bare = [is_bare_count(thing) for thing in (one, other)]
+    joined = [
+        is_joined(parsed, thing.head) or parsed.words[thing.head].dep == "conj"
+        for thing in (one, other)
+    ]
+    return not any(joined) and bare[0] == bare[1]
 
 
 def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:

@@ -106,7 +106,7 @@ def whole_phrase(parsed: Parsed, phrase: Phrase) -> Phrase | None:
         if inner is None or parsed.lower[last + 1 : last + 2] != ("of",):
             return Phrase(phrase.first, last, phrase.head)
         chunk = next((c for c in parsed.chunks if c.head == inner), None)
-        if chunk is None or chunk.first != last + 2 or _is_joined(parsed, inner):
+        if chunk is None or chunk.first != last + 2 or is_joined(parsed, inner):
             return None
         last, noun = chunk.last, inner
     return None
@@ -126,6 +126,12 @@ def fits(thing: Thing, place: Thing) -> bool:
     if place.determined is Determined.THE or thing.determined is place.determined:
         return True
     return is_mass
+
+
+def is_bare_count(thing: Thing) -> bool:
+    """A single thing without an article, as captions begin: "Man on a horse"."""
+    is_one = not thing.is_plural and thing.lemma not in MASS
+    return is_one and thing.determined is Determined.BARE
 
 
 def is_told_as_person(parsed: Parsed, thing: Thing) -> bool:
@@ -194,5 +200,6 @@ def determined(parsed: Parsed, noun: int) -> Determined:
     return Determined.BARE
 
 
-def _is_joined(parsed: Parsed, noun: int) -> bool:
+def is_joined(parsed: Parsed, noun: int) -> bool:
+    """Whether "and" or "or" joins something to it."""
     return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])

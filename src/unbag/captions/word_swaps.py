@@ -121,4 +121,5 @@ SWAP_WORDS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_words),
     keeps_words=True,
+    is_default=False,
 )
