@@ -46,8 +46,10 @@ class Meaning:
     """
 
     encoder: Sentence
-    least: float = 0.6
-    """Cosine that a hard positive needs."""
+    least: float = 0.8
+    """Cosine that a hard positive needs. With all-MiniLM-L6-v2, of 1,388 hard positives that rules
+    made of real captions 0.4 % are below, of 800 captions with one wrong word 26 %, of 1,343 with
+    words exchanged 0.1 %."""
     reason: str = "meaning"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
