@@ -207,6 +207,15 @@ def test_an_answer_of_a_server_that_was_cut_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("_quick")
+def test_a_reply_without_an_answer_is_asked_for_again() -> None:
+    with served(Writing(answering, nonsense=1)) as writing:
+        parts = Parts(rewrite=f"server:chat@{writing.url}")
+        [found], _ = make_editor(["rewrite_replace"], parts=parts)(GIVEN[:1])
+    assert len(writing.bodies) == 2
+    assert [made.text for made in found.edits] == ["a ship on a lake"]
+
+
+@pytest.mark.usefixtures("_quick")
 def test_what_a_dying_server_said_is_kept(tmp_path: Path) -> None:
     with served(Writing(answering, lives=2)) as writing:
         parts = Parts(

@@ -20,6 +20,8 @@ class Writing:
     ends: str = "stop"
     lives: int = 1_000_000
     """Requests that it answers before it breaks."""
+    nonsense: int = 0
+    """Requests that it answers with something else first."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
@@ -37,7 +39,8 @@ def served(writing: Writing) -> Iterator[Writing]:
                 is_dead = len(writing.bodies) > writing.lives
             said = writing.says(body["messages"][0]["content"])
             choice = {"message": {"content": said}, "finish_reason": writing.ends}
-            content = json.dumps({"choices": [choice]}).encode()
+            is_odd = len(writing.bodies) <= writing.nonsense
+            content = json.dumps({"choices": [] if is_odd else [choice]}).encode()
             self.send_response(400 if is_dead else 200)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
