@@ -152,7 +152,7 @@ def making(
     save: Callable[[Path], Path] = request.param
     folder = save(tmp_path_factory.mktemp("fills") / "model")
     fills._tools.cache_clear()
-    return make_editor(["svlc_fill"], parts=Parts(fill=str(folder), device="cpu"), per_kind=2)
+    return make_editor(["fills"], parts=Parts(fill=str(folder), device="cpu"), per_kind=2)
 
 
 def test_fills_of_real_models_are_sound(
@@ -192,7 +192,7 @@ def test_a_model_must_be_named() -> None:
 
 
 def test_kinds_of_fills_are_off_by_default() -> None:
-    kinds = find_kinds(["svlc_fill"])
+    kinds = find_kinds(["fills"])
     assert [kind.name for kind in kinds] == [
         "fill_attribute",
         "fill_object",

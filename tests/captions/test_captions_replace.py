@@ -17,7 +17,7 @@ from unbag.captions.changes import apply, finished, normalised
 from unbag.captions.kinds import ByRule, Kind, Parts, find_kinds
 from unbag.captions.parse import Parser, find_parser
 
-NAMES = ("negate", "svlc")
+NAMES = ("negate", "svlc_fixed")
 CAPTIONS = (
     "A large brown dog is lying on an old wooden bench.",
     "A WOMAN WEARING A RED HAT IS SITTING ON A CHAIR",

@@ -171,7 +171,8 @@ def _counted(text: str) -> Counter[str]:
 
 
 def test_the_groups() -> None:
-    assert [kind.name for kind in find_kinds(["neg_clip"])] == [
+    assert [kind.name for kind in find_kinds(["neg_clip"])] == ["neg_clip_swap"]
+    assert [kind.name for kind in find_kinds(["neg_clip_fixed"])] == [
         "swap_nouns",
         "swap_adjectives",
         "swap_verbs",
@@ -180,7 +181,7 @@ def test_the_groups() -> None:
         "swap_words",
     ]
     assert {"swap_attributes", "swap_arguments", "negate"} <= {
-        kind.name for kind in find_kinds(["crepe"])
+        kind.name for kind in find_kinds(["crepe_fixed"])
     }
 
 

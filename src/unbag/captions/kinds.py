@@ -110,7 +110,8 @@ class _Ruled:
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "neg_clip": (
+        "neg_clip": ("neg_clip_swap",),
+        "neg_clip_fixed": (
             "swap_nouns",
             "swap_adjectives",
             "swap_verbs",
@@ -118,14 +119,14 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "swap_phrases",
             "swap_words",
         ),
-        "svlc": (
+        "svlc_fixed": (
             "replace_colour",
             "replace_material",
             "replace_size",
             "replace_state",
             "replace_action",
         ),
-        "crepe": (
+        "crepe_fixed": (
             "replace_noun",
             "replace_attribute",
             "replace_relation",
@@ -134,12 +135,13 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "negate",
         ),
         "spatial": ("left_right", "above_below", "front_behind", "inside_outside", "near_far"),
-        "ce_clip": ("swap_nouns", "fill_attribute", "fill_object", "fill_action"),
-        "svlc_fill": ("fill_attribute", "fill_object", "fill_action", "fill_relation"),
+        "ce_clip_fixed": ("swap_nouns", "fill_attribute", "fill_object", "fill_action"),
+        "fills": ("fill_attribute", "fill_object", "fill_action", "fill_relation"),
         "rewrites": ("rewrite_replace", "rewrite_swap"),
     }
 )
-"""Names for several kinds; besides these: default, negatives, positives and all."""
+"""Names for several kinds; besides these: default, negatives, positives and all. A paper's name
+alone means its published rule; `_fixed` are our checked kinds of the same types."""
 
 
 def find_kinds(wanted: Sequence[str]) -> tuple[Kind, ...]:

@@ -180,4 +180,6 @@ SWAP_ADVERBS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_adverbs),
     keeps_words=True,
+    # Too rare in captions to be judged: one in thousands.
+    is_default=False,
 )

@@ -14,11 +14,11 @@ _EXAMPLES = """\
 examples:
   unbag edit --try "A black dog sits to the left of a small child."
   unbag edit --captions captions.jsonl --out edits.jsonl --workers 8
-  unbag edit --captions coco.json --kinds neg_clip --out train.tsv --format negclip
+  unbag edit --captions coco.json --kinds neg_clip_fixed --out train.tsv --format negclip
   unbag edit --captions "shards/{000000..000099}.tar" --kinds negatives --out edited
 
 kinds:
-  `unbag list edits` shows all; groups are default, negatives, positives, all, neg_clip ...
+  `unbag list edits` shows all; groups are default, negatives, positives, all, neg_clip_fixed ...
 """
 FORMS = ("jsonl", "tsv", "csv", "parquet", "json", "shards")
 
