@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +69,25 @@ def load_pipeline(
             way_out="`python -m spacy download en_core_web_sm` fetches one",
         )
     return pipeline
+
+
+def described(choice: str) -> str:
+    """The pipeline that a choice means, with its version, such as "en_core_web_md 3.8.0".
+
+    Nothing is loaded; a choice that cannot be found is given back as it is.
+    """
+    place = find_installed() if choice == "auto" else choice
+    if place is None:
+        return choice
+    try:
+        said = json.loads((Path(place) / "meta.json").read_text(encoding="utf-8"))
+        return f"{said['lang']}_{said['name']} {said['version']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    try:
+        return f"{place} {version(place)}"
+    except (PackageNotFoundError, ValueError):
+        return place
 
 
 def name_of(pipeline: Language) -> str:

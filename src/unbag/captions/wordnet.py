@@ -192,6 +192,14 @@ def find_wordnet(choice: str = "auto") -> WordNet:
     )
 
 
+def described(choice: str = "auto") -> str:
+    """The folder or zip that a choice means; "none" where there is none."""
+    try:
+        return find_wordnet(choice).database.place
+    except UserError:
+        return "none"
+
+
 def _places() -> Iterator[Path]:
     for folder in _nltk_folders():
         yield from _below(folder)

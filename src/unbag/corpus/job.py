@@ -6,17 +6,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unbag.captions import pipelines, wordnet
+from unbag.captions.filters_named import make_filters
 from unbag.captions.kinds import Parts, find_kinds
 from unbag.captions.parse import find_parser
 from unbag.captions.pipelines import find_installed
 from unbag.corpus.forms import NEGCLIP, check_written
+from unbag.corpus.negclip import read_neighbours
 from unbag.corpus.runner import Settings
 from unbag.corpus.source import Source
 from unbag.errors import UserError
+from unbag.models.caption_likelihood import find_model
+from unbag.models.device import check_device
+from unbag.registry import names
 from unbag.version import __version__
 
-_DECIDING = ("pipeline", "wordnet", "fill", "rewrite", "device")
-"""Fields of Parts that decide the output."""
+_DECIDING = ("fill", "rewrite", "device")
+"""Fields of Parts that decide the output as they are written."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,8 @@ class EditJob:
         self.source.files()
         check_written(self.source, self.form)
         find_kinds(self.kinds)
+        check_device(self.parts.device)
+        self._check_models()
         if self.parts.pipeline == "auto" and find_installed() is None:
             find_parser("auto")
         if self.neighbours and self.form != NEGCLIP:
@@ -66,9 +74,27 @@ class EditJob:
                 expected="the form negclip, the only one that holds near pictures",
                 way_out="add --format negclip, or leave --neighbours out",
             )
+        if self.neighbours:
+            read_neighbours(self.neighbours)
+
+    def _check_models(self) -> None:
+        """That models which are named are there; they are loaded later."""
+        kind, _, place = self.parts.rewrite.partition(":")
+        for path in (self.leak, self.parts.fill, place if kind == "hf" else ""):
+            if path:
+                find_model(path)
+        for name in self.filters:
+            kind, _, place = name.partition(":")
+            if kind in names("filter") and place:
+                find_model(place)
+            else:
+                make_filters([name])
 
     def asked(self) -> dict[str, Any]:
-        """All that decides the output, as plain values: a job that says the same is the same."""
+        """All that decides the output, as plain values: a job that says the same is the same.
+
+        What was found stands for "auto", which may find something else another day.
+        """
         source = self.source
         near = Source(str(self.neighbours), "jsonl").fingerprint() if self.neighbours else ""
         return {
@@ -80,11 +106,12 @@ class EditJob:
             "limit": source.limit,
             "format": self.form,
             "kinds": [kind.name for kind in find_kinds(self.kinds)],
+            "pipeline": pipelines.described(self.parts.pipeline),
+            "wordnet": wordnet.described(self.parts.wordnet),
             **{name: asdict(self.parts)[name] for name in _DECIDING},
             "filters": list(self.filters),
             "seed": self.seed,
             "per_kind": self.per_kind,
-            "leak": self.leak,
             "neighbours": near,
             "chunk": self.chunk,
             "version": __version__,

@@ -61,9 +61,12 @@ class Kept:
             yield
 
     def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
-        """Start, or go on if the same was asked before; the survey is made once."""
+        """Start, or go on if the same was asked before; the survey is made once.
+
+        Where no chunk is done there is nothing to protect, so another job may start.
+        """
         path = self.folder / "job.json"
-        if path.exists():
+        if path.exists() and self._files():
             said = _json(path)
             if different := differences(said["asked"], asked):
                 raise UserError(

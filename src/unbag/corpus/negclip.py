@@ -55,6 +55,12 @@ def write(pairs: Pairs, path: Path, neighbours: Neighbours | None = None) -> int
 def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
     """JSON lines of {"picture", "neighbours": [picture, ...]}."""
     found: dict[str, tuple[str, ...]] = {}
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}",
+            expected="JSON lines of pictures and their neighbours",
+            way_out="check the path given with --neighbours; `unbag nearest` makes such a file",
+        )
     source = Source(str(path), "jsonl")
     with source.opened() as file:
         for number, raw in enumerate(file, start=1):

@@ -21,6 +21,7 @@ from unbag.corpus.ray_runner import RayRunner
 from unbag.corpus.runner import Runner
 from unbag.corpus.summary import Summary
 from unbag.corpus.survey import Survey, surveyed
+from unbag.corpus.work import make_worker
 from unbag.engine.atomic import make_folder, write_atomically
 from unbag.engine.progress import Progress, Silent
 from unbag.errors import UserError
@@ -43,11 +44,12 @@ def run_edit(
     if found := _finished(job, asked, kept):
         progress.say(f"{job.out} is done already; nothing was computed")
         return found
+    runner = runner or _runner(job)
     make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
     try:
         with kept.locked(), full_disk_told(kept):
             survey = kept.begin(asked, lambda: _surveyed(job, progress))
-            _edit(job, kept, survey, progress, runner or _runner(job))
+            _edit(job, kept, survey, progress, runner)
             summary = _written(job, asked, kept, survey, progress)
     except KeyboardInterrupt:
         progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
@@ -60,7 +62,9 @@ def _finished(job: EditJob, asked: dict[str, object], kept: Kept) -> Summary | N
     if not job.out.exists():
         return None
     found = Summary.read(job.out)
-    different = differences(found.asked, asked) if found else "nothing says how it was made"
+    different = differences(_deciding(found), asked) if found else "nothing says how it was made"
+    if found and not different and job.leak and found.asked.get("leak") != job.leak:
+        different = f"its leak was not measured with {job.leak}, which is done with the edits"
     if different:
         raise UserError(
             f"{job.out} exists already: {different}",
@@ -69,6 +73,10 @@ def _finished(job: EditJob, asked: dict[str, object], kept: Kept) -> Summary | N
         )
     kept.remove()
     return found
+
+
+def _deciding(found: Summary) -> dict[str, object]:
+    return {name: value for name, value in found.asked.items() if name != "leak"}
 
 
 def _surveyed(job: EditJob, progress: Progress) -> Survey:
@@ -91,9 +99,17 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
 
 
 def _runner(job: EditJob) -> Runner:
-    if job.ray:
-        return RayRunner(job.ray, job.workers)
-    return InProcess() if job.workers == 1 else Processes(job.workers)
+    """Made before anything is read, so that a mistake is told at once.
+
+    Other processes load models of their own; one more of each here would take their memory.
+    """
+    names_models = job.parts.fill or job.parts.rewrite or job.filters
+    if job.workers == 1 and not job.ray:
+        worker = make_worker(job.settings)
+        return InProcess(lambda settings: worker)
+    if not names_models:
+        make_worker(job.settings)
+    return RayRunner(job.ray, job.workers) if job.ray else Processes(job.workers)
 
 
 def _edit(job: EditJob, kept: Kept, survey: Survey, progress: Progress, runner: Runner) -> None:
@@ -124,7 +140,7 @@ def _written(
     told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
     summary = Summary(
         job.out,
-        asked,
+        asked | {"leak": job.leak},
         tally,
         survey.bad,
         survey.bad_named,

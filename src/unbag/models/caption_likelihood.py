@@ -16,6 +16,7 @@ from unbag.errors import UserError
 from unbag.models.caption_only import text_of
 from unbag.models.fingerprint import fingerprint
 from unbag.models.hf_source import (
+    Source,
     need_transformers,
     parse_source,
     quietly,
@@ -160,6 +161,17 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
+    source = find_model(path)
+    if isinstance(source, Path):
+        model, tokenizer = _read_gguf(source)
+    else:
+        model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
+    # Some versions refuse `.float()` on what came from a GGUF file.
+    return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
+
+
+def find_model(path: str) -> Path | Source:
+    """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
     place = Path(path).expanduser()
     if not path or (_looks_local(path) and not place.exists()):
         raise UserError(
@@ -167,13 +179,7 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
             expected="a folder of transformers, a .gguf file, or a name on the hub",
             way_out="as in caption:likelihood:models/gpt2",
         )
-    if place.is_file() and place.suffix == ".gguf":
-        model, tokenizer = _read_gguf(place)
-    else:
-        source = parse_source(path)
-        model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
-    # Some versions refuse `.float()` on what came from a GGUF file.
-    return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
+    return place if place.is_file() and place.suffix == ".gguf" else parse_source(path)
 
 
 def _read_gguf(file: Path) -> tuple[Any, Any]:

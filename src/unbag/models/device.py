@@ -10,14 +10,9 @@ from unbag.errors import UserError
 
 def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
     """The best device at hand, or the one asked for if it is there; cpu if nothing computes."""
+    check_device(asked)
     import torch
 
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
-        raise UserError(
-            f"the device {asked!r} cannot be used: no such kind is known here",
-            expected="cpu, cuda, cuda:1, mps or auto",
-            way_out="--device auto takes the best one at hand",
-        )
     if not is_needed:
         return "cpu"
     if asked in ("auto", "cuda") and torch.cuda.is_available():
@@ -35,3 +30,13 @@ def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
             way_out="--device auto takes the best one at hand",
         ) from error
     return asked
+
+
+def check_device(asked: str) -> None:
+    """Whether a device is written as one; nothing is loaded to say so."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked):
+        raise UserError(
+            f"the device {asked!r} cannot be used: no such kind is known here",
+            expected="cpu, cuda, cuda:1, mps or auto",
+            way_out="--device auto takes the best one at hand",
+        )

@@ -1,0 +1,139 @@
+"""Jobs that are wrong from their start: told before anything is read, no bar to a mended one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unbag.captions import pipelines, wordnet
+from unbag.captions.kinds import Parts
+from unbag.corpus.entries import Chunk
+from unbag.corpus.job import EditJob
+from unbag.corpus.kept import Kept
+from unbag.corpus.local import InProcess
+from unbag.corpus.run import run_edit
+from unbag.corpus.runner import Finished, Settings
+from unbag.corpus.source import Source
+from unbag.corpus.summary import Summary
+from unbag.errors import UserError
+
+from .made import CAT, DOG, json_lines
+from .swapper import make, make_nothing
+
+HERE = InProcess(make)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> EditJob:
+    """Two captions in two chunks."""
+    path = json_lines(tmp_path / "a.jsonl", {"caption": DOG}, {"caption": CAT})
+    return EditJob(Source(str(path), "jsonl"), tmp_path / "b.jsonl", kinds=("negate",), chunk=1)
+
+
+def never(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    raise AssertionError(chunks, settings)
+
+
+def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
+    with pytest.raises(UserError, match="no pipeline"):
+        run_edit(job, runner=InProcess(make_nothing))
+    assert (Kept.of(job.out).folder / "job.json").exists()
+    run_edit(replace(job, seed=1), runner=HERE)
+    assert job.out.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        ({"kinds": ("fill_object",)}, "fills need a language model, and none was named"),
+        ({"kinds": ("rewrite_swap",)}, "rewriting needs a chat model"),
+        ({"filters": ("fluensy",)}, "unknown filter 'fluensy'"),
+        ({"filters": ("fluency:/no/such",)}, "there is no language model at '/no/such'"),
+        ({"leak": "/no/such"}, "there is no language model at '/no/such'"),
+        ({"parts": Parts(fill="/no/such")}, "there is no language model at '/no/such'"),
+        ({"parts": Parts(rewrite="hf:/no/such")}, "there is no language model at '/no/such'"),
+        ({"parts": Parts(device="cudaa")}, "the device 'cudaa' cannot be used"),
+        ({"parts": Parts(pipeline="no_such")}, "the parser 'no_such' cannot be loaded"),
+        (
+            {"kinds": ("antonym",), "parts": Parts(wordnet="/no/such")},
+            "there is no WordNet in '/no/such'",
+        ),
+        ({"form": "negclip", "neighbours": Path("/no/such")}, "there is no file /no/such"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_read(
+    job: EditJob, monkeypatch: pytest.MonkeyPatch, more: dict[str, object], found: str, workers: int
+) -> None:
+    def surveyed(source: Source) -> None:
+        raise AssertionError(source)
+
+    monkeypatch.setattr("unbag.corpus.run.surveyed", surveyed)
+    wrong = replace(job, workers=workers, **more)  # type: ignore[arg-type]
+    with pytest.raises(UserError) as caught:
+        run_edit(wrong)
+    assert caught.value.found.startswith(found)
+    assert caught.value.way_out or caught.value.expected
+    assert [path.name for path in job.out.parent.iterdir()] == ["a.jsonl"]
+
+
+def test_a_missing_file_of_neighbours_names_its_own_option(job: EditJob) -> None:
+    with pytest.raises(UserError) as caught:
+        run_edit(replace(job, form="negclip", neighbours=Path("/no/such")))
+    assert caught.value.way_out == (
+        "check the path given with --neighbours; `unbag nearest` makes such a file"
+    )
+
+
+def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise UserError("no such model")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("unbag.corpus.run.leaks", fails)
+        with pytest.raises(UserError, match="no such model"):
+            run_edit(replace(job, leak="wrong"), runner=HERE)
+    assert len(Kept.of(job.out).done()) == 2
+    monkeypatch.setattr("unbag.corpus.run.leaks", lambda *_, **__: {})
+    run_edit(replace(job, leak="right"), runner=lambda chunks, _: iter(()))
+    found = Summary.read(job.out)
+    assert found
+    assert found.asked["leak"] == "right"
+
+
+def test_a_leak_is_not_measured_of_a_finished_output(job: EditJob) -> None:
+    run_edit(job, runner=HERE)
+    with pytest.raises(UserError, match="its leak was not measured with gpt2") as caught:
+        run_edit(replace(job, leak="gpt2"), runner=never)
+    assert caught.value.way_out == "delete it, or choose another place with --out"
+    run_edit(job, runner=never)
+
+
+def test_what_auto_found_decides(
+    job: EditJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("1.0", "2.0"):
+        folder = tmp_path / version
+        folder.mkdir()
+        meta = {"lang": "en", "name": "own", "version": version}
+        (folder / "meta.json").write_text(json.dumps(meta))
+    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: str(tmp_path / "1.0"))
+    monkeypatch.setattr("unbag.captions.wordnet.described", lambda choice: f"{choice} found")
+    before = job.asked()
+    assert (before["pipeline"], before["wordnet"]) == ("en_own 1.0", "auto found")
+    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: str(tmp_path / "2.0"))
+    assert job.asked()["pipeline"] == "en_own 2.0"
+    assert job.asked() | {"pipeline": "en_own 1.0"} == before
+
+
+def test_parts_are_described_without_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pipelines.described("no_such") == "no_such"
+    assert pipelines.described("numpy").startswith("numpy ")
+    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: None)
+    assert pipelines.described("auto") == "auto"
+    assert wordnet.described("/no/such") == "none"
+    assert wordnet.described() == wordnet.find_wordnet().database.place
