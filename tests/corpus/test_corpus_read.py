@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -62,9 +63,46 @@ def test_a_constant_column_does_not_join_a_whole_file() -> None:
 @pytest.mark.parametrize(("ending", "tab"), [("tsv", "\t"), ("csv", ",")])
 def test_tables_by_their_usual_columns(tmp_path: Path, ending: str, tab: str) -> None:
     path = tmp_path / f"a.{ending}"
-    rows = [["", "title", "filepath"], ["0", DOG, "x.jpg"], ["1", f'"{CAT}\nagain"', "x.jpg"]]
+    rows = [["", "title", "filepath"], ["0", DOG, "x.jpg"], ["1", f'"{CAT}{tab}again"', "x.jpg"]]
     path.write_text("\ufeff" + "".join(tab.join(row) + "\r\n" for row in rows), newline="")
-    assert read(path) == [("x.jpg", [("2", DOG), ("4", f"{CAT}\nagain")])]
+    assert read(path) == [("x.jpg", [("2", DOG), ("3", f"{CAT}{tab}again")])]
+
+
+def test_cells_of_a_csv_may_span_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'title,filepath\n"{CAT}\nagain",x.jpg\n')
+    assert read(path) == [("x.jpg", [("3", f"{CAT}\nagain")])]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        ('"a dog', '"a dog'),
+        ('"a" dog', '"a" dog'),
+        ('a "dog"', 'a "dog"'),
+        ('"yes" and "no"', '"yes" and "no"'),
+        ('"a dog"', "a dog"),
+        ('"a ""big"" dog"', 'a "big" dog'),
+        ('"', '"'),
+        ('""""', '"'),
+        ('""', ""),
+    ],
+)
+def test_quotes_in_a_tsv_are_those_of_its_writer_or_of_a_caption(
+    tmp_path: Path, cell: str, text: str
+) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text(f"url\tcaption\nu\t{cell}\nv\t{DOG}\n")
+    assert read(path) == [("u", [("2", text)]), ("v", [("3", DOG)])]
+
+
+def test_a_tsv_as_csv_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    said = ['a "big" dog', '"', "a\tb", "['x', \"y's\"]", ""]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerows([("", "caption"), *enumerate(said)])
+    assert [c.text for entry in entries(source(path)) for c in entry.captions] == said
 
 
 def test_columns_can_be_named_or_numbered(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_broken_line_is_named_or_left_out_and_counted(
     [
         (b"only one", "a.tsv, line 3 has 1 columns"),
         (b"\xff\tx", "a.tsv, line 3 is not UTF-8"),
-        (b'"a" dog\tx', "a.tsv, line 3: '\t' expected after '\"'"),
+        (b'"a dog\nand more"\tx\ty', "a.tsv, line 3 has 1 columns"),
     ],
 )
 def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: str) -> None:
@@ -66,13 +66,15 @@ def test_a_broken_row_is_named_or_left_out(tmp_path: Path, row: bytes, found: st
     path.write_bytes(b"\n".join([b"caption\timage", good, row, good]) + b"\n")
     assert refusal(path).found == found
     survey = surveyed(source(path, skips_bad=True))
-    assert (survey.captions, survey.bad) == (2, 1)
+    assert (survey.captions, survey.bad) == (2, row.count(b"\n") + 1)
 
 
 def test_an_open_quote_names_all_the_lines_it_swallowed(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text(f'caption\timage\n"{DOG}\tx\n{CAT}\tx\n')
-    assert refusal(path).found == "a.tsv, lines 2 to 3: unexpected end of data"
+    path = tmp_path / "a.csv"
+    path.write_text(f'caption,image\n"{DOG},x\n{CAT},x\n')
+    assert refusal(path).found == "a.csv, lines 2 to 3: unexpected end of data"
+    path.write_text('caption,image\n"a" dog,x\n')
+    assert refusal(path).found == "a.csv, line 2: ',' expected after '\"'"
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.tsv", "a.csv"])

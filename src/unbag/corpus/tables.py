@@ -1,9 +1,13 @@
-"""TSV and CSV in and out: a row is a caption; the same rows go out with their edits as JSON."""
+"""TSV and CSV in and out: a row is a caption; the same rows go out with their edits as JSON.
+
+In a TSV a line is a row. Many are written without quoting, so that a quotation mark may begin a
+caption and mean nothing; others by `csv` or pandas, with quotes around some cells.
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -31,7 +35,7 @@ class _Rows:
     def __init__(self, file: BinaryIO, source: Source) -> None:
         # Bytes that are not UTF-8 are kept apart and refused row by row: a row may span lines.
         lines = (raw.decode("utf-8", "surrogateescape") for raw in file)
-        self.reader = csv.reader(lines, delimiter=_SEPARATORS[source.form], strict=True)
+        self.reader = _Lines(lines) if source.form == "tsv" else csv.reader(lines, strict=True)
         self.name = source.name
         self.where = ""
 
@@ -54,6 +58,41 @@ class _Rows:
         last = self.reader.line_num
         lines = f"line {first}" if last <= first else f"lines {first} to {last}"
         return f"{self.name}, {lines}"
+
+
+class _Lines:
+    """Rows of a TSV, each from one line; the first says how many cells a row has."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = iter(lines)
+        self.line_num = 0
+        self.width = 0
+
+    def __next__(self) -> list[str]:
+        line = next(self.lines).rstrip("\r\n")
+        self.line_num += 1
+        if not line:
+            return []
+        cells = line.split("\t")
+        self.width = self.width or len(cells)
+        if len(cells) == self.width:
+            return [_unquoted(cell) for cell in cells]
+        return self._with_tabs_inside(line) or cells
+
+    def _with_tabs_inside(self, line: str) -> list[str]:
+        """Nothing unless quotes around a cell explain why there are too many tabs."""
+        try:
+            [cells] = csv.reader([line], delimiter="\t", strict=True)
+        except (csv.Error, ValueError):
+            return []
+        return cells if len(cells) == self.width else []
+
+
+def _unquoted(cell: str) -> str:
+    """Only quotes that `csv` would have written: on both sides, and doubled inside."""
+    inside = cell[1:-1]
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
+    return inside.replace('""', '"') if is_quoted and '"' not in inside.replace('""', "") else cell
 
 
 @dataclass(frozen=True)
