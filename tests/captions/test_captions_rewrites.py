@@ -74,6 +74,18 @@ def outcome(parser: Parser, caption: str, answer: str, kind: Kind = REWRITE_REPL
         ("Caption: A little boat is on the sea.", "A little boat is on the sea."),
         ("Here is the caption:\n\nA little boat is on the sea.", "A little boat is on the sea."),
         ('The caption is: "A small boat is on the ocean."', "A small boat is on the ocean."),
+        ("**A small ship is on the sea.**", "A small ship is on the sea."),
+        ("***A small ship is on the sea***", "A small ship is on the sea."),
+        ("__A small ship is on the sea.__", "A small ship is on the sea."),
+        ("_A small ship is on the sea._", "A small ship is on the sea."),
+        ("`A small ship is on the sea.`", "A small ship is on the sea."),
+        ("```\nA small ship is on the sea.\n```", "A small ship is on the sea."),
+        ("## A small ship is on the sea.", "A small ship is on the sea."),
+        ("- A small ship is on the sea.", "A small ship is on the sea."),
+        ("* A small ship is on the sea.", "A small ship is on the sea."),
+        ("1. A small **ship** is on the sea.", "A small ship is on the sea."),
+        ("> **Caption:** A small ship is on the sea.", "A small ship is on the sea."),
+        ("**Caption:**\n- A small ship is on the sea.", "A small ship is on the sea."),
     ],
 )
 def test_a_rewritten_caption_is_kept(parser: Parser, answer: str, kept: str) -> None:
@@ -95,6 +107,9 @@ def test_a_rewritten_caption_is_kept(parser: Parser, answer: str, kept: str) -> 
         ("A small ship is on the sea.\n\nShip means boat.", "more than a sentence"),
         ("A small ship is on the sea. It is blue.", "more than a sentence"),
         ("A boat." + CUT, "answer cut off"),
+        ("A small [ship](boat) is on the sea.", "Markdown"),
+        ("A small boat → ship is on the sea.", "Markdown"),
+        ("A small ship is on the sea. #boat", "Markdown"),
         ("Boat.", "length"),
         ("It was a dark and stormy night there.", "overlap"),
         ("No small boat is on the sea.", "changes what is said"),
@@ -158,6 +173,8 @@ def test_the_end_and_the_first_letter_are_those_of_the_caption() -> None:
     assert tidied("a dog runs", "A cat runs.") == "A dog runs."
     assert tidied("TV on a table", "a screen on a table") == "TV on a table"
     assert tidied("«a dog»", "a cat") == "a dog"
+    assert tidied("a hound *here*", "a dog *here*") == "a hound *here*"
+    assert tidied("2 hounds in a snake_case shirt", "2 dogs") == "2 hounds in a snake_case shirt"
 
 
 GOOD = {"a boat on a lake": "a ship on a lake", "a big rock": "a large rock"}

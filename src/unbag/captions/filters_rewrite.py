@@ -34,6 +34,7 @@ _CHATTER = re.compile(
     """,
     re.I | re.X,
 )
+_MARKS = "*_`#~|<>[]{}\\→"
 _SENTENCE_END = re.compile(r"[.!?]+(?=\s+\S)")
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
@@ -64,6 +65,11 @@ def is_no_chatter(caption: Parsed, text: str) -> bool:
     """Whether it has no phrase of a refusal or of talk about the task that the caption lacks."""
     had = {match.group().lower() for match in _CHATTER.finditer(caption.text)}
     return all(match.group().lower() in had for match in _CHATTER.finditer(text))
+
+
+def is_plain(caption: Parsed, text: str) -> bool:
+    """Whether it has no mark of Markdown or of a comparison more often than the caption."""
+    return all(text.count(mark) <= caption.text.count(mark) for mark in _MARKS)
 
 
 def is_one_piece(caption: Parsed, text: str) -> bool:
@@ -118,6 +124,7 @@ REPLACED: tuple[Filter, ...] = (
     Keeps("empty answer", is_something),
     Keeps("answer cut off", is_whole),
     Keeps("refusal or chatter", is_no_chatter),
+    Keeps("Markdown", is_plain),
     Keeps("more than a sentence", is_one_piece),
     Differs(),
     KeepsLength(),

@@ -51,8 +51,11 @@ SWAP_WORDS = 15
 """Captions for exchanging have fewer words."""
 REPLACE_WORDS = 24
 """Captions for replacing have fewer words: of longer ones the answer would be cut."""
-_LABEL = re.compile(r"(?:\*\*)?[A-Z][A-Za-z ]{0,30}:(?:\*\*)?\s*")
-_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`", "*": "*"}
+_LABEL = re.compile(r"[A-Z][A-Za-z ]{0,30}:\s*")
+_MARKS = re.compile(r"\*+|__+|`+|~~+|(?<!\w)_|_(?!\w)")
+_LEAD = re.compile(r"(?:(?:#{1,6}|[-+•>]|\d{1,2}[.)])\s+)+")
+"""Of Markdown: emphasis and code; a heading, a quotation or an entry of a list."""
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`"}
 _STOPS = ".!"
 
 
@@ -84,13 +87,13 @@ def tidied(answer: str, caption: str) -> str:
 
     Capitals and stops that only rewritten captions have would tell them from others.
     """
-    text = answer.strip()
+    text = _without_marks(answer, caption)
     first, newline, rest = text.partition("\n")
     if newline and first.rstrip().endswith(":") and rest.strip():
-        text = rest.strip()
+        text = _without_lead(rest.strip(), caption)
     label = _LABEL.match(text)
     if label and ":" not in caption:
-        text = text[label.end() :]
+        text = _without_lead(text[label.end() :], caption)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] != caption[:1]:
         text = text[1:-1].strip()
     if caption[-1:] not in _STOPS:
@@ -102,6 +105,21 @@ def tidied(answer: str, caption: str) -> str:
     if is_plain and caption[:1].isupper() != text[:1].isupper():
         text = text[0].swapcase() + text[1:]
     return text
+
+
+def _without_marks(answer: str, caption: str) -> str:
+    """Without Markdown, unless the caption has such marks itself."""
+    text = answer.strip()
+    if not caption.startswith("* "):
+        text = text.removeprefix("* ")
+    if not _MARKS.search(caption):
+        text = _MARKS.sub("", text).strip()
+    return _without_lead(text, caption)
+
+
+def _without_lead(text: str, caption: str) -> str:
+    lead = _LEAD.match(text)
+    return text if lead is None or _LEAD.match(caption) else text[lead.end() :]
 
 
 def fits_replace(caption: Parsed) -> bool:
