@@ -237,7 +237,8 @@ def test_what_does_not_decide_the_output_is_not_asked(job: EditJob) -> None:
 
 
 def test_the_sample_for_the_leak_depends_on_ids_alone(job: EditJob) -> None:
-    given = [one for entry in entries(job.source) for one in entry.given()]
+    parts = [part for entry in entries(job.source) for part in entry.given()]
+    given = [one for part in parts for one in part]
     found, _ = edits(given)
     pairs = sampled(found, 5)
     assert len(pairs) == 10

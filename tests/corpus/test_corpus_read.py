@@ -14,7 +14,7 @@ from unbag.corpus.entries import MOST_TOGETHER, Caption, Entry, chunks, together
 from unbag.corpus.forms import entries
 from unbag.corpus.survey import surveyed
 
-from .made import CAT, CUP, DOG, shard, source
+from .made import CAT, CUP, DOG, run, shard, source
 
 
 def short(found: list[Entry]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -50,7 +50,8 @@ def test_lines_of_one_picture_stand_together(tmp_path: Path) -> None:
         ("y", [("3", CUP)]),
         ("x", [("4", CUP)]),
     ]
-    assert [one.others for one in found[0].given()] == [(CAT,), (DOG,)]
+    [given] = found[0].given()
+    assert [one.others for one in given] == [(CAT,), (DOG,)]
     assert surveyed(source(path)).come_back == 1
 
 
@@ -58,6 +59,28 @@ def test_a_constant_column_does_not_join_a_whole_file() -> None:
     rows = (Entry("x", (Caption(str(at), DOG, ""),)) for at in range(2 * MOST_TOGETHER + 1))
     sizes = [len(entry.captions) for entry in together(rows)]
     assert sizes == [MOST_TOGETHER, MOST_TOGETHER, 1]
+
+
+@pytest.mark.parametrize("is_line", [True, False])
+def test_very_many_captions_of_one_picture_are_parted(tmp_path: Path, is_line: bool) -> None:
+    """In one line, or in a list of records that all name one picture."""
+    number = 2 * MOST_TOGETHER + 1
+    said = [f"a dog sees {at} cats" for at in range(number)]
+    path = tmp_path / ("a.jsonl" if is_line else "a.json")
+    records = [{"image": "x", "caption": one} for one in said]
+    path.write_text(json.dumps({"image": "x", "captions": said} if is_line else records))
+    found = list(chunks(entries(source(path)), 10))
+    assert [len(chunk.given) for chunk in found] == [MOST_TOGETHER, MOST_TOGETHER, 1]
+    assert [len(chunk.given[0].others) for chunk in found] == [MOST_TOGETHER - 1] * 2 + [0]
+    assert [one.text for chunk in found for one in chunk.given] == said
+    assert surveyed(source(path)).come_back == 0
+    out = tmp_path / f"b{path.suffix}"
+    run(path, out)
+    if is_line:
+        texts = [json.loads(line)["caption"] for line in out.read_text().splitlines()]
+    else:
+        texts = [one["caption"] for one in json.loads(out.read_text()) if len(one["edits"]) == 2]
+    assert texts == said
 
 
 @pytest.mark.parametrize(("ending", "tab"), [("tsv", "\t"), ("csv", ",")])

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from unbag.corpus.entries import Caption, Entry
+from unbag.corpus.entries import Caption, Entry, together
 from unbag.corpus.json_lines import PICTURES, entry_of
 from unbag.corpus.source import Bad, Source, caption_field, edited_before, json_value, name_in
 from unbag.corpus.written import EDITS, Pair, Pairs, what_came
@@ -20,14 +20,11 @@ Json = dict[str, object]
 
 
 def read(source: Source, bad: Bad) -> Iterator[Entry]:
-    """Captions of one picture are one entry, wherever they stand."""
+    """Captions of one picture are one entry, wherever they stand, unless they are very many."""
     found: dict[object, list[Entry]] = {}
     for at, entry in enumerate(_entries(_document(source), source, bad)):
         found.setdefault(entry.picture or at, []).append(entry)
-    for entries in found.values():
-        captions = tuple(caption for entry in entries for caption in entry.captions)
-        rest = tuple(one for entry in entries for one in entry.rest)
-        yield Entry(entries[0].picture, captions, rest)
+    yield from together(entry for entries in found.values() for entry in entries)
 
 
 def write(pairs: Pairs, path: Path) -> None:

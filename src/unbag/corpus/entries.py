@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
 from unbag.captions.edit import Given
 
 MOST_TOGETHER = 100
-"""Rows in a row with the same picture that are taken as its captions; a column that says the same
-everywhere would otherwise make one entry of a whole file."""
+"""Captions of one picture that are edited together and checked against each other; a field that
+says the same everywhere would otherwise make one picture of a whole file."""
 
 
 class Caption(NamedTuple):
@@ -25,7 +24,7 @@ class Caption(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """A picture and its captions, which stay together: each is checked against the others."""
+    """A picture and its captions."""
 
     picture: str
     """As the file names it; empty where it names none."""
@@ -33,11 +32,15 @@ class Entry:
     rest: tuple[object, ...] = ()
     """What the writer of the same form needs, for each caption."""
 
-    def given(self) -> Iterator[Given]:
-        """What the editor is given."""
-        texts = tuple(caption.text for caption in self.captions)
-        for at, caption in enumerate(self.captions):
-            yield Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
+    def given(self) -> Iterator[tuple[Given, ...]]:
+        """What the editor is given: captions that stay together, each with the others."""
+        for start in range(0, len(self.captions), MOST_TOGETHER):
+            part = self.captions[start : start + MOST_TOGETHER]
+            texts = tuple(caption.text for caption in part)
+            yield tuple(
+                Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
+                for at, caption in enumerate(part)
+            )
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,13 @@ def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
 
 
 def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
-    """Chunks of so many captions or a few more: a picture's captions are never parted."""
-    flow = iter(entries)
+    """Chunks of so many captions or a few more: those that stay together are never parted."""
+    flow = (part for entry in entries for part in entry.given())
     index = 0
     while first := next(flow, None):
-        found = list(first.given())
-        while len(found) < size and (more := next(islice(flow, 1), None)):
-            found += more.given()
+        found = list(first)
+        while len(found) < size and (more := next(flow, None)):
+            found += more
         yield Chunk(index, tuple(found))
         index += 1
 

@@ -46,13 +46,15 @@ def surveyed(source: Source) -> Survey:
     bad = Bad(source.skips_bad)
     ids, pictures = array("Q"), array("Q")
     nameless = count = 0
+    before = ""
     for entry in entries(source, bad):
         count += 1
         ids.extend(_hash(caption.id) for caption in entry.captions)
-        if entry.picture:
-            pictures.append(_hash(entry.picture))
-        else:
+        if not entry.picture:
             nameless += len(entry.captions)
+        elif entry.picture != before:
+            pictures.append(_hash(entry.picture))
+        before = entry.picture
     if not ids:
         raise UserError(
             f"{source.name} holds no captions"
