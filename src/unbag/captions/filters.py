@@ -6,6 +6,7 @@ are always on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -13,12 +14,19 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from unbag.captions.changes import normalised
 from unbag.captions.kinds import Kind
 from unbag.captions.parsed import Parsed
+from unbag.captions.truth_words import NEGATIONS
 from unbag.types import Edit
 
 _LITTLE_WORDS = """
 a an the of in on at with and or is are was were be being been to by for from no not
 """
 _LITTLE = frozenset(_LITTLE_WORDS.split())
+_MORE_DENYING_WORDS = """
+n’t nt lack lacks lacked lacking missing hardly scarcely instead except devoid isnt arent wasnt
+werent dont doesnt didnt cant
+"""
+_DENYING = NEGATIONS | frozenset(_MORE_DENYING_WORDS.split())
+_DENIALS = re.compile(rf"(?:\b|(?=n['’]t))(?:{'|'.join(sorted(_DENYING, reverse=True))})\b")
 
 
 class Proposal(NamedTuple):
@@ -79,6 +87,30 @@ class NotSaidOfPicture:
 
 
 @dataclass(frozen=True)
+class NotDenied:
+    """Rejects a hard negative of a caption that denies something, which may well be true too.
+
+    Where there are no cars there may be no trucks either. Whether the change stands in the scope
+    of the negation is not asked. Taking a negation away contradicts the caption, so that may stay.
+    """
+
+    reason: str = "under a negation"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """Hard positives always stay."""
+        return [p.kind.keeps_meaning or self._contradicts(p) for p in proposals]
+
+    def _contradicts(self, proposal: Proposal) -> bool:
+        if _DENYING.isdisjoint(proposal.caption.lower):
+            return True
+        return _denials(proposal.edit.text) < _denials(proposal.caption.text)
+
+
+def _denials(text: str) -> int:
+    return len(_DENIALS.findall(text.lower()))
+
+
+@dataclass(frozen=True)
 class KeepsLength:
     """Rejects what has less than half or more than twice the words of its caption."""
 
@@ -93,6 +125,6 @@ class KeepsLength:
         return before <= 2 * after and after <= 2 * before
 
 
-ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotSaidOfPicture())
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())
 REPEATED = "same as another edit of the caption"
 """Reason for the one check that looks at several edits."""

@@ -69,7 +69,7 @@ class Kind:
     """The paper or project whose idea it is, or "ours"."""
     editor: Callable[[Parts], Editor]
     keeps_words: bool = False
-    """A swap: the words stay the same (articles aside), only their places change."""
+    """A swap: the words stay the same (articles and verb agreement aside), their places change."""
     is_default: bool = True
     """Whether it is made when no kinds are named: off where it was judged too often wrong."""
     filters: tuple[Filter, ...] = ()
