@@ -7,6 +7,7 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from PIL import Image
 
 from unbag.cli.main import main
 from unbag.corpus import nearest as module
-from unbag.corpus.nearest import find_pictures, nearest
+from unbag.corpus.nearest import find_pictures, nearest, nearest_pictures
+from unbag.engine.progress import Silent
 from unbag.errors import UserError
+from unbag.types import DualEncoder
 
 
 def unit(rows: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -66,6 +69,22 @@ def test_too_few_pictures(each: int) -> None:
     with pytest.raises(UserError, match=f"{each} neighbours of 2 pictures") as error:
         nearest(unit([[1, 0], [0, 1]]), each)
     assert "--each" in error.value.way_out
+
+
+def test_too_many_neighbours_are_told_before_a_model_is_loaded(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    out = ["--out", str(photos / "near.jsonl"), "--each", "6", "--model", "no:such"]
+    assert main(["nearest", *files, *out]) == 1
+    assert "6 neighbours of 6 pictures" in capsys.readouterr().err
+
+
+def test_two_names_of_one_picture_are_one(photos: Path) -> None:
+    pictures = find_pictures(["red.png", "twin.png"], photos)
+    encoder = cast(DualEncoder, None)
+    with pytest.raises(UserError, match="1 neighbours of 1 pictures"):
+        nearest_pictures(pictures, encoder, each=1, cache=None, progress=Silent())
 
 
 def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unbag.corpus.forms import check_written, form_of
-from unbag.corpus.source import Bad
+from unbag.corpus.source import Bad, Source
 from unbag.corpus.survey import surveyed
 from unbag.errors import UserError
 
@@ -34,7 +34,6 @@ def refusal(path: Path, **more: str | bool | int) -> UserError:
         (b'{"caption": "x", "id": [1]}', "a.jsonl, line 2: id is [1]"),
         (b'{"caption": "caf\xe9"}', "a.jsonl, line 2 is not UTF-8: byte 0xe9 at position 16"),
         (b'{"caption": "\\ud83d"}', "a.jsonl, line 2 holds half of a character"),
-        (b'{"caption": "x", "edits": []}', "a.jsonl, line 2 holds edits already"),
     ],
 )
 def test_a_broken_line_is_named_or_left_out_and_counted(
@@ -155,6 +154,35 @@ def test_an_id_that_comes_twice_names_both_places(tmp_path: Path) -> None:
     error = refusal(path)
     assert error.found == "two captions have the id 'k': a.jsonl, line 1 and a.jsonl, line 3"
     assert error.expected == "an id for each caption"
+
+
+def test_captions_with_edits_are_not_edited_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"caption": "x", "edits": []}\n')
+    error = refusal(path)
+    assert error.found == "a.jsonl, line 1 holds edits already"
+    assert error.way_out == "start from the original captions, or remove what is called edits"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    memory = Source("/proc/self/mem", "jsonl")
+    if not memory.file.exists():
+        pytest.skip("a file of which the first bytes cannot be read is wanted")
+    with pytest.raises(UserError, match="cannot read /proc/self/mem: Input/output error"):
+        surveyed(memory)
+    with pytest.raises(OSError, match="mine"), source(_some(tmp_path)).opened():
+        raise OSError("mine")
+
+
+def _some(folder: Path) -> Path:
+    (folder / "a.jsonl").write_text(json.dumps({"caption": DOG}))
+    return folder / "a.jsonl"
+
+
+def test_a_folder_without_shards(tmp_path: Path) -> None:
+    error = refusal(tmp_path)
+    assert error.found == f"the folder {tmp_path} holds no shards"
+    assert error.way_out == "name the file of captions itself, or check the folder"
 
 
 def test_files_that_are_not_there_or_have_no_form(tmp_path: Path) -> None:

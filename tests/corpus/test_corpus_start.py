@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unbag.captions import pipelines, wordnet
@@ -87,6 +90,22 @@ def test_a_missing_file_of_neighbours_names_its_own_option(job: EditJob) -> None
     assert caught.value.way_out == (
         "check the path given with --neighbours; `unbag nearest` makes such a file"
     )
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_disk_that_is_full_is_not_blamed_on_the_captions(
+    job: EditJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The output is written while the captions are read once more."""
+
+    def full(self: pq.ParquetWriter, table: pa.Table) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    pq.write_table(pa.table({"caption": [DOG, CAT]}), tmp_path / "a.parquet")
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    source = Source(str(tmp_path / name), name.partition(".")[2])
+    with pytest.raises(UserError, match="no space is left on the disk"):
+        run_edit(replace(job, source=source, form="parquet"), runner=HERE)
 
 
 def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:

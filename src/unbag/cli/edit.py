@@ -22,6 +22,7 @@ from unbag.corpus.source import Source
 from unbag.corpus.summary import Summary
 from unbag.engine.cache import default_cache
 from unbag.errors import UserError
+from unbag.models.device import check_device
 
 _LONG = 60
 """Characters of reasons in the table; the summary has all."""
@@ -140,6 +141,7 @@ def _parts(options: argparse.Namespace) -> Parts:
 
 
 def _try(options: argparse.Namespace) -> int:
+    check_device(options.device)
     editor = make_editor(
         options.kinds,
         parts=_parts(options),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from unbag.cli.show import Shown
 from unbag.corpus.forms import entries, form_of
-from unbag.corpus.nearest import find_pictures, nearest_pictures, write_neighbours
+from unbag.corpus.nearest import check_search, find_pictures, nearest_pictures, write_neighbours
 from unbag.corpus.source import Source
 from unbag.engine.cache import default_cache
 from unbag.errors import UserError
@@ -26,6 +26,7 @@ def nearest_command(options: argparse.Namespace) -> int:
         picture_column=options.picture_column,
     )
     pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
+    check_search(options.each, len(pictures))
     model = load_model(options.model, placement=Placement(choose_device(options.device)))
     if not isinstance(model, DualEncoder):
         raise UserError(

@@ -42,20 +42,10 @@ def nearest(
         each: Neighbours that are wanted; fewer than there are vectors.
         advance: Told how many are done.
     """
-    if find_spec("faiss") is None:
-        raise UserError(
-            "searching for the nearest pictures needs FAISS, which is not installed",
-            way_out="install the extra unbag[neighbours]",
-        )
+    number, size = vector_ND.shape
+    check_search(each, number)
     import faiss
 
-    number, size = vector_ND.shape
-    if not 0 < each < number:
-        raise UserError(
-            f"{each} neighbours of {number} pictures",
-            expected="at least one, and fewer than there are pictures",
-            way_out="give more pictures or a smaller --each",
-        )
     index = faiss.IndexFlatIP(size)
     index.add(np.ascontiguousarray(vector_ND, dtype=np.float32))
     found_NK = np.empty((number, each), np.int64)
@@ -69,6 +59,21 @@ def nearest(
         ]
         advance(len(block_BD))
     return found_NK
+
+
+def check_search(each: int, number: int) -> None:
+    """Whether so many neighbours can be found among so many pictures."""
+    if find_spec("faiss") is None:
+        raise UserError(
+            "searching for the nearest pictures needs FAISS, which is not installed",
+            way_out="install the extra unbag[neighbours]",
+        )
+    if not 0 < each < number:
+        raise UserError(
+            f"{each} neighbours of {number} pictures",
+            expected="at least one, and fewer than there are pictures",
+            way_out="give more pictures or a smaller --each",
+        )
 
 
 def find_pictures(pictures: Iterable[str], root: Path) -> dict[str, FilePicture]:
@@ -107,6 +112,7 @@ def nearest_pictures(
 
     A picture under two names is one picture, and no neighbour of itself.
     """
+    check_search(each, len(pictures))
     with progress.task("reading pictures", len(pictures)) as advance:
         first_of: dict[str, str] = {}
         key_of: dict[str, str] = {}
@@ -114,6 +120,7 @@ def nearest_pictures(
             key_of[name] = picture.key
             first_of.setdefault(key_of[name], name)
             advance(1)
+    check_search(each, len(first_of))
     plan = Plan(
         pictures=tuple(pictures[name] for name in first_of.values()),
         picture_keys=tuple(first_of),

@@ -55,7 +55,7 @@ def write(pairs: Pairs, path: Path) -> None:
 
 
 def _entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    with _opened(source) as parquet:
+    with _opened(source) as parquet, _told(source):
         columns = _columns(parquet.schema_arrow, source)
         number = 0
         for batch in parquet.iter_batches(_BATCH, columns=columns.wanted):
@@ -70,13 +70,23 @@ def _entries(source: Source, bad: Bad) -> Iterator[Entry]:
 
 @contextmanager
 def _opened(source: Source) -> Iterator[pq.ParquetFile]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with source.opened() as file, pq.ParquetFile(file) as parquet:
+    with source.opened() as file:
+        with _told(source):
+            opened = pq.ParquetFile(file)
+        with opened as parquet:
             yield parquet
-    except pa.ArrowException as error:
+
+
+@contextmanager
+def _told(source: Source) -> Iterator[None]:
+    """Around reading alone: a writer's errors are of the same kinds."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
         raise UserError(
             f"{source.name} is no whole Parquet file: {str(error).splitlines()[0]}",
             expected="a Parquet file",
@@ -175,7 +185,8 @@ def _write_same(pairs: Pairs, path: Path) -> None:
         coming, start = next(flow, None), 0
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(parquet.num_row_groups):
-                table = parquet.read_row_group(group)
+                with _told(pairs.source):
+                    table = parquet.read_row_group(group)
                 ours: list[tuple[str | None, str | None]] = []
                 for number in range(start, start + table.num_rows):
                     if coming is None and pairs.source.limit is not None:

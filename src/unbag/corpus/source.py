@@ -7,13 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from unbag.corpus.patterns import expand
 from unbag.errors import UserError
 from unbag.types.json_fields import as_text, is_whole_text
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_BUFFER = 1 << 20
 _HEAD = 1 << 16
 """Bytes of a file that are looked at to tell it from another."""
 _NAMED = 5
@@ -50,6 +55,12 @@ class Source:
     def files(self) -> list[Path]:
         """All files, in order."""
         found = expand(self.path)
+        if not found and Path(self.path).is_dir():
+            raise UserError(
+                f"the folder {self.path} holds no shards",
+                expected="files that end in .tar",
+                way_out="name the file of captions itself, or check the folder",
+            )
         if not found:
             raise UserError(
                 f"there is no file {self.path}",
@@ -66,12 +77,12 @@ class Source:
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
-        """The one file, for reading."""
-        try:
-            with self.file.open("rb") as file:
-                yield file
-        except OSError as error:
-            raise UserError(f"cannot read {self.path}: {error.strerror or error}") from error
+        """The one file, for reading; errors of whoever reads are left as they are."""
+        path = self.file
+        with _told(path):
+            raw = _Read(path)
+        with BufferedReader(raw, _BUFFER) as file:
+            yield file
 
     def fingerprint(self) -> str:
         """Changes when a file does: sizes, times and first bytes of all files."""
@@ -82,6 +93,28 @@ class Source:
             with path.open("rb") as file:
                 digest.update(file.read(_HEAD))
         return digest.hexdigest()
+
+
+class _Read(FileIO):
+    """A file whose errors say what could not be read."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """As that of any file."""
+        with _told(self.name):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        """As that of any file."""
+        with _told(self.name):
+            return super().readall()
+
+
+@contextmanager
+def _told(path: object) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 @dataclass(eq=False)
@@ -96,7 +129,8 @@ class Bad:
     def __call__(self, error: UserError) -> None:
         """A broken line was met."""
         if not self.skips:
-            way_out = "mend it, or leave such lines out with --bad-lines skip"
+            usual = "mend it, or leave such lines out with --bad-lines skip"
+            way_out = error.way_out or usual
             raise UserError(error.found, expected=error.expected, way_out=way_out) from error
         self.count += 1
         if len(self.named) < _NAMED:
