@@ -33,7 +33,8 @@ PLACES = 2
 BEST = 3
 """Fills of a place that are proposed: the likeliest, in a drawn order."""
 DROP = 6.0
-"""Nats that a caption may lose by a fill."""
+"""Nats that a caption may lose by a fill: of those that rules offer, SmolLM2-135M finds about one
+in six less likely."""
 _PICTURABLE = frozenset(("noun.animal", "noun.artifact", "noun.food", "noun.plant", "noun.object"))
 _POS: Mapping[str, Pos] = MappingProxyType({"N": "n", "V": "v", "J": "a"})
 _UPOS = MappingProxyType({"N": "NOUN", "V": "VERB", "J": "ADJ"})

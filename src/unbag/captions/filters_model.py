@@ -25,7 +25,9 @@ class Fluency:
     model: Likelihood
     """One with `is_mean`."""
     drop: float = 1.0
-    """Nats per token that an edit may lose against its caption."""
+    """Nats per token that an edit may lose against its caption. With SmolLM2-135M on some 200 edits
+    of real captions a kind, 1.0 rejects 37 % of noun swaps, the most absurd ones, 28 % of argument
+    swaps, 3 % of replaced nouns, 1 % of replaced colours and 3 % of synonyms."""
     reason: str = "fluency"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
