@@ -7,7 +7,7 @@ are always on.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -74,16 +74,36 @@ class NotSaidOfPicture:
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Hard positives always stay."""
-        return [p.kind.keeps_meaning or not p.others or self._is_new(p) for p in proposals]
+        said = _said_by({p.others for p in proposals})
+        return [
+            p.kind.keeps_meaning or not p.others or self._is_new(p, said[p.others])
+            for p in proposals
+        ]
 
-    def _is_new(self, proposal: Proposal) -> bool:
-        others = [normalised(other) for other in proposal.others]
-        if normalised(proposal.edit.text) in others:
+    def _is_new(self, proposal: Proposal, said: _Said) -> bool:
+        text = normalised(proposal.edit.text)
+        if text in said.texts:
             return False
-        had = set(normalised(proposal.caption.text).split())
-        new = set(normalised(proposal.edit.text).split()) - had - _LITTLE
-        said = {word for other in others for word in other.split()}
-        return not new or not new <= said
+        new = set(text.split()) - set(normalised(proposal.caption.text).split()) - _LITTLE
+        return not new or not new <= said.words
+
+
+class _Said(NamedTuple):
+    """What the other captions of a picture say."""
+
+    texts: frozenset[str]
+    words: frozenset[str]
+
+
+def _said_by(all_others: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], _Said]:
+    """Found once for all proposals: every kind meets the same captions."""
+    sets = set(all_others)
+    plain = {one: normalised(one) for one in set[str]().union(*sets)}
+    texts = {others: frozenset(plain[one] for one in others) for others in sets}
+    return {
+        others: _Said(found, frozenset(word for one in found for word in one.split()))
+        for others, found in texts.items()
+    }
 
 
 @dataclass(frozen=True)
