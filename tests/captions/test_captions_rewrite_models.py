@@ -10,8 +10,9 @@ import torch
 
 from unbag.captions.edit import Given, make_editor
 from unbag.captions.kinds import Parts
-from unbag.captions.rewrite_models import CUT, LocalWriter, load_writer
+from unbag.captions.rewrite_models import CUT, TOO_LONG, LocalWriter, load_writer
 from unbag.errors import UserError
+from unbag.models.server_client import MANY
 
 from .tiny_words import save_causal
 
@@ -97,8 +98,11 @@ def test_a_model_that_reads_too_little_is_said(tmp_path: Path) -> None:
     short = save_causal(tmp_path / "short", template=TEMPLATE, context=40)
     found = load_writer(Parts(rewrite=f"hf:{short}", device="cpu"))
     # <s>, "user: ", 30 letters, a new line, "assistant:" and the answer: 1 + 6 + 30 + 1 + 10 + 9.
-    with pytest.raises(UserError, match="has 57 tokens, and the chat model reads 40"):
-        found(["a", "x" * 30], longest=9)
+    answer, long = found(["a", "x" * 30], longest=9)
+    assert long == TOO_LONG
+    assert [answer] == found(["a"], longest=9)
+    with pytest.raises(UserError, match="has 57 tokens or more, and the chat model reads 40"):
+        found(["x" * 30 + "y" * more for more in range(MANY)], longest=9)
 
 
 def test_a_model_without_template_is_refused(tmp_path: Path) -> None:

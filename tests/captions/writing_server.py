@@ -22,6 +22,8 @@ class Writing:
     """Requests that it answers before it breaks."""
     nonsense: int = 0
     """Requests that it answers with something else first."""
+    status: Callable[[str], int] = lambda prompt: 200
+    """Of the answer to each prompt."""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     url: str = ""
 
@@ -37,11 +39,12 @@ def served(writing: Writing) -> Iterator[Writing]:
             with lock:
                 writing.bodies.append(body)
                 is_dead = len(writing.bodies) > writing.lives
-            said = writing.says(body["messages"][0]["content"])
+            prompt = body["messages"][0]["content"]
+            said = writing.says(prompt)
             choice = {"message": {"content": said}, "finish_reason": writing.ends}
             is_odd = len(writing.bodies) <= writing.nonsense
             content = json.dumps({"choices": [] if is_odd else [choice]}).encode()
-            self.send_response(400 if is_dead else 200)
+            self.send_response(400 if is_dead else writing.status(prompt))
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from unbag.errors import UserError
-from unbag.models.server_client import GarbageError, Manners, Reply, ReplyCache, ServerClient
+from unbag.models.server_client import GarbageError, Manners, ServerClient
+from unbag.models.server_replies import Reply, ReplyCache
 
 Answer = tuple[int, bytes, dict[str, str]]
 

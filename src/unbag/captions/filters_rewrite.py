@@ -16,7 +16,7 @@ from unbag.captions.changes import normalised
 from unbag.captions.filters import Differs, Filter, KeepsLength, Proposal
 from unbag.captions.filters_truth import KeepsTruth
 from unbag.captions.parsed import Parsed
-from unbag.captions.rewrite_models import CUT
+from unbag.captions.rewrite_models import CUT, REFUSED, TOO_LONG, UNANSWERED
 
 LEAST_OVERLAP = 0.5
 """Share of words, of the longer text, that caption and rewritten caption have in common."""
@@ -49,6 +49,18 @@ class Keeps:
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """One by one."""
         return [self.test(p.caption, p.edit.text) for p in proposals]
+
+
+@dataclass(frozen=True)
+class IsNot:
+    """Rejects what stands in place of an answer."""
+
+    reason: str
+    mark: str
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """One by one."""
+        return [p.edit.text != self.mark for p in proposals]
 
 
 def is_something(caption: Parsed, text: str) -> bool:
@@ -121,6 +133,9 @@ def _plain(word: str) -> str:
 
 
 REPLACED: tuple[Filter, ...] = (
+    IsNot("the server refused the caption", REFUSED),
+    IsNot("no answer from the server", UNANSWERED),
+    IsNot("too long for the chat model", TOO_LONG),
     Keeps("empty answer", is_something),
     Keeps("answer cut off", is_whole),
     Keeps("refusal or chatter", is_no_chatter),

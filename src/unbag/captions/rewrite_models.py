@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,15 @@ from unbag.errors import UserError
 from unbag.models.caption_likelihood import read_causal
 from unbag.models.device import choose_device
 from unbag.models.server import load as load_server
-from unbag.models.server_client import GarbageError, Reply, Request, ServerClient
+from unbag.models.server_client import (
+    MANY,
+    GarbageError,
+    RefusedError,
+    Request,
+    ServerClient,
+    UnansweredError,
+)
+from unbag.models.server_replies import Reply
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,13 +31,21 @@ BATCH = 32
 """Prompts answered together, of nearly the same length."""
 CUT = " …"
 """Ends an answer that had reached its longest length and was not over."""
+REFUSED, UNANSWERED, TOO_LONG = "\ue000", "\ue001", "\ue002"
+"""In place of an answer: the server takes the prompt not, gives no reply to it, or the model has no
+room for it. Characters that no text has."""
+PROBE = "Answer with one word: yes."
+"""Asked after prompts without an answer: whether the server answers at all."""
 
 
 class Writer(Protocol):
     """A chat model that is asked in words."""
 
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
-        """An answer of at most `longest` tokens to each, the likeliest token each time."""
+        """An answer of at most `longest` tokens to each, the likeliest token each time.
+
+        Or REFUSED, UNANSWERED, TOO_LONG for a prompt without one.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +60,18 @@ class LocalWriter:
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
         """Equal prompts are answered once."""
         tokens = {prompt: self._tokens(prompt) for prompt in dict.fromkeys(prompts)}
-        needed = max(map(len, tokens.values()), default=0) + longest
-        most = getattr(self.model.config, "max_position_embeddings", None) or needed
-        if needed > most:
+        needed = {prompt: len(some) + longest for prompt, some in tokens.items()}
+        most = getattr(self.model.config, "max_position_embeddings", None) or math.inf
+        fitting = [prompt for prompt in tokens if needed[prompt] <= most]
+        if not fitting and len(tokens) >= MANY:
             raise UserError(
-                f"a prompt with its answer has {needed} tokens, and the chat model reads {most}",
+                f"a prompt with its answer has {min(needed.values())} tokens or more, and the chat "
+                f"model reads {most}",
                 expected="a chat model with a context of about a thousand tokens",
                 way_out="take another one",
             )
-        order = sorted(tokens, key=lambda prompt: (len(tokens[prompt]), prompt))
-        found: dict[str, str] = {}
+        order = sorted(fitting, key=lambda prompt: (needed[prompt], prompt))
+        found = dict.fromkeys(tokens, TOO_LONG)
         for at in range(0, len(order), BATCH):
             some = order[at : at + BATCH]
             answers = self._answer([tokens[prompt] for prompt in some], longest)
@@ -108,7 +127,12 @@ class ServerWriter:
     def __call__(self, prompts: Sequence[str], *, longest: int) -> list[str]:
         """Several requests at a time; equal prompts are asked once."""
         asked = [self._request(prompt, longest) for prompt in prompts]
-        return [_answer(reply) for reply in self.client.ask_all(asked, check=_check)]
+        probe = self._request(PROBE, longest)
+        found = self.client.ask_each(asked, check=_check, probe=probe)
+        failed = [reply for reply in found if isinstance(reply, UnansweredError)]
+        if len(failed) == len(found) >= MANY:
+            raise failed[0]
+        return [_answer(reply) for reply in found]
 
     def _request(self, prompt: str, longest: int) -> Request:
         return {
@@ -157,7 +181,9 @@ def _local(path: str, device: str) -> LocalWriter:
     return LocalWriter(model, tokenizer, tuple(dict.fromkeys(ends)))
 
 
-def _answer(reply: Reply) -> str:
+def _answer(reply: Reply | UnansweredError) -> str:
+    if isinstance(reply, UnansweredError):
+        return REFUSED if isinstance(reply, RefusedError) else UNANSWERED
     choice = reply["choices"][0]
     text = str(choice["message"]["content"] or "").strip()
     return text + CUT if choice.get("finish_reason") == "length" else text

@@ -24,12 +24,11 @@ from unbag.models.asks import Ask
 from unbag.models.server_client import (
     GarbageError,
     Manners,
-    Reply,
-    ReplyCache,
     Request,
     ServerClient,
     without_logprobs,
 )
+from unbag.models.server_replies import Reply, ReplyCache
 from unbag.types import Picture
 
 TOP = 20

@@ -7,35 +7,45 @@ a server that went away asks only for the rest.
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unbag.errors import UserError
+from unbag.models.server_replies import Reply, ReplyCache
 
 if TYPE_CHECKING:
     import httpx
 
 Request = dict[str, Any]
 """The JSON body of a request, as the protocol has it."""
-Reply = dict[str, Any]
 Check = Callable[[Reply], None]
 """Raises GarbageError for a reply to be asked for again, UserError for one that stays as it is."""
 
 _AGAIN = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
 """Answers that a later attempt may better."""
+_DOWN = frozenset((429, 502, 503, 504))
+"""Those among them that say nothing of the request."""
+MANY = 16
+"""After so many failures it is seen whether the server still works."""
 _LONGEST = 300
 """Characters of a server's own words in a message."""
 
 
 class GarbageError(Exception):
     """An answer that is no reply of the protocol."""
+
+
+class UnansweredError(UserError):
+    """One request without a reply, from a server that was there."""
+
+
+class RefusedError(UnansweredError):
+    """A request that the server does not take; asking again is no use."""
 
 
 @dataclass(frozen=True)
@@ -50,51 +60,6 @@ class Manners:
     """Seconds before the second attempt; doubles with each, unless the server names a time."""
     longest_pause: float = 60.0
     sleep: Callable[[float], None] = time.sleep
-
-
-class ReplyCache:
-    """Replies on disk by what was asked; in memory only if path is None."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Open or create the file."""
-        self._path = path
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._base = sqlite3.connect(path or ":memory:", check_same_thread=False, timeout=60)
-            self._base.execute("CREATE TABLE IF NOT EXISTS replies (asked TEXT PRIMARY KEY, reply)")
-        except sqlite3.Error as error:
-            raise self._damaged(error) from error
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> Reply | None:
-        """The reply to what was asked, if it is known."""
-        try:
-            with self._lock:
-                row = self._base.execute(
-                    "SELECT reply FROM replies WHERE asked = ?", (key,)
-                ).fetchone()
-            found: Reply | None = json.loads(row[0]) if row else None
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            raise self._damaged(error) from error
-        return found
-
-    def put(self, key: str, reply: Reply) -> None:
-        """Keep it, on disk before this returns."""
-        try:
-            with self._lock, self._base:
-                self._base.execute(
-                    "INSERT OR REPLACE INTO replies VALUES (?, ?)", (key, json.dumps(reply))
-                )
-        except sqlite3.Error as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> UserError:
-        return UserError(
-            f"the cache of replies {self._path} cannot be used: {error}",
-            expected="a whole file, and room on the disk",
-            way_out="move it away, or choose another folder with --cache",
-        )
 
 
 @dataclass
@@ -121,42 +86,59 @@ class ServerClient:
 
         If one fails, those already sent are waited for and kept before the error goes on.
         """
+        found = self.ask_each(requests, check=check)
+        return [reply for reply in found if not isinstance(reply, UnansweredError)]
+
+    def ask_each(
+        self, requests: Sequence[Request], *, check: Check, probe: Request | None = None
+    ) -> list[Reply | UnansweredError]:
+        """The same; with a probe, a request without a reply gives its error instead of raising it.
+
+        The probe is then sent as well: if it has no reply either, its error is raised.
+        """
         keys = [self._key(request) for request in requests]
         todo = {
             key: request
             for key, request in zip(keys, requests, strict=True)
             if self.cache.get(key) is None
         }
+        failed: dict[str, UnansweredError] = {}
         with ThreadPoolExecutor(self.manners.concurrency) as pool:
-            futures = [pool.submit(self._send, key, todo[key], check) for key in todo]
+            futures = {key: pool.submit(self._send, key, todo[key], check) for key in todo}
             try:
-                for future in futures:
-                    future.result()
+                for at, (key, future) in enumerate(futures.items(), start=1):
+                    error = future.exception()
+                    if isinstance(error, UnansweredError) and probe is not None:
+                        failed[key] = error
+                    elif error is not None:
+                        raise error
+                    is_due = len(failed) % MANY == 0 and key in failed
+                    if probe is not None and failed and (is_due or at == len(todo)):
+                        self._send(self._key(probe), probe, check)
             except BaseException:
-                for future in futures:
+                for future in futures.values():
                     future.cancel()
                 raise
-        found = [self.cache.get(key) for key in keys]
-        return [reply for reply in found if reply is not None]
+        return [failed.get(key) or self.cache.get(key) or {} for key in keys]
 
     def _key(self, request: Request) -> str:
         text = json.dumps([self.url, request], sort_keys=True)
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _send(self, key: str, request: Request, check: Check) -> None:
-        reason = "nothing"
+        reason, kind = "nothing", UserError
         for attempt in range(self.manners.attempts):
             self._pay()
             try:
                 self.cache.put(key, self._once(request, check))
             except _LaterError as error:
-                reason = str(error)
+                reason, kind = str(error), UserError if error.is_down else UnansweredError
                 pause = error.wait or self.manners.pause * 2**attempt
                 if attempt + 1 < self.manners.attempts:
                     self.manners.sleep(min(pause, self.manners.longest_pause))
             else:
                 return
-        raise UserError(
+        raise kind(
             f"the server {self.url} gave no usable answer in {self.manners.attempts} attempts: "
             f"{reason}",
             expected="an OpenAI-compatible server that answers",
@@ -170,12 +152,15 @@ class ServerClient:
         try:
             answer = self._http().post("chat/completions", json=request)
         except httpx.TimeoutException as error:
-            raise _LaterError(f"no answer within {self.manners.timeout:g} s") from error
+            is_down = isinstance(error, httpx.ConnectTimeout)
+            said = f"no answer within {self.manners.timeout:g} s"
+            raise _LaterError(said, is_down=is_down) from error
         except (httpx.RequestError, UnicodeError) as error:
-            raise _LaterError(f"{type(error).__name__}: {error}") from error
+            is_down = isinstance(error, httpx.ConnectError)
+            raise _LaterError(f"{type(error).__name__}: {error}", is_down=is_down) from error
         status, said = _failure(answer)
         if status in _AGAIN:
-            raise _LaterError(said, wait=_wait(answer))
+            raise _LaterError(said, wait=_wait(answer), is_down=status in _DOWN)
         if said:
             raise self._refused(status, said)
         try:
@@ -220,9 +205,10 @@ class ServerClient:
             )
         if "logprob" in said:
             return without_logprobs(self.url, said)
-        return UserError(
+        kind = UserError if status == 404 else RefusedError
+        return kind(
             f"the server {self.url} refuses the request: {said}",
-            expected="a vision-language model behind /chat/completions",
+            expected="a model behind /chat/completions that takes such requests",
             way_out="check the name of the model and the address, which usually ends in /v1",
         )
 
@@ -240,9 +226,10 @@ def without_logprobs(url: str, said: str) -> UserError:
 class _LaterError(Exception):
     """Worth another attempt."""
 
-    def __init__(self, reason: str, *, wait: float = 0.0) -> None:
+    def __init__(self, reason: str, *, wait: float = 0.0, is_down: bool = False) -> None:
         super().__init__(reason)
         self.wait = wait
+        self.is_down = is_down
 
 
 def _failure(answer: httpx.Response) -> tuple[int, str]:
