@@ -136,6 +136,7 @@ DECLINED = [
     ("passive", "A woman holding a dog points at a cat."),
     ("article", "his dog and her cat"),
     ("article", "snow on mountains"),
+    ("article", "Someone's dog is asleep"),
     ("word_form", "a man with a hat"),
     ("word_form", "a store that sells music"),
 ]

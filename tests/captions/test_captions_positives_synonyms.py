@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -83,6 +84,14 @@ def test_wordnet_gives_clear_senses_only(parser: Parser, by_wordnet: ByWordNet) 
     assert by_wordnet.synonyms("sunny", "a") == ()
     assert by_wordnet.synonyms("red", "a") == ()
     assert said(parser, by_wordnet, "a cable car above a valley") == set()
+
+
+def test_a_plural_needs_the_form_of_one(parser: Parser, by_wordnet: ByWordNet) -> None:
+    [parsed] = parser(["a dog on a couch"])
+    wrong = replace(parsed, words=(*parsed.words[:-1], parsed.words[-1]._replace(tag="NNS")))
+    assert [one[0].new for one in by_wordnet.changes(parsed)] == ["sofa"]
+    assert list(by_wordnet.changes(wrong)) == []
+    assert said(parser, by_wordnet, "a black and white couches in a yard") == set()
 
 
 def test_wordnet_draws_an_order(parser: Parser, by_wordnet: ByWordNet) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from unbag.captions.agreement import inflected
 from unbag.captions.changes import apply, finished, normalised
+from unbag.captions.edit import edit
 from unbag.captions.kinds import ByRule, Kind, Parts, find_kinds
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.word_lists import is_near
@@ -68,6 +69,8 @@ def edits(parser: Parser, kind: str, caption: str) -> list[str]:
         ("swap_phrases", "a bowl of soup on the table", "the table on a bowl of soup"),
         ("swap_phrases", "a boy that was riding goats", "goats that were riding a boy"),
         ("swap_phrases", "Dogs run and jump on a bed.", "A bed runs and jumps on dogs."),
+        ("swap_phrases", "Someone's dog on a bed", "A bed on someone's dog"),
+        ("swap_phrases", "A hot dog on a tray", "A tray on a hot dog"),
         ("swap_arguments", "the horse eats the grass", "the grass eats the horse"),
         ("swap_arguments", "a dog chased by three geese", "three geese chased by a dog"),
         (
@@ -120,6 +123,8 @@ def test_known_answers(parser: Parser, kind: str, caption: str, wanted: str) -> 
         ("swap_nouns", "a dog chases two geese"),
         ("swap_nouns", "a man who holds a cup"),
         ("swap_nouns", "a man riding his bike"),
+        ("swap_nouns", "A hot dog on a tray"),
+        ("swap_words", "a polar bear on a rock"),
         ("swap_phrases", "a large dog beside a small cat"),
         ("swap_phrases", "person riding bike"),
         ("swap_phrases", "two dogs stand next to each other in a field"),
@@ -168,6 +173,26 @@ def _counted(text: str) -> Counter[str]:
     # A clitic is a word of its own: "dog's" may become "fire's".
     words = [number.get(word, word) for word in normalised(text).replace("'s", " 's").split()]
     return Counter(word for word in words if word not in ("a", "an"))
+
+
+@pytest.mark.parametrize(
+    ("caption", "texts"),
+    [
+        ("A large GOAT on a sofa", []),
+        ("A large DVD on a shelf", ["A large shelf on a DVD"]),
+        ("A LARGE GOAT ON A SOFA", ["A LARGE SOFA ON A GOAT"]),
+        (
+            'A goat by a bag that says "cups under plates"',
+            ['A bag by a goat that says "cups under plates"'],
+        ),
+        ("A sign says “a cup on a plate”", []),
+        ('A goat on a sofa and "a word', ['A sofa on a goat and "a word']),
+    ],
+)
+def test_quotations_and_single_words_in_capitals_do_not_move(
+    caption: str, texts: list[str]
+) -> None:
+    assert [made.text for made in edit(caption, ["swap_nouns"], per_kind=4)] == texts
 
 
 def test_the_groups() -> None:

@@ -23,6 +23,7 @@ from unbag.captions.attribute_lists import (
     WEAK,
     is_fixed,
 )
+from unbag.captions.filters import LEAVES_MARKED_WORDS
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Attribute, Parsed
 from unbag.captions.swaps import exchanged
@@ -239,6 +240,7 @@ SWAP_ADJECTIVES = Kind(
     source="NegCLIP",
     editor=by_rule(swap_adjectives),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )
 SWAP_ATTRIBUTES = Kind(
     name="swap_attributes",
@@ -247,4 +249,5 @@ SWAP_ATTRIBUTES = Kind(
     source="CREPE, SugarCrepe",
     editor=by_rule(swap_attributes),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )

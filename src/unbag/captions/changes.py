@@ -128,7 +128,7 @@ def _with_first_capital(parsed: Parsed, changes: Sequence[Change]) -> list[Chang
 
 def _lowered(change: Change, word: str, moved: str) -> Change:
     start, end, new = change
-    if new == word or new.startswith(f"{word} "):
+    if new == word or new.startswith((f"{word} ", f"{word}'", f"{word}’")):
         return Change(start, end, moved + new[len(word) :])
     return change
 

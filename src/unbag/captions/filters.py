@@ -1,7 +1,7 @@
 """Proposed edits come in; which of them may stay goes out, one verdict each.
 
-A filter has one reason, so that rejections can be counted by reason. Those here need no model and
-are always on.
+A filter has one reason, so that rejections can be counted by reason. Those here need no model, and
+those of ALWAYS are always on.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ werent dont doesnt didnt cant
 """
 _DENYING = NEGATIONS | frozenset(_MORE_DENYING_WORDS.split())
 _DENIALS = re.compile(rf"(?:\b|(?=n['’]t))(?:{'|'.join(sorted(_DENYING, reverse=True))})\b")
+_QUOTED = re.compile(r'"[^"]*(?:"|$)|“[^”]*(?:”|$)')
+_ABBREVIATIONS = frozenset(("ATM", "BBQ", "BMX", "CCTV", "DVD", "LED", "LCD", "SUV", "TVS", "USA"))
 
 
 class Proposal(NamedTuple):
@@ -143,6 +145,38 @@ class KeepsLength:
     def _fits(self, proposal: Proposal) -> bool:
         before, after = len(proposal.caption.text.split()), len(proposal.edit.text.split())
         return before <= 2 * after and after <= 2 * before
+
+
+@dataclass(frozen=True)
+class LeavesMarkedWords:
+    """Rejects what moves words in quotation marks, or in capitals where the rest is not.
+
+    What a sign says is no thing in the picture. Abbreviations such as TV move like other words.
+    """
+
+    reason: str = "quoted or in capitals"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """By the characters of the changes."""
+        return [not any(self._touched(p, *span) for span in _marked(p.caption)) for p in proposals]
+
+    def _touched(self, proposal: Proposal, start: int, end: int) -> bool:
+        return any(change.start < end and change.end > start for change in proposal.edit.changes)
+
+
+LEAVES_MARKED_WORDS = LeavesMarkedWords()
+"""Swaps have it as a filter of their own."""
+
+
+def _marked(caption: Parsed) -> list[tuple[int, int]]:
+    found = [match.span() for match in _QUOTED.finditer(caption.text)]
+    if not caption.is_upper:
+        found += [
+            (word.start, word.end)
+            for word in caption.words
+            if len(word.text) > 2 and word.text.isupper() and word.text not in _ABBREVIATIONS
+        ]
+    return found
 
 
 ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())

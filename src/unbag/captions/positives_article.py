@@ -57,7 +57,7 @@ def _first(parsed: Parsed) -> Iterator[Changes]:
             yield (parsed.change(0, 0, "one"),)
     elif word in ("the", "one") and is_known and not _COMPARED & {*parsed.lower[1:]}:
         yield (parsed.change(0, 0, _a_before(parsed, 1)),)
-    elif parsed.words[0].tag in ("NN", "JJ") and is_known:
+    elif parsed.words[0].tag in ("NN", "JJ") and is_known and not _is_owned(parsed, phrase):
         yield (parsed.change(0, 0, f"{_a_before(parsed, 0)} {word}"),)
 
 
@@ -99,6 +99,11 @@ def _is_plain(parsed: Parsed, phrase: Phrase) -> bool:
         ",",
         "or",
     )
+
+
+def _is_owned(parsed: Parsed, phrase: Phrase) -> bool:
+    """Whether somebody is named before it: "someone's dog" takes no article."""
+    return any(parsed.words[at].tag == "POS" for at in range(phrase.first, phrase.last))
 
 
 def _is_said_once(parsed: Parsed, lemma: str) -> bool:

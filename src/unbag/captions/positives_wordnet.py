@@ -118,8 +118,15 @@ def _is_alone(parsed: Parsed, at: int, word: Word) -> bool:
     after = parsed.words[at + 1].tag if at + 1 < len(parsed.words) else ""
     if word.tag in ("NN", "NNS"):
         is_part = before in NOUN_TAGS or after in NOUN_TAGS or word.dep == "compound"
-        return not is_part and after != "POS" and before != "HYPH"
+        is_clear = word.tag == "NN" or _is_many(parsed, at, word)
+        return is_clear and not is_part and after != "POS" and before != "HYPH"
     return word.dep == "amod" and after in NOUN_TAGS and not word.text.endswith("ed")
+
+
+def _is_many(parsed: Parsed, at: int, word: Word) -> bool:
+    """Whether the plural the parser saw is one: it has the form, and no "a" before it."""
+    is_one = any(parsed.lower[child] in ("a", "an") for child in parsed.children[at])
+    return word.text.lower() != word.lemma.lower() and not is_one
 
 
 def _fits(parsed: Parsed, at: int, new: str) -> bool:

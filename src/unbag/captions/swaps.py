@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from unbag.captions.agreement import agreeing
+from unbag.captions.attribute_lists import is_fixed
 from unbag.captions.facts import Facts, facts_of
+from unbag.captions.filters import LEAVES_MARKED_WORDS
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Parsed, Phrase
 from unbag.captions.things import (
@@ -44,14 +46,20 @@ def swap_nouns(parsed: Parsed) -> list[Changes]:
     if len(parsed.nouns) < 2:
         return []
     facts = facts_of(parsed)
+    things = [thing for thing in facts.things if not ends_name(parsed, thing.first)]
     return [
         exchanged(parsed, one[:2], other[:2])
-        for one, other in combinations(facts.things, 2)
+        for one, other in combinations(things, 2)
         if fits(one, other)
         and fits(other, one)
         and goes(parsed, one, other)
         and facts.differ(one, other, keep_attributes=True)
     ]
+
+
+def ends_name(parsed: Parsed, noun: int) -> bool:
+    """Whether the word before it makes a name with it, as in "hot dog": it cannot move alone."""
+    return noun > 0 and is_fixed(parsed.lower[noun - 1], parsed.lower[noun])
 
 
 def swap_phrases(parsed: Parsed) -> list[Changes]:
@@ -183,6 +191,7 @@ SWAP_NOUNS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_nouns),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )
 SWAP_PHRASES = Kind(
     name="swap_phrases",
@@ -191,6 +200,7 @@ SWAP_PHRASES = Kind(
     source="NegCLIP",
     editor=by_rule(swap_phrases),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )
 SWAP_ARGUMENTS = Kind(
     name="swap_arguments",
@@ -199,4 +209,5 @@ SWAP_ARGUMENTS = Kind(
     source="CREPE, SugarCrepe",
     editor=by_rule(swap_arguments),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )

@@ -11,6 +11,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from unbag.captions.facts import doer
+from unbag.captions.filters import LEAVES_MARKED_WORDS
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import Parsed
 from unbag.captions.swaps import exchanged
@@ -172,6 +173,7 @@ SWAP_VERBS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_verbs),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
 )
 SWAP_ADVERBS = Kind(
     name="swap_adverbs",
@@ -180,6 +182,7 @@ SWAP_ADVERBS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_adverbs),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
     # Too rare in captions to be judged: one in thousands.
     is_default=False,
 )

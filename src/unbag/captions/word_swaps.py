@@ -10,9 +10,10 @@ from itertools import combinations
 
 from unbag.captions.attribute_lists import NOT_ATTRIBUTES
 from unbag.captions.facts import Facts, facts_of
+from unbag.captions.filters import LEAVES_MARKED_WORDS
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import Parsed
-from unbag.captions.swaps import exchanged, goes
+from unbag.captions.swaps import ends_name, exchanged, goes
 from unbag.captions.things import Determined, Thing, determined, fits, is_plural
 from unbag.captions.word_lists import (
     DOINGS,
@@ -56,6 +57,8 @@ def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[
 def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
     word = parsed.words[at]
     if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
+        return False
+    if ends_name(parsed, at):
         return False
     is_parking_lot = word.lemma == "lot" and at > 0 and is_modifier(parsed, at - 1)
     if (word.lemma.lower() in left_out and not is_parking_lot) or (
@@ -121,5 +124,6 @@ SWAP_WORDS = Kind(
     source="NegCLIP",
     editor=by_rule(swap_words),
     keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
     is_default=False,
 )
