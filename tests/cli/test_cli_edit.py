@@ -86,6 +86,9 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--pipeline", "no_such_pipeline"], "the parser 'no_such_pipeline' cannot be loaded"),
         (["--kinds", "antonym", "--wordnet", "no/such"], "there is no WordNet in 'no/such'"),
         (["--filters", "fluensy"], "unknown filter 'fluensy'"),
+        (["--device", "cudaa"], "the device 'cudaa' cannot be used"),
+        (["--try", "a cup", "--device", "cudaa"], "the device 'cudaa' cannot be used"),
+        (["--leak", "/no/such"], "there is no language model at '/no/such'"),
         (["--caption-column", "said"], "a.jsonl, line 1 has no field 'said'"),
         (["--out", "b.tar"], "cannot be written as webdataset shards"),
     ],
@@ -98,6 +101,7 @@ def test_mistakes_are_said_with_a_way_out(
     said = capsys.readouterr().err
     assert found in said
     assert "way out:" in said or "expected:" in said
+    assert not Path("b.jsonl.parts").exists()
 
 
 def test_broken_lines_are_left_out_if_asked(
