@@ -8,8 +8,6 @@ MOST_WORDS = 80
 """Longer texts are articles, not captions; parsing them wrongly is the rule."""
 MOST_LETTERS = 60
 """No English word in use has so many: such a run is an id, a key or a slip."""
-MOST_LETTERS = 60
-"""No English word in use has so many: such a run is an id, a key or a slip."""
 _MARKUP = re.compile(r"</?[a-z][^>]*>|&(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9a-f]+);", re.I)
 _ADDRESS = re.compile(r"https?://|www\.", re.I)
 _COMMON_WORDS = """
@@ -52,8 +50,6 @@ def why_not(caption: str) -> str:
         return f"more than {MOST_WORDS} words"
     if _MARKUP.search(caption) or _ADDRESS.search(caption):
         return "markup or web address"
-    if any(len(word) > MOST_LETTERS for word in words):
-        return f"a word of more than {MOST_LETTERS} letters"
     if any(len(word) > MOST_LETTERS for word in words):
         return f"a word of more than {MOST_LETTERS} letters"
     return "" if _seems_english(words) else "not English"
