@@ -221,3 +221,10 @@ def test_kinds_by_name_and_group() -> None:
         find_kinds([])
     with pytest.raises(UserError, match=r"'unbag.captions.swaps:swap_nouns' is a function"):
         find_kinds(["unbag.captions.swaps:swap_nouns"])
+
+
+def test_a_published_rule_is_left_as_it_was() -> None:
+    editor = make_editor(["neg_clip_swap", "swap_nouns"])
+    [found], tally = editor([Given("1", "A man is not holding a blue umbrella near a house")])
+    assert [made.kind for made in found.edits] == ["neg_clip_swap"]
+    assert dict(tally.kinds["swap_nouns"].rejected) == {"under a negation": 3}

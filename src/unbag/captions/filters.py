@@ -75,10 +75,10 @@ class NotSaidOfPicture:
     reason: str = "said of the picture by another caption"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """Hard positives always stay."""
+        """Hard positives always stay, and so do published rules."""
         said = _said_by({p.others for p in proposals})
         return [
-            p.kind.keeps_meaning or not p.others or self._is_new(p, said[p.others])
+            not p.kind.promises_false or not p.others or self._is_new(p, said[p.others])
             for p in proposals
         ]
 
@@ -119,8 +119,8 @@ class NotDenied:
     reason: str = "under a negation"
 
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """Hard positives always stay."""
-        return [p.kind.keeps_meaning or self._contradicts(p) for p in proposals]
+        """Hard positives always stay, and so do published rules."""
+        return [not p.kind.promises_false or self._contradicts(p) for p in proposals]
 
     def _contradicts(self, proposal: Proposal) -> bool:
         if _DENYING.isdisjoint(proposal.caption.lower):

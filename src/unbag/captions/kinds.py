@@ -74,6 +74,14 @@ class Kind:
     """Whether it is made when no kinds are named: off where it was judged too often wrong."""
     filters: tuple[Filter, ...] = ()
     """Filters that only its edits go through, before all others."""
+    is_published: bool = False
+    """A paper's rule as it was published: filters that ask whether a negative is false leave its
+    edits alone."""
+
+    @property
+    def promises_false(self) -> bool:
+        """Whether its edits are to be false of the picture, and are checked for that."""
+        return not self.keeps_meaning and not self.is_published
 
 
 @dataclass(frozen=True)

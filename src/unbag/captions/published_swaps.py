@@ -42,4 +42,5 @@ NEG_CLIP_SWAP = Kind(
     editor=by_rule(neg_clip_swap),
     keeps_words=True,
     is_default=False,
+    is_published=True,
 )
