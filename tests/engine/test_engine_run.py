@@ -142,10 +142,14 @@ from unbag.engine.job import Job
 from unbag.engine.run import run
 from unbag.scorers import Cosine
 
+batches = []
+
 class Slow(Colours):
     def encode_pictures(self, pixels):
-        time.sleep({pause})
+        batches.append(len(pixels))
         print("batch", flush=True)
+        if len(batches) == {hangs_at}:
+            time.sleep(600)
         return super().encode_pictures(pixels)
 
 items = make_items(Path({pictures!r}))
@@ -155,10 +159,10 @@ print("done", flush=True)
 """
 
 
-def start_slow(tmp_path: Path, name: str, pause: float) -> subprocess.Popen[str]:
+def start_slow(tmp_path: Path, name: str, *, hangs_at: int = 0) -> subprocess.Popen[str]:
     script = SLOW.format(
         here=str(Path(__file__).parent),
-        pause=pause,
+        hangs_at=hangs_at,
         pictures=str(tmp_path / "pictures"),
         out=str(tmp_path / name),
         cache=str(tmp_path / f"cache-{name}"),
@@ -167,18 +171,18 @@ def start_slow(tmp_path: Path, name: str, pause: float) -> subprocess.Popen[str]
 
 
 def test_kill_9_in_the_middle_then_continue(tmp_path: Path) -> None:
-    process = start_slow(tmp_path, "killed", pause=1.0)
+    process = start_slow(tmp_path, "killed", hangs_at=2)
     assert process.stdout is not None
-    # A batch is kept after its line is printed: the second line says that the first is on disk.
+    # The second line says that the first batch is on disk; the second is never finished.
     assert [process.stdout.readline() for _ in range(2)] == ["batch\n"] * 2
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=30)
     assert json.loads((tmp_path / "killed/run.json").read_text())["state"] == "running"
     assert not (tmp_path / "killed/results.json").exists()
-    again = start_slow(tmp_path, "killed", pause=0.0)
+    again = start_slow(tmp_path, "killed")
     said = again.communicate(timeout=120)[0].split()
     assert said == ["batch", "batch", "done"]
-    whole = start_slow(tmp_path, "whole", pause=0.0)
+    whole = start_slow(tmp_path, "whole")
     assert whole.communicate(timeout=120)[0].split().count("batch") == 3
     assert results_of(tmp_path / "killed") == results_of(tmp_path / "whole")
     tables = [pq.read_table(tmp_path / n / "scores.parquet") for n in ("killed", "whole")]
