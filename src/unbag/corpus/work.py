@@ -15,6 +15,7 @@ from unbag.captions.tally import Tally
 from unbag.corpus.entries import Chunk
 from unbag.corpus.runner import Finished, Settings
 from unbag.corpus.saved import as_text
+from unbag.engine.collector import paused_collector
 from unbag.errors import UserError
 
 Edits = Callable[[Sequence[Given]], tuple[list[Edited], Tally]]
@@ -33,7 +34,10 @@ class Worker:
     def __call__(self, chunk: Chunk) -> Finished:
         """The chunk as it is saved."""
         found = _Found()
-        self._edit(chunk.given, found)
+        # Edits make many small objects beside the large ones of a pipeline; looking through all of
+        # them for cycles again and again takes a third of the time.
+        with paused_collector():
+            self._edit(chunk.given, found)
         tried = sum(not one.skipped for one in found.edited) + len(found.failures)
         if len(found.failures) == tried >= _MANY:
             raise UserError(
