@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import NOUN_TAGS, Parsed, Phrase
-from unbag.captions.things import content_of
+from unbag.captions.things import content_of, is_joined
 from unbag.captions.verb_forms import verb_lemma
 from unbag.captions.word_lists import GROUPINGS, NO_THINGS, word_set
 from unbag.types import Change
@@ -71,7 +71,7 @@ def _at_objects(parsed: Parsed) -> Iterator[Change]:
     """No instead of an article: after "with", "there is", "wearing"."""
     for phrase in parsed.phrases:
         word = parsed.words[phrase.head]
-        if word.lemma in NO_THINGS or word.lemma in GROUPINGS or _is_joined(parsed, phrase.head):
+        if word.lemma in NO_THINGS or word.lemma in GROUPINGS or is_joined(parsed, phrase.head):
             continue
         if not (
             _after_with(parsed, phrase)
@@ -138,10 +138,6 @@ def _says_of_noun(parsed: Parsed, verb: int) -> bool:
         return not _is_vague(parsed, word.head)
     subject = _subject(parsed, verb)
     return word.dep == "ROOT" and subject == verb - 1 and not _is_vague(parsed, subject)
-
-
-def _is_joined(parsed: Parsed, noun: int) -> bool:
-    return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])
 
 
 NEGATE = Kind(

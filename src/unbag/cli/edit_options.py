@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from unbag.cli.positive import positive
+
 _ABOUT = """\
 Make hard negatives and hard positives of the captions of a collection, or of one caption. A job
 that was stopped goes on when the same command is given again.
@@ -51,7 +53,7 @@ def _add_files(edit: argparse.ArgumentParser) -> None:
     edit.add_argument("--caption-column", default="", metavar="C", help=text)
     text = "column or field that names the picture (default: filepath, image or url)"
     edit.add_argument("--picture-column", default="", metavar="C", help=text)
-    edit.add_argument("--limit", type=_positive, metavar="N", help="only the first N captions")
+    edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
     edit.add_argument(
         "--bad-lines",
         choices=("error", "skip"),
@@ -66,7 +68,7 @@ def _add_edits(edit: argparse.ArgumentParser) -> None:
     text = "kinds of edits or groups of them (default: default)"
     edit.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
     text = "edits of each kind for a caption (default: 1)"
-    edit.add_argument("--per-kind", type=_positive, default=1, metavar="N", help=text)
+    edit.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
     edit.add_argument("--seed", type=int, default=0, help="decides what is drawn (default: 0)")
     text = "besides those always on: fluency:PATH, meaning:PATH, package.module:NAME"
     edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
@@ -87,19 +89,13 @@ def _add_parts(edit: argparse.ArgumentParser) -> None:
     text = "where answers of a server are kept between runs"
     edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
     text = "requests to a server at a time (default: 8)"
-    edit.add_argument("--concurrency", type=_positive, default=8, metavar="N", help=text)
+    edit.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
     text = "most requests to a server, for each worker (default: no limit)"
-    edit.add_argument("--budget", type=_positive, metavar="N", help=text)
+    edit.add_argument("--budget", type=positive, metavar="N", help=text)
 
 
 def _add_work(edit: argparse.ArgumentParser) -> None:
     text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=_positive, default=1, metavar="N", help=text)
+    edit.add_argument("--workers", type=positive, default=1, metavar="N", help=text)
     text = "a Ray cluster that does the work instead: host:port, auto, or local"
     edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)

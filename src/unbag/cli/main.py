@@ -11,6 +11,7 @@ from pathlib import Path
 from unbag.cli.data_options import add_data
 from unbag.cli.edit_options import add_edit
 from unbag.cli.nearest_options import add_nearest
+from unbag.cli.positive import positive
 from unbag.cli.score_options import add_score
 from unbag.cli.verify_options import add_verify
 from unbag.cli.warned import plain_warnings
@@ -221,19 +222,19 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     run.add_argument("--compile", action="store_true", help="compile models with torch.compile")
     run.add_argument(
         "--concurrency",
-        type=_positive,
+        type=positive,
         default=8,
         metavar="N",
         help="requests to a server at a time (default: 8)",
     )
     run.add_argument(
         "--budget",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="most requests to a server (default: no limit)",
     )
     run.add_argument(
-        "--batch", type=_positive, default=256, metavar="N", help="inputs at once (default: 256)"
+        "--batch", type=positive, default=256, metavar="N", help="inputs at once (default: 256)"
     )
     run.add_argument(
         "--allow-invalid",
@@ -271,9 +272,3 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     text = "names that can be used, ours and those of installed plug-ins"
     listing = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
     listing.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)

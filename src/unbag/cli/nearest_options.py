@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from unbag.cli.edit_options import FORMS
+
 _ABOUT = """\
 For every picture that a caption file names, find the nearest other pictures by a model's vectors:
 NegCLIP's hard pictures. The output goes into `unbag edit --format negclip --neighbours FILE`.
@@ -15,7 +17,8 @@ example:
   unbag nearest --captions captions.jsonl --pictures photos --model open_clip:ViT-B-32/openai \\
     --out neighbours.jsonl
 """
-_FORMS = ("jsonl", "tsv", "csv", "parquet", "json")
+_FORMS = tuple(form for form in FORMS if form != "shards")
+"""Pictures inside shards have no path."""
 
 
 def add_nearest(

@@ -20,7 +20,7 @@ from unbag.corpus.saved import Head, read_edited, read_head
 from unbag.corpus.source import Source
 from unbag.corpus.survey import Survey
 from unbag.corpus.written import Pair
-from unbag.engine.atomic import make_folder, remove_leftovers, write_text
+from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.engine.progress import Advance
 from unbag.errors import UserError
 
@@ -44,19 +44,12 @@ class Kept:
     def locked(self) -> Iterator[None]:
         """Create the folder; only one process may work in it."""
         make_folder(self.folder, what="folder", way_out="choose another place with --out")
-        with (self.folder / ".lock").open("w") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # pragma: no cover - not on this system
-                pass
-            except OSError as error:
-                raise UserError(
-                    f"another process is working in {self.folder}",
-                    expected="one process for one output",
-                    way_out="wait for it, or choose another place with --out",
-                ) from error
+        taken = UserError(
+            f"another process is working in {self.folder}",
+            expected="one process for one output",
+            way_out="wait for it, or choose another place with --out",
+        )
+        with locked_folder(self.folder, taken):
             remove_leftovers(self.folder)
             yield
 

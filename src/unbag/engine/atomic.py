@@ -1,9 +1,10 @@
-"""Writing files so that a reader sees the old one or the new one, never half of it."""
+"""Writing files so that a reader sees the old one or the new one, and one process at a time."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,6 +43,24 @@ def make_folder(path: Path, *, what: str, way_out: str) -> Path:
             way_out=way_out,
         ) from error
     return path
+
+
+@contextmanager
+def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
+    """Only one process at a time; the system drops the lock if that process dies.
+
+    `taken` is raised where another process holds it.
+    """
+    with (folder / ".lock").open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # pragma: no cover - not on this system
+            pass
+        except OSError as error:
+            raise taken from error
+        yield
 
 
 def remove_leftovers(folder: Path) -> None:

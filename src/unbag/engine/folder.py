@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Literal
 
-from unbag.engine.atomic import make_folder, remove_leftovers, write_text
+from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.engine.embed import Grid
 from unbag.engine.store import ScoreStore
 from unbag.errors import UserError
@@ -98,18 +98,11 @@ class RunFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Only one process may write a run; the system drops the lock if that process dies."""
-        with (self.path / ".lock").open("w") as file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # pragma: no cover - not on this system
-                pass
-            except OSError as error:
-                raise UserError(
-                    f"another process is writing the run folder {self.path}",
-                    way_out="wait for it, or choose another folder with --out",
-                ) from error
+        taken = UserError(
+            f"another process is writing the run folder {self.path}",
+            way_out="wait for it, or choose another folder with --out",
+        )
+        with locked_folder(self.path, taken):
             yield
 
     def begin(self, asked: Asked, record: RunRecord) -> tuple[dict[str, Grid], RunRecord]:

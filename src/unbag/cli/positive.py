@@ -1,0 +1,12 @@
+"""A word on the command line comes in, a whole number above 0 goes out."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def positive(text: str) -> int:
+    """For `type=` of an option."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
