@@ -184,3 +184,9 @@ class Embedded:
     positive_kinds: tuple[str, ...] = ()
     also_true_BB: Tensor | None = None
     """True where caption j also fits picture i although i != j; such pairs are no negatives."""
+    negative_true_BBK: Tensor | None = None
+    """True where negative k of caption j fits picture i; never at i = j."""
+    threshold_K: Tensor | None = None
+    """Margins of the rank loss by column, carried from step to step by the trainer."""
+    start: Embedded | None = None
+    """The same batch by the weights before training, for losses that keep what was known."""

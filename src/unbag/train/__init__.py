@@ -1,0 +1,1 @@
+"""Repair: pairs and a recipe come in; repaired weights, and what they cost, go out."""
