@@ -130,9 +130,9 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
     return Tiny(towers, name=name, device=device)
 
 
-def write(towers: TinyTowers, path: Path) -> None:
-    """Half-precision safetensors with the config in the header."""
-    state = {key: value.detach().half().cpu() for key, value in towers.state_dict().items()}
+def write(towers: TinyTowers, path: Path, *, dtype: torch.dtype = torch.float16) -> None:
+    """Safetensors with the config in the header; half precision, as they are shipped."""
+    state = {key: value.detach().to(dtype).cpu() for key, value in towers.state_dict().items()}
     save_file(state, path, metadata={"config": json.dumps(towers.config.as_json())})
 
 

@@ -50,6 +50,8 @@ def load(
         dtype=kind,
         compiles=compiles,
         trained_on=source.trained_on,
+        config=source.config,
+        preparation=prepared,
     )
     for note in (*source.notes, _at_full_length(encoder)):
         if note:

@@ -5,7 +5,7 @@ Dimensions: N inputs, L tokens or patches, D joint space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,8 +38,13 @@ class OpenClip:
         dtype: torch.dtype = torch.float32,
         compiles: bool = False,
         trained_on: tuple[str, ...] = (),
+        config: Mapping[str, Any] | None = None,
+        preparation: Mapping[str, Any] | None = None,
     ) -> None:
-        """Wrap a model; it is moved, and computes in `dtype` throughout."""
+        """Wrap a model; it is moved, and computes in `dtype` throughout.
+
+        `config` and `preparation` are open_clip's records of both; only an export needs them.
+        """
         self.scale = float(model.logit_scale.detach().exp())
         bias = getattr(model, "logit_bias", None)
         self.bias = 0.0 if bias is None else float(bias.detach())
@@ -51,6 +56,8 @@ class OpenClip:
         self.tokenize = tokenizer
         self.context = tokenizer.context
         self.trained_on = trained_on
+        self.config = config
+        self.preparation = preparation
         self.text: TextTower = text_tower(self.model)
         found = in_bytes(prepare) if device != "cpu" else None
         self._prepare = found[0] if found else prepare
