@@ -144,7 +144,17 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "fluency": "unbag.captions.filters_model:load_fluency",
         "meaning": "unbag.captions.filters_model:load_meaning",
     },
-    "loss": {"contrastive": "unbag.losses.contrastive:contrastive"},
+    "loss": {
+        "contrastive": "unbag.losses.contrastive:contrastive",
+        "contrastive_negatives": "unbag.losses.contrastive_negatives:contrastive_negatives",
+        "svlc_negative": "unbag.losses.svlc:svlc_negative",
+        "svlc_positive": "unbag.losses.svlc:svlc_positive",
+        "intra_modal": "unbag.losses.intra_modal:intra_modal",
+        "rank": "unbag.losses.rank:rank",
+        "sigmoid": "unbag.losses.sigmoid:sigmoid",
+        "triple_margin": "unbag.losses.triple_margin:triple_margin",
+        "distil": "unbag.losses.distil:distil",
+    },
 }
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
@@ -193,6 +203,14 @@ ABOUT: Mapping[str, str] = {
     "word_form": "positive: another form: two dogs are running -> two dogs run, 2 dogs",
     "synonym_wordnet": "positive: a word by a synonym of WordNet: a large couch -> a large sofa",
     "contrastive": "CLIP's loss: matching pairs above all others of the batch",
+    "contrastive_negatives": "NegCLIP's: the same, with hard negatives among the captions",
+    "svlc_negative": "SVLC: a caption above the hard negatives of its own",
+    "svlc_positive": "SVLC, hard positives: picture and caption find the positive in the batch",
+    "intra_modal": "CE-CLIP: a caption far from its own hard negatives",
+    "rank": "CE-CLIP: a caption above each hard negative by an adaptive margin",
+    "sigmoid": "SigLIP's loss, with hard negatives as further captions",
+    "triple_margin": "ours: a caption and its hard positives above its hard negatives",
+    "distil": "keeps what fits what as the starting weights had it",
     "swap_nouns": "negative, NegCLIP: two nouns change places",
     "swap_adjectives": "negative, NegCLIP: adjectives of two nouns change places",
     "swap_verbs": "negative, NegCLIP: two verbs of one form change places",

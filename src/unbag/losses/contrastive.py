@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unbag.losses.logits import pair_logits
 from unbag.types import Embedded
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ def contrastive(embedded: Embedded) -> Tensor:
     import torch
     from torch.nn.functional import cross_entropy
 
-    logit_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
-    if embedded.also_true_BB is not None:
-        is_pair = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
-        logit_BB = logit_BB.masked_fill(embedded.also_true_BB & ~is_pair, float("-inf"))
+    logit_BB = pair_logits(embedded)
     target_B = torch.arange(len(logit_BB), device=logit_BB.device)
     return (cross_entropy(logit_BB, target_B) + cross_entropy(logit_BB.T, target_B)) / 2
