@@ -9,7 +9,7 @@ Dimensions: B batch, K negatives, P positives of a caption, U unique strings, G 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import torch
@@ -82,6 +82,12 @@ class Batch:
     def __len__(self) -> int:
         """Pictures."""
         return len(self.pixels)
+
+    def pin_memory(self) -> Batch:
+        """With pixels where a device can fetch them by itself; called by the loader."""
+        if not isinstance(self.pixels, Tensor):
+            return self
+        return replace(self, pixels=self.pixels.pin_memory())
 
 
 @dataclass(frozen=True)

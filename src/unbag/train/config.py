@@ -8,7 +8,6 @@ from typing import Literal
 from unbag.losses.objective import Objective
 
 Precision = Literal["float32", "bfloat16"]
-Edits = Literal["precomputed", "made"]
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,3 @@ class Recipe:
     """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
     to_start: float = 0.0
     """Weight of the squared distance to the first weights."""
-
-    @property
-    def needs_start(self) -> bool:
-        """Whether a loss compares with the weights before training."""
-        return any(term.name == "distil" for term in self.objective.terms)

@@ -1,0 +1,131 @@
+"""What `unbag train` is asked to do, and what it keeps of it in the run folder."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from unbag.engine.atomic import write_text
+from unbag.errors import UserError
+from unbag.train.config import Precision, Recipe
+from unbag.train.described import described, differences
+from unbag.types import Benchmark
+from unbag.version import __version__
+
+if TYPE_CHECKING:
+    from unbag.train.batches import Batches
+    from unbag.train.trainable import Trainable
+
+NAME = "training.json"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainJob:
+    """Weights, data, a recipe, and where to put what comes of them."""
+
+    trainable: Trainable
+    batches: Batches
+    recipe: Recipe
+    out: Path
+    seed: int = 0
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    benchmarks: Sequence[Benchmark] = ()
+    """Scored while training, at the end of every epoch or every `evaluate_every` steps."""
+    data: Path | None = None
+    """Folder with one folder for each benchmark that needs files."""
+    evaluate_every: int | None = None
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        return len(self.batches)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All that decides the weights. A folder with other settings is not continued."""
+
+    model: str
+    model_fingerprint: str
+    recipe: object
+    """As plain data."""
+    data_fingerprint: str
+    seed: int
+    precision: str
+    micro: int | None
+    processes: int
+
+
+@dataclass(frozen=True)
+class TrainRecord:
+    """The file training.json."""
+
+    asked: Asked
+    state: Literal["running", "stopped", "done"]
+    data: str
+    device: str
+    command: str
+    steps: int
+    version: str = __version__
+    torch: str = ""
+    python: str = field(default_factory=platform.python_version)
+
+
+def asked_of(job: TrainJob, *, processes: int) -> Asked:
+    """What a job asks, for comparing."""
+    return Asked(
+        model=job.trainable.name,
+        model_fingerprint=job.trainable.fingerprint,
+        recipe=described(job.recipe),
+        data_fingerprint=job.batches.fingerprint,
+        seed=job.seed,
+        precision=job.precision,
+        micro=job.micro,
+        processes=processes,
+    )
+
+
+def write_record(folder: Path, record: TrainRecord) -> None:
+    """Atomically."""
+    write_text(folder / NAME, json.dumps(asdict(record), indent=1))
+
+
+def read_record(folder: Path) -> TrainRecord | None:
+    """None if the folder holds no training run."""
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        return TrainRecord(**(said | {"asked": Asked(**said["asked"])}))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}",
+            expected="the record that `unbag train` writes, of this version",
+            way_out="name another folder with --out",
+        ) from error
+
+
+def check_same(old: TrainRecord, asked: Asked, *, folder: Path) -> None:
+    """Refuse to go on with other settings."""
+    now: Mapping[str, object] = asdict(asked)
+    apart = differences(asdict(old.asked), json.loads(json.dumps(now)))
+    if apart:
+        shown = "; ".join(apart[:6]) + (f"; and {len(apart) - 6} more" if len(apart) > 6 else "")
+        raise UserError(
+            f"the folder {folder} holds a training run with other settings: {shown}",
+            expected="the same model, recipe, data, seed, precision and number of processes",
+            way_out="give the old settings to go on with it, or name another folder with --out",
+        )
