@@ -38,6 +38,8 @@ class Job:
     """What papers call a model, by the scorer's name, where neither it nor we know."""
     missing: Missing = "error"
     """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
+    also_compared: tuple[str, ...] = ()
+    """Metrics on which models are compared besides each headline, where a benchmark has them."""
     device: str = "cpu"
     save_seconds: float = 5.0
     """Least time between two writes of the scores; what is lost by a kill is at most this much."""

@@ -166,7 +166,7 @@ def is_variant(scorer: Scorer) -> bool:
 
 
 def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
-    """The first model against each other one that sees, on the headline of each benchmark."""
+    """The first model against each other one that sees: on headlines and what else was asked."""
     seeing = [s.name for s in job.scorers if not s.is_blind and not is_variant(s)]
     found = []
     for benchmark in job.benchmarks:
@@ -174,15 +174,18 @@ def _contests(job: Job, measured: Mapping[Key, Measured]) -> list[Contest]:
             first, second = (measured.get(Key(benchmark.name, n)) for n in (seeing[0], other))
             if first is None or second is None:
                 continue
-            found.append(
+            wanted = dict.fromkeys([benchmark.headline, *job.also_compared])
+            found += [
                 Contest(
                     benchmark.name,
                     (seeing[0], other),
-                    first.outcomes[benchmark.headline],
-                    second.outcomes[benchmark.headline],
+                    first.outcomes[metric],
+                    second.outcomes[metric],
                     benchmark.aggregates[0],
                 )
-            )
+                for metric in wanted
+                if metric in first.outcomes and metric in second.outcomes
+            ]
     return found
 
 
