@@ -85,6 +85,7 @@ def test_quantifiers(parser: Parser, caption: str, edited: str) -> None:
         "Two men facing each other",
         "No one is in the room.",
         "A nurse paying no attention",
+        "A harbour with only a few boats",
     ],
 )
 def test_quantifiers_that_stay(parser: Parser, caption: str) -> None:

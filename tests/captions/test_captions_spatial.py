@@ -82,6 +82,8 @@ def test_front_and_behind(parser: Parser, caption: str, edited: str) -> None:
         "A cat hides behind a curtain.",
         "A chapel with a cloudy sky in the background",
         "A glove was left behind a bench.",
+        "Two monks stand in front of each other.",
+        "One goat runs behind another.",
     ],
 )
 def test_what_has_no_front(parser: Parser, caption: str) -> None:

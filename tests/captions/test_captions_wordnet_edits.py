@@ -102,6 +102,18 @@ def test_pronouns_that_may_be_of_somebody_else_stay(parser: Parser, noun_rule: N
     assert not any("girl" in text or "boy" in text for text in found)
 
 
+@pytest.mark.parametrize(
+    "caption", ["A man feeds her parrot.", "A girl pets a parrot on his head."]
+)
+def test_pronouns_of_others_keep_their_owner(
+    parser: Parser, noun_rule: NounRule, caption: str
+) -> None:
+    person = caption.split()[1]
+    found = edits(parser, noun_rule, caption)
+    assert found
+    assert all(person in text for text in found)
+
+
 def test_no_bike_becomes_a_motorcycle(parser: Parser, noun_rule: NounRule) -> None:
     found = edits(parser, noun_rule, "A red bike")
     assert "A red bus" in found
@@ -136,6 +148,7 @@ def test_wordnet_relates_nothing_to_what_replaces_it(noun_rule: NounRule) -> Non
         ("The gate is open.", "The gate is closed."),
         ("A room that has a piano", "A room that lacks a piano"),
         ("A turtle moves slowly.", "A turtle moves quickly."),
+        ("A bird that is dead", "A bird that is alive"),
     ],
 )
 def test_contraries(parser: Parser, antonym_rule: AntonymRule, caption: str, edited: str) -> None:
@@ -151,6 +164,12 @@ def test_contraries(parser: Parser, antonym_rule: AntonymRule, caption: str, edi
         "They are having a picnic.",
         "A man sits up in bed.",
         "A very large moth",
+        "A path covered in dead leaves",
+        "A monk has a necklace on.",
+        "A crowd of hot air balloons",
+        "A monk with a light saber",
+        "A bigger box",
+        "A dark man",
     ],
 )
 def test_words_without_contrary(parser: Parser, antonym_rule: AntonymRule, caption: str) -> None:

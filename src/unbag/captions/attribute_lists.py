@@ -114,7 +114,7 @@ REPLACED_STATES = by_line(
     full: empty
     clean: dirty
     dirty filthy: clean
-    muddy: dry
+    muddy: dry clean
     cooked: raw
     raw uncooked: cooked
     ripe: unripe rotten
@@ -218,6 +218,7 @@ SKIN_COLOURS = word_set("black white brown yellow red tan dark light blond blond
 
 _FIXED = """
 hot: dog dogs chocolate tub pot plate air sauce
+light: saber sabers bulb bulbs pole poles fixture fixtures house
 teddy: bear bears
 stuffed: animal animals bear bears toy toys teddy elephant rabbit dog bunny monkey dolphin peppers
 polar: bear bears

@@ -26,6 +26,7 @@ _VAGUE = word_set("some several many most few one various any all every each bot
 """Of some people a thing and its contrary are true."""
 _PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
 _DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three", "four", "five"))
+_ONES = frozenset(("a", "an", "one", "this", "that"))
 _LOOSE = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
 
 
@@ -62,7 +63,9 @@ def _at_verbs(parsed: Parsed) -> Iterator[Change]:
                 yield parsed.insert_before(at, "not")
         elif word.tag in ("VBZ", "VBP"):
             subject = _subject(parsed, at)
-            if subject is not None and subject < at and not _is_vague(parsed, subject):
+            if subject is None or not _agrees(parsed, subject, at):
+                continue
+            if subject < at and not _is_vague(parsed, subject):
                 helper = "does not" if word.tag == "VBZ" else "do not"
                 yield parsed.change(at, at, f"{helper} {verb_lemma(parsed, at)}")
 
@@ -112,6 +115,15 @@ def _subject(parsed: Parsed, verb: int) -> int | None:
         if parsed.words[at].dep in ("nsubj", "nsubjpass"):
             return at
     return None
+
+
+def _agrees(parsed: Parsed, subject: int, verb: int) -> bool:
+    """Whether the two go together; in "a teddy bear" the parser may see a verb."""
+    noun = parsed.words[subject]
+    if parsed.words[verb].tag != "VBP" or noun.tag not in ("NN", "NNP") or noun.lemma in GROUPINGS:
+        return True
+    counts = [parsed.lower[at] for at in parsed.children[subject]]
+    return is_joined(parsed, subject) or _ONES.isdisjoint(counts)
 
 
 def _is_vague(parsed: Parsed, subject: int) -> bool:

@@ -168,6 +168,7 @@ GENDERED: Mapping[str, tuple[str, ...]] = _lines(_GENDERS)
 """People by sex, with what excludes them."""
 MASCULINE = frozenset(("he", "his", "him", "himself"))
 FEMININE = frozenset(("she", "her", "hers", "herself"))
+MEN = frozenset(("man", "guy", "gentleman", "boy", "male", "groom", "father", "dad"))
 
 HERDS = frozenset(("herd", "flock"))
 HERDED = frozenset(("cow", "sheep", "elephant", "horse", "zebra", "giraffe", "bird", "goat"))

@@ -49,6 +49,7 @@ image
 _UNSEEN = frozenset(_UNSEEN_WORDS.split())
 """After "no" these are no things, or nobody has many of them."""
 _HOLDING = frozenset(("have", "hold", "contain", "show", "include", "feature", "wear", "carry"))
+_NARROWING = frozenset(("only", "just", "quite", "not", "so", "too", "very"))
 _AMONG = frozenset(("among", "between", "around", "through", "amongst", "amid", "of", "by"))
 
 
@@ -73,6 +74,8 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
         return
     first, last, noun = span
     word = parsed.words[noun]
+    if first and parsed.lower[first - 1] in _NARROWING:
+        return
     # In "lots of dogs are" it is the quantifier that is the subject.
     role = at if parsed.lower[at] in _LOTS else noun
     is_joined = any(parsed.words[one].dep == "conj" for one in parsed.children[noun])

@@ -23,6 +23,7 @@ from unbag.captions.attribute_lists import (
     TALL,
     is_fixed,
 )
+from unbag.captions.attribute_nouns import is_said_of
 from unbag.captions.kinds import Changes, Kind, by_rule
 from unbag.captions.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed
 from unbag.captions.word_lists import ALIVE, ANIMALS, GROUPINGS, PEOPLE, PICTURES, word_set
@@ -196,8 +197,17 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
         return
     if text in AGES or text in AGES_OF_THINGS:
         yield from (AGES if is_alive else AGES_OF_THINGS).get(text, ())
+    elif is_fixed(text, parsed.lower[noun]) or _is_graded(parsed, at):
+        return
     elif parsed.words[at].tag != "VBG" or text in ("smiling", "sleeping", "crying", "moving"):
-        yield from (w for w in REPLACED_STATES[text] if not is_fixed(w, parsed.lower[noun]))
+        new_ones = REPLACED_STATES[text]
+        yield from (new for new in new_ones if is_said_of(new, lemma, instead_of=text))
+
+
+def _is_graded(parsed: Parsed, at: int) -> bool:
+    """Whether "partly" or "brightly" stands before it: nothing is partly cloudless."""
+    before = parsed.lower[at - 1] if at else ""
+    return before in ("wide", "half", "fast") or (before.endswith("ly") and before != "really")
 
 
 def _follows_noun(parsed: Parsed, at: int) -> bool:

@@ -26,6 +26,8 @@ from unbag.types import Change
 
 _SIDES = {"left": "right", "right": "left", "leftmost": "rightmost", "rightmost": "leftmost"}
 _FAR = frozenset(("far", "extreme", "very", "top", "bottom", "upper", "lower", "front", "back"))
+_MUTUAL = frozenset(("other", "another"))
+"""Where one thing is behind another, another is in front of one."""
 _DEPTHS = {"background": "foreground", "foreground": "background"}
 _FRONT = {
     "in front of": "behind",
@@ -127,7 +129,7 @@ def _has_front(parsed: Parsed, text: str, last: int) -> bool:
     if not text.endswith("of"):
         return word_at(parsed, last + 1) not in ("seat", "row", "yard", "door", "ground")
     thing = object_of(parsed, last)
-    if thing is None or parsed.words[thing].lemma in NOT_BEHIND:
+    if thing is None or parsed.words[thing].lemma in NOT_BEHIND | _MUTUAL:
         return False
     is_part = text in ("in the front of", "in the back of")
     return not is_part or parsed.words[thing].lemma in FRONT_OBJECTS
@@ -139,7 +141,7 @@ def _behind(parsed: Parsed) -> Iterator[Change]:
             continue
         thing = object_of(parsed, at)
         holder = parsed.words[word.head]
-        if thing is None or parsed.words[thing].lemma in NOT_BEHIND_OBJECTS:
+        if thing is None or parsed.words[thing].lemma in NOT_BEHIND_OBJECTS | _MUTUAL:
             continue
         if holder.lemma not in NOT_BEHIND_VERBS and holder.lemma not in NOT_BEHIND:
             yield parsed.change(at, at, "in front of")

@@ -165,11 +165,18 @@ def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
         return False
     if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
         return False
+    if word.dep == "attr" and word.text.endswith("ing") and not _has_article(parsed, noun.head):
+        # "A man is rock climbing" says what he does.
+        return False
     # A parking lot and a couple on a bench are things, a lot of cars is not.
     is_thing = lemma in PEOPLE or noun.first < noun.head
     if lemma in GROUPINGS and (not is_thing or object_of_of(parsed, noun.head) is not None):
         return False
     return not _is_cut(parsed, noun)
+
+
+def _has_article(parsed: Parsed, noun: int) -> bool:
+    return any(parsed.words[at].dep in ("det", "poss") for at in parsed.children[noun])
 
 
 def _is_cut(parsed: Parsed, noun: Phrase) -> bool:

@@ -16,7 +16,7 @@ from unbag.captions.kinds import Changes, Editor, Kind, Parts, by_rule
 from unbag.captions.parsed import VERB_TAGS, Parsed
 from unbag.captions.relations import subject_of
 from unbag.captions.verb_forms import verb_lemma
-from unbag.captions.word_lists import ALIVE, ANIMALS, GROUPINGS
+from unbag.captions.word_lists import ALIVE, ANIMALS, GROUPINGS, NO_THINGS
 from unbag.captions.wordnet import WordNet, find_wordnet
 from unbag.captions.wordnet_files import Pos
 
@@ -37,6 +37,8 @@ _CHECKED = {
 }
 _WORDS = {pos: frozenset(text.split()) for pos, text in _CHECKED.items()}
 _ANY = frozenset().union(*_WORDS.values()) | {"lay", "lain"}
+_AFTER_BE = frozenset(("alive", "asleep", "awake"))
+"""Never before a noun."""
 _POSITIONS = frozenset(("sit", "stand", "lie"))
 """What only a body does so that one excludes the others: a clock stands or sits on a shelf."""
 _YOUNG_WORDS = """
@@ -89,9 +91,11 @@ class AntonymRule:
     def _of_adjective(self, parsed: Parsed, at: int) -> Iterator[Changes]:
         word = parsed.words[at]
         noun = _described(parsed, at)
-        if noun is None or is_fixed(parsed.lower[at], parsed.lower[noun]):
+        if noun is None or _is_name(parsed, at, noun):
             return
         for new in self._antonyms(word.lemma.lower(), "a"):
+            if word.dep == "amod" and (new in _AFTER_BE or (new, word.tag) == ("little", "JJR")):
+                continue
             if _fits(parsed, word.lemma.lower(), new, noun) and new not in parsed.lower:
                 form = new if word.tag == "JJ" else inflected(new, word.tag)
                 yield (parsed.change(at, at, form),)
@@ -118,6 +122,8 @@ class AntonymRule:
         things = [child for child in parsed.children[at] if parsed.words[child].dep == "dobj"]
         if len(things) != 1 or any(parsed.words[c].dep == "xcomp" for c in parsed.children[at]):
             return False
+        if any(_is_put_on(parsed, c) for of in (at, *things) for c in parsed.children[of]):
+            return False
         lemma = parsed.words[things[0]].lemma.lower()
         is_seen = self.wordnet.field_of(lemma, "n") in _SEEN
         before = {parsed.lower[child] for child in parsed.children[things[0]]}
@@ -129,6 +135,17 @@ def word_has_particle(parsed: Parsed, verb: int) -> bool:
     particles = ("up", "down", "out", "off", "over", "back")
     after = parsed.lower[verb + 1 : verb + 2]
     return bool(after) and after[0] in particles
+
+
+def _is_put_on(parsed: Parsed, at: int) -> bool:
+    """The last word of "has a hat on": nobody lacks a hat on."""
+    return parsed.lower[at] == "on" and not parsed.children[at]
+
+
+def _is_name(parsed: Parsed, at: int, noun: int) -> bool:
+    """Whether it is part of a name: "hot air" of a balloon too."""
+    beside = (*parsed.lower[at + 1 : at + 2], parsed.lower[noun])
+    return any(is_fixed(parsed.lower[at], other) for other in beside)
 
 
 def _described(parsed: Parsed, at: int) -> int | None:
@@ -163,6 +180,10 @@ def _fits(parsed: Parsed, old: str, new: str, noun: int) -> bool:
         return not is_alive
     if {old, new} & {"small", "short"}:
         return lemma not in _YOUNG
+    if {old, new} == {"rough", "smooth"}:
+        return lemma not in NO_THINGS
+    if {old, new} <= {"light", "dark", "hot", "cold"} and is_alive:
+        return False
     if {old, new} == {"light", "dark"}:
         return parsed.lower[noun - 1] in ("light", "dark", "blue", "brown", "green", "grey", "gray")
     return {old, new} != {"open", "closed"} or lemma not in ("field", "area", "space", "air")

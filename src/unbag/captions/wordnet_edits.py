@@ -6,7 +6,7 @@ replaced by what it calls a synonym, a kind or a more general word of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unbag.captions.agreement import inflected
@@ -21,11 +21,13 @@ from unbag.captions.picturable import (
     IN_GAMES,
     MASCULINE,
     MEASURES,
+    MEN,
     NAMED_BY,
     PLACES,
     SUBJECTS,
     Group,
 )
+from unbag.captions.word_lists import ALIVE
 from unbag.captions.wordnet import WordNet, find_wordnet
 
 _OBJECT_DEPS = frozenset(("nsubj", "nsubjpass", "dobj", "ROOT", "attr"))
@@ -163,13 +165,26 @@ def _other_sex(
     """Man for woman and the like, with "his" for "her" where nobody else can be meant."""
     pronouns = [at for at, text in enumerate(parsed.lower) if text in MASCULINE | FEMININE]
     people = [one for one in parsed.nouns if _name(parsed, one) in GENDERED]
-    if pronouns and len(people) > 1:
+    if pronouns and (len(people) > 1 or not _are_of(parsed, noun, name, pronouns)):
         return
     mended = [parsed.change(at, at, _other_pronoun(parsed, at)) for at in pronouns]
     for new in GENDERED[name]:
         if new not in lemmas:
             changed = parsed.change(noun.first, noun.last, _in_number(parsed, noun, new))
             yield tuple(sorted([changed, *mended]))
+
+
+def _are_of(parsed: Parsed, noun: Phrase, name: str, pronouns: Sequence[int]) -> bool:
+    """Whether the pronouns are of the noun's sex, and nobody else stands nearer to them."""
+    is_he = name in MEN
+    if any((parsed.lower[at] in MASCULINE) != is_he for at in pronouns):
+        return False
+    others = [
+        one.head
+        for one in parsed.nouns
+        if one.head != noun.head and parsed.words[one.head].lemma.lower() in ALIVE
+    ]
+    return not any(noun.head < other < at for at in pronouns for other in others)
 
 
 def _other_pronoun(parsed: Parsed, at: int) -> str:
