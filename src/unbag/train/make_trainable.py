@@ -1,0 +1,20 @@
+"""A loaded model comes in; its towers, ready to be trained, go out."""
+
+from __future__ import annotations
+
+from unbag.errors import UserError
+from unbag.models.tiny import Tiny
+from unbag.train.tiny_trainable import TinyTrainable
+from unbag.train.trainable import Trainable
+
+
+def make_trainable(encoder: object, *, device: str) -> Trainable:
+    """A copy in float32 with every weight of both towers open; the encoder stays as it is."""
+    if isinstance(encoder, Tiny):
+        return TinyTrainable(encoder, device=device)
+    raise UserError(
+        f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
+        "encoder of a known library",
+        expected="tiny:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, ALIGN ...)",
+        way_out="`unbag list models` shows what each name is",
+    )
