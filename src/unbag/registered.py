@@ -155,10 +155,30 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "triple_margin": "unbag.losses.triple_margin:triple_margin",
         "distil": "unbag.losses.distil:distil",
     },
+    "recipe": {
+        "clip_ft": "unbag.train.recipes:clip_ft",
+        "neg_clip": "unbag.train.recipes:neg_clip",
+        "svlc": "unbag.train.recipes:svlc",
+        "hard_negative": "unbag.train.recipes:hard_negative",
+        "hard_positive": "unbag.train.recipes:hard_positive",
+        "ce_clip": "unbag.train.recipes:ce_clip",
+        "ce_clip_fixed": "unbag.train.recipes:ce_clip_fixed",
+        "locked_image": "unbag.train.recipes:locked_image",
+        "siglip_hn": "unbag.train.recipes:siglip_hn",
+    },
 }
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
+    "clip_ft": "plain fine-tuning on the same captions, the control",
+    "neg_clip": "NegCLIP: words exchanged, in the denominator; pictures that are alike",
+    "svlc": "SVLC: words replaced by rules, LoRA",
+    "hard_negative": "one hard negative a caption (HN)",
+    "hard_positive": "one hard negative and one hard positive a caption (HP+HN)",
+    "ce_clip": "CE-CLIP as printed: contrast within captions, ranks with thresholds",
+    "ce_clip_fixed": "the same with its two mistakes mended; use this one",
+    "locked_image": "the picture tower locked, the caption tower trained",
+    "siglip_hn": "SigLIP's loss with hard negatives",
     "tiny": "tiny:base (shipped), tiny:random (its untrained twin), tiny:FILE.safetensors",
     "open_clip": "open_clip:ARCH/TAG, open_clip:ARCH@PATH: any dual encoder of OpenCLIP",
     "caption": "blind: caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH",

@@ -58,16 +58,20 @@ class Team:
 ALONE = Team()
 
 
-def join_team() -> Team:
-    """The team that torchrun made, by its environment; a team of one without it."""
+def join_team(device: str = "cpu") -> Team:
+    """The team that torchrun made, by its environment; a team of one without it.
+
+    `device` is where tensors are that processes exchange, if they exchange any.
+    """
     size = _whole("WORLD_SIZE", 1)
     if size == 1:
         return Team()
     from torch import distributed
 
     if not distributed.is_initialized():
-        # Only short messages are exchanged, so the plain CPU road serves every device.
-        distributed.init_process_group("gloo", timeout=_LONGEST)
+        # Measuring exchanges short messages only, and the plain CPU road serves every device.
+        roads = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+        distributed.init_process_group(roads, timeout=_LONGEST)
     return Team(distributed.get_rank(), size)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from unbag.errors import UserError
 from unbag.losses.objective import Objective
 
 Precision = Literal["float32", "bfloat16"]
@@ -70,3 +71,21 @@ class Recipe:
     """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
     to_start: float = 0.0
     """Weight of the squared distance to the first weights."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be meant."""
+        whole = {"epochs": self.epochs, "batch": self.batch}
+        above = {"learning_rate": self.learning_rate, "largest_scale": self.largest_scale, **whole}
+        if self.clip_norm is not None:
+            above["clip_norm"] = self.clip_norm
+        least = {
+            "weight_decay": self.weight_decay,
+            "warm_up": self.warm_up,
+            "to_start": self.to_start,
+        }
+        for name, value in above.items():
+            if not value > 0:
+                raise UserError(f"a recipe with {name} {value}", expected="a number above 0")
+        for name, value in least.items():
+            if not value >= 0:
+                raise UserError(f"a recipe with {name} {value}", expected="0 or more")

@@ -38,7 +38,8 @@ class NotFiniteError(Exception):
 class Log:
     """Open while a run trains; one process of a team writes."""
 
-    folder: Path
+    folder: Path | None
+    """None in the processes that do not write."""
     columns: tuple[str, ...]
     """Of the CSV file, after `step`."""
     writers: tuple[Any, ...] = ()
@@ -75,6 +76,8 @@ class Log:
                 writer.close()
 
     def _write(self, rows: list[tuple[int, dict[str, float]]]) -> None:
+        if self.folder is None:
+            return
         with (self.folder / NAME).open("a", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             for step, row in rows:

@@ -1,0 +1,71 @@
+"""Weights in the middle of training come in; headlines of benchmarks go out and are kept."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+from unbag.engine.atomic import write_text
+from unbag.engine.job import Job
+from unbag.engine.progress import Progress
+from unbag.engine.run import run
+from unbag.engine.team import Team
+from unbag.errors import UserError
+from unbag.scorers.cosine import Cosine
+from unbag.train.job import TrainJob
+
+FOLDER, NAME = "evaluations", "evaluations.csv"
+_HEADER = ("step", "benchmark", "metric", "value", "low", "high", "n")
+
+
+def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team) -> float:
+    """Score the weights as they are on the job's benchmarks; gives the mean of the headlines."""
+    encoder = job.trainable.encoder(f"{job.trainable.name}+{job.recipe.name}@{step}")
+    finished = run(
+        Job(
+            scorers=[Cosine(encoder)],
+            benchmarks=job.benchmarks,
+            out=job.out / FOLDER / f"step-{step}",
+            data=job.data,
+            seed=job.seed,
+            device=job.device,
+            command=job.command,
+        ),
+        progress=progress,
+    )
+    if finished.problems:
+        raise UserError(
+            f"benchmarks could not be measured after step {step}: {finished.problems[0]}",
+            way_out="train with other benchmarks (--bench), or mend the data; the same command "
+            "goes on from the last checkpoint",
+        )
+    # The first result of a benchmark follows the rule that the field publishes.
+    first = {one.benchmark: one for one in reversed(finished.contents.results)}
+    found = {
+        name: (first[name].headline, first[name].overall[first[name].headline]) for name in first
+    }
+    if team.is_leader:
+        with (job.out / NAME).open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            for name, (metric, one) in found.items():
+                writer.writerow((step, name, metric, one.value, one.low, one.high, one.n))
+    for name, (metric, one) in found.items():
+        value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
+        progress.say(f"step {step}: {name} {metric} {value}")
+    values = [one.value for _, one in found.values() if one.value is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def forget_later(folder: Path, step: int) -> None:
+    """Drop what was measured after a step, since those steps are taken again."""
+    for path in (folder / FOLDER).glob("step-*"):
+        if int(path.name.removeprefix("step-")) > step:
+            shutil.rmtree(path)
+    table = folder / NAME
+    kept: list[str] = []
+    if table.exists():
+        lines = table.read_text(encoding="utf-8").splitlines()[1:]
+        whole = [line for line in lines if line.count(",") == len(_HEADER) - 1]
+        kept = [line for line in whole if int(line.partition(",")[0]) <= step]
+    write_text(table, "\n".join([",".join(_HEADER), *kept]) + "\n")

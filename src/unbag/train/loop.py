@@ -1,0 +1,281 @@
+"""A job comes in; trained weights, checkpoints and logs go out. Reads as the story of a run.
+
+The batch of a step depends on (data, recipe, seed, step) alone, and all randomness of a step on
+(seed, step). So a run that was killed goes on from its last checkpoint and ends, on a CPU, with the
+same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers
+from unbag.engine.progress import Progress, Silent
+from unbag.engine.team import Team, join_team
+from unbag.errors import UserError
+from unbag.train import checkpoint
+from unbag.train.batch import Batch
+from unbag.train.checkpoint import BEST, LAST, Standing
+from unbag.train.evaluation import evaluate_weights, forget_later
+from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_record, write_record
+from unbag.train.load import Waiting, load
+from unbag.train.locks import apply_locks, set_training
+from unbag.train.log import Log, NotFiniteError, open_log, tensorboard, wandb
+from unbag.train.lora import add_lora
+from unbag.train.make_trainable import make_trainable
+from unbag.train.optimise import change_weights, make_optimiser, open_weights
+from unbag.train.rows import columns, found_of, known_of
+from unbag.train.step import Plan, add_gradient
+from unbag.train.stopping import Stopping, stops_gently
+from unbag.train.trainable import Trainable
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a run."""
+
+    folder: Path
+    standing: Standing
+    is_done: bool
+    """False if somebody stopped it; the same command goes on."""
+
+
+def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
+    """Train, or go on; the weights are changed in place and stand in the folder."""
+    team = join_team(job.device)
+    progress = progress if progress is not None and team.is_leader else Silent()
+    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
+    if not team.is_leader:
+        return _Run(job, team, progress).go()
+    taken = UserError(
+        f"another process trains in {job.out}",
+        way_out="wait until it is done, or name another folder with --out",
+    )
+    with locked_folder(job.out, taken):
+        remove_leftovers(job.out)
+        return _Run(job, team, progress).go()
+
+
+class _Run:
+    """One run while it goes on."""
+
+    def __init__(self, job: TrainJob, team: Team, progress: Progress) -> None:
+        self.job, self.team, self.progress = job, team, progress
+        asked = asked_of(job, processes=team.size)
+        before = read_record(job.out)
+        if before is not None:
+            check_same(before, asked, folder=job.out)
+        self.record = TrainRecord(
+            asked=asked,
+            state="running",
+            data=job.batches.about,
+            device=job.device,
+            command=job.command,
+            steps=job.steps,
+            torch=torch.__version__,
+        )
+        self.start = _frozen_copy(job) if job.recipe.objective.needs_start else None
+        for line in _open_towers(job):
+            progress.say(line)
+        self.first = _first_weights(job) if job.recipe.to_start else None
+        self.optimiser = make_optimiser(job.trainable, job.recipe)
+        self.plan = Plan(
+            recipe=job.recipe,
+            team=team,
+            device=job.device,
+            precision=job.precision,
+            micro=job.micro,
+            seed=job.seed,
+            find_truth=job.batches.find_truth,
+        )
+        self.standing = Standing()
+        self.threshold_K: Tensor | None = self._first_threshold()
+        self.waiting = Waiting()
+        self.saved_at = perf_counter()
+
+    def go(self) -> Trained:
+        """From where it stands to the end, or until somebody stops it."""
+        job = self.job
+        self._go_back_to_checkpoint()
+        if self.standing.step >= job.steps:
+            return self._ended(is_done=True)
+        self._write_record("running")
+        self.log = self._open_log()
+        try:
+            with stops_gently(self.team) as stopping:
+                is_done = self._take_steps(stopping)
+            self._save()
+        except NotFiniteError as error:
+            raise self._not_finite(error) from error
+        finally:
+            self.log.close()
+        return self._ended(is_done=is_done)
+
+    def _take_steps(self, stopping: Stopping) -> bool:
+        job = self.job
+        total = job.steps * job.recipe.batch
+        first = self.standing.step
+        batches = load(
+            job.batches,
+            first=first,
+            workers=job.workers,
+            device=job.device,
+            waiting=self.waiting,
+        )
+        set_training(job.trainable, job.recipe.locks)
+        with self.progress.task("training", total) as advance:
+            advance(first * job.recipe.batch)
+            for step, batch in enumerate(batches, start=first):
+                self._one_step(step, batch)
+                advance(job.recipe.batch)
+                if self._evaluates_after(step):
+                    self._evaluate()
+                if self._saves_after(step):
+                    self._save()
+                if stopping.agreed():
+                    return self.standing.step == job.steps
+        return True
+
+    def _one_step(self, step: int, batch: Batch) -> None:
+        job, began = self.job, perf_counter()
+        rule = job.recipe.objective.threshold
+        if rule is not None and rule.resets_each_epoch and step % job.batches.per_epoch == 0:
+            self.threshold_K = self._first_threshold()
+        taken = add_gradient(
+            job.trainable,
+            batch,
+            self.plan,
+            step=step,
+            threshold_K=self.threshold_K,
+            start=self.start,
+        )
+        length, away = change_weights(
+            job.trainable,
+            self.optimiser,
+            job.recipe,
+            step=step,
+            steps=job.steps,
+            first=self.first,
+        )
+        known = known_of(job, step, waited=self.waiting.seconds)
+        used_K = self.threshold_K
+        self.log.add(step, known, found_of(job, taken, used_K=used_K, length=length, away=away))
+        self.threshold_K = taken.threshold_K
+        self.standing = replace(
+            self.standing,
+            step=step + 1,
+            seconds=self.standing.seconds + perf_counter() - began,
+            pictures_skipped=self.standing.pictures_skipped + batch.skipped,
+        )
+
+    def _evaluates_after(self, step: int) -> bool:
+        every = self.job.evaluate_every or self.job.batches.per_epoch
+        is_last = step + 1 == self.job.steps
+        return bool(self.job.benchmarks) and ((step + 1) % every == 0 or is_last)
+
+    def _saves_after(self, step: int) -> bool:
+        """By the clock, and after every evaluation; a team goes by steps, since clocks differ."""
+        if self._evaluates_after(step) or (step + 1) % self.job.batches.per_epoch == 0:
+            return True
+        is_due = perf_counter() - self.saved_at > 60 * self.job.save_minutes
+        return self.team.size == 1 and is_due
+
+    def _evaluate(self) -> None:
+        self.log.flush()
+        step = self.standing.step
+        score = evaluate_weights(self.job, step, progress=self.progress, team=self.team)
+        if self.standing.best is None or score > self.standing.best:
+            self.standing = replace(self.standing, best=score, best_step=step)
+            if self.team.is_leader:
+                checkpoint.save(self.job.out / BEST, self.job.trainable, self.standing)
+
+    def _save(self) -> None:
+        # What is not finite must not replace a checkpoint that is.
+        self.log.flush()
+        if self.team.is_leader:
+            checkpoint.save(
+                self.job.out / LAST,
+                self.job.trainable,
+                self.standing,
+                optimiser=self.optimiser,
+                threshold_K=self.threshold_K,
+            )
+        self.saved_at = perf_counter()
+
+    def _go_back_to_checkpoint(self) -> None:
+        path = self.job.out / LAST
+        if path.exists():
+            found = checkpoint.load(path)
+            checkpoint.restore(found, self.job.trainable, self.optimiser)
+            self.standing = found.standing
+            if found.threshold_K is not None:
+                self.threshold_K = found.threshold_K.to(self.job.device)
+            self.progress.say(f"going on after step {self.standing.step} of {self.job.steps}")
+        if self.team.is_leader:
+            forget_later(self.job.out, self.standing.step)
+        self.team.wait()
+
+    def _open_log(self) -> Log:
+        job, step = self.job, self.standing.step
+        if not self.team.is_leader:
+            return Log(None, ())
+        writers = []
+        if job.uses_tensorboard:
+            writers.append(tensorboard(job.out, step=step))
+        if job.wandb_project:
+            settings = {"recipe": job.recipe.name, "model": job.trainable.name, "seed": job.seed}
+            writers.append(wandb(job.wandb_project, name=job.out.name, settings=settings))
+        return open_log(job.out, columns(job), step=step, writers=tuple(writers))
+
+    def _first_threshold(self) -> Tensor | None:
+        rule = self.job.recipe.objective.threshold
+        if rule is None:
+            return None
+        return rule.first(len(self.job.recipe.negatives)).to(self.job.device)
+
+    def _write_record(self, state: str) -> None:
+        if self.team.is_leader:
+            write_record(self.job.out, replace(self.record, state=state))  # type: ignore[arg-type]
+
+    def _ended(self, *, is_done: bool) -> Trained:
+        self._write_record("done" if is_done else "stopped")
+        self.team.wait()
+        return Trained(self.job.out, self.standing, is_done)
+
+    def _not_finite(self, error: NotFiniteError) -> UserError:
+        path = self.job.out / LAST
+        kept = "no checkpoint was saved before"
+        if path.exists():
+            kept = f"the checkpoint of step {checkpoint.load(path).standing.step} is whole: {path}"
+        self._write_record("stopped")
+        return UserError(
+            f"{error.term!r} became {error.value} at step {error.step}; {kept}",
+            expected="finite numbers",
+            way_out="begin again in another folder with a smaller learning rate "
+            "(--set learning_rate=...) or in --precision float32",
+        )
+
+
+def _open_towers(job: TrainJob) -> list[str]:
+    lines = [apply_locks(job.trainable, job.recipe.locks)]
+    if job.recipe.lora is not None:
+        torch.manual_seed(job.seed)
+        lines.append(add_lora(job.trainable, job.recipe.lora))
+    return lines
+
+
+def _frozen_copy(job: TrainJob) -> Trainable:
+    """The weights before training, for losses that compare with them."""
+    start = make_trainable(job.trainable.encoder("start"), device=job.device)
+    start.module.requires_grad_(False).eval()
+    return start
+
+
+def _first_weights(job: TrainJob) -> Mapping[str, Tensor]:
+    return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}
