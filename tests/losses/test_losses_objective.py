@@ -1,0 +1,107 @@
+"""Terms, weights and the rule of the margins; torch is not imported before a loss is computed."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.losses.contrastive import contrastive
+from unbag.losses.distil import distil
+from unbag.losses.objective import Objective, Term, ThresholdRule
+from unbag.losses.rank import rank
+from unbag.types import Embedded
+
+
+def never(embedded: Embedded) -> Tensor:
+    raise AssertionError("a term of weight 0 was computed")
+
+
+def test_the_total_is_the_weighted_sum_of_the_terms(toy: Embedded) -> None:
+    objective = Objective(
+        (Term("one", 2.0, contrastive), Term("none", 0.0, never), Term("two", 0.5, rank))
+    )
+    losses = objective(toy)
+    assert list(losses.terms) == ["one", "two"]
+    assert losses.terms["one"].item() == contrastive(toy).item()
+    assert losses.terms["two"].item() == rank(toy).item()
+    expected = 2 * losses.terms["one"].item() + 0.5 * losses.terms["two"].item()
+    assert losses.total.item() == pytest.approx(expected, abs=1e-15)
+
+
+def test_the_gradient_of_the_total_is_the_weighted_sum_too(toy: Embedded) -> None:
+    picture = toy.picture_BD.clone().requires_grad_()
+    batch = replace(toy, picture_BD=picture)
+    objective = Objective((Term("one", 2.0, contrastive), Term("two", 0.5, rank)))
+    (whole,) = torch.autograd.grad(objective(batch).total, picture)
+    (one,) = torch.autograd.grad(contrastive(batch), picture)
+    (two,) = torch.autograd.grad(rank(batch), picture)
+    assert torch.allclose(whole, 2 * one + 0.5 * two, atol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_a_weight_that_cannot_be_meant(weight: float) -> None:
+    with pytest.raises(UserError) as caught:
+        Term("rank", weight, rank)
+    assert str(caught.value).splitlines() == [
+        f"the loss term 'rank' has weight {weight}",
+        "  expected: a finite number, 0 or more",
+    ]
+
+
+def test_one_name_twice() -> None:
+    with pytest.raises(UserError, match="two loss terms are called 'rank'") as caught:
+        Objective((Term("rank", 1.0, rank), Term("rank", 0.0, rank)))
+    assert caught.value.expected == "a name of its own for each"
+
+
+@pytest.mark.parametrize("terms", [(), (Term("rank", 0.0, rank),)])
+def test_nothing_to_minimise(terms: tuple[Term, ...]) -> None:
+    with pytest.raises(UserError, match="an objective without any loss") as caught:
+        Objective(terms)
+    assert caught.value.expected == "at least one term with a weight above 0"
+
+
+def test_whether_the_starting_weights_are_needed() -> None:
+    plain = Term("contrastive", 1.0, contrastive)
+    assert not Objective((plain,)).needs_start
+    assert not Objective((plain, Term("distil", 0.0, distil, needs_start=True))).needs_start
+    assert Objective((plain, Term("distil", 0.1, distil, needs_start=True))).needs_start
+
+
+def test_the_rule_gives_margins_step_by_step(toy: Embedded) -> None:
+    rule = ThresholdRule()
+    assert (rule.mode, rule.upper, rule.resets_each_epoch) == ("adaptive", 10.0, False)
+    first = rule.first(4)
+    assert first.tolist() == [0.0] * 4
+    second = rule.next(replace(toy, threshold_K=first))
+    assert second.tolist() == pytest.approx([2, 3.6, 6.6, 0])
+    assert ThresholdRule(upper=5.0).next(toy).tolist() == pytest.approx([2, 3.6, 5, 0])
+    fixed = ThresholdRule(mode="fixed", fixed=2.0)
+    assert fixed.first(3).tolist() == [2.0] * 3
+    assert fixed.next(toy).tolist() == [2.0] * 4
+
+
+def test_margins_that_would_switch_the_loss_off_are_refused() -> None:
+    with pytest.raises(UserError, match="thresholds bounded by 0") as caught:
+        ThresholdRule(upper=0.0)
+    assert caught.value.expected == "a bound above 0, or None"
+    with pytest.raises(UserError, match="a fixed threshold of -1") as caught:
+        ThresholdRule(mode="fixed", fixed=-1.0)
+    assert caught.value.expected == "a finite number, 0 or more"
+    with pytest.raises(UserError, match="unknown mode of thresholds 'max'"):
+        ThresholdRule(mode="max")  # type: ignore[arg-type]
+
+
+def test_recipes_can_name_losses_without_torch() -> None:
+    code = (
+        "import sys, pkgutil, importlib, unbag.losses as losses\n"
+        "for found in pkgutil.iter_modules(losses.__path__, 'unbag.losses.'):\n"
+        "    importlib.import_module(found.name)\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
