@@ -17,7 +17,7 @@ from unbag.engine.run import Finished, run
 from unbag.errors import UserError
 from unbag.reports import report
 from unbag.scorers import Cosine
-from unbag.train.sides import DEFAULT, DRAWINGS, Kind, are_drawings, kind_of
+from unbag.train.price_sides import DEFAULT, DRAWINGS, Kind, are_drawings, kind_of
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 
 Section = Literal[
