@@ -36,7 +36,7 @@ def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
 def tower_layers(
     tower: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
 ) -> Layers:
-    """Embedding, blocks, rest.
+    """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
 
     Args:
         tower: Where its weights are.
@@ -51,8 +51,7 @@ def tower_layers(
         tower, without = getattr(tower, step), ()
     _sort(tower, names, without, first, last)
     blocks = [(block,) for name in names for block in getattr(tower, name).children()]
-    layers: list[tuple[Part, ...]] = [tuple(first), *blocks, (*last, *then)]
-    return tuple(layer for layer in layers if any(True for _ in weights_of([layer])))
+    return tuple(first), *blocks, (*last, *then)
 
 
 def _sort(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from unbag.errors import UserError
+from unbag.models.hf_dual import HfDual
+from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.tiny import Tiny
+from unbag.train.hf_trainable import HfTrainable
+from unbag.train.open_clip_trainable import OpenClipTrainable
 from unbag.train.tiny_trainable import TinyTrainable
 from unbag.train.trainable import Trainable
 
@@ -12,6 +16,10 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
     """A copy in float32 with every weight of both towers open; the encoder stays as it is."""
     if isinstance(encoder, Tiny):
         return TinyTrainable(encoder, device=device)
+    if isinstance(encoder, OpenClip):
+        return OpenClipTrainable(encoder, device=device)
+    if isinstance(encoder, HfDual):
+        return HfTrainable(encoder, device=device)
     raise UserError(
         f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
         "encoder of a known library",

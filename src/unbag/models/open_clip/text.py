@@ -53,9 +53,15 @@ class Native:
 
     def pooled(self, token_NL: Tensor) -> Tensor:
         """The projected token at the end of each caption."""
+        length = token_NL.shape[1]
+        if not self.whole_because:
+            length = int(self._places(token_NL).max()) + 1
+        return self.pooled_as_given(token_NL[:, :length])
+
+    def pooled_as_given(self, token_NL: Tensor) -> Tensor:
+        """The same for ids that were cut before, so that no device is asked for a length."""
         place_N = self._places(token_NL)
-        length = token_NL.shape[1] if self.whole_because else int(place_N.max()) + 1
-        hidden_NLW = self._hidden(token_NL[:, :length])
+        hidden_NLW = self._hidden(token_NL)
         hidden_NW = hidden_NLW[torch.arange(len(place_N), device=place_N.device), place_N]
         return project(self.tower, hidden_NW)
 

@@ -1,0 +1,31 @@
+"""Towers with all weights open come in; weights that no vector depends on are closed.
+
+Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's vector
+passes by. They would only be decayed.
+"""
+
+from __future__ import annotations
+
+import torch
+from PIL import Image
+
+from unbag.train.trainable import Trainable
+
+_CAPTIONS = ("a red cube", "a")
+
+
+def close_unused(trainable: Trainable, *, device: str) -> None:
+    """Tried on one picture and two captions, in eval mode; the mode is left as it was."""
+    was_training = trainable.module.training
+    trainable.module.eval()
+    picture = trainable.reads.prepare(Image.new("RGB", (40, 30), (90, 120, 150)))
+    inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(_CAPTIONS).items()}
+    with torch.enable_grad():
+        found = trainable.embed_pictures(picture[None].to(device)).sum()
+        found = found + trainable.embed_captions(inputs).sum()
+        found.backward()  # type: ignore[no-untyped-call]
+    temperature = {id(weight) for weight in trainable.temperature}
+    for weight in trainable.module.parameters():
+        weight.requires_grad_(weight.grad is not None or id(weight) in temperature)
+        weight.grad = None
+    trainable.module.train(was_training)
