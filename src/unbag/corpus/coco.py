@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from unbag.corpus.edits_read import Edits, check_wanted, edits_in
 from unbag.corpus.entries import Caption, Entry, together
 from unbag.corpus.json_lines import PICTURES, entry_of
-from unbag.corpus.source import Bad, Source, caption_field, edited_before, json_value, name_in
+from unbag.corpus.source import Bad, Source, caption_field, json_value, name_in
 from unbag.corpus.written import EDITS, Pair, Pairs, what_came
 from unbag.errors import UserError
 from unbag.types.json_fields import Fields
@@ -58,16 +60,16 @@ def _entries(document: object, source: Source, bad: Bad) -> Iterator[Entry]:
         except UserError as error:
             bad(error)
         else:
-            yield Entry(entry.picture, entry.captions, (at,) * len(entry.captions))
+            yield replace(entry, rest=(at,) * len(entry.captions))
 
 
 def _entry(said: Json, at: int, where: str, source: Source, names: Json | None) -> Entry:
     if EDITS in said:
-        raise edited_before(where)
+        check_wanted(source, where)
     if names is None:
         if "sentences" not in said:
             return entry_of(said, at, where, source)
-        return _karpathy(said, at, where)
+        return _karpathy(said, at, where, source)
     text = Fields(said, where).text("caption")
     if "image_id" not in said or str(said["image_id"]) not in names:
         raise UserError(
@@ -75,20 +77,26 @@ def _entry(said: Json, at: int, where: str, source: Source, names: Json | None) 
             expected="the id of an image of this file",
         )
     picture = str(names[str(said["image_id"])])
-    return Entry(picture, (Caption(name_in(said, ("id",), where) or str(at), text, where),))
+    edits = edits_in(said[EDITS], None, where) if EDITS in said else ()
+    caption = Caption(name_in(said, ("id",), where) or str(at), text, where)
+    return Entry(picture, (caption,), edits=edits)
 
 
-def _karpathy(said: Json, at: int, where: str) -> Entry:
+def _karpathy(said: Json, at: int, where: str, source: Source) -> Entry:
     sentences = said["sentences"]
     if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
         raise UserError(f"{where}: sentences is no list of objects", expected="a list of objects")
     captions = []
+    edits: Edits = ()
     for number, one in enumerate(sentences):
         if EDITS in one:
-            raise edited_before(where)
+            check_wanted(source, where)
+            edits += ((),) * (number - len(edits)) + edits_in(one[EDITS], None, where)
         name = name_in(one, ("sentid",), where) or f"{at}#{number}"
         captions.append(Caption(name, Fields(one, where).text("raw"), where))
-    return Entry(name_in(said, PICTURES, where), tuple(captions))
+    if edits:
+        edits += ((),) * (len(captions) - len(edits))
+    return Entry(name_in(said, PICTURES, where), tuple(captions), edits=edits)
 
 
 def _names_of_pictures(document: object, source: Source) -> Json | None:

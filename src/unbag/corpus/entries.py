@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from unbag.captions.edit import Given
+from unbag.types import Edit
 
 MOST_TOGETHER = 100
 """Captions of one picture that are edited together and checked against each other; a field that
@@ -31,6 +32,8 @@ class Entry:
     captions: tuple[Caption, ...]
     rest: tuple[object, ...] = ()
     """What the writer of the same form needs, for each caption."""
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """For each caption, where edits were made before and are wanted."""
 
     def given(self) -> Iterator[tuple[Given, ...]]:
         """What the editor is given: captions that stay together, each with the others."""
@@ -99,4 +102,5 @@ def _merged(entries: list[Entry]) -> Entry:
         return first
     captions = tuple(caption for entry in entries for caption in entry.captions)
     rest = tuple(one for entry in entries for one in entry.rest)
-    return Entry(first.picture, captions, rest)
+    edits = tuple(one for entry in entries for one in entry.edits or ((),) * len(entry.captions))
+    return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())

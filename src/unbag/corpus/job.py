@@ -10,7 +10,7 @@ from unbag.captions import pipelines, wordnet
 from unbag.captions.filters_named import make_filters
 from unbag.captions.kinds import Parts, find_kinds
 from unbag.captions.parse import find_parser
-from unbag.captions.pipelines import find_installed
+from unbag.captions.pipelines import find_installed, is_there
 from unbag.corpus.forms import NEGCLIP, check_written
 from unbag.corpus.negclip import read_neighbours
 from unbag.corpus.runner import Settings
@@ -66,8 +66,10 @@ class EditJob:
         find_kinds(self.kinds)
         check_device(self.parts.device)
         self._check_models()
-        if self.parts.pipeline == "auto" and find_installed() is None:
-            find_parser("auto")
+        choice = self.parts.pipeline
+        place = find_installed() if choice == "auto" else choice
+        if place is None or not is_there(place):
+            find_parser(choice)
         if self.neighbours and self.form != NEGCLIP:
             raise UserError(
                 f"neighbours are given, but the form is {self.form}",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from unbag.corpus.edits_read import check_wanted, edits_in
 from unbag.corpus.entries import Caption, Entry, together
-from unbag.corpus.source import Bad, Source, captions_in, edited_before, json_record, name_in
+from unbag.corpus.source import Bad, Source, captions_in, json_record, name_in
 from unbag.corpus.written import EDITS, SKIPPED, Pairs, as_json, record
 from unbag.errors import UserError
 
@@ -34,7 +35,7 @@ def write(pairs: Pairs, path: Path) -> None:
 def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
     """A record as an entry; without an id the number stands for it."""
     if EDITS in said:
-        raise edited_before(where)
+        check_wanted(source, where)
     found = captions_in(said, source.caption_column, where)
     name = name_in(said, ("id",), where)
     texts = (found,) if isinstance(found, str) else found
@@ -48,7 +49,9 @@ def entry_of(said: dict[str, object], number: int, where: str, source: Source) -
     captions = tuple(Caption(*both, where) for both in zip(names, texts, strict=True))
     dropped = {*_OURS, source.caption_column}
     rest = {key: value for key, value in said.items() if key not in dropped}
-    return Entry(picture, captions, (rest,) * len(captions))
+    many = None if isinstance(found, str) else len(captions)
+    edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
+    return Entry(picture, captions, (rest,) * len(captions), edits)
 
 
 def _records(source: Source, bad: Bad) -> Iterator[Entry]:

@@ -14,8 +14,9 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from unbag.corpus.edits_read import check_wanted, edits_in_cell
 from unbag.corpus.entries import Caption, Entry, together
-from unbag.corpus.source import Bad, Source, edited_before, find_column, no_captions_column
+from unbag.corpus.source import Bad, Source, find_column, no_captions_column
 from unbag.corpus.tables import CAPTIONS, PICTURES
 from unbag.corpus.written import COLUMNS, EDITS, SKIPPED, Pairs, cells, row
 from unbag.errors import UserError
@@ -35,10 +36,12 @@ class _Columns:
     picture: tuple[str, ...]
     """With the field where it is a struct: image, path. Empty without one."""
     id: tuple[str, ...]
+    edits: tuple[str, ...]
 
     @property
     def wanted(self) -> list[str]:
-        return [name for name in (self.caption, ".".join(self.picture), *self.id) if name]
+        every = (self.caption, ".".join(self.picture), *self.id, *self.edits)
+        return [name for name in every if name]
 
 
 def read(source: Source, bad: Bad) -> Iterator[Entry]:
@@ -116,7 +119,10 @@ def _entry(values: dict[str, Any] | None, columns: _Columns, number: int, where:
     # A caption that is null is an empty one: it is skipped and counted as such.
     captions = tuple(Caption(n, t or "", where) for n, t in zip(names, texts, strict=True))
     picture = str(_inner(values, columns.picture, ""))
-    return Entry(picture, captions, ((number, isinstance(found, list)),) * len(captions))
+    rest = ((number, isinstance(found, list)),) * len(captions)
+    many = len(captions) if isinstance(found, list) else None
+    edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
+    return Entry(picture, captions, rest, edits)
 
 
 def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
@@ -135,7 +141,7 @@ def _columns(schema: pa.Schema, source: Source) -> _Columns:
     if not caption:
         raise no_captions_column(names, source)
     if EDITS in names:
-        raise edited_before(source.name)
+        check_wanted(source, source.name)
     kind = schema.field(caption).type
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     if not _is_text(inner):
@@ -145,7 +151,8 @@ def _columns(schema: pa.Schema, source: Source) -> _Columns:
             way_out="name another with --caption-column",
         )
     picture = find_column(source.picture_column, PICTURES, names, source)
-    return _Columns(caption, _picture(schema, picture), ("id",) if "id" in names else ())
+    ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
+    return _Columns(caption, _picture(schema, picture), ids, edits)
 
 
 def _picture(schema: pa.Schema, name: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 
+from unbag.captions.kinds import find_kinds
 from unbag.corpus import negclip
 from unbag.corpus.entries import Chunk, chunks
 from unbag.corpus.forms import FORMS, NEGCLIP, entries
@@ -101,14 +102,16 @@ def _surveyed(job: EditJob, progress: Progress) -> Survey:
 def _runner(job: EditJob) -> Runner:
     """Made before anything is read, so that a mistake is told at once.
 
-    Other processes load models of their own; one more of each here would take their memory.
+    Other processes load models of their own; one more of each here would take their memory, and a
+    pipeline as much time as they all take to start.
     """
     names_models = job.parts.fill or job.parts.rewrite or job.filters
     if job.workers == 1 and not job.ray:
         worker = make_worker(job.settings)
         return InProcess(lambda settings: worker)
     if not names_models:
-        make_worker(job.settings)
+        for kind in find_kinds(job.kinds):
+            kind.editor(job.parts)
     return RayRunner(job.ray, job.workers) if job.ray else Processes(job.workers)
 
 

@@ -20,10 +20,10 @@ from unbag.corpus.written import Pair, Pairs, as_json, record
 from unbag.errors import UserError
 
 EDITS_ENDING = "edits.json"
-_PICTURES = ("jpg", "jpeg", "png", "webp")
+PICTURES = ("jpg", "jpeg", "png", "webp")
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a sample stands."""
 
     shard: str
@@ -33,8 +33,10 @@ class _Place(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Sample:
-    place: _Place
+class Sample:
+    """Members of one key."""
+
+    place: Place
     members: list[tarfile.TarInfo] = field(default_factory=list)
 
     def ending(self, name: str) -> tarfile.TarInfo | None:
@@ -48,8 +50,8 @@ def read(source: Source, bad: Bad) -> Iterator[Entry]:
     paths = source.files()
     _check_names(paths)
     for path in paths:
-        with _opened(path) as shard:
-            for sample in _samples(shard, path.stem):
+        with opened(path) as shard:
+            for sample in samples(shard, path.stem):
                 if not sample.place.key:
                     continue
                 try:
@@ -68,8 +70,8 @@ def write(pairs: Pairs, folder: Path) -> None:
     for path in pairs.source.files():
         if pair is None and pairs.source.limit is not None:
             return
-        with _opened(path) as shard, tarfile.open(folder / path.name, "w") as new:
-            for sample in _samples(shard, path.stem):
+        with opened(path) as shard, tarfile.open(folder / path.name, "w") as new:
+            for sample in samples(shard, path.stem):
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
                 if _place_of(pair) == sample.place:
@@ -80,7 +82,7 @@ def write(pairs: Pairs, folder: Path) -> None:
                         break
 
 
-def _entry(shard: tarfile.TarFile, sample: _Sample, source: Source) -> Entry:
+def _entry(shard: tarfile.TarFile, sample: Sample, source: Source) -> Entry:
     place = sample.place
     where = f"{place.shard}.tar, sample {place.key!r}"
     if sample.ending(EDITS_ENDING):
@@ -98,19 +100,19 @@ def _entry(shard: tarfile.TarFile, sample: _Sample, source: Source) -> Entry:
     texts = (found,) if isinstance(found, str) else found
     names = [name] if isinstance(found, str) else [f"{name}#{at}" for at in range(len(texts))]
     captions = tuple(Caption(n, t, where) for n, t in zip(names, texts, strict=True))
-    picture = next((m.name for end in _PICTURES if (m := sample.ending(end))), "")
+    picture = next((m.name for end in PICTURES if (m := sample.ending(end))), "")
     return Entry(picture, captions, (place,) * len(captions))
 
 
-def _samples(shard: tarfile.TarFile, name: str) -> Iterator[_Sample]:
+def samples(shard: tarfile.TarFile, name: str) -> Iterator[Sample]:
     """Members in order; folders and links stand with the sample before them."""
-    current = _Sample(_Place(name, "", 0))
+    current = Sample(Place(name, "", 0))
     for number, member in enumerate(shard):
         key = _key(member.name) if member.isreg() else current.place.key
         if key != current.place.key:
             if current.members:
                 yield current
-            current = _Sample(_Place(name, key, number))
+            current = Sample(Place(name, key, number))
         current.members.append(member)
     if current.members:
         yield current
@@ -131,7 +133,7 @@ def _place_of(pair: Pair | None) -> object:
     return pair.entry.rest[0] if pair else None
 
 
-def _add_edits(new: tarfile.TarFile, sample: _Sample, pair: Pair) -> None:
+def _add_edits(new: tarfile.TarFile, sample: Sample, pair: Pair) -> None:
     content = as_json([record(one) for one in pair.edited]).encode()
     info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
     info.size, info.mtime = len(content), sample.members[0].mtime
@@ -139,7 +141,8 @@ def _add_edits(new: tarfile.TarFile, sample: _Sample, pair: Pair) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """A shard for reading; one that was cut short is an error when its end is met."""
     try:
         with tarfile.open(path, "r:") as shard:
             yield shard

@@ -40,6 +40,8 @@ class Source:
     """Leave broken lines out and count them, instead of stopping at the first."""
     limit: int | None = None
     """Captions to read at most, and those that belong to the last picture."""
+    keeps_edits: bool = False
+    """Read edits that were made before, instead of refusing them."""
 
     @property
     def name(self) -> str:

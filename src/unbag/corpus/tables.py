@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from unbag.corpus.edits_read import check_wanted, edits_in_cell
 from unbag.corpus.entries import Caption, Entry, together
 from unbag.corpus.source import (
     Bad,
     Source,
-    edited_before,
     find_column,
     no_captions_column,
 )
@@ -105,6 +105,7 @@ class _Columns:
     caption: int
     picture: int
     id: int
+    edits: int
 
 
 def read(source: Source, bad: Bad) -> Iterator[Entry]:
@@ -158,11 +159,11 @@ def _columns(first: list[str], source: Source) -> _Columns:
     if not caption:
         raise no_captions_column(header, source)
     if EDITS in header:
-        raise edited_before(source.name)
+        check_wanted(source, source.name)
     picture = find_column(source.picture_column, PICTURES, header, source)
     at = {name: position for position, name in enumerate(header)}
     is_headed = header == first
-    places = at[caption], at.get(picture, -1), at.get("id", -1)
+    places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
     return _Columns(tuple(header) if is_headed else (), len(header), *places)
 
 
@@ -178,7 +179,8 @@ def _entry(found: list[str] | UserError, columns: _Columns, where: str) -> Entry
     number = where.rpartition(" ")[2]
     name = (found[columns.id] if columns.id >= 0 else "") or number
     picture = found[columns.picture] if columns.picture >= 0 else ""
-    return Entry(picture, (Caption(name, found[columns.caption], where),), (found,))
+    edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
+    return Entry(picture, (Caption(name, found[columns.caption], where),), (found,), edits)
 
 
 def _write(pairs: Pairs, path: Path, form: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -64,38 +65,7 @@ class FilePicture:
 
     def open(self) -> Image:
         """Decode to RGB; OSError or ValueError, saying why, if that cannot be done."""
-        from PIL import ImageOps
-
-        try:
-            with self._header() as image:
-                part = ImageOps.exif_transpose(image) if self.turn_upright else image
-                if self.box:
-                    part = part.crop(_corners(self.box, part.size))
-                return _rgb(part, image.format)
-        except (OSError, ValueError, MemoryError):
-            raise
-        except Exception as error:
-            # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
-            raise ValueError(f"{type(error).__name__}: {error}") from error
-
-    def _header(self) -> Image:
-        from PIL import Image, UnidentifiedImageError
-
-        try:
-            with _HEADER, catch_warnings():
-                simplefilter("ignore")
-                image = Image.open(self.path)
-                if self.turn_upright or image.format == "TIFF":
-                    # Kept by the image. Pillow reads it again while it decodes a TIFF, which it
-                    # turns upright by itself.
-                    image.getexif()
-                return image
-        except Image.DecompressionBombError as error:
-            raise ValueError(str(error)) from error
-        except UnidentifiedImageError as error:
-            size = self.path.stat().st_size
-            what = f"{size} bytes in no format that Pillow knows" if size else "the file is empty"
-            raise UnidentifiedImageError(f"{what}: {self.path}") from error
+        return decode(self.path, box=self.box, turn_upright=self.turn_upright)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +90,45 @@ class PixelPicture:
                 "expected [height, width, 3] of uint8"
             )
         return Image.fromarray(self.pixels)
+
+
+def decode(
+    file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
+) -> Image:
+    """An encoded picture to RGB; `name` is said in errors instead of the path."""
+    from PIL import ImageOps
+
+    try:
+        with _header(file, name or str(file), keeps_exif=turn_upright) as image:
+            part = ImageOps.exif_transpose(image) if turn_upright else image
+            if box:
+                part = part.crop(_corners(box, part.size))
+            return _rgb(part, image.format)
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:
+        # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _header(file: Path | BytesIO, name: str, *, keeps_exif: bool) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with _HEADER, catch_warnings():
+            simplefilter("ignore")
+            image = Image.open(file)
+            if keeps_exif or image.format == "TIFF":
+                # Kept by the image. Pillow reads it again while it decodes a TIFF, which it
+                # turns upright by itself.
+                image.getexif()
+            return image
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    except UnidentifiedImageError as error:
+        size = file.stat().st_size if isinstance(file, Path) else len(file.getbuffer())
+        what = f"{size} bytes in no format that Pillow knows" if size else "the file is empty"
+        raise UnidentifiedImageError(f"{what}: {name}") from error
 
 
 def _rgb(image: Image, format_: str | None) -> Image:

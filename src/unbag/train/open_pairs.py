@@ -1,0 +1,73 @@
+"""A file or folder that the user names comes in; pairs to train on go out, whatever its form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from unbag.corpus.forms import FORMS, NEGCLIP, form_of
+from unbag.corpus.negclip import read_neighbours
+from unbag.corpus.patterns import expand
+from unbag.corpus.source import Source
+from unbag.errors import unknown_name
+from unbag.train.packed import Origin, pack
+from unbag.train.pairs import Pairs
+from unbag.train.pairs_entries import entry_rows
+from unbag.train.pairs_folders import ABOUT as ABOUT_FOLDERS
+from unbag.train.pairs_folders import FOLDERS, folder_rows
+from unbag.train.pairs_negclip import ABOUT as ABOUT_NEGCLIP
+from unbag.train.pairs_negclip import is_negclip, negclip_rows
+from unbag.train.pairs_shards import open_shards
+
+OPENED = (*FORMS, NEGCLIP, FOLDERS)
+"""Forms by name."""
+
+
+def open_pairs(
+    path: str,
+    *,
+    form: str | None = None,
+    pictures: Path | None = None,
+    neighbours: Path | None = None,
+    caption_column: str = "",
+    picture_column: str = "",
+    skips_missing: bool = False,
+    skips_bad: bool = False,
+) -> Pairs:
+    """Read captions and edits; pictures are looked for, and opened later.
+
+    Args:
+        path: A file, a folder of shards or of classes, or a pattern of shards.
+        form: One of `OPENED`; None decides by the ending.
+        pictures: Folder that names of pictures start from; None is that of the file.
+        neighbours: What `unbag nearest` wrote, for hard pictures.
+        caption_column: Field or column with the caption; empty for the usual names.
+        picture_column: Likewise for the picture.
+        skips_missing: Leave pictures out that are not there, instead of raising UserError.
+        skips_bad: Leave broken lines and samples out.
+    """
+    form = form or pairs_form(path)
+    if form not in OPENED:
+        raise unknown_name("form of pairs", form, OPENED, way_out="docs/training-data.md has all")
+    near = read_neighbours(neighbours) if neighbours else None
+    source = Source(
+        path, form, caption_column, picture_column, skips_bad=skips_bad, keeps_edits=True
+    )
+    if form == "shards":
+        return open_shards(source, neighbours=near)
+    root = pictures or (Path(path) if form == FOLDERS else source.file.parent)
+    if form == FOLDERS:
+        origin = Origin(f"{ABOUT_FOLDERS} {Path(path).name}", root, skips_missing)
+        return pack(folder_rows(Path(path)), origin, neighbours=near)
+    if form == NEGCLIP:
+        origin = Origin(f"{ABOUT_NEGCLIP} {source.name}", root, skips_missing)
+        return pack(negclip_rows(source), origin, neighbours=near)
+    origin = Origin(f"{FORMS[form].about} {source.name}", root, skips_missing)
+    return pack(entry_rows(source), origin, neighbours=near)
+
+
+def pairs_form(path: str) -> str:
+    """The form that a path says: a folder holds shards or classes, a TSV may be NegCLIP's."""
+    if Path(path).is_dir() and not expand(path):
+        return FOLDERS
+    form = form_of(path, "--form")
+    return NEGCLIP if form == "tsv" and is_negclip(path) else form
