@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from unbag.captions.parsed import Parsed, Word
 from unbag.types import Change
 
-_SPACES = re.compile(r"\s+")
 _NOT_WORDS = re.compile(r"[^\w' ]+")
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 # By sound, not by letter: "an hour", "a unicorn", "a one-way street".
@@ -35,9 +35,13 @@ def apply(caption: str, changes: Sequence[Change]) -> str:
     return "".join([*parts, caption[done:]])
 
 
+@lru_cache(maxsize=8192)
 def normalised(text: str) -> str:
-    """Case, punctuation and spaces aside: what decides whether two captions are the same."""
-    return _SPACES.sub(" ", _NOT_WORDS.sub(" ", text.casefold())).strip()
+    """Case, punctuation and spaces aside: what decides whether two captions are the same.
+
+    Filters ask for the same captions and edits again and again.
+    """
+    return " ".join(_NOT_WORDS.sub(" ", text.casefold()).split())
 
 
 def finished(parsed: Parsed, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -78,9 +82,8 @@ def starts_with_vowel(word: str) -> bool:
 def _with_articles(parsed: Parsed, changes: Sequence[Change]) -> list[Change]:
     """Adds a change of "a" or "an" wherever the word after it became another."""
     found = list(changes)
-    for at, word in enumerate(parsed.words[:-1]):
-        if word.text.lower() not in ("a", "an") or word.tag not in ("DT", "PRP"):
-            continue
+    for at in parsed.articles:
+        word = parsed.words[at]
         if any(start < word.end and end > word.start for start, end, _ in changes):
             continue
         after = _word_after(parsed.text, word, parsed.words[at + 1], changes)

@@ -185,6 +185,8 @@ class _Work:
     given: Given
     parsed: Parsed
     kept: list[Edit] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+    """What was kept, normalised."""
 
     def kept_in(self, kinds: Sequence[Kind]) -> list[Edit]:
         """By kind, as they were asked for, whatever round they came from."""
@@ -218,9 +220,10 @@ class _Pending:
 
     def keep(self, edit: Edit) -> bool:
         """Keep it unless an equal one was kept before."""
-        said = {normalised(one.text) for one in self.work.kept}
-        if normalised(edit.text) in said:
+        text = normalised(edit.text)
+        if text in self.work.said:
             return False
+        self.work.said.add(text)
         self.work.kept.append(edit)
         self.wanted -= 1
         return True

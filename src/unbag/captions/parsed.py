@@ -151,6 +151,15 @@ class Parsed:
         return tuple(at for at, w in enumerate(self.words) if w.tag == "CD" and w.dep == "nummod")
 
     @cached_property
+    def articles(self) -> tuple[int, ...]:
+        """Every "a" and "an" that a word follows."""
+        return tuple(
+            at
+            for at, text in enumerate(self.lower[:-1])
+            if text in ("a", "an") and self.words[at].tag in ("DT", "PRP")
+        )
+
+    @cached_property
     def notes(self) -> dict[str, object]:
         """What rules found out about this caption, by name: found out once for all kinds."""
         return {}

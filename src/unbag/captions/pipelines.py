@@ -34,6 +34,11 @@ def find_installed() -> str | None:
     return str(Path(packaged.submodule_search_locations[0]) / "_model")
 
 
+def is_there(place: str) -> bool:
+    """Whether there is a folder or package of this name; nothing is loaded."""
+    return Path(place).is_dir() or (place.isidentifier() and find_spec(place) is not None)
+
+
 def load_pipeline(
     place: str, *, without: Sequence[str], needs: Sequence[str], what: str
 ) -> Language:

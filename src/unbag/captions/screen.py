@@ -57,6 +57,8 @@ def why_not(caption: str) -> str:
 
 def _is_latin(caption: str) -> bool:
     """Nearly all letters without accents; asked before words, which some scripts do not part."""
+    if caption.isascii():
+        return True
     letters = [letter for letter in caption if letter.isalpha()]
     return sum(letter.isascii() for letter in letters) >= 0.8 * len(letters)
 

@@ -100,4 +100,7 @@ class Tally:
         return Tally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
 
     def _of(self, kind: str) -> KindTally:
-        return self.kinds.setdefault(kind, KindTally())
+        found = self.kinds.get(kind)
+        if found is None:
+            found = self.kinds[kind] = KindTally()
+        return found

@@ -1,0 +1,76 @@
+"""The remembering attribute ruler against spaCy's own, on captions we wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from unbag.captions import attribute_rules
+from unbag.captions.attribute_rules import RememberingMatcher, quicken
+
+spacy = pytest.importorskip("spacy")
+
+CAPTIONS = (
+    "There is a tall man who ain't gonna walk his dogs, y'all.",
+    "There is a tall tall man and there are two dogs that got lost.",
+    "let's go: C'mon, the left one has got ta be better \n  than the best.",
+    "TWO MEN saw the saw",
+)
+PATTERNS = [
+    {"patterns": [[{"TAG": "NN"}], [{"LOWER": "man"}]], "attrs": {"POS": "NOUN"}},
+    {"patterns": [[{"LOWER": {"IN": ["a", "the"]}}]], "attrs": {"POS": "DET"}},
+    {"patterns": [[{"LOWER": "tall"}, {"LOWER": "man"}]], "attrs": {"LEMMA": "giant"}, "index": 1},
+    {"patterns": [[{"LOWER": "man"}]], "attrs": {"LEMMA": "human"}},
+]
+
+
+def ruled(patterns: list[dict[str, object]]) -> spacy.language.Language:
+    pipeline = spacy.blank("en")
+    pipeline.add_pipe("attribute_ruler").add_patterns(patterns)
+    return pipeline
+
+
+def said(pipeline: spacy.language.Language) -> list[list[tuple[str, str]]]:
+    """Twice, so that what is remembered is read too."""
+    return [[(w.pos_, w.lemma_) for w in pipeline(c)] for c in (*CAPTIONS, *CAPTIONS)]
+
+
+def test_it_says_what_the_ruler_says() -> None:
+    plain, quick = ruled(PATTERNS), ruled(PATTERNS)
+    quicken(quick)
+    assert isinstance(quick.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert said(quick) == said(plain)
+    # The rule of one word comes after that of two, and later rules win.
+    assert ("NOUN", "human") in said(quick)[0]
+
+
+def test_a_whole_pipeline_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unbag.captions.parse import find_parser
+
+    quick = find_parser()
+    monkeypatch.setattr("unbag.captions.parse.quicken", lambda pipeline: None)
+    plain = find_parser()
+    assert not isinstance(plain.pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert isinstance(quick.pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert list(quick(CAPTIONS * 2)) == list(plain(CAPTIONS * 2))
+
+
+def test_it_forgets_when_it_knows_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attribute_rules, "MOST", 3)
+    plain, quick = ruled(PATTERNS), ruled(PATTERNS)
+    quicken(quick)
+    assert said(quick) == said(plain)
+    assert 1 <= len(quick.get_pipe("attribute_ruler").matcher._known) <= 3
+
+
+@pytest.mark.parametrize("key", ["OP", "SHAPE", "ENT_TYPE"])
+def test_a_ruler_that_asks_for_more_is_left_alone(key: str) -> None:
+    asked = {"OP": "+", "SHAPE": "xxx", "ENT_TYPE": "CITY"}[key]
+    pipeline = ruled([{"patterns": [[{"LOWER": "man", key: asked}]], "attrs": {"POS": "X"}}])
+    quicken(pipeline)
+    assert not isinstance(pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+
+
+def test_a_pipeline_without_a_ruler_is_left_alone() -> None:
+    pipeline = spacy.blank("en")
+    quicken(pipeline)
+    assert pipeline.pipe_names == []
