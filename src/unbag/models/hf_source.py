@@ -19,6 +19,7 @@ from warnings import catch_warnings, simplefilter
 
 from unbag.errors import UserError
 from unbag.models.finite import check_finite
+from unbag.models.folder_name import folder_name
 from unbag.models.hub import quiet_hub
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Source:
     @property
     def name(self) -> str:
         """The last part, with the revision, so that two revisions are two models."""
+        if self.is_folder:
+            return folder_name(Path(self.path))
         return Path(self.path).name + (f"@{self.revision}" if self.revision else "")
 
     @property

@@ -1,4 +1,4 @@
-"""Weights of a CLIP under the names of open_clip or of transformers come in; the other names go out.
+"""Weights of a CLIP by the names of open_clip or of transformers come in; the other names go out.
 
 Both libraries hold the same numbers. open_clip keeps query, key and value of a layer in one tensor
 and multiplies by its projections from the left, so they are split and turned; nothing is rounded.
@@ -80,7 +80,7 @@ def to_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     A `logit_bias` that was trained beside it is kept: open_clip has a place for it.
     """
-    ours = {theirs: mine for mine, theirs in (_SINGLE | _norm_ends()).items()}
+    ours = {theirs: mine for mine, theirs in _singles().items()}
     turned = {theirs: mine for mine, theirs in _TURNED.items()}
     found: dict[str, Tensor] = {}
     for name, tensor in state.items():
@@ -96,7 +96,7 @@ def to_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _to_transformers(plain: str, tensor: Tensor, name: str) -> dict[str, Tensor]:
-    singles = _SINGLE | _norm_ends()
+    singles = _singles()
     if plain in singles:
         # Some models of open_clip hold the scale as a vector of one number.
         return {singles[plain]: tensor.reshape(()) if plain == "logit_scale" else tensor}
@@ -136,9 +136,12 @@ def _block_to_open_clip(
     return {f"{start}.{_key_of(_BLOCK, part)}.{end}": tensor}
 
 
-def _norm_ends() -> dict[str, str]:
-    ends = ("weight", "bias")
-    return {f"{mine}.{end}": f"{theirs}.{end}" for mine, theirs in _NORMS.items() for end in ends}
+def _singles() -> dict[str, str]:
+    """Tensors that only change their name, outside the blocks."""
+    found = dict(_SINGLE)
+    for mine, theirs in _NORMS.items():
+        found |= {f"{mine}.{end}": f"{theirs}.{end}" for end in ("weight", "bias")}
+    return found
 
 
 def _key_of(names: Mapping[str, str], wanted: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unbag.errors import UserError, said_by
+from unbag.models.folder_name import folder_name
 from unbag.models.hub import quiet_hub
 from unbag.models.open_clip import activation, checkpoint
 from unbag.models.open_clip.library import library
@@ -48,7 +49,8 @@ def find(wanted: Wanted) -> Source:
     if wanted.hub:
         return _by_hub(wanted)
     if wanted.path is not None and wanted.has_config:
-        return _by_folder(wanted.path, checkpoint.find(wanted.path), wanted.path.resolve().name)
+        name = folder_name(wanted.path.resolve())
+        return _by_folder(wanted.path, checkpoint.find(wanted.path), name)
     if wanted.path is not None:
         return _by_file(wanted, checkpoint.find(wanted.path))
     raise AssertionError("names.parse sets one of tag, hub and path")
