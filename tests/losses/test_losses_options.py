@@ -86,7 +86,15 @@ def test_captions_without_a_positive_are_in_no_row_and_no_column(symmetric: bool
     mask = torch.tensor([[True], [False], [True], [False], [True]])
     assert batch.positive_BKD is not None
     batch = replace(batch, positive_BKD=batch.positive_BKD[:, :1], positive_mask_BK=mask)
-    there = rows(batch, torch.tensor([0, 2, 4]))
+    there = replace(rows(batch, torch.tensor([0, 2, 4])), positive_mask_BK=None)
+    assert there.positive_BKD is not None
+    positive_BD = there.positive_BKD[:, 0]
+    batch, there = replace(batch, also_true_BB=None), replace(there, also_true_BB=None)
+    target = torch.arange(3)
+    matrices = [5 * v @ positive_BD.T for v in (there.picture_BD, there.caption_BD)]
+    matrices += [matrix.T for matrix in matrices] if symmetric else []
+    by_hand = sum(cross_entropy(matrix, target).item() for matrix in matrices) / len(matrices)
+    assert svlc_positive(batch, symmetric=symmetric).item() == pytest.approx(by_hand, rel=1e-12)
     for kl, common_batch in ((0.0, 0.0), (0.5, 0.7)):
         whole = svlc_positive(batch, symmetric=symmetric, kl=kl, common_batch=common_batch)
         part = svlc_positive(there, symmetric=symmetric, kl=kl, common_batch=common_batch)

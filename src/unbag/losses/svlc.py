@@ -76,12 +76,11 @@ class _Chosen:
 
 def _chosen(embedded: Embedded) -> _Chosen:
     edits = positives(embedded)
-    owner_M = edits.mask_BK.nonzero()[:, 0]
-    count_B = edits.mask_BK.sum(dim=1)
-    has_B = count_B > 0
-    share_B = 1 / (count_B.clamp(min=1) * has_B.sum().clamp(min=1))
     vector_MD = edits.vector_BKD[edits.mask_BK]
-    return _Chosen(vector_MD, owner_M, share_B.to(vector_MD)[owner_M], has_B)
+    owner_M = edits.mask_BK.nonzero()[:, 0]
+    has_B = edits.mask_BK.any(dim=1)
+    count_M = edits.mask_BK.sum(dim=1)[owner_M].to(vector_MD)
+    return _Chosen(vector_MD, owner_M, 1 / (count_M * has_B.sum()), has_B)
 
 
 def _finds_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
