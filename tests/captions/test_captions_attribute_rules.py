@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from unbag.captions import attribute_rules
 from unbag.captions.attribute_rules import RememberingMatcher, quicken
 
-spacy = pytest.importorskip("spacy")
+spacy: Any = pytest.importorskip("spacy")
 
 CAPTIONS = (
     "There is a tall man who ain't gonna walk his dogs, y'all.",
@@ -15,7 +17,7 @@ CAPTIONS = (
     "let's go: C'mon, the left one has got ta be better \n  than the best.",
     "TWO MEN saw the saw",
 )
-PATTERNS = [
+PATTERNS: list[dict[str, Any]] = [
     {"patterns": [[{"TAG": "NN"}], [{"LOWER": "man"}]], "attrs": {"POS": "NOUN"}},
     {"patterns": [[{"LOWER": {"IN": ["a", "the"]}}]], "attrs": {"POS": "DET"}},
     {"patterns": [[{"LOWER": "tall"}, {"LOWER": "man"}]], "attrs": {"LEMMA": "giant"}, "index": 1},
@@ -23,13 +25,17 @@ PATTERNS = [
 ]
 
 
-def ruled(patterns: list[dict[str, object]]) -> spacy.language.Language:
+def ruled(patterns: list[dict[str, Any]]) -> Any:
     pipeline = spacy.blank("en")
     pipeline.add_pipe("attribute_ruler").add_patterns(patterns)
     return pipeline
 
 
-def said(pipeline: spacy.language.Language) -> list[list[tuple[str, str]]]:
+def matcher(pipeline: Any) -> Any:
+    return pipeline.get_pipe("attribute_ruler").matcher
+
+
+def said(pipeline: Any) -> list[list[tuple[str, str]]]:
     """Twice, so that what is remembered is read too."""
     return [[(w.pos_, w.lemma_) for w in pipeline(c)] for c in (*CAPTIONS, *CAPTIONS)]
 
@@ -37,7 +43,7 @@ def said(pipeline: spacy.language.Language) -> list[list[tuple[str, str]]]:
 def test_it_says_what_the_ruler_says() -> None:
     plain, quick = ruled(PATTERNS), ruled(PATTERNS)
     quicken(quick)
-    assert isinstance(quick.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert isinstance(matcher(quick), RememberingMatcher)
     assert said(quick) == said(plain)
     # The rule of one word comes after that of two, and later rules win.
     assert ("NOUN", "human") in said(quick)[0]
@@ -49,8 +55,8 @@ def test_a_whole_pipeline_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     quick = find_parser()
     monkeypatch.setattr("unbag.captions.parse.quicken", lambda pipeline: None)
     plain = find_parser()
-    assert not isinstance(plain.pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
-    assert isinstance(quick.pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert not isinstance(matcher(plain.pipeline), RememberingMatcher)
+    assert isinstance(matcher(quick.pipeline), RememberingMatcher)
     assert list(quick(CAPTIONS * 2)) == list(plain(CAPTIONS * 2))
 
 
@@ -59,7 +65,7 @@ def test_it_forgets_when_it_knows_many(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, quick = ruled(PATTERNS), ruled(PATTERNS)
     quicken(quick)
     assert said(quick) == said(plain)
-    assert 1 <= len(quick.get_pipe("attribute_ruler").matcher._known) <= 3
+    assert 1 <= len(matcher(quick)._known) <= 3
 
 
 @pytest.mark.parametrize("key", ["OP", "SHAPE", "ENT_TYPE"])
@@ -67,7 +73,7 @@ def test_a_ruler_that_asks_for_more_is_left_alone(key: str) -> None:
     asked = {"OP": "+", "SHAPE": "xxx", "ENT_TYPE": "CITY"}[key]
     pipeline = ruled([{"patterns": [[{"LOWER": "man", key: asked}]], "attrs": {"POS": "X"}}])
     quicken(pipeline)
-    assert not isinstance(pipeline.get_pipe("attribute_ruler").matcher, RememberingMatcher)
+    assert not isinstance(matcher(pipeline), RememberingMatcher)
 
 
 def test_a_pipeline_without_a_ruler_is_left_alone() -> None:
