@@ -32,7 +32,7 @@ def perturbed(encoder: DualEncoder, name: str) -> DualEncoder:
     rng = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for weight in trainable.module.parameters():
-            weight += 0.05 * torch.randn(weight.shape, generator=rng)
+            weight.add_(0.05 * torch.randn(weight.shape, generator=rng))
     return trainable.encoder(name)
 
 
