@@ -8,6 +8,7 @@ it back under its own names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from importlib import import_module
@@ -47,7 +48,8 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
         r=lora.rank,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=targets,
+        # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
+        target_modules="|".join(map(re.escape, targets)),
         bias="none",
     )
     device = next(trainable.module.parameters()).device
