@@ -48,14 +48,44 @@ def test_normalised_leaves_case_and_punctuation_out() -> None:
     assert normalised("dog's") != normalised("dogs")
 
 
-@pytest.mark.parametrize("word", ["umbrella", "elephant", "hour", "old", "uncle", "orange"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "umbrella",
+        "elephant",
+        "hour",
+        "old",
+        "uncle",
+        "orange",
+        "onion",
+        "initial",
+        "SUV",
+        "RV",
+        "8",
+        "18",
+    ],
+)
 def test_an(word: str) -> None:
     assert starts_with_vowel(word)
     assert with_article(word) == f"an {word}"
 
 
 @pytest.mark.parametrize(
-    "word", ["dog", "unicorn", "one-way", "horse", "uniform", "used", "European", "yak", "unit"]
+    "word",
+    [
+        "dog",
+        "unicorn",
+        "one-way",
+        "horse",
+        "uniform",
+        "used",
+        "European",
+        "yak",
+        "unit",
+        "urinal",
+        "UPS",
+        "118",
+    ],
 )
 def test_a(word: str) -> None:
     assert with_article(word) == f"a {word}"
@@ -84,6 +114,7 @@ def test_the_first_capital_stays_at_the_start(parser: Parser) -> None:
 
 def test_capitals_stay_capitals(parser: Parser) -> None:
     assert changed(parser, "A DOG RUNS", Change(2, 5, "owl")) == "AN OWL RUNS"
+    assert changed(parser, "A DOG RUNS", Change(2, 5, "MAN")) == "A MAN RUNS"
 
 
 def test_a_change_that_changes_nothing_is_left_out(parser: Parser) -> None:

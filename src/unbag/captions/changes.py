@@ -16,11 +16,15 @@ from unbag.types import Change
 
 _NOT_WORDS = re.compile(r"[^\w' ]+")
 _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-# By sound, not by letter: "an hour", "a unicorn", "a one-way street".
+# By sound, not by letter: "an hour", "a unicorn", "a one-way street", "an 8", "an SUV", "a UPS".
 _VOWEL_SOUND = re.compile(
-    r"(?:[aeiou](?!ni(?:c|f|t|v|on|q|s))|uni(?:dent|mpr|nt|nh|nv)|hour|hono|heir|honest)", re.I
+    r"(?:[aeio]|u(?!ni(?:c|f|t|v|on|q|s))|uni(?:dent|mpr|nt|nh|nv)|hour|hono|heir|honest)"
+    r"|8\d*\b|1[18]\b|(?-i:[FHLMNRSX][A-Z]{1,2}\b)",
+    re.I,
 )
-_CONSONANT_SOUND = re.compile(r"(?:one\b|once\b|eu|uk|us[aeiu]|ute|ewe|ufo)", re.I)
+_CONSONANT_SOUND = re.compile(
+    r"(?:one\b|once\b|eu|uk|us[aeiu]|ute|urin|ewe|ufo|(?-i:U[A-Z]{1,2}\b))", re.I
+)
 
 
 def apply(caption: str, changes: Sequence[Change]) -> str:
@@ -87,7 +91,9 @@ def _with_articles(parsed: Parsed, changes: Sequence[Change]) -> list[Change]:
         if any(start < word.end and end > word.start for start, end, _ in changes):
             continue
         after = _word_after(parsed.text, word, parsed.words[at + 1], changes)
-        wanted = "an" if starts_with_vowel(after) else "a"
+        # Where all is in capitals, "MAN" is no initialism.
+        sounds = after.lower() if parsed.is_upper else after
+        wanted = "an" if starts_with_vowel(sounds) else "a"
         is_touched = after != parsed.words[at + 1].text
         if is_touched and word.text.lower() != wanted:
             new = wanted.capitalize() if word.text[0].isupper() else wanted
