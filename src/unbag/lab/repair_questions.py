@@ -1,0 +1,159 @@
+"""Towers in training come in; their numbers on every benchmark of the world go out.
+
+The same items, scores and metrics as `unbag run`, without its cache, intervals and files, which
+need more than torch and numpy. Items are made and tokenized once and asked of many models.
+
+Dimensions: N unique pictures or captions, M cells of all items, D joint space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.errors import unknown_name
+from unbag.metrics.aggregate import groups_of, share_out
+from unbag.metrics.measure import judge
+from unbag.train.trainable import Trainable
+from unbag.train.world_pixels import drawn
+from unbag.types import Aggregate, Benchmark, Case, EvalProtocol, IntArray, Item, Outcomes, Scores
+from unbag.world import benchmarks as world
+from unbag.world.draw import ScenePicture
+from unbag.world.items import order_items, pair_items, retrieval_items, set_items, triple_items
+from unbag.world.scene import Scene
+
+PAIR_COSINE = "pair_cosine"
+"""Mean cosine of the first two pictures of a set: left of and right of."""
+_AT_ONCE = 1_024
+_REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
+_SETS = (world.PAIRS_A.name, world.PAIRS_B.name)
+_MAKERS: Mapping[str, tuple[Benchmark, Callable[[int], Sequence[Item]]]] = MappingProxyType(
+    {
+        benchmark.name: (benchmark, make)
+        for benchmark, make in (
+            (world.SWAP, lambda n: triple_items(["swap"], n=100 * n)),
+            (world.REPLACE, lambda n: triple_items(_REPLACED, n=40 * n)),
+            (
+                world.RELATION,
+                lambda n: triple_items(["relation", "replace_relation"], n=60 * n),
+            ),
+            (world.ORDER, lambda n: order_items(n=60 * n)),
+            (world.PAIRS_A, lambda n: set_items("a", n=100 * n)),
+            (world.PAIRS_B, lambda n: set_items("b", n=100 * n)),
+            (world.BINDING, lambda n: pair_items("swap", n=100 * n)),
+            (world.COUNT, lambda n: pair_items("count", n=100 * n)),
+            (world.TEXTURE, lambda n: pair_items("replace_texture", n=80 * n)),
+            (world.NEGATION, lambda n: pair_items("negate", n=100 * n)),
+            # Recall depends on the size of the gallery, so that stays.
+            (world.RETRIEVAL, lambda n: retrieval_items(n=400)),
+        )
+    }
+)
+"""The registered benchmarks, with n times as many items; the first of them are the registered."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The items of one benchmark, and which unique pictures and captions they hold."""
+
+    benchmark: Benchmark
+    items: Sequence[Item]
+    pictures: list[IntArray]
+    captions: list[IntArray]
+
+
+class Questions:
+    """Every benchmark of the world, ready to be asked of any number of models."""
+
+    def __init__(self, names: Sequence[str] | None = None, *, times: int = 1) -> None:
+        """Make the items: of all benchmarks unless some are named, `times` as many as usual."""
+        scene_row: dict[Scene, int] = {}
+        caption_row: dict[str, int] = {}
+        self._asked: list[_Asked] = []
+        for name in names or tuple(_MAKERS):
+            if name not in _MAKERS:
+                raise unknown_name("benchmark of the world", name, _MAKERS)
+            benchmark, make = _MAKERS[name]
+            items = make(times)
+            self._asked.append(
+                _Asked(
+                    benchmark,
+                    items,
+                    [_number(map(_scene, item.pictures), scene_row) for item in items],
+                    [_number(map(str, item.captions), caption_row) for item in items],
+                )
+            )
+        self._scenes, self._captions = list(scene_row), list(caption_row)
+
+    def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
+        """By benchmark and metric; fractions, and means of cosines."""
+        with torch.no_grad():
+            picture_ND = torch.cat(list(self._embed_pictures(trainable, device))).double()
+            caption_ND = torch.cat(list(self._embed_captions(trainable, device))).double()
+        found = {}
+        for asked in self._asked:
+            found[asked.benchmark.name] = _measured(asked, picture_ND, caption_ND)
+        return found
+
+    def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
+        for at in range(0, len(self._scenes), _AT_ONCE):
+            pixels = drawn(self._scenes[at : at + _AT_ONCE]).to(device)
+            yield trainable.embed_pictures(pixels).cpu()
+
+    def _embed_captions(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
+        for at in range(0, len(self._captions), _AT_ONCE):
+            inputs = trainable.reads.tokenize(self._captions[at : at + _AT_ONCE])
+            yield trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}).cpu()
+
+
+def _number(values: Iterator[Scene] | Iterator[str], row: dict) -> IntArray:  # type: ignore[type-arg]
+    return np.array([row.setdefault(value, len(row)) for value in values], dtype=np.int64)
+
+
+def _scene(picture: object) -> Scene:
+    assert isinstance(picture, ScenePicture)
+    return picture.scene
+
+
+def _measured(asked: _Asked, picture_ND: Tensor, caption_ND: Tensor) -> dict[str, float]:
+    cases = [
+        Case(item, Scores(item.id, values))
+        for item, values in zip(asked.items, _values(asked, picture_ND, caption_ND), strict=True)
+    ]
+    outcomes = judge(asked.benchmark, cases, protocol=EvalProtocol())
+    rule = asked.benchmark.aggregates[0]
+    found = {name: point(one, rule) for name, one in outcomes.items()}
+    if asked.benchmark.name in _SETS:
+        first_N, second_N = (np.array([p[k] for p in asked.pictures]) for k in (0, 1))
+        cosine_N = (picture_ND[first_N] * picture_ND[second_N]).sum(dim=-1)
+        found[PAIR_COSINE] = float(cosine_N.mean())
+    return found
+
+
+def _values(
+    asked: _Asked, picture_ND: Tensor, caption_ND: Tensor
+) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+    """Scores [P, C] of each item; all cells at once, since most items have three."""
+    both = list(zip(asked.pictures, asked.captions, strict=True))
+    picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
+    caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
+    value_M = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
+    end = 0
+    for p, c in both:
+        start, end = end, end + len(p) * len(c)
+        yield value_M[start:end].reshape(len(p), len(c))
+
+
+def point(outcomes: Outcomes, rule: Aggregate) -> float:
+    """The average by the rule of a benchmark, without its interval; NaN of nothing."""
+    total = 0.0
+    for group in share_out(outcomes, groups_of(outcomes, rule)):
+        weight = outcomes.weight_U[group.index_U].sum()
+        value = outcomes.value_U[group.index_U].sum()
+        total += group.share * (float(value / weight) if weight else float("nan"))
+    return total

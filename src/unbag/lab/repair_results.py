@@ -1,0 +1,89 @@
+"""What an arm of the repair experiment came to, as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from unbag.engine.atomic import write_text
+from unbag.errors import UserError
+
+BEFORE = "base"
+"""The name under which a base stands beside its arms."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm on one base."""
+
+    experiment: str
+    base: str
+    """File name of the base, without its ending."""
+    fingerprint: str
+    """Of the base."""
+    arm: str
+    steps: int
+    batch: int
+    seed: int
+    """Of the scenes; another one for each base."""
+    times: int
+    """Items in the number of the registered benchmarks."""
+    precision: str
+    loss: float | None
+    """Of the last step; a base has none."""
+    numbers: Mapping[str, Mapping[str, float]]
+    """By benchmark and metric; fractions."""
+
+
+def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
+    """Refuse to go on in a folder of another experiment."""
+    names = ("fingerprint", "steps", "batch", "seed", "times", "precision")
+    apart = [
+        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
+        for name in names
+        if getattr(found, name) != getattr(wanted, name)
+    ]
+    if apart:
+        raise UserError(
+            f"{path} is of other settings: {'; '.join(apart)}",
+            expected="the settings it was begun with",
+            way_out="give those, or name another folder with --out",
+        )
+
+
+def write_result(path: Path, result: ArmResult) -> None:
+    """Atomically, so that a file that is there is whole."""
+    write_text(path, json.dumps(asdict(result), indent=1))
+
+
+def write_results(path: Path, results: Iterable[ArmResult]) -> None:
+    """Many in one file, which is easier to carry."""
+    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
+
+
+def read_results(path: Path) -> list[ArmResult]:
+    """From a file of one or many, or from every .json file below a folder, in order of name."""
+    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    found: dict[tuple[str, str, str], ArmResult] = {}
+    for file in files:
+        for one in _read(file):
+            found[one.experiment, one.base, one.arm] = one
+    if not found:
+        raise UserError(
+            f"no results of arms in {path}",
+            expected="files that `python -m unbag.lab.repair` writes",
+        )
+    return list(found.values())
+
+
+def _read(file: Path) -> list[ArmResult]:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return [ArmResult(**one) for one in (said if isinstance(said, list) else [said])]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{file} cannot be read: {error}",
+            expected="results that `python -m unbag.lab.repair` writes",
+        ) from error

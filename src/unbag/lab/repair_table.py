@@ -1,0 +1,172 @@
+"""Results of arms come in; the tables of the docs go out: means, differences, every base.
+
+    python -m unbag.lab.repair_table runs/repair --out arms.json
+
+Verdicts are about the built-in world and no more. An interval is over bases (Student's t), which
+are few; items are the same for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan, sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+
+from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED
+from unbag.lab.repair_questions import PAIR_COSINE
+from unbag.lab.repair_results import BEFORE, ArmResult, read_results, write_results
+
+_TRIPLE = ("original", "augmented", "brittleness")
+_MEANS = ("mean_original", "mean_negative", "mean_positive")
+_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+"""97.5 % of Student's t with 1, 2, ... degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Some numbers of one benchmark, shown together."""
+
+    title: str
+    benchmark: str
+    metrics: tuple[str, ...]
+    is_percent: bool = True
+
+    def values(self, result: ArmResult) -> list[float]:
+        """Of one arm on one base; NaN where it was not asked."""
+        found = result.numbers.get(self.benchmark, {})
+        return [found.get(metric, nan) for metric in self.metrics]
+
+    def shown(self, value: float, *, signed: bool = False) -> str:
+        """Percent with one digit, cosines with three."""
+        if not isfinite(value):
+            return "–"
+        sign = "+" if signed else ""
+        return f"{100 * value:{sign}.1f}" if self.is_percent else f"{value:{sign}.3f}"
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("swap orig / aug / brittle", "world-swap", _TRIPLE),
+    Column("replace orig / aug / brittle", "world-replace", _TRIPLE),
+    Column("relation orig / aug / brittle", "world-relation", _TRIPLE),
+    Column("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
+    Column("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
+    Column("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
+    Column("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
+    Column("order", "world-order", ("accuracy",)),
+    Column("binding group", "world-binding", ("group",)),
+    Column("count group", "world-count", ("group",)),
+    Column("negation group", "world-negation", ("group",)),
+    Column("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
+    Column("retention", "world-retrieval", ("retention",)),
+)
+COMPARED: tuple[Column, ...] = (
+    Column("swap orig", "world-swap", ("original",)),
+    Column("swap brittle", "world-swap", ("brittleness",)),
+    Column("replace orig", "world-replace", ("original",)),
+    Column("replace brittle", "world-replace", ("brittleness",)),
+    Column("relation orig", "world-relation", ("original",)),
+    Column("relation aug", "world-relation", ("augmented",)),
+    Column("relation brittle", "world-relation", ("brittleness",)),
+    Column("relation mean c", "world-relation", ("mean_original",), is_percent=False),
+    Column("pairs-a pair", "world-pairs-a", ("pair",)),
+    Column("pairs-b pair", "world-pairs-b", ("pair",)),
+    Column("count group", "world-count", ("group",)),
+    Column("R@1 text", "world-retrieval", ("text_to_image@1",)),
+)
+
+
+def table(results: Sequence[ArmResult]) -> str:
+    """Three tables for each experiment, in Markdown."""
+    found = []
+    for name in EXPERIMENTS:
+        chosen = [result for result in results if result.experiment == name]
+        if chosen:
+            found.append(_experiment(name, chosen))
+    return "\n\n".join(found)
+
+
+def _experiment(name: str, results: Sequence[ArmResult]) -> str:
+    bases = sorted({result.base for result in results})
+    arms = [arm for arm in (BEFORE, *ARMS) if any(r.arm == arm for r in results)]
+    trained = next((r for r in results if r.arm != BEFORE), results[0])
+    return "\n\n".join(
+        (
+            f"### {name}: {EXPERIMENTS[name].about}",
+            f"On the world: {trained.steps} steps of {trained.batch}, {len(bases)} bases "
+            f"({', '.join(bases)}), {trained.times} x the registered items. Means over bases.",
+            _rows(COLUMNS, arms, lambda column, arm: _mean(column, arm, results)),
+            f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
+            f"base: mean [95 % t interval over bases, n = {len(bases)}].",
+            _rows(
+                COMPARED,
+                [arm for arm in arms if arm not in (BEFORE, CONTROL, CONTROL + LOCKED)],
+                lambda column, arm: _difference(column, arm, results),
+            ),
+            f"Every base ({', '.join(bases)}):",
+            _rows(COMPARED, arms, lambda column, arm: _each(column, arm, results)),
+        )
+    )
+
+
+def _rows(
+    columns: Sequence[Column], arms: Sequence[str], cell: Callable[[Column, str], str]
+) -> str:
+    lines = [["arm", *(column.title for column in columns)], ["---"] * (len(columns) + 1)]
+    lines += [[arm, *(cell(column, arm) for column in columns)] for arm in arms]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _of(arm: str, results: Iterable[ArmResult]) -> dict[str, ArmResult]:
+    return {result.base: result for result in results if result.arm == arm}
+
+
+def _mean(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+    rows = [column.values(result) for result in _of(arm, results).values()]
+    return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
+
+
+def _each(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+    found = _of(arm, results)
+    return ", ".join(column.shown(column.values(found[base])[0]) for base in sorted(found))
+
+
+def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+    control = _of(CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL, results)
+    apart = [
+        column.values(result)[0] - column.values(control[base])[0]
+        for base, result in _of(arm, results).items()
+        if base in control
+    ]
+    if not apart:
+        return "–"
+    middle, half = interval(apart)
+    low, high = (column.shown(value, signed=True) for value in (middle - half, middle + half))
+    shown = column.shown(middle, signed=True)
+    return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half of its 95 % interval by Student's t; NaN for one value."""
+    if len(values) == 1:
+        return values[0], nan
+    degrees = min(len(values) - 1, len(_QUANTILES))
+    return fmean(values), _QUANTILES[degrees - 1] * stdev(values) / sqrt(len(values))
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
+    parser.add_argument("--out", type=Path, help="one .json file for all of them")
+    options = parser.parse_args()
+    results = [result for path in options.found for result in read_results(path)]
+    if options.out:
+        write_results(options.out, results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()
