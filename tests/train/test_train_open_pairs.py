@@ -1,0 +1,279 @@
+"""Pairs from every form of collection, with edits from a real run of the editor."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unbag.captions.edit import make_editor
+from unbag.corpus.forms import form_of
+from unbag.corpus.job import EditJob
+from unbag.corpus.local import InProcess
+from unbag.corpus.run import run_edit
+from unbag.corpus.source import Source
+from unbag.corpus.work import Worker
+from unbag.errors import UserError
+from unbag.train.open_pairs import open_pairs
+from unbag.train.packed import PackedPairs
+from unbag.train.pairs import Pairs
+
+from .pair_files import lines, negative, picture
+
+KINDS = ("swap_nouns", "article")
+DOG, MAN = "a dog on a sofa", "a man on a horse"
+Edit = Callable[[Path, Path], Path]
+
+
+@pytest.fixture(scope="module")
+def edit() -> Edit:
+    """Runs `unbag edit`'s job from a file to a file."""
+    pytest.importorskip("spacy")
+    editor = make_editor(KINDS)
+
+    def run(path: Path, out: Path) -> Path:
+        source = Source(str(path), form_of(str(path), ""))
+        job = EditJob(
+            source, out, form=form_of(str(out), "") if out.suffix else "shards", kinds=KINDS
+        )
+        run_edit(job, runner=InProcess(lambda settings: Worker(editor)))
+        return out
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    picture(tmp_path / "x.png", 10)
+    picture(tmp_path / "in" / "y.png", 20)
+    return tmp_path
+
+
+def said(pairs: Pairs) -> list[tuple[str, tuple[str, ...], list[list[tuple[str, str, bool]]]]]:
+    """All but the pictures."""
+    found = []
+    for place in range(len(pairs)):
+        pair = pairs[place]
+        edits = [[(e.text, e.kind, e.keeps_meaning) for e in some] for some in pair.edits]
+        found.append((pair.id, pair.captions, edits))
+    return found
+
+
+def shade(pairs: Pairs, place: int) -> int:
+    found = pairs[place].picture.open().getpixel((0, 0))
+    assert isinstance(found, tuple)
+    return int(found[0])
+
+
+def check_edited(pairs: Pairs) -> None:
+    assert pairs.has_edits
+    [(_, x, x_edits), (_, y, y_edits)] = said(pairs)
+    assert (x, y) == ((DOG, "two"), (MAN,))
+    assert [one[:2] for one in x_edits[0]] == [
+        ("a sofa on a dog", "swap_nouns"),
+        (x_edits[0][1][0], "article"),
+    ]
+    assert [one[2] for one in x_edits[0]] == [False, True]
+    assert x_edits[1] == []
+    assert y_edits[0][0] == ("a horse on a man", "swap_nouns", False)
+    assert [shade(pairs, place) for place in (0, 1)] == [10, 20]
+
+
+def two_lines(folder: Path) -> Path:
+    return lines(
+        folder / "a.jsonl",
+        {"image": "x.png", "captions": [DOG, "two"]},
+        {"image": "in/y.png", "caption": MAN},
+    )
+
+
+def test_json_lines_without_edits(folder: Path) -> None:
+    pairs = open_pairs(str(two_lines(folder)))
+    assert not pairs.has_edits
+    assert said(pairs) == [
+        ("x.png", (DOG, "two"), [[], []]),
+        ("in/y.png", (MAN,), [[]]),
+    ]
+    assert pairs.about == "JSON lines a.jsonl: 2 pictures, 3 captions"
+    assert [shade(pairs, place) for place in (0, 1)] == [10, 20]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "tsv", "csv", "parquet"])
+def test_edited_lines_and_tables(folder: Path, edit: Edit, ending: str) -> None:
+    pairs = open_pairs(str(edit(two_lines(folder), folder / f"edited.{ending}")))
+    check_edited(pairs)
+    assert pairs[0].id == "x.png"
+
+
+def test_a_table_that_was_a_table_before(folder: Path, edit: Edit) -> None:
+    (folder / "t.csv").write_text(f"image,caption\nx.png,{DOG}\nx.png,two\nin/y.png,{MAN}\n")
+    check_edited(open_pairs(str(edit(folder / "t.csv", folder / "edited.csv"))))
+
+
+def test_a_list_of_captions_in_parquet(folder: Path, edit: Edit) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {"image": ["x.png", "in/y.png"], "caption": [[DOG, "two"], [MAN]]}
+    pq.write_table(pa.table(table), folder / "t.parquet")
+    check_edited(open_pairs(str(edit(folder / "t.parquet", folder / "edited.parquet"))))
+
+
+def test_coco(folder: Path, edit: Edit) -> None:
+    document = {
+        "images": [{"id": 1, "file_name": "x.png"}, {"id": 2, "file_name": "in/y.png"}],
+        "annotations": [
+            {"id": 7, "image_id": 1, "caption": DOG},
+            {"id": 8, "image_id": 2, "caption": MAN},
+            {"id": 9, "image_id": 1, "caption": "two"},
+        ],
+    }
+    (folder / "notes").mkdir()
+    (folder / "notes" / "coco.json").write_text(json.dumps(document))
+    plain = open_pairs(str(folder / "notes" / "coco.json"), pictures=folder)
+    assert not plain.has_edits
+    edited = edit(folder / "notes" / "coco.json", folder / "notes" / "edited.json")
+    check_edited(open_pairs(str(edited), pictures=folder))
+
+
+def test_karpathy(folder: Path, edit: Edit) -> None:
+    images = [
+        {"filename": "x.png", "sentences": [{"raw": DOG}, {"raw": "two"}]},
+        {"filename": "in/y.png", "sentences": [{"raw": MAN}]},
+    ]
+    (folder / "k.json").write_text(json.dumps({"images": images}))
+    check_edited(open_pairs(str(edit(folder / "k.json", folder / "edited.json"))))
+
+
+def test_shards(folder: Path, edit: Edit) -> None:
+    (folder / "shards").mkdir()
+    for name, sample in (
+        (
+            "a",
+            {
+                "x.png": (folder / "x.png").read_bytes(),
+                "x.json": json.dumps({"captions": [DOG, "two"]}).encode(),
+            },
+        ),
+        ("b", {"y.png": (folder / "in" / "y.png").read_bytes(), "y.txt": MAN.encode()}),
+    ):
+        with tarfile.open(folder / "shards" / f"{name}.tar", "w") as tar:
+            for member, content in sample.items():
+                info = tarfile.TarInfo(member)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    pairs = open_pairs(str(folder / "shards"))
+    assert said(pairs) == [("a/x.png", (DOG, "two"), [[], []]), ("b/y.png", (MAN,), [[]])]
+    check_edited(open_pairs(str(edit(folder / "shards", folder / "edited"))))
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    picture(tmp_path / "tiger_cat" / "2.png", 30)
+    picture(tmp_path / "tiger_cat" / "1.png", 20)
+    picture(tmp_path / "ant" / "b.png", 10)
+    (tmp_path / "ant" / "notes.txt").write_text("no picture")
+    pairs = open_pairs(str(tmp_path))
+    assert said(pairs) == [
+        ("ant/b.png", ("a photo of a ant.",), [[]]),
+        ("tiger_cat/1.png", ("a photo of a tiger cat.",), [[]]),
+        ("tiger_cat/2.png", ("a photo of a tiger cat.",), [[]]),
+    ]
+    assert [shade(pairs, place) for place in range(3)] == [10, 20, 30]
+    (tmp_path / "bee").mkdir()
+    with pytest.raises(UserError, match=r"the class folder .*bee holds no pictures") as caught:
+        open_pairs(str(tmp_path))
+    assert caught.value.way_out == "fill it, or remove it"
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds neither shards nor a folder for each class"):
+        open_pairs(str(tmp_path))
+
+
+def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
+    gone = [{"image": f"gone{n}.png", "caption": DOG} for n in range(6)]
+    near = lines(
+        folder / "near.jsonl", {"picture": "in/y.png", "neighbours": ["gone0.png", "x.png"]}
+    )
+    path = lines(
+        folder / "a.jsonl",
+        *gone,
+        {"image": "x.png", "caption": DOG},
+        {"image": "in/y.png", "caption": MAN},
+    )
+    with pytest.raises(UserError) as caught:
+        open_pairs(str(path))
+    assert caught.value.found == (
+        "6 of 8 pictures of JSON lines a.jsonl are not there: "
+        "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
+    )
+    assert caught.value.expected == f"files below {folder}"
+    assert "--missing skip" in caught.value.way_out
+    pairs = open_pairs(str(path), skips_missing=True, neighbours=near)
+    assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
+    assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
+    assert pairs.about.endswith("2 pictures, 2 captions, 6 missing ones left out")
+    with pytest.raises(UserError, match="6 of 6 pictures"):
+        open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
+
+
+def test_captions_without_pictures_and_without_words(folder: Path) -> None:
+    path = lines(folder / "a.jsonl", {"caption": DOG})
+    with pytest.raises(UserError, match=r"a.jsonl, line 1 names no picture") as caught:
+        open_pairs(str(path))
+    assert "--picture-column" in caught.value.way_out
+    empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
+    with pytest.raises(UserError, match=r"JSON lines b.jsonl holds no pairs"):
+        open_pairs(str(empty))
+    some = {"image": "x.png", "captions": [" ", DOG], "edits": [[], [negative("b")]]}
+    assert said(open_pairs(str(lines(folder / "c.jsonl", some)))) == [
+        ("x.png", (DOG,), [[("b", "swap_nouns", False)]])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "found"),
+    [
+        ("no", "a.jsonl, line 1: edits is 'no'"),
+        (["no"], "a.jsonl, line 1: an edit is 'no'"),
+        ([{"text": "b"}], "field a.jsonl, line 1, edits.kind is missing"),
+    ],
+)
+def test_broken_edits(folder: Path, edits: object, found: str) -> None:
+    path = lines(folder / "a.jsonl", {"image": "x.png", "caption": DOG, "edits": edits})
+    with pytest.raises(UserError) as caught:
+        open_pairs(str(path))
+    assert caught.value.found == found
+    two = {"image": "x.png", "captions": [DOG, MAN], "edits": [[]]}
+    with pytest.raises(UserError, match="edits is not one list for each of 2 captions"):
+        open_pairs(str(lines(folder / "b.jsonl", two)))
+
+
+def test_unknown_forms(folder: Path) -> None:
+    with pytest.raises(UserError, match="unknown form of pairs 'jsonk'"):
+        open_pairs(str(two_lines(folder)), form="jsonk")
+    with pytest.raises(UserError, match=r"the ending of .*x.png says nothing") as caught:
+        open_pairs(str(folder / "x.png"))
+    assert "--form" in caught.value.way_out
+
+
+def test_the_fingerprint_follows_the_content_and_not_the_clock(folder: Path) -> None:
+    first = open_pairs(str(two_lines(folder))).fingerprint
+    assert open_pairs(str(two_lines(folder))).fingerprint == first
+    near = lines(folder / "near.jsonl", {"picture": "x.png", "neighbours": ["in/y.png"]})
+    assert open_pairs(str(two_lines(folder)), neighbours=near).fingerprint != first
+    (folder / "a.jsonl").write_text(json.dumps({"image": "x.png", "caption": MAN}))
+    assert open_pairs(str(folder / "a.jsonl")).fingerprint != first
+
+
+def test_a_pair_with_ten_edits_takes_few_bytes(folder: Path) -> None:
+    captions = [f"a man in a red shirt rides a brown horse number {n}" for n in range(5)]
+    edits = [[negative(one.replace("man", f"man{n}")) for n in range(10)] for one in captions]
+    one = {"image": "x.png", "captions": captions, "edits": edits}
+    pairs = open_pairs(str(lines(folder / "a.jsonl", one, one | {"image": "in/y.png"})))
+    assert isinstance(pairs, PackedPairs)
+    assert len(pairs.rows) / 2 < 5 * 11 * len(captions[0]) / 4

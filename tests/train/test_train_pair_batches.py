@@ -1,0 +1,222 @@
+"""Batches from pairs: decided by the step alone, whoever makes them, and honest about gaps."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from unbag.errors import UserError
+from unbag.train.batches import Share
+from unbag.train.config import Recipe, Slot
+from unbag.train.open_pairs import open_pairs
+from unbag.train.order import order_of
+from unbag.train.pair_batches import PairBatches
+from unbag.train.pairs import Pairs
+
+from .pair_files import ARTICLE, Bytes, lines, negative, numbered, picture, recipe, spoken
+
+
+def batches(
+    pairs: Pairs, said: Recipe, *, seed: int = 0, share: Share | None = None
+) -> PairBatches:
+    return PairBatches(pairs, said, Bytes(), seed, share or Share())
+
+
+def test_an_epoch_shows_each_picture_once_and_drops_the_rest(tmp_path: Path) -> None:
+    pairs = open_pairs(str(numbered(tmp_path, 11)))
+    made = batches(pairs, recipe(batch=4, epochs=3))
+    assert (made.per_epoch, len(made)) == (2, 6)
+    first = [shade for step in (0, 1) for shade, *_ in spoken(made[step])]
+    assert len(set(first)) == 8
+    assert first == order_of(pairs, seed=0, epoch=0)[:8].tolist()
+    second = [shade for step in (2, 3) for shade, *_ in spoken(made[step])]
+    assert second == order_of(pairs, seed=0, epoch=1)[:8].tolist() != first
+
+
+def test_a_caption_comes_with_its_own_edit(tmp_path: Path) -> None:
+    made = batches(open_pairs(str(numbered(tmp_path, 8))), recipe(epochs=4))
+    seen = set()
+    for step in range(len(made)):
+        for shade, caption, negatives, _ in spoken(made[step]):
+            expected = {
+                f"dog {shade} on mat": f"mat {shade} on dog",
+                f"mat {shade} under dog": f"dog {shade} under mat",
+            }
+            assert negatives == [expected[caption]]
+            seen.add(caption)
+    assert len(seen) > 8, "both captions of a picture are drawn in some epoch"
+
+
+def test_two_shares_are_the_whole_batch_in_order(tmp_path: Path) -> None:
+    pairs = open_pairs(str(numbered(tmp_path, 9)))
+    for said in (recipe(), recipe(hard_pictures=True)):
+        whole = batches(pairs, said)
+        halves = [batches(pairs, said, share=Share(rank, 2)) for rank in (0, 1)]
+        assert {half.fingerprint for half in halves} == {whole.fingerprint}
+        for step in range(len(whole)):
+            assert spoken(halves[0][step]) + spoken(halves[1][step]) == spoken(whole[step])
+            joined = {
+                key: torch.cat([half[step].code[key] for half in halves])
+                for key in ("caption", "picture", "negative")
+            }
+            assert all(torch.equal(joined[key], code) for key, code in whole[step].code.items())
+
+
+def test_a_step_is_the_same_whenever_it_is_asked_for(tmp_path: Path) -> None:
+    path = str(numbered(tmp_path, 9))
+    whole = batches(open_pairs(path), recipe())
+    in_order = [spoken(whole[step]) for step in range(len(whole))]
+    resumed = batches(open_pairs(path), recipe())
+    assert spoken(resumed[3]) == in_order[3]
+    assert spoken(resumed[0]) == in_order[0]
+    other = batches(open_pairs(path), recipe(), seed=1)
+    assert [spoken(other[step]) for step in range(len(other))] != in_order
+    assert other.fingerprint != whole.fingerprint
+    with pytest.raises(IndexError):
+        whole[len(whole)]
+
+
+def test_workers_make_the_same_batches(tmp_path: Path) -> None:
+    made = batches(open_pairs(str(numbered(tmp_path, 8))), recipe())
+    expected = [spoken(made[step]) for step in range(len(made))]
+    loader = DataLoader(made, batch_size=None, shuffle=False, num_workers=2)
+    assert [spoken(batch) for batch in loader] == expected
+    # What a worker gets where processes are started anew.
+    sent: PairBatches = pickle.loads(pickle.dumps(made))
+    assert [spoken(sent[step]) for step in range(len(sent))] == expected
+    assert sent.fingerprint == made.fingerprint
+
+
+def test_hard_pictures_stand_after_those_that_brought_them(tmp_path: Path) -> None:
+    path = numbered(tmp_path, 6)
+    near = lines(
+        tmp_path / "near.jsonl",
+        *(
+            {"picture": f"{n}.png", "neighbours": [f"{(n + 1) % 6}.png", "gone.png"]}
+            for n in range(5)
+        ),
+    )
+    pairs = open_pairs(str(path), neighbours=near)
+    assert pairs[2].nearest == (3,)
+    made = batches(pairs, recipe(batch=3, hard_pictures=True))
+    for step in range(len(made)):
+        shades = [shade for shade, *_ in spoken(made[step])]
+        assert len(made[step]) == 6
+        for own, brought in zip(shades[::2], shades[1::2], strict=True):
+            assert brought == own + 1 or own == 5, "one without neighbours brings any"
+
+
+def test_a_column_without_an_edit_is_masked(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png", 1)
+    picture(tmp_path / "b.png", 2)
+    path = lines(
+        tmp_path / "p.jsonl",
+        {"image": "a.png", "caption": "a dog on a mat", "edits": [negative("a mat on a dog")]},
+        {"image": "b.png", "caption": "A cup.", "edits": [negative("a cup", "mine")]},
+    )
+    said = recipe(batch=2, negatives=(Slot("swap", ("neg_clip_fixed",)), Slot("mine", ("mine",))))
+    made = batches(open_pairs(str(path)), replace(said, positives=(ARTICLE,)))
+    found = sorted(spoken(made[0]))
+    assert found == [
+        (1, "a dog on a mat", ["a mat on a dog", None], [None]),
+        # A negative that says what the caption says is none.
+        (2, "A cup.", [None, None], [None]),
+    ]
+
+
+def test_one_edit_fills_one_column(tmp_path: Path) -> None:
+    twice = (Slot("one", ("swap_nouns",)), Slot("two", ("swap_nouns", "replace_noun")))
+    made = batches(open_pairs(str(numbered(tmp_path, 4))), recipe(negatives=twice))
+    assert all(negatives[1] is None for _, _, negatives, _ in spoken(made[0]))
+
+
+def test_equal_captions_are_no_negatives(tmp_path: Path) -> None:
+    for shade, name in enumerate("abc"):
+        picture(tmp_path / f"{name}.png", shade)
+    path = lines(
+        tmp_path / "p.jsonl",
+        {"image": "a.png", "caption": "A dog  on a mat.", "edits": [negative("a mat on a dog")]},
+        {"image": "b.png", "caption": "a dog on a mat", "edits": []},
+        {"image": "c.png", "caption": "a mat on a dog", "edits": [negative("a dog on a mat")]},
+        {"image": "b.png", "caption": "another one", "edits": []},
+    )
+    made = batches(open_pairs(str(path)), recipe(batch=4))
+    batch = made[0]
+    find = made.find_truth
+    assert find is not None
+    truth = find(batch.code)
+    captions = [caption for _, caption, *_ in spoken(batch)]
+    order = np.array(
+        [
+            captions.index(one)
+            for one in ("A dog on a mat.", "a dog on a mat", "a mat on a dog", "another one")
+        ]
+    )
+    also = truth.also_true_BB[order][:, order]
+    assert also.tolist() == [
+        [False, True, False, False],
+        [True, False, False, True],
+        [False, False, False, False],
+        [False, True, False, False],
+    ]
+    assert truth.negative_true_BBK is not None
+    assert truth.negative_true_BBK[order][:, order, 0].tolist() == [
+        [False, False, True, False],
+        [False, False, True, False],
+        [True, False, False, False],
+        [False, False, False, False],
+    ]
+    unmasked = batches(open_pairs(str(path)), recipe(masks_equal=False))
+    assert unmasked.find_truth is None
+    assert not unmasked[0].code
+
+
+def test_a_batch_of_one(tmp_path: Path) -> None:
+    made = batches(open_pairs(str(numbered(tmp_path, 2))), recipe(batch=1, epochs=1))
+    assert [len(made[step]) for step in (0, 1)] == [1, 1]
+    find = made.find_truth
+    assert find is not None
+    assert not find(made[0].code).also_true_BB.any()
+
+
+def test_fewer_pairs_than_a_batch(tmp_path: Path) -> None:
+    pairs = open_pairs(str(numbered(tmp_path, 3)))
+    with pytest.raises(UserError, match="3 pairs make no batch of 4") as caught:
+        batches(pairs, recipe())
+    assert caught.value.way_out == "--set batch=3, or fewer"
+    with pytest.raises(UserError, match="a batch of 3 cannot be shared by 2 processes"):
+        batches(pairs, recipe(batch=3), share=Share(0, 2))
+
+
+def test_a_damaged_picture_is_replaced_by_the_next(tmp_path: Path) -> None:
+    path = numbered(tmp_path, 6)
+    whole = batches(open_pairs(str(path)), recipe(batch=6))
+    before = [shade for shade, *_ in spoken(whole[0])]
+    assert whole[0].skipped == 0
+    for broken in (2, 3):
+        (tmp_path / f"{broken}.png").write_bytes(b"no picture")
+    # Files changed after the check before training: their pairs stay in the order.
+    batch = whole[0]
+    assert batch.skipped == 3, "2 tries 3 and takes 4, 3 takes 4"
+    expected = [4 if shade in (2, 3) else shade for shade in before]
+    assert [shade for shade, *_ in spoken(batch)] == expected
+    find = whole.find_truth
+    assert find is not None
+    also = find(batch.code).also_true_BB
+    assert also.sum() == 6, "three times the same picture: no negatives of each other"
+
+
+def test_no_picture_opens(tmp_path: Path) -> None:
+    path = numbered(tmp_path, 4)
+    made = batches(open_pairs(str(path)), recipe())
+    for n in range(4):
+        (tmp_path / f"{n}.png").write_bytes(b"")
+    with pytest.raises(UserError, match="4 pairs one after the other cannot be read") as caught:
+        made[0]
+    assert "the file is empty" in caught.value.found
