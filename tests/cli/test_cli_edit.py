@@ -89,7 +89,7 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--device", "cudaa"], "the device 'cudaa' cannot be used"),
         (["--try", "a cup", "--device", "cudaa"], "the device 'cudaa' cannot be used"),
         (["--leak", "/no/such"], "there is no language model at '/no/such'"),
-        (["--caption-column", "said"], "a.jsonl, line 1 has no field 'said'"),
+        (["--caption-column", "said"], "line 1 has no field 'said', only image, caption"),
         (["--out", "b.tar"], "cannot be written as webdataset shards"),
     ],
 )

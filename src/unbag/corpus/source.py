@@ -179,10 +179,10 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
     name = caption_field(record, column)
     if name not in record:
         raise UserError(
-            f"{where} has no field {column!r}"
-            if column
-            else f"{where} has neither caption nor captions, only {_listed(record)}",
-            expected='{"caption": "..."} or {"captions": ["...", "..."]}',
+            f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
+            f"only {_listed(record)}",
+            expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
+            "field with --caption-column",
         )
     value = record[name]
     if isinstance(value, list) and value:
