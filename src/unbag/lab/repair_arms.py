@@ -11,13 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from unbag.errors import unknown_name
-from unbag.losses.contrastive import contrastive
-from unbag.losses.contrastive_negatives import contrastive_negatives
-from unbag.losses.intra_modal import intra_modal
-from unbag.losses.objective import Objective, Term, ThresholdRule
-from unbag.losses.rank import rank
-from unbag.losses.svlc import svlc_negative, svlc_positive
 from unbag.train.config import Locks, Recipe, Slot
+from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_negative, hard_positive, neg_clip
 from unbag.train.world_captions import DEFAULT_PRESET
 
 CONTROL = "clip_ft"
@@ -71,21 +66,20 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
     }
 )
 
-_HARD = Term("contrastive_negatives", 1.0, contrastive_negatives)
-_NEGATIVE = Term("svlc_negative", 1.0, svlc_negative)
-_OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
+_RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
-        CONTROL: Objective((Term("contrastive", 1.0, contrastive),)),
-        "neg_clip": Objective((_HARD,)),
-        "hard_negative": Objective((_HARD, _NEGATIVE)),
-        "hard_positive": Objective((_HARD, _NEGATIVE, Term("svlc_positive", 1.0, svlc_positive))),
-        "ce_clip_fixed": Objective(
-            (_HARD, Term("intra_modal", 0.2, intra_modal), Term("rank", 0.4, rank)),
-            ThresholdRule(),
-        ),
+        recipe.name: recipe
+        for recipe in (
+            clip_ft(),
+            neg_clip(hard_pictures=False),
+            hard_negative(),
+            hard_positive(),
+            ce_clip_fixed(),
+        )
     }
 )
-ARMS: tuple[str, ...] = (*_OBJECTIVES, *(f"{name}{LOCKED}" for name in _OBJECTIVES))
+"""Of their losses; everything else is the same in all arms."""
+ARMS: tuple[str, ...] = (*_RECIPES, *(f"{name}{LOCKED}" for name in _RECIPES))
 
 
 def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
@@ -96,7 +90,7 @@ def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
     shared = Recipe(
         name=arm,
         source="methods.md 12.10, variant C",
-        objective=_OBJECTIVES[arm.removesuffix(LOCKED)],
+        objective=_RECIPES[arm.removesuffix(LOCKED)].objective,
         negatives=NEGATIVES,
         positives=experiment.positives,
         epochs=1,

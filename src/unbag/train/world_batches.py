@@ -65,6 +65,12 @@ class WorldBatches:
         """Refuse what cannot be made, before any worker starts."""
         find_preset(self.preset)
         columns_of(self.recipe.negatives, self.recipe.positives)
+        if self.recipe.hard_pictures:
+            raise UserError(
+                "scenes of the world are drawn while training and have no neighbours",
+                expected="a recipe without hard pictures",
+                way_out="--set hard_pictures=false",
+            )
         self.share.part(self.recipe.batch)
         if not 0 <= self.seed < _SEEDS:
             raise UserError(f"seed {self.seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
@@ -82,11 +88,8 @@ class WorldBatches:
                 strict=True,
             )
         ]
-        alone = "; no hard pictures, which the world does not have"
-        return (
-            f"the built-in world, preset {self.preset}: {len(self)} steps of {self.recipe.batch} "
-            f"fresh scenes" + "".join(f"; {one}" for one in made)
-        ) + (alone if self.recipe.hard_pictures else "")
+        scenes = f"{len(self)} steps of {self.recipe.batch} fresh scenes"
+        return "; ".join((f"the built-in world, preset {self.preset}: {scenes}", *made))
 
     @property
     def fingerprint(self) -> str:
