@@ -11,6 +11,7 @@ from pathlib import Path
 from unbag.cli.data_options import add_data
 from unbag.cli.edit_options import add_edit
 from unbag.cli.export_options import add_export
+from unbag.cli.merge_options import add_merge
 from unbag.cli.nearest_options import add_nearest
 from unbag.cli.positive import positive
 from unbag.cli.score_options import add_score
@@ -101,6 +102,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.nearest import nearest_command
 
         return nearest_command(options)
+    if options.command == "merge":
+        from unbag.cli.merge import merge_command
+
+        return merge_command(options)
     if options.command == "export":
         from unbag.cli.export import export_command
 
@@ -142,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     add_edit(commands)
     _add_cache(add_nearest(commands))
     add_export(commands)
+    _add_cache(add_merge(commands))
     _add_report(commands)
     _add_list(commands)
     add_data(commands)
