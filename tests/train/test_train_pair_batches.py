@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from unbag.errors import UserError
+from unbag.train.batch import Batch
 from unbag.train.batches import Share
 from unbag.train.config import Recipe, Slot
 from unbag.train.open_pairs import open_pairs
@@ -85,7 +87,8 @@ def test_a_step_is_the_same_whenever_it_is_asked_for(tmp_path: Path) -> None:
 def test_workers_make_the_same_batches(tmp_path: Path) -> None:
     made = batches(open_pairs(str(numbered(tmp_path, 8))), recipe())
     expected = [spoken(made[step]) for step in range(len(made))]
-    loader = DataLoader(made, batch_size=None, shuffle=False, num_workers=2)
+    flow: Any = made
+    loader: DataLoader[Batch] = DataLoader(flow, batch_size=None, shuffle=False, num_workers=2)
     assert [spoken(batch) for batch in loader] == expected
     # What a worker gets where processes are started anew.
     sent: PairBatches = pickle.loads(pickle.dumps(made))

@@ -52,5 +52,5 @@ def read_part(path: Path, start: int, size: int) -> bytes:
         file.seek(start)
         found = file.read(size)
     if len(found) != size:
-        raise ValueError(f"{path} ends after {start + len(found):,} bytes: it has changed")
+        raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
     return found

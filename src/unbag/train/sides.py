@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
+from types import FunctionType, MethodType, ModuleType
 
 import numpy as np
 
@@ -16,8 +18,9 @@ from unbag.train.trainable import Reads
 
 _SIDES = re.compile(r"\b(left|right|leftmost|rightmost|clockwise)\b", re.IGNORECASE)
 _RANDOM = re.compile(r"Random|RandAugment|AutoAugment|TrivialAugment|AugMix|Flip")
-_LIBRARIES = ("torchvision", "open_clip", "timm", "unbag")
-_DEPTH = 8
+_PLAIN = (str, bytes, int, float, type(None), type, ModuleType, FunctionType, np.ndarray)
+"""What is not looked into."""
+_LONGEST = 100
 _TRIES = 4
 _SIZE = 256
 
@@ -31,7 +34,7 @@ def assert_no_flip(transform: object, captions: Iterable[str]) -> None:
     """Raises UserError if a transform is random and the captions speak of sides."""
     if not speaks_of_sides(captions):
         return
-    for found in _walk(transform, _DEPTH):
+    for found in _walk(transform):
         if _RANDOM.search(type(found).__name__) and getattr(found, "p", 1) != 0:
             raise UserError(
                 f"pictures are prepared with {type(found).__name__}, but captions speak of left "
@@ -77,21 +80,26 @@ def _turned(what: str) -> UserError:
     )
 
 
-def _walk(found: object, depth: int) -> Iterator[object]:
-    """The object, and what objects of picture libraries hold."""
-    yield found
-    if depth == 0:
-        return
-    inside: list[object] = []
+def _walk(top: object) -> Iterator[object]:
+    """The object and all that it holds, each once."""
+    seen: dict[int, object] = {}
+    waiting = [top]
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen and not isinstance(found, _PLAIN):
+            seen[id(found)] = found
+            yield found
+            waiting += _inside(found)
+
+
+def _inside(found: object) -> list[object]:
     if isinstance(found, list | tuple):
-        inside = list(found)
-    elif type(found).__module__.partition(".")[0] in _LIBRARIES or hasattr(found, "transforms"):
-        # Modules of torch keep their parts in a dictionary of their own.
-        inside = [*vars(found).values(), *getattr(found, "_modules", {}).values()]
-    elif hasattr(found, "__self__") and not isinstance(found, type):
-        inside = [found.__self__]
-    elif hasattr(found, "func"):
-        inside = [found.func, *getattr(found, "args", ())]
-    for one in inside:
-        if not isinstance(one, str | int | float | type(None)):
-            yield from _walk(one, depth - 1)
+        # A vocabulary is longer than any row of transforms.
+        return list(found) if len(found) <= _LONGEST else []
+    if isinstance(found, partial):
+        return [found.func, *found.args, *found.keywords.values()]
+    if isinstance(found, MethodType):
+        return [found.__self__]
+    held = [*getattr(found, "__dict__", {}).values()]
+    # Modules of torch keep their parts in a dictionary.
+    return [*held, *getattr(found, "_modules", {}).values()]

@@ -1,0 +1,75 @@
+"""What is said and refused before training: shares of edits, neighbours, tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.train.config import Slot
+from unbag.train.open_pairs import open_pairs
+from unbag.train.ready_batches import ready_batches
+from unbag.train.survey import survey
+
+from .pair_files import SWAP, Bytes, lines, negative, numbered, picture, recipe
+
+
+def test_what_a_collection_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = open_pairs(str(numbered(tmp_path, 8)))
+    found = survey(
+        pairs, recipe(negatives=(SWAP, Slot("colour", ("replace_colour",)))), reads=Bytes()
+    )
+    assert (found.pictures, found.captions, found.sampled) == (8, 16, 8)
+    assert found.shares == {"swap": 1.0, "colour": 0.0}
+    assert (found.has_negative, found.has_positive, found.has_nearest) == (1.0, 0.0, 0.0)
+    assert 12 <= found.tokens <= 15
+    assert found.lines() == [
+        f"8 pictures, 16 captions of {found.tokens:.1f} tokens on average",
+        "swap: an edit for 100.0% of captions",
+        "colour: an edit for 0.0% of captions",
+    ]
+    monkeypatch.setattr("unbag.train.survey.SAMPLED", 3)
+    part = survey(pairs, recipe(), reads=Bytes())
+    assert (part.sampled, part.captions, part.is_estimated) == (3, 16, True)
+    assert part.lines()[0].startswith("8 pictures, about 16 captions")
+
+
+def test_captions_without_any_edit(tmp_path: Path) -> None:
+    picture(tmp_path / "x.png", 1)
+    path = lines(
+        tmp_path / "p.jsonl",
+        {"image": "x.png", "caption": "a dog", "edits": [negative("a cat", "replace_noun")]},
+    )
+    said = recipe(batch=1)
+    with pytest.raises(UserError) as caught:
+        ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
+    assert caught.value.found == (
+        "the recipe test trains on negatives, but of 1 captions (almost) none has one: swap 0.0%"
+    )
+    assert caught.value.expected == "edits of the kinds swap_nouns"
+    assert caught.value.way_out == "make them with `unbag edit --kinds swap_nouns`"
+    both = recipe(batch=1, negatives=(SWAP, Slot("noun", ("replace_noun",))))
+    _, found = ready_batches(open_pairs(str(path)), both, Bytes(), seed=0)
+    assert found.shares == {"swap": 0.0, "noun": 1.0}, "one type may be missing everywhere"
+    positive = recipe(batch=1, negatives=(), positives=(Slot("p", ("article",)),))
+    with pytest.raises(UserError, match="the recipe test trains on positives"):
+        ready_batches(open_pairs(str(path)), positive, Bytes(), seed=0)
+
+
+def test_hard_pictures_need_neighbours(tmp_path: Path) -> None:
+    pairs = open_pairs(str(numbered(tmp_path, 4)))
+    with pytest.raises(UserError, match="but no pair says which are nearest") as caught:
+        ready_batches(pairs, recipe(hard_pictures=True), Bytes(), seed=0)
+    assert "--neighbours" in caught.value.way_out
+    assert "--set hard_pictures=false" in caught.value.way_out
+
+
+def test_no_edits_are_made_where_no_recipe_wants_them(tmp_path: Path) -> None:
+    picture(tmp_path / "x.png", 1)
+    path = lines(tmp_path / "p.jsonl", {"image": "x.png", "caption": "a dog"})
+    said = recipe(batch=1, negatives=())
+    batches, found = ready_batches(open_pairs(str(path)), said, Bytes(), seed=0)
+    assert batches.made is None
+    assert not found.shares
+    assert batches[0].negative_BK.shape == (1, 0)
