@@ -1,0 +1,75 @@
+"""The page of the curve in a real browser: no errors, no requests, no sideways scroll, dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from unbag.train.curve import Choice, Curve, Point, Value
+from unbag.train.curve_page import curve_page
+from unbag.train.price_sides import Side
+from unbag.types import Estimate
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+pytestmark = pytest.mark.skipif(
+    not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed, so no page can be opened"
+)
+Scheme = Literal["light", "dark"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def point(weight: float, composition: float, recognition: float) -> Point:
+        rows: list[tuple[str, Side, float]] = [
+            ("a-benchmark-with-a-long-name", "composition", composition),
+            ("other", "recognition", recognition),
+        ]
+        values = (Value(b, s, "accuracy", "micro", Estimate(v, v, v, 9), None) for b, s, v in rows)
+        return Point(weight, "print", tuple(values))
+
+    points = (point(0, 0.5, 0.9), point(0.5, 0.7, 0.895), point(1, 0.8, 0.8))
+    curve = Curve("old", "new", points, Choice(0.5, "so"), 1.0, Path("run"))
+    path = tmp_path_factory.mktemp("page") / "curve.html"
+    path.write_text(curve_page(curve), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_fits_and_asks_for_nothing(
+    browser: Browser, file: Path, width: int, scheme: Scheme
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    ink = page.evaluate("getComputedStyle(document.querySelector('.curve .label')).fill")
+    assert ink == ("rgb(29, 33, 38)" if scheme == "light" else "rgb(228, 227, 222)")
+    # From the base to the right and up: more composition lies higher, less recognition to the left.
+    marks = [one.bounding_box() for one in page.query_selector_all(".curve .mark circle")]
+    assert [one is not None for one in marks] == [True] * 3
+    places = [(one["x"], one["y"]) for one in marks if one is not None]
+    assert places[0][0] > places[1][0] > places[2][0]
+    assert places[0][1] > places[1][1] > places[2][1]
+    page.close()
