@@ -8,6 +8,7 @@ import pytest
 from unbag.cli import main
 from unbag.models.tiny import Tiny, load, untrained, write
 from unbag.models.tiny_towers import TinyConfig
+from unbag.train.named import model_name
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
@@ -34,6 +35,7 @@ ORDER = Benchmark("few-order", "b", orders, (Choice(),), "accuracy")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "few_benchmarks.py").write_text(BENCHMARKS)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     for seed, name in enumerate(("old", "new")):
         write(untrained(CONFIG, seed=seed), tmp_path / f"{name}.safetensors")
     return tmp_path
@@ -91,9 +93,25 @@ def test_without_a_pick_the_rule_decides_and_says_so(
     assert "chosen on these very benchmarks" in said
 
 
+def test_folders_of_exports_and_of_training_runs_are_models(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = folder / "run"
+    model = f"tiny:{folder / 'new.safetensors'}"
+    assert main(["export", "--model", model, "--out", str(run / "export")]) == 0
+    assert merge(folder, "--weights", "0,1", "--pick", "1", "--tuned", str(run)) == 0
+    assert exported(folder, "1").fingerprint == load(str(folder / "new.safetensors")).fingerprint
+    assert model_name(str(run / "export")) == f"tiny:{run / 'export'}/tiny.safetensors"
+    assert model_name("tiny:base") == "tiny:base"
+    (run / "export" / "unbag.json").write_text("{}")
+    assert merge(folder, "--tuned", str(run)) == 1
+    assert "unbag.json cannot be read: KeyError('folders')" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
+        (["--tuned", "."], "the folder . holds no unbag.json"),
         (["--weights", "0,half"], "--weights 0,half"),
         (["--weights", "2"], "the weight 2"),
         (["--recognition", "few_benchmarks:SWAP", "--composition", "few_benchmarks:SWAP"],

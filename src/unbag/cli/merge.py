@@ -21,6 +21,7 @@ from unbag.train.curve_page import curve_page
 from unbag.train.curve_shown import curve_csv, curve_json, curve_markdown, curve_table
 from unbag.train.export import RECORD, export
 from unbag.train.merge import Mix, mix
+from unbag.train.named import model_name
 from unbag.train.price_sides import DEFAULT, DRAWINGS, Side, are_drawings, side_of
 from unbag.types import Benchmark, DualEncoder
 
@@ -121,7 +122,7 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
 
 
 def _encoder(name: str, device: str) -> DualEncoder:
-    model = load_model(name, placement=Placement(device))
+    model = load_model(model_name(name), placement=Placement(device))
     if isinstance(model, DualEncoder):
         return model
     raise UserError(
