@@ -1,6 +1,7 @@
 """The towers of the tiny encoder: vectors, gradients, snapshots, what is sent to workers."""
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,15 +134,15 @@ def test_locked_layers_stay_in_eval_mode(encoder: Tiny) -> None:
     assert trainable.module.get_submodule("caption").training
 
 
-@pytest.mark.parametrize("count", [5, -1])
-def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: int) -> None:
+@pytest.mark.parametrize("count", [5, -1, 1.5, "some", True])
+def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: Any) -> None:
     trainable = make_trainable(encoder, device="cpu")
     with pytest.raises(UserError) as raised:
         apply_locks(trainable, Locks(picture=count))
     assert str(raised.value) == (
         f"{count} layers of the picture tower of tiny:small are to be locked\n"
         "  expected: 0 to 4: embedding, 2 blocks, and what follows\n"
-        '  way out:  locks.picture="all" locks the whole tower'
+        "  way out:  --set locks.picture=all locks the whole tower"
     )
 
 
@@ -151,7 +152,7 @@ def test_a_snapshot_is_not_moved_by_later_steps(encoder: Tiny) -> None:
     snapshot = trainable.encoder("tiny:after-1")
     assert isinstance(snapshot, Tiny)
     assert snapshot.name == "tiny:after-1"
-    assert snapshot.scale == float(trainable.temperature[0].exp())
+    assert snapshot.scale == float(trainable.temperature[0].detach().exp())
     assert snapshot.fingerprint not in (encoder.fingerprint, trainable.fingerprint)
     wanted_ND = trainable.embed_captions(trainable.reads.tokenize(CAPTIONS)).detach()
     found_ND = snapshot.encode_captions(CAPTIONS)
@@ -196,6 +197,21 @@ def test_lora_trains_small_matrices_and_merges_into_the_old_names(encoder: Tiny)
     parts = ("qkv", "out", "mlp.0", "mlp.2")
     matrices = {f"caption.blocks.{n}.{part}.weight" for n in range(3) for part in parts}
     assert changed == matrices | {"log_scale"}
+
+
+@pytest.mark.parametrize(
+    "lora",
+    [Lora(rank=0), Lora(alpha=0.0), Lora(dropout=1.0), Lora(rank="many")],  # type: ignore[arg-type]
+)
+def test_lora_of_no_rank_is_refused(encoder: Tiny, lora: Lora) -> None:
+    trainable = make_trainable(encoder, device="cpu")
+    with pytest.raises(UserError) as raised:
+        add_lora(trainable, lora)
+    assert str(raised.value) == (
+        f"lora of rank {lora.rank!r}, alpha {lora.alpha!r}, dropout {lora.dropout!r}\n"
+        "  expected: a whole rank of at least 1, an alpha above 0, a dropout from 0 to below 1\n"
+        "  way out:  --set lora.rank=4 lora.alpha=4 lora.dropout=0"
+    )
 
 
 def test_what_is_no_dual_encoder_says_what_can_be_trained() -> None:

@@ -63,10 +63,11 @@ def _first(
     every = tuple(tuple(layer) for layer in layers)
     if count == "all":
         return every
-    if not 0 <= count <= len(every):
+    # A setting of the command line may be of any type.
+    if type(count) is not int or not 0 <= count <= len(every):
         raise UserError(
             f"{count} layers of the {tower} tower of {trainable.name} are to be locked",
             expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
-            way_out=f'locks.{tower}="all" locks the whole tower',
+            way_out=f"--set locks.{tower}=all locks the whole tower",
         )
     return every[:count]
