@@ -217,8 +217,9 @@ def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
     assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
     assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
     assert pairs.about.endswith("2 pictures, 2 captions, 6 missing ones left out")
-    with pytest.raises(UserError, match="6 of 6 pictures"):
+    with pytest.raises(UserError, match="6 of 6 pictures") as caught:
         open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
+    assert caught.value.way_out == "name their folder with --pictures"
 
 
 def test_captions_without_pictures_and_without_words(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """Rows of a collection come in; pairs go out, packed so that millions of them fit in memory.
 
-A row is kept as compressed JSON: edits of a caption repeat most of its words. A caption of COCO
-takes 60 bytes so, with ten edits 300; to unpack a picture takes some twenty microseconds.
+A row is kept as compressed JSON: edits of a caption repeat most of its words. A picture with one
+caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with eleven
+edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG does.
 
 Dimensions: N pairs.
 """

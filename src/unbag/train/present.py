@@ -35,7 +35,8 @@ def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path)
         f"{len(missing):,} of {of:,} pictures of {where} are not there: "
         f"{', '.join(missing[:_NAMED])}{more}",
         expected=f"files below {root}",
-        way_out="name their folder with --pictures, or train without them: --missing skip",
+        way_out="name their folder with --pictures"
+        + (", or train without them: --missing skip" if len(missing) < of else ""),
     )
 
 

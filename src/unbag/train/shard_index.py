@@ -1,4 +1,4 @@
-"""Webdataset shards come in; where each sample's members stand goes out, some 60 bytes a sample.
+"""Webdataset shards come in; where each sample's members stand goes out, some 70 bytes a sample.
 
 Headers alone are read, by seeking from one to the next: a shard is never unpacked, and pictures
 are not touched before they are wanted.

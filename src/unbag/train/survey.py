@@ -116,7 +116,7 @@ def _without_edits(found: Surveyed, recipe: Recipe, what: str, *, has_edits: boo
         f"the recipe {recipe.name} trains on {what}, but of {found.sampled:,} captions (almost) "
         f"none has one: {shares}",
         expected=f"edits of the kinds {', '.join(kinds)}",
-        way_out=f"make them with `unbag edit --kinds {','.join(kinds)}`"
+        way_out=f"make them with `unbag edit --kinds {' '.join(kinds)}`"
         if has_edits
         else "check that the captions are English sentences; `unbag edit` says what it rejects",
     )
