@@ -120,9 +120,18 @@ def test_several_positives_of_a_caption_are_averaged_and_no_rivals(toy: Embedded
 
 def test_a_positive_of_a_caption_that_also_fits_is_no_rival(toy: Embedded) -> None:
     both = torch.tensor([[False, False], [True, False]])  # caption 0 also fits picture 1
-    by_hand = (soft(0 - 9.6) + soft(3.6 - 9.36)) / 4
-    loss = svlc_positive(replace(toy, also_true_BB=both))
-    assert loss.item() == pytest.approx(by_hand, abs=1e-9)
+    batch = replace(toy, also_true_BB=both)
+    finds = (soft(0 - 9.6) + soft(3.6 - 9.36)) / 4
+    assert svlc_positive(batch).item() == pytest.approx(finds, abs=1e-9)
+    # Positive 0 has no rival pictures or captions left; positive 1 has those of sample 0.
+    found = (soft(0 - 6.0) + soft(3.6 - 9.6)) / 4
+    symmetric = svlc_positive(batch, symmetric=True).item()
+    assert symmetric == pytest.approx((finds + found) / 2, abs=1e-9)
+    # Picture 0 chooses from all captions and positives, picture 1 from its own two.
+    whole = math.log(math.exp(8) + 2 + math.exp(9.6)) - (8 + 9.6) / 2
+    own = math.log(math.exp(8) + math.exp(6)) - (8 + 6) / 2
+    added = svlc_positive(batch, common_batch=1.0).item() - finds
+    assert added == pytest.approx((whole + own) / 2 - math.log(2), abs=1e-9)
 
 
 def test_only_the_printed_intra_modal_contrast_falls_without_end(toy: Embedded) -> None:
