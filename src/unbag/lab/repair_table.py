@@ -135,11 +135,12 @@ def _each(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
 
 def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
     control = _of(CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL, results)
-    apart = [
+    both = [
         column.values(result)[0] - column.values(control[base])[0]
         for base, result in _of(arm, results).items()
         if base in control
     ]
+    apart = [value for value in both if isfinite(value)]
     if not apart:
         return "–"
     middle, half = interval(apart)
