@@ -88,7 +88,8 @@ class Questions:
                     [_number(map(str, item.captions), caption_row) for item in items],
                 )
             )
-        self._scenes, self._captions = list(scene_row), list(caption_row)
+        scenes, self._captions = list(scene_row), list(caption_row)
+        self._pixels = [drawn(scenes[at : at + _AT_ONCE]) for at in range(0, len(scenes), _AT_ONCE)]
 
     def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
         """By benchmark and metric; fractions, and means of cosines."""
@@ -101,9 +102,8 @@ class Questions:
         return found
 
     def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
-        for at in range(0, len(self._scenes), _AT_ONCE):
-            pixels = drawn(self._scenes[at : at + _AT_ONCE]).to(device)
-            yield trainable.embed_pictures(pixels).cpu()
+        for pixels in self._pixels:
+            yield trainable.embed_pictures(pixels.to(device)).cpu()
 
     def _embed_captions(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
         for at in range(0, len(self._captions), _AT_ONCE):
