@@ -15,11 +15,13 @@ from torch import Tensor
 from unbag.losses.objective import Objective, Term
 from unbag.train.batch import Batch
 from unbag.train.config import Recipe, Slot
+from unbag.train.pairs import Pairs
 from unbag.types import Embedded
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+DOG, MAN = "a dog on a sofa", "a man on a horse"
 SWAP = Slot("swap", ("swap_nouns",))
 ARTICLE = Slot("article", ("article",))
 
@@ -133,3 +135,29 @@ def spoken(batch: Batch) -> list[tuple[int, str, list[str | None], list[str | No
         )
         for at in range(len(batch))
     ]
+
+
+def two_pictures(folder: Path) -> Path:
+    """x.png and in/y.png below it."""
+    picture(folder / "x.png", 10)
+    picture(folder / "in" / "y.png", 20)
+    return folder
+
+
+def two_lines(folder: Path) -> Path:
+    """Captions of those, three in all."""
+    return lines(
+        folder / "a.jsonl",
+        {"image": "x.png", "captions": [DOG, "two"]},
+        {"image": "in/y.png", "caption": MAN},
+    )
+
+
+def said(pairs: Pairs) -> list[tuple[str, tuple[str, ...], list[list[tuple[str, str, bool]]]]]:
+    """All but the pictures."""
+    found = []
+    for place in range(len(pairs)):
+        pair = pairs[place]
+        edits = [[(e.text, e.kind, e.keeps_meaning) for e in some] for some in pair.edits]
+        found.append((pair.id, pair.captions, edits))
+    return found

@@ -22,10 +22,9 @@ from unbag.train.open_pairs import open_pairs
 from unbag.train.packed import PackedPairs
 from unbag.train.pairs import Pairs
 
-from .pair_files import lines, negative, picture
+from .pair_files import DOG, MAN, lines, negative, picture, said, two_lines, two_pictures
 
 KINDS = ("swap_nouns", "article")
-DOG, MAN = "a dog on a sofa", "a man on a horse"
 Edit = Callable[[Path, Path], Path]
 
 
@@ -48,19 +47,7 @@ def edit() -> Edit:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    picture(tmp_path / "x.png", 10)
-    picture(tmp_path / "in" / "y.png", 20)
-    return tmp_path
-
-
-def said(pairs: Pairs) -> list[tuple[str, tuple[str, ...], list[list[tuple[str, str, bool]]]]]:
-    """All but the pictures."""
-    found = []
-    for place in range(len(pairs)):
-        pair = pairs[place]
-        edits = [[(e.text, e.kind, e.keeps_meaning) for e in some] for some in pair.edits]
-        found.append((pair.id, pair.captions, edits))
-    return found
+    return two_pictures(tmp_path)
 
 
 def shade(pairs: Pairs, place: int) -> int:
@@ -81,14 +68,6 @@ def check_edited(pairs: Pairs) -> None:
     assert x_edits[1] == []
     assert y_edits[0][0] == ("a horse on a man", "swap_nouns", False)
     assert [shade(pairs, place) for place in (0, 1)] == [10, 20]
-
-
-def two_lines(folder: Path) -> Path:
-    return lines(
-        folder / "a.jsonl",
-        {"image": "x.png", "captions": [DOG, "two"]},
-        {"image": "in/y.png", "caption": MAN},
-    )
 
 
 def test_json_lines_without_edits(folder: Path) -> None:
@@ -192,74 +171,6 @@ def test_class_folders(tmp_path: Path) -> None:
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds neither shards nor a folder for each class"):
         open_pairs(str(tmp_path))
-
-
-def test_missing_pictures_are_all_found_before_training(folder: Path) -> None:
-    gone = [{"image": f"gone{n}.png", "caption": DOG} for n in range(6)]
-    near = lines(
-        folder / "near.jsonl", {"picture": "in/y.png", "neighbours": ["gone0.png", "x.png"]}
-    )
-    path = lines(
-        folder / "a.jsonl",
-        *gone,
-        {"image": "x.png", "caption": DOG},
-        {"image": "in/y.png", "caption": MAN},
-    )
-    with pytest.raises(UserError) as caught:
-        open_pairs(str(path))
-    assert caught.value.found == (
-        "6 of 8 pictures of JSON lines a.jsonl are not there: "
-        "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
-    )
-    assert caught.value.expected == f"files below {folder}"
-    assert "--missing skip" in caught.value.way_out
-    pairs = open_pairs(str(path), skips_missing=True, neighbours=near)
-    assert [one[0] for one in said(pairs)] == ["x.png", "in/y.png"]
-    assert pairs[1].nearest == (0,), "places are those of the pairs that stay"
-    assert pairs.about.endswith("2 pictures, 2 captions, 6 missing ones left out")
-    with pytest.raises(UserError, match="6 of 6 pictures") as caught:
-        open_pairs(str(lines(folder / "b.jsonl", *gone)), skips_missing=True)
-    assert caught.value.way_out == "name their folder with --pictures"
-
-
-def test_captions_without_pictures_and_without_words(folder: Path) -> None:
-    path = lines(folder / "a.jsonl", {"caption": DOG})
-    with pytest.raises(UserError, match=r"a.jsonl, line 1 names no picture") as caught:
-        open_pairs(str(path))
-    assert "--picture-column" in caught.value.way_out
-    empty = lines(folder / "b.jsonl", {"image": "x.png", "caption": "  "})
-    with pytest.raises(UserError, match=r"JSON lines b.jsonl holds no pairs"):
-        open_pairs(str(empty))
-    some = {"image": "x.png", "captions": [" ", DOG], "edits": [[], [negative("b")]]}
-    assert said(open_pairs(str(lines(folder / "c.jsonl", some)))) == [
-        ("x.png", (DOG,), [[("b", "swap_nouns", False)]])
-    ]
-
-
-@pytest.mark.parametrize(
-    ("edits", "found"),
-    [
-        ("no", "a.jsonl, line 1: edits is 'no'"),
-        (["no"], "a.jsonl, line 1: an edit is 'no'"),
-        ([{"text": "b"}], "field a.jsonl, line 1, edits.kind is missing"),
-    ],
-)
-def test_broken_edits(folder: Path, edits: object, found: str) -> None:
-    path = lines(folder / "a.jsonl", {"image": "x.png", "caption": DOG, "edits": edits})
-    with pytest.raises(UserError) as caught:
-        open_pairs(str(path))
-    assert caught.value.found == found
-    two = {"image": "x.png", "captions": [DOG, MAN], "edits": [[]]}
-    with pytest.raises(UserError, match="edits is not one list for each of 2 captions"):
-        open_pairs(str(lines(folder / "b.jsonl", two)))
-
-
-def test_unknown_forms(folder: Path) -> None:
-    with pytest.raises(UserError, match="unknown form of pairs 'jsonk'"):
-        open_pairs(str(two_lines(folder)), form="jsonk")
-    with pytest.raises(UserError, match=r"the ending of .*x.png says nothing") as caught:
-        open_pairs(str(folder / "x.png"))
-    assert "--form" in caught.value.way_out
 
 
 def test_the_fingerprint_follows_the_content_and_not_the_clock(folder: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from unbag.captions import pipelines, wordnet
 from unbag.captions.edit import CaptionEditor, Given, make_editor
 from unbag.captions.kinds import Parts
 from unbag.train.draw import Columns
@@ -29,7 +30,18 @@ class MadeEdits:
     @property
     def fingerprint(self) -> str:
         """Changes whenever an edit could."""
-        return f"{__version__} {self.kinds} {self.seed} {self.per_kind} {self.parts}"
+        parts = self.parts
+        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
+        said = (
+            __version__,
+            self.kinds,
+            self.seed,
+            self.per_kind,
+            *found,
+            parts.fill,
+            parts.rewrite,
+        )
+        return repr(said)
 
     def load(self) -> CaptionEditor:
         """The editor; raises its own UserError where a pipeline or model is missing."""

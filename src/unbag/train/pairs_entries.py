@@ -11,9 +11,8 @@ from unbag.errors import UserError
 from unbag.train.packed import Row
 
 
-def entry_rows(source: Source) -> Iterator[Row]:
+def entry_rows(source: Source, bad: Bad) -> Iterator[Row]:
     """One row a picture, with the captions that say anything."""
-    bad = Bad(source.skips_bad)
     for entry in entries(source, bad):
         row = _row(entry)
         if not row.picture:
