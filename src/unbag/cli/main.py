@@ -15,6 +15,7 @@ from unbag.cli.merge_options import add_merge
 from unbag.cli.nearest_options import add_nearest
 from unbag.cli.positive import positive
 from unbag.cli.score_options import add_score
+from unbag.cli.train_options import add_train
 from unbag.cli.verify_options import add_verify
 from unbag.cli.warned import plain_warnings
 from unbag.errors import UserError
@@ -110,6 +111,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.export import export_command
 
         return export_command(options)
+    if options.command == "train":
+        from unbag.cli.train import train_command
+
+        return train_command(options)
     if options.command == "verify":
         from unbag.cli.verify import verify_command
 
@@ -146,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_cache(add_verify(commands))
     add_edit(commands)
     _add_cache(add_nearest(commands))
+    _add_cache(add_train(commands))
     add_export(commands)
     _add_cache(add_merge(commands))
     _add_report(commands)

@@ -81,8 +81,7 @@ class _Run:
             torch=torch.__version__,
         )
         self.start = _frozen_copy(job) if job.recipe.objective.needs_start else None
-        for line in _open_towers(job):
-            progress.say(line)
+        progress.say(_open_towers(job))
         self.first = _first_weights(job) if job.recipe.to_start else None
         self.optimiser = make_optimiser(job.trainable, job.recipe)
         self.plan = Plan(
@@ -119,8 +118,8 @@ class _Run:
 
     def _take_steps(self, stopping: Stopping) -> bool:
         job = self.job
-        total = job.steps * job.recipe.batch
         first = self.standing.step
+        total = (job.steps - first) * job.recipe.batch
         batches = load(
             job.batches,
             first=first,
@@ -130,7 +129,6 @@ class _Run:
         )
         set_training(job.trainable, job.recipe.locks)
         with self.progress.task("training", total) as advance:
-            advance(first * job.recipe.batch)
             for step, batch in enumerate(batches, start=first):
                 self._one_step(step, batch)
                 advance(job.recipe.batch)
@@ -262,12 +260,13 @@ class _Run:
         )
 
 
-def _open_towers(job: TrainJob) -> list[str]:
-    lines = [apply_locks(job.trainable, job.recipe.locks)]
+def _open_towers(job: TrainJob) -> str:
+    """Lock and widen what the recipe says; gives what is trained, in words."""
+    said = apply_locks(job.trainable, job.recipe.locks)
     if job.recipe.lora is not None:
         torch.manual_seed(job.seed)
-        lines.append(add_lora(job.trainable, job.recipe.lora))
-    return lines
+        said = add_lora(job.trainable, job.recipe.lora)
+    return said
 
 
 def _frozen_copy(job: TrainJob) -> Trainable:

@@ -74,7 +74,9 @@ def change_weights(
     optimiser.zero_grad(set_to_none=True)
     with torch.no_grad():
         # As CLIP does: a scale above 100 or below 1 makes training unstable.
-        trainable.temperature[0].clamp_(0.0, log(recipe.largest_scale))
+        scale = trainable.temperature[0]
+        if scale.requires_grad:
+            scale.clamp_(0.0, log(recipe.largest_scale))
     return length, away
 
 

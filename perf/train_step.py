@@ -1,0 +1,274 @@
+"""A training step against the same step as it is usually written, in one run, as ratios.
+
+python perf/train_step.py [--library transformers] [--device cuda] [--precision bfloat16]
+                          [--batch 256] [--accumulated 4096] [--pictures 2048 --workers 8]
+
+A ViT-B/32 with random weights; every picture has one caption, four hard negatives and one hard
+positive, with the lengths of real captions. Three questions:
+
+1. Ours against six passes of the text tower, type by type, at 77 tokens; and against the forward
+   and backward passes of both towers alone, at our lengths. The optimiser is left out of all.
+2. A large batch in parts: its memory, its time for each picture, its gradients.
+3. With pictures on disk (--pictures): the share of a run's time that the device waits for data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from random_clip import CONTEXT, captions, make, options, save_pictures
+from torch import Tensor
+
+from unbag.engine.team import ALONE
+from unbag.train.batch import Batch, Group, Inputs, Said, make_batch
+from unbag.train.config import Precision, Recipe, Slot
+from unbag.train.load import Waiting, load
+from unbag.train.make_trainable import make_trainable
+from unbag.train.open_pairs import open_pairs
+from unbag.train.optimise import change_weights, make_optimiser
+from unbag.train.pair_batches import PairBatches
+from unbag.train.recipes import clip_ft, hard_positive
+from unbag.train.step import Plan, add_gradient
+from unbag.train.trainable import Trainable
+
+NEGATIVES, POSITIVES = 4, 1
+SIDE = 224
+
+
+def recipe() -> Recipe:
+    """All of hard_positive's losses over four columns of negatives."""
+    slots = tuple(Slot(f"n{n}", ("negate",)) for n in range(NEGATIVES))
+    return replace(hard_positive(), negatives=slots)
+
+
+def batch_of(trainable: Trainable, count: int, *, largest: int | None = None) -> Batch:
+    each = 1 + NEGATIVES + POSITIVES
+    texts = captions(count * each)
+    said = [
+        Said(
+            texts[n * each],
+            tuple(texts[n * each + 1 : n * each + 1 + NEGATIVES]),
+            tuple(texts[n * each + 1 + NEGATIVES : (n + 1) * each]),
+        )
+        for n in range(count)
+    ]
+    pixels = torch.randint(0, 256, (count, 3, SIDE, SIDE), dtype=torch.uint8)
+    found: Any = pixels if _takes_bytes(trainable) else pixels / 127.5 - 1
+    reads = trainable.reads
+    return make_batch(
+        found,
+        said,
+        tokenize=reads.tokenize,
+        count_tokens=reads.count_tokens,
+        largest=largest,
+    )
+
+
+def _takes_bytes(trainable: Trainable) -> bool:
+    from PIL import Image
+
+    return trainable.reads.prepare(Image.new("RGB", (SIDE, SIDE))).dtype == torch.uint8
+
+
+def on_device(batch: Batch, device: str) -> Batch:
+    """Already there, so that copying is not what is compared."""
+    groups = tuple(
+        Group(g.row_G, {k: v.to(device) for k, v in g.inputs.items()}) for g in batch.groups
+    )
+    pixels: Any = batch.pixels.to(device)
+    return replace(batch, pixels=pixels, groups=groups)
+
+
+def clear(trainable: Trainable) -> None:
+    for weight in trainable.module.parameters():
+        weight.grad = None
+
+
+def ours(trainable: Trainable, batch: Batch, plan: Plan) -> None:
+    add_gradient(trainable, batch, plan, step=0)
+    clear(trainable)
+
+
+def towers_alone(trainable: Trainable, batch: Batch, plan: Plan) -> None:
+    """Forward and backward of both towers with a gradient that costs nothing to find."""
+    with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
+        pixels: Any = batch.pixels
+        found = [trainable.embed_pictures(pixels)]
+        found += [trainable.embed_captions(group.inputs) for group in batch.groups]
+    torch.autograd.backward(found, [torch.ones_like(one) for one in found])
+    clear(trainable)
+
+
+def type_by_type(trainable: Trainable, batch: Batch, types: Sequence[Inputs], plan: Plan) -> None:
+    """As public trainers do it: every type of caption in a pass of its own, at 77 tokens."""
+    with torch.autocast(kind(plan.device), torch.bfloat16, enabled=plan.precision != "float32"):
+        pixels: Any = batch.pixels
+        picture = trainable.embed_pictures(pixels)
+        found = [trainable.embed_captions(inputs) for inputs in types]
+    scale = trainable.temperature[0].exp()
+    loss = (scale * picture @ torch.cat(found).T).logsumexp(dim=1).mean()
+    loss.backward()  # type: ignore[no-untyped-call]
+    clear(trainable)
+
+
+def padded(trainable: Trainable, batch: Batch, count: int, device: str) -> list[Inputs]:
+    """The strings of the batch in six equal parts, each padded to 77 tokens."""
+    rows: dict[int, Tensor] = {}
+    name = (
+        "input_ids" if "input_ids" in batch.groups[0].inputs else next(iter(batch.groups[0].inputs))
+    )
+    for group in batch.groups:
+        rows |= dict(zip(group.row_G.tolist(), group.inputs[name], strict=True))
+    end = int(max(row.max() for row in rows.values()))
+    pad = end if name == "input_ids" else 0
+    every = torch.full((len(rows), CONTEXT), pad, dtype=torch.int64)
+    for at, row in rows.items():
+        every[at, : len(row)] = row
+    mask = "attention_mask" in batch.groups[0].inputs
+    return [
+        {name: part.to(device)}
+        | ({"attention_mask": torch.ones_like(part).to(device)} if mask else {})
+        for part in torch.split(every, count)
+    ]
+
+
+def kind(device: str) -> str:
+    return device.partition(":")[0]
+
+
+def seconds(job: Callable[[], None], device: str, rounds: int) -> float:
+    job()
+    found = []
+    for _ in range(rounds):
+        _wait(device)
+        start = perf_counter()
+        job()
+        _wait(device)
+        found.append(perf_counter() - start)
+    return sorted(found)[len(found) // 2]
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: Plan) -> float:
+    batch = on_device(batch_of(trainable, said.batch), plan.device)
+    types = padded(trainable, batch, said.batch, plan.device)
+    rounds = said.rounds
+    step = seconds(lambda: ours(trainable, batch, plan), plan.device, rounds)
+    alone = seconds(lambda: towers_alone(trainable, batch, plan), plan.device, rounds)
+    usual = seconds(lambda: type_by_type(trainable, batch, types, plan), plan.device, rounds)
+    print(f"\n1. a step of {said.batch} pictures with {batch.count:,} captions, {plan.precision}")
+    print(f"type by type, 77 tokens   {said.batch / usual:10,.1f} pictures/s")
+    print(f"ours                      {said.batch / step:10,.1f} pictures/s")
+    print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
+    print(f"over the towers alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
+    return step / said.batch
+
+
+def compare_parts(trainable: Trainable, said: argparse.Namespace, plan: Plan, each: float) -> None:
+    strings = said.batch * (1 + NEGATIVES + POSITIVES)
+    parts = replace(plan, micro=said.batch)
+    large = batch_of(trainable, said.accumulated, largest=strings)
+    small = batch_of(trainable, said.batch)
+    alone = _peak(lambda: ours(trainable, small, plan), plan.device)
+    whole = _peak(lambda: ours(trainable, large, parts), plan.device)
+    time = seconds(lambda: ours(trainable, large, parts), plan.device, 1) / said.accumulated
+    print(f"\n2. a batch of {said.accumulated:,} in parts of {said.batch}")
+    print(f"memory                    {whole:10.2f} GB, a batch of {said.batch} {alone:.2f} GB")
+    print(f"time for each picture     {100 * (time / each - 1):10.1f} % more (wanted: at most 45)")
+    apart = _apart(trainable, said, plan)
+    print(f"gradients differ by       {apart:10.1e} of the largest, float32 (wanted: 1e-5)")
+
+
+def _apart(trainable: Trainable, said: argparse.Namespace, plan: Plan) -> float:
+    """Gradients of twice the batch in parts against those in one go."""
+    exact = replace(plan, precision="float32")
+    count = 2 * said.batch
+    found = []
+    for micro in (None, said.batch // 2):
+        largest = None if micro is None else micro * (1 + NEGATIVES + POSITIVES)
+        torch.manual_seed(0)
+        batch = batch_of(trainable, count, largest=largest)
+        add_gradient(trainable, batch, replace(exact, micro=micro), step=0)
+        found.append([w.grad.clone() for w in trainable.module.parameters() if w.grad is not None])
+        clear(trainable)
+    top = max(float(grad.abs().max()) for grad in found[0])
+    apart = [float((a - b).abs().max()) for a, b in zip(*found, strict=True)]
+    return max(apart) / top
+
+
+def _peak(job: Callable[[], None], device: str) -> float:
+    """Gigabytes while it runs; nothing is known on a CPU."""
+    if device == "cpu":
+        return float("nan")
+    job()
+    torch.cuda.reset_peak_memory_stats()
+    job()
+    most: int = torch.cuda.max_memory_allocated()
+    return most / 2**30
+
+
+def compare_reading(
+    trainable: Trainable, said: argparse.Namespace, plan: Plan, folder: Path
+) -> None:
+    paths = save_pictures(folder / "pictures", said.pictures)
+    texts = captions(len(paths))
+    lines = [
+        json.dumps({"image": path.name, "caption": text})
+        for path, text in zip(paths, texts, strict=True)
+    ]
+    (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    pairs = open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
+    plain = replace(clip_ft(), batch=said.batch, epochs=4)
+    batches = PairBatches(pairs, plain, trainable.reads, 0)
+    optimiser = make_optimiser(trainable, plain)
+    waiting, first = Waiting(), 0.0
+    start = perf_counter()
+    flow = load(batches, first=0, workers=said.workers, device=plan.device, waiting=waiting)
+    for step, batch in enumerate(flow):
+        add_gradient(trainable, batch, replace(plan, recipe=plain), step=step)
+        change_weights(trainable, optimiser, plain, step=step, steps=len(batches))
+        if step == 1:
+            _wait(plan.device)
+            first, start = waiting.seconds, perf_counter()
+    _wait(plan.device)
+    took = perf_counter() - start
+    shown = (len(batches) - 2) * said.batch
+    print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")
+    print(f"pictures                  {shown / took:10,.1f} a second, optimiser included")
+    print(f"waiting for data          {100 * (waiting.seconds - first) / took:10.1f} % of the time")
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--accumulated", type=int, default=64)
+    parser.add_argument("--pictures", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    said = parser.parse_args()
+    precision: Precision = said.precision
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
+        encoder = make(said, Path(name))
+        trainable = make_trainable(encoder, device=said.device)
+        plan = Plan(recipe(), ALONE, said.device, precision=precision)
+        each = compare_steps(trainable, said, plan)
+        compare_parts(trainable, said, plan, each)
+        if said.pictures:
+            compare_reading(trainable, said, plan, Path(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""`unbag train`: a model, a recipe and pairs in; a repaired model and its price out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from rich.console import Console
+
+from unbag.cli.export import shown
+from unbag.cli.run import cache_of, find_benchmarks
+from unbag.cli.show import Shown, output
+from unbag.engine.progress import Progress, Silent
+from unbag.engine.team import join_team, leave_team
+from unbag.errors import UserError
+from unbag.models.device import choose_device
+from unbag.scorers.resolve import load_model
+from unbag.train.config import Precision
+from unbag.train.price_shown import price_table
+from unbag.train.repair import Repaired, Wanted, Where, repair
+from unbag.train.settings import make_recipe
+from unbag.types import DualEncoder
+
+_WORKERS = 8
+"""Processes that read data for one GPU, where there are as many cores."""
+
+
+def train_command(options: argparse.Namespace) -> int:
+    """Train, or go on, and show what came of it."""
+    recipe = make_recipe(options.recipe, options.set)
+    benchmarks = find_benchmarks(options.bench)
+    device = choose_device(options.device)
+    team = join_team(device)
+    progress: Progress = Shown(Console(stderr=True)) if team.is_leader else Silent()
+    try:
+        model = load_model(options.model, device=device)
+        if not isinstance(model, DualEncoder):
+            raise UserError(
+                f"{options.model} gives no vector for a picture and a caption",
+                expected="a dual encoder, such as tiny:base or open_clip:ViT-B-32/openai",
+                way_out="name another with --model",
+            )
+        found = repair(
+            model,
+            _wanted(options),
+            recipe,
+            options.out,
+            seed=options.seed,
+            benchmarks=benchmarks,
+            data=options.data,
+            evaluate_every=options.evaluate_every,
+            where=_where(options, device),
+            progress=progress,
+        )
+        if team.is_leader:
+            _show(found)
+        return 0 if found.trained.is_done else 130
+    finally:
+        leave_team(team)
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    return Wanted(
+        options.pairs,
+        form=options.form,
+        pictures=options.pictures,
+        neighbours=options.neighbours,
+        caption_column=options.caption_column,
+        picture_column=options.picture_column,
+        skips_missing=options.missing == "skip",
+        skips_bad=options.skip_bad,
+    )
+
+
+def _where(options: argparse.Namespace, device: str) -> Where:
+    is_gpu = device.startswith("cuda")
+    cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    workers = options.workers
+    if workers is None:
+        workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
+    precision: Precision = options.precision
+    if options.precision == "auto":
+        precision = "bfloat16" if is_gpu else "float32"
+    return Where(
+        device=device,
+        precision=precision,
+        micro=options.micro,
+        workers=workers,
+        cache=cache_of(options),
+        save_minutes=options.save_minutes,
+        uses_tensorboard=options.tensorboard,
+        wandb_project=options.wandb,
+        command=options.typed,
+    )
+
+
+def _show(found: Repaired) -> None:
+    console, trained = output(), found.trained
+    standing = trained.standing
+    if not trained.is_done:
+        console.print(f"stopped after step {standing.step}; the same command goes on from there")
+        return
+    if found.priced is not None:
+        console.print(price_table(found.priced))
+        for note in found.priced.notes:
+            console.print(f"note: {note}", highlight=False, markup=False)
+    if standing.pictures_skipped:
+        console.print(f"{standing.pictures_skipped:,} pictures could not be read")
+    if standing.best is not None:
+        console.print(
+            f"best mean headline while training: {100 * standing.best:.1f} after step "
+            f"{standing.best_step}, in {trained.folder / 'best.safetensors'}",
+            highlight=False,
+        )
+    if found.exported is not None:
+        for line in shown(found.exported):
+            console.print(line, highlight=False, markup=False)
+    else:
+        console.print(f"exported before: {trained.folder / 'export'}", highlight=False)
+    console.print(f"log: {trained.folder / 'log.csv'}", highlight=False)

@@ -1,0 +1,222 @@
+"""A model, pairs and a recipe come in; repaired weights, what they cost, and an export go out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from unbag.engine.progress import Progress, Silent
+from unbag.engine.team import Team, join_team
+from unbag.errors import UserError
+from unbag.train.batches import Batches, Share
+from unbag.train.card import Card, Cost
+from unbag.train.config import Precision, Recipe
+from unbag.train.draw import columns_of
+from unbag.train.export import export
+from unbag.train.exported import Exported
+from unbag.train.job import TrainJob
+from unbag.train.loop import Trained, train
+from unbag.train.made_edits import MadeEdits, made_edits
+from unbag.train.make_trainable import make_trainable
+from unbag.train.open_pairs import open_pairs
+from unbag.train.pair_batches import PairBatches
+from unbag.train.price import Priced, price
+from unbag.train.price_shown import price_markdown
+from unbag.train.trainable import Trainable
+from unbag.train.world_batches import WorldBatches
+from unbag.types import Benchmark, DualEncoder
+
+WORLD = "world"
+"""In place of a file: scenes that are drawn while training."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a run is carried out; nothing here is meant to change what is learned."""
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is trained on."""
+
+    path: str
+    """A file, folder or pattern, or `world`."""
+    form: str | None = None
+    pictures: Path | None = None
+    neighbours: Path | None = None
+    caption_column: str = ""
+    picture_column: str = ""
+    skips_missing: bool = False
+    skips_bad: bool = False
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What came of it. Without an end there is no price and no export yet."""
+
+    trained: Trained
+    priced: Priced | None = None
+    exported: Exported | None = None
+
+
+def repair(
+    model: DualEncoder,
+    wanted: Wanted,
+    recipe: Recipe,
+    out: Path,
+    *,
+    seed: int = 0,
+    benchmarks: Sequence[Benchmark] = (),
+    data: Path | None = None,
+    evaluate_every: int | None = None,
+    while_training: bool = True,
+    where: Where | None = None,
+    progress: Progress | None = None,
+) -> Repaired:
+    """Train, measure before and after on the benchmarks, export; or go on where it stopped.
+
+    Args:
+        model: Loaded by name; it stays as it is.
+        wanted: Pictures with captions.
+        recipe: See `unbag.train.recipes`.
+        out: Folder of the run.
+        seed: Of the order of pairs, of what is drawn, and of dropout.
+        benchmarks: Scored while training and before and after; none means those of the world,
+            before and after only.
+        data: Folder with one folder for each benchmark that needs files.
+        evaluate_every: Steps; None is every epoch.
+        while_training: False scores before and after only.
+        where: Device, precision, processes.
+        progress: Who shows bars.
+    """
+    where, progress = where or Where(), progress or Silent()
+    team = join_team(where.device)
+    trainable = make_trainable(model, device=where.device)
+    batches = _batches(wanted, recipe, trainable, seed=seed, team=team, micro=where.micro)
+    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
+        progress.say(line)
+    job = TrainJob(
+        trainable=trainable,
+        batches=batches,
+        recipe=recipe,
+        out=out,
+        seed=seed,
+        device=where.device,
+        precision=where.precision,
+        micro=where.micro,
+        workers=where.workers,
+        benchmarks=tuple(benchmarks) if while_training else (),
+        data=data,
+        evaluate_every=evaluate_every,
+        cache=where.cache,
+        save_minutes=where.save_minutes,
+        uses_tensorboard=where.uses_tensorboard,
+        wandb_project=where.wandb_project,
+        command=where.command,
+    )
+    trained = train(job, progress=progress)
+    if not trained.is_done:
+        return Repaired(trained)
+    after = trainable.encoder(f"{model.name}+{recipe.name}")
+    priced = price(
+        model,
+        after,
+        out=out / "before_after",
+        benchmarks=benchmarks,
+        data=data,
+        cache=where.cache,
+        seed=seed,
+        command=where.command,
+        progress=progress,
+    )
+    if not team.is_leader or (out / "export").exists():
+        return Repaired(trained, priced)
+    card = _card(job, trained, priced, base=model.name, team=team)
+    return Repaired(trained, priced, export(after, out / "export", card=card))
+
+
+def _batches(
+    wanted: Wanted,
+    recipe: Recipe,
+    trainable: Trainable,
+    *,
+    seed: int,
+    team: Team,
+    micro: int | None,
+) -> Batches:
+    share = Share(team.rank, team.size)
+    strings = None if micro is None else micro * (1 + len(recipe.negatives) + len(recipe.positives))
+    if wanted.path == WORLD:
+        if recipe.hard_pictures:
+            raise UserError(
+                "scenes of the world are drawn while training and have no neighbours",
+                expected="a recipe without hard pictures",
+                way_out="--set hard_pictures=false",
+            )
+        return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
+    pairs = open_pairs(
+        wanted.path,
+        form=wanted.form,
+        pictures=wanted.pictures,
+        neighbours=wanted.neighbours,
+        caption_column=wanted.caption_column,
+        picture_column=wanted.picture_column,
+        skips_missing=wanted.skips_missing,
+        skips_bad=wanted.skips_bad,
+    )
+    made: MadeEdits | None = None
+    if (recipe.negatives or recipe.positives) and not pairs.has_edits:
+        made = made_edits(columns_of(recipe), seed=seed)
+        # Here, so that a pipeline that is missing is told before a worker finds out.
+        made.load()
+    return PairBatches(pairs, recipe, trainable.reads, seed, share, strings, made)
+
+
+def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
+    recipe = job.recipe
+    settings = [
+        f"- source: {recipe.source}",
+        *(f"- loss: {term.weight:g} x {term.name}" for term in recipe.objective.terms),
+        f"- {recipe.epochs} epochs, batch {recipe.batch}, learning rate {recipe.learning_rate:g}, "
+        f"weight decay {recipe.weight_decay:g}, {recipe.warm_up} steps of warm-up",
+        f"- locked: picture tower {recipe.locks.picture}, caption tower {recipe.locks.caption}"
+        + (f"; LoRA of rank {recipe.lora.rank}" if recipe.lora else ""),
+        f"- seed {job.seed}, {job.precision}",
+    ]
+    standing = trained.standing
+    return Card(
+        title=f"{base} repaired with {recipe.name}",
+        base=base,
+        recipe=recipe.name,
+        settings="\n".join(settings),
+        data=job.batches.about,
+        table=price_markdown(priced),
+        cost=Cost(
+            steps=standing.step,
+            samples=standing.step * recipe.batch,
+            seconds=standing.seconds,
+            device=_device(job.device, team),
+        ),
+        command=job.command,
+    )
+
+
+def _device(device: str, team: Team) -> str:
+    name = f"{os.cpu_count()} CPU cores"
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
+    return name if team.size == 1 else f"{team.size} x {name}"

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, distributed
+from torch.multiprocessing.spawn import spawn
+
+from unbag.engine.team import ALONE, Team
+from unbag.losses.contrastive import contrastive
+from unbag.losses.distil import distil
+from unbag.losses.objective import Objective, Term
+from unbag.train.batch import Batch, Truth
+from unbag.train.config import Recipe, Slot
+from unbag.train.recipes import ce_clip_fixed, hard_positive
+from unbag.train.step import Plan, Taken, add_gradient
+from unbag.types import Embedded
+
+from .plain_towers import SAID, PlainTowers, batch_of
+
+SLOTS = (Slot("first", ("a",)), Slot("second", ("b",)))
+
+
+def recipe() -> Recipe:
+    """Every kind of loss at once: pairs, negatives, positives, thresholds."""
+    terms = {
+        term.name: term
+        for one in (ce_clip_fixed(), hard_positive())
+        for term in one.objective.terms
+    }
+    objective = Objective(tuple(terms.values()), ce_clip_fixed().objective.threshold)
+    return replace(ce_clip_fixed(), objective=objective, negatives=SLOTS, positives=SLOTS[:1])
+
+
+def plan(team: Team = ALONE, micro: int | None = None) -> Plan:
+    return Plan(recipe(), team, "cpu", micro=micro)
+
+
+def gradients(towers: PlainTowers) -> dict[str, Tensor]:
+    return {
+        name: torch.zeros_like(w) if w.grad is None else w.grad.clone()
+        for name, w in towers.module.named_parameters()
+    }
+
+
+def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], to: float = 1e-12) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], rtol=to, atol=to, msg=name)
+
+
+THRESHOLD = torch.tensor([0.3, 0.0], dtype=torch.float64)
+
+
+def whole(micro: int | None = None, dropout: float = 0.0) -> tuple[PlainTowers, Taken]:
+    towers = PlainTowers(dropout=dropout)
+    batch = batch_of(SAID, largest=micro)
+    return towers, add_gradient(towers, batch, plan(micro=micro), step=3, threshold_K=THRESHOLD)
+
+
+def test_the_gradient_is_that_of_the_plain_loss() -> None:
+    towers = PlainTowers()
+    batch = batch_of(SAID)
+    taken, first = whole()[1], gradients(whole()[0])
+    string = torch.cat([towers.embed_captions(group.inputs) for group in batch.groups])
+    string = string[torch.argsort(torch.cat([group.row_G for group in batch.groups]))]
+    assert isinstance(batch.pixels, Tensor)
+    embedded = _assembled(towers, batch, towers.embed_pictures(batch.pixels), string)
+    losses = recipe().objective(embedded)
+    losses.total.backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(taken.losses.total, losses.total)
+    close(first, gradients(towers))
+    assert all(value.abs().sum() > 0 for name, value in first.items() if name != "bias")
+
+
+@pytest.mark.parametrize("micro", [1, 3, 4])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_parts_give_the_gradient_of_the_whole(micro: int, dropout: float) -> None:
+    """With dropout the masks of the two passes must agree; across cuts they differ."""
+    towers, taken = whole(micro, dropout)
+    other = PlainTowers(dropout=dropout)
+    batch = batch_of(SAID, largest=micro)
+    both = plan(micro=micro)
+    # The same parts, all with their graphs kept: what the second pass stands for.
+    pictures, captions = _parts_with_graph(other, batch, both)
+    embedded = _assembled(other, batch, pictures, captions)
+    recipe().objective(embedded).total.backward()  # type: ignore[no-untyped-call]
+    close(gradients(towers), gradients(other))
+    if not dropout:
+        one, said = whole()
+        close(gradients(towers), gradients(one))
+        torch.testing.assert_close(taken.losses.total, said.losses.total)
+        assert taken.threshold_K is not None
+        assert said.threshold_K is not None
+        torch.testing.assert_close(taken.threshold_K, said.threshold_K)
+
+
+def _parts_with_graph(towers: PlainTowers, batch: Batch, both: Plan) -> tuple[Tensor, Tensor]:
+    from unbag.train.step import _caption_parts, _picture_parts
+
+    pictures = torch.cat([part() for part in _picture_parts(towers, batch, both, 3)])
+    captions = torch.cat([part() for part in _caption_parts(towers, batch, both, 3)])
+    return pictures, captions[torch.argsort(torch.cat([g.row_G for g in batch.groups]))]
+
+
+def _assembled(towers: PlainTowers, batch: Batch, pictures: Tensor, string: Tensor) -> Embedded:
+    return Embedded(
+        picture_BD=pictures,
+        caption_BD=string[batch.caption_B],
+        scale=towers.module.log_scale.exp(),
+        bias=towers.module.bias,
+        negative_BKD=string[batch.negative_BK],
+        negative_mask_BK=batch.negative_BK >= 0,
+        positive_BKD=string[batch.positive_BP],
+        positive_mask_BK=batch.positive_BP >= 0,
+        threshold_K=THRESHOLD,
+    )
+
+
+def test_a_locked_tower_gets_no_gradient_and_the_other_the_same() -> None:
+    for micro in (None, 3):
+        towers = PlainTowers()
+        towers.module.picture.requires_grad_(False)
+        batch = batch_of(SAID, largest=micro)
+        add_gradient(towers, batch, plan(micro=micro), step=3, threshold_K=THRESHOLD)
+        wanted = gradients(whole()[0])
+        found = gradients(towers)
+        assert all(not found[name].any() for name in found if name.startswith("picture"))
+        rest = [name for name in found if not name.startswith("picture")]
+        close({n: found[n] for n in rest}, {n: wanted[n] for n in rest})
+
+
+def test_the_truth_of_the_batch_reaches_the_loss() -> None:
+    seen: list[Embedded] = []
+
+    def look(embedded: Embedded) -> Tensor:
+        seen.append(embedded)
+        return contrastive(embedded)
+
+    said = replace(recipe(), objective=Objective((Term("look", 1.0, look),)))
+    batch = replace(batch_of(SAID), code={"word": torch.arange(8)[:, None]})
+
+    def find(code: Mapping[str, Tensor]) -> Truth:
+        assert code["word"].flatten().tolist() == list(range(8))
+        return Truth(torch.ones(8, 8, dtype=torch.bool), torch.zeros(8, 8, 2, dtype=torch.bool))
+
+    taken = add_gradient(PlainTowers(), batch, Plan(said, ALONE, "cpu", find_truth=find), step=0)
+    # Every other caption fits, so nothing is left to tell apart.
+    assert taken.losses.total.item() == 0.0
+    assert seen[0].negative_true_BBK is not None
+    assert taken.threshold_K is None
+
+
+def test_losses_that_keep_what_was_known_see_the_start() -> None:
+    said = replace(recipe(), objective=Objective((Term("distil", 1.0, distil, needs_start=True),)))
+    start = PlainTowers(seed=1)
+    start.module.requires_grad_(False)
+    for micro in (None, 3):
+        towers = PlainTowers()
+        batch = batch_of(SAID, largest=micro)
+        keeping = Plan(said, ALONE, "cpu", micro=micro)
+        apart = add_gradient(towers, batch, keeping, step=0, start=start)
+        same = add_gradient(PlainTowers(seed=1), batch, keeping, step=0, start=start)
+        assert apart.losses.total > 1e-4
+        assert same.losses.total.abs() < 1e-12
+        assert all(weight.grad is None for weight in start.module.parameters())
+
+
+def _one_of_two(rank: int, folder: str) -> None:
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
+    towers = PlainTowers()
+    batch = batch_of(SAID[4 * rank : 4 * rank + 4], first=4 * rank, largest=2 if rank else None)
+    micro = 2 if rank else None
+    taken = add_gradient(towers, batch, plan(Team(rank, 2), micro), step=3, threshold_K=THRESHOLD)
+    found = gradients(towers) | {"loss": taken.losses.total.detach()}
+    assert taken.threshold_K is not None
+    found["threshold"] = taken.threshold_K
+    found |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
+    torch.save(found, f"{folder}/{rank}.pt")
+    distributed.destroy_process_group()
+
+
+def test_two_processes_take_the_step_of_one(tmp_path: Path) -> None:
+    """Other missing edits in each half; one of the two also cuts its half into parts."""
+    spawn(_one_of_two, args=(str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
+    towers, taken = whole()
+    wanted = gradients(towers) | {"loss": taken.losses.total.detach()}
+    assert taken.threshold_K is not None
+    wanted["threshold"] = taken.threshold_K
+    wanted |= {f"term {name}": value.detach() for name, value in taken.losses.terms.items()}
+    for rank in (0, 1):
+        close(torch.load(tmp_path / f"{rank}.pt"), wanted, to=1e-9)
