@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LIMIT = 1e-5
 """Largest difference of a number of two unit vectors that both libraries may have by rounding."""
+LIMIT_ON_DEVICE = 1e-4
+"""On a GPU, which picks its kernels, and with them the rounding, by the shape of a product."""
 
 
 class Again(Protocol):
@@ -139,11 +141,12 @@ def agreement(encoder: DualEncoder, again: Again, *, own: Again, what: str) -> A
         _apart(again.encode_pictures(prepared), mine_ND),
         _apart(again.encode_captions(ORDINARY), encoder.encode_captions(ORDINARY)),
     )
-    if not apart < LIMIT:
+    limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
+    if not apart < limit:
         raise UserError(
             f"the form of {encoder.name} for {what} gives other vectors: a number differs by "
             f"{apart:.1e}",
-            expected=f"less than {LIMIT:.0e}; nothing was written",
+            expected=f"less than {limit:.0e}; nothing was written",
             way_out="this is a fault of unbag or of a library's version: please report it",
         )
     if again is own:

@@ -61,11 +61,10 @@ def write_transformers_from(encoder: OpenClip, folder: Path) -> None:
 
     assert encoder.config is not None
     assert encoder.preparation is not None
-    end = encoder.tokenize.end
-    if not isinstance(encoder.tokenize, ClipTokenizer) or end is None:
-        config = clip_config.to_transformers_config(encoder.config, end=0)
+    # The towers first: where they have no form, that says more than the tokenizer.
+    config = clip_config.to_transformers_config(encoder.config, end=encoder.tokenize.end or 0)
+    if not isinstance(encoder.tokenize, ClipTokenizer):
         raise NoOtherFormError("its tokenizer is not CLIP's own")
-    config = clip_config.to_transformers_config(encoder.config, end=end)
     options = clip_config.to_processor(encoder.preparation)
     tokenizer = clip_tokenizer(encoder.context)
     _check_words(encoder.tokenize.inner, tokenizer, encoder.context)
