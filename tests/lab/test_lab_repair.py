@@ -164,7 +164,7 @@ def test_the_same_command_goes_on_arm_by_arm(
     together = tmp_path / "together"
     repair(base, together, questions, more, say=silent)
     ours, theirs = read_results(tmp_path / "default"), read_results(together)
-    assert {r.arm for r in ours} == {"base", *THREE}
+    assert {r.arm for r in ours} == {"random", "base", *THREE}
     assert ours == theirs
     for arm in THREE:
         paths = [root / "default" / "small" / f"{arm}.safetensors" for root in (tmp_path, together)]
@@ -283,4 +283,4 @@ def test_the_commands_end_with_the_table(
     monkeypatch.setattr(sys, "argv", ["repair_table", out, "--out", str(joined)])
     table_main()
     assert capsys.readouterr().out in shown
-    assert {one.arm for one in read_results(joined)} == {"base", CONTROL, "neg_clip"}
+    assert {one.arm for one in read_results(joined)} == {"random", "base", CONTROL, "neg_clip"}

@@ -28,13 +28,14 @@ from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe
 from unbag.lab.repair_questions import Questions
 from unbag.lab.repair_results import (
     BEFORE,
+    UNTRAINED,
     ArmResult,
     check_same,
     read_results,
     write_result,
 )
 from unbag.lab.repair_table import table
-from unbag.models.tiny import read, write
+from unbag.models.tiny import Tiny, read, untrained, write
 from unbag.train.batch import Batch, Group, Truth
 from unbag.train.config import Precision, Recipe
 from unbag.train.load import Waiting, load
@@ -43,7 +44,6 @@ from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.step import Plan, add_gradient
 from unbag.train.tiny_trainable import TinyTrainable
 from unbag.train.world_batches import WorldBatches
-from unbag.world.words import DEFAULT, World
 
 Say = Callable[[str], None]
 
@@ -62,7 +62,6 @@ class Settings:
     """Items in the number of the registered benchmarks."""
     device: str = "cpu"
     workers: int = 0
-    world: World = DEFAULT
 
     @property
     def precision(self) -> Precision:
@@ -129,22 +128,28 @@ def repair(
     )
     folder = out / settings.experiment / base.stem
     folder.mkdir(parents=True, exist_ok=True)
+    known = {BEFORE: encoder, UNTRAINED: _untrained(encoder, nothing.seed)}
+    for name, tiny in known.items():
+        one = replace(nothing, arm=name)
+        if not _is_there(one, folder):
+            _ask(tiny, one, folder, questions, settings)
     wanted = [replace(nothing, arm=arm, steps=settings.steps) for arm in settings.arms]
-    missing = [one for one in (nothing, *wanted) if not _is_there(one, folder)]
-    if nothing in missing:
-        _ask(base, nothing, folder, questions, settings)
-    names = [one.arm for one in missing if one.arm != BEFORE]
-    if not names:
+    missing = [one for one in wanted if not _is_there(one, folder)]
+    if not missing:
         say(f"{base.stem}: every arm is in {folder}")
         return
-    arms, loss_of = train_arms(base, names, settings, say=say)
+    arms, loss_of = train_arms(base, [one.arm for one in missing], settings, say=say)
     for one in missing:
-        if one.arm == BEFORE:
-            continue
         path = folder / f"{one.arm}.safetensors"
         _write(arms[one.arm], path)
         # The file is asked, not the model it was written from: it has half the digits.
-        _ask(path, replace(one, loss=loss_of[one.arm]), folder, questions, settings)
+        found = replace(one, loss=loss_of[one.arm])
+        _ask(read(path, name=one.arm), found, folder, questions, settings)
+
+
+def _untrained(encoder: Tiny, seed: int) -> Tiny:
+    """The null of every pair number: pictures that are alike have vectors that are alike."""
+    return Tiny(untrained(encoder.config, seed=seed), name=UNTRAINED)
 
 
 def seed_of(base: Path, settings: Settings) -> int:
@@ -165,10 +170,9 @@ def _write(arm: Arm, path: Path) -> None:
 
 
 def _ask(
-    weights: Path, result: ArmResult, folder: Path, questions: Questions, settings: Settings
+    encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: Settings
 ) -> None:
     """Ask a model everything and keep the answers."""
-    encoder = read(weights, name=weights.stem)
     trainable = TinyTrainable(encoder, device=settings.device)
     trainable.module.eval()
     numbers = questions.answers(trainable, device=settings.device)
@@ -208,7 +212,6 @@ def make_batches(base: Path, arm: Arm, settings: Settings) -> WorldBatches:
         reads=arm.trainable.reads,
         seed=seed_of(base, settings),
         preset=EXPERIMENTS[settings.experiment].preset,
-        world=settings.world,
         per_epoch=settings.steps,
     )
 

@@ -12,6 +12,8 @@ from unbag.errors import UserError
 
 BEFORE = "base"
 """The name under which a base stands beside its arms."""
+UNTRAINED = "random"
+"""The same network before any training."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ArmResult:
     """Items in the number of the registered benchmarks."""
     precision: str
     loss: float | None
-    """Of the last step; a base has none."""
+    """Of the last step; None where nothing was trained."""
     numbers: Mapping[str, Mapping[str, float]]
     """By benchmark and metric; fractions."""
 

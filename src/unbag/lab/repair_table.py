@@ -17,7 +17,13 @@ from statistics import fmean, stdev
 
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED
 from unbag.lab.repair_questions import PAIR_COSINE
-from unbag.lab.repair_results import BEFORE, ArmResult, read_results, write_results
+from unbag.lab.repair_results import (
+    BEFORE,
+    UNTRAINED,
+    ArmResult,
+    read_results,
+    write_results,
+)
 
 _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")
@@ -90,8 +96,8 @@ def table(results: Sequence[ArmResult]) -> str:
 
 def _experiment(name: str, results: Sequence[ArmResult]) -> str:
     bases = sorted({result.base for result in results})
-    arms = [arm for arm in (BEFORE, *ARMS) if any(r.arm == arm for r in results)]
-    trained = next((r for r in results if r.arm != BEFORE), results[0])
+    arms = [arm for arm in (UNTRAINED, BEFORE, *ARMS) if any(r.arm == arm for r in results)]
+    trained = next((r for r in results if r.arm in ARMS), results[0])
     return "\n\n".join(
         (
             f"### {name}: {EXPERIMENTS[name].about}",
@@ -102,7 +108,7 @@ def _experiment(name: str, results: Sequence[ArmResult]) -> str:
             f"base: mean [95 % t interval over bases, n = {len(bases)}].",
             _rows(
                 COMPARED,
-                [arm for arm in arms if arm not in (BEFORE, CONTROL, CONTROL + LOCKED)],
+                [arm for arm in arms if arm in ARMS and arm.removesuffix(LOCKED) != CONTROL],
                 lambda column, arm: _difference(column, arm, results),
             ),
             f"Every base ({', '.join(bases)}):",
