@@ -84,7 +84,11 @@ def on_device(batch: Batch, device: str) -> Batch:
         Group(g.row_G, {k: v.to(device) for k, v in g.inputs.items()}) for g in batch.groups
     )
     pixels: Any = batch.pixels.to(device)
-    return replace(batch, pixels=pixels, groups=groups)
+    rows = {
+        name: getattr(batch, name).to(device)
+        for name in ("caption_B", "negative_BK", "positive_BP", "place_U")
+    }
+    return replace(batch, pixels=pixels, groups=groups, **rows)
 
 
 def clear(trainable: Trainable) -> None:
@@ -165,15 +169,23 @@ def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: Plan) ->
     batch = on_device(batch_of(trainable, said.batch), plan.device)
     types = padded(trainable, batch, said.batch, plan.device)
     rounds = said.rounds
+    print(f"parts of captions: {[len(group.row_G) for group in batch.groups]}")
+    if said.syncs:
+        ours(trainable, batch, plan)
+        torch.cuda.set_sync_debug_mode("warn")
+        ours(trainable, batch, plan)
+        torch.cuda.set_sync_debug_mode("default")
     step = seconds(lambda: ours(trainable, batch, plan), plan.device, rounds)
     alone = seconds(lambda: towers_alone(trainable, batch, plan), plan.device, rounds)
     usual = seconds(lambda: type_by_type(trainable, batch, types, plan), plan.device, rounds)
-    print(f"\n1. a step of {said.batch} pictures with {batch.count:,} captions, {plan.precision}")
+    strings = len(batch.place_U)
+    print(f"\n1. a step of {said.batch} pictures with {strings:,} captions, {plan.precision}")
     print(f"type by type, 77 tokens   {said.batch / usual:10,.1f} pictures/s")
     print(f"ours                      {said.batch / step:10,.1f} pictures/s")
     print(f"faster                    {usual / step:10.2f} times (wanted: 2)")
     print(f"over the towers alone     {100 * (step / alone - 1):10.1f} % (wanted: at most 5)")
-    return step / said.batch
+    each: float = step / said.batch
+    return each
 
 
 def compare_parts(trainable: Trainable, said: argparse.Namespace, plan: Plan, each: float) -> None:
@@ -257,6 +269,7 @@ def main() -> None:
     parser.add_argument("--accumulated", type=int, default=64)
     parser.add_argument("--pictures", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--syncs", action="store_true", help="say where the device is waited for")
     said = parser.parse_args()
     precision: Precision = said.precision
     torch.manual_seed(0)

@@ -130,17 +130,6 @@ def test_an_arm_does_not_depend_on_the_arms_beside_it_nor_on_workers(base: Path)
     assert not torch.equal(one["caption.project.weight"], three["caption.project.weight"])
 
 
-def test_strings_joined_in_one_pass_have_the_vectors_of_their_groups(base: Path) -> None:
-    arm = Arm(base, make_recipe("neg_clip", EXPERIMENTS["default"], batch=12), SHORT)
-    groups = script.make_batches(base, arm, SHORT)[0].groups
-    assert len({group.inputs["token_NL"].shape[1] for group in groups}) > 1
-    joined = script._joined(groups, "cpu")
-    assert joined.row_G.tolist() == [row for group in groups for row in group.row_G.tolist()]
-    with torch.no_grad():
-        apart = torch.cat([arm.trainable.embed_captions(group.inputs) for group in groups])
-        torch.testing.assert_close(arm.trainable.embed_captions(joined.inputs), apart)
-
-
 def test_each_base_has_scenes_of_its_own(base: Path) -> None:
     assert seed_of(base, SHORT) == seed_of(Path("elsewhere") / base.name, SHORT)
     assert seed_of(base, SHORT) != seed_of(base.with_name("other.safetensors"), SHORT)

@@ -112,7 +112,7 @@ def numbered(folder: Path, count: int) -> Path:
 
 def strings(batch: Batch) -> list[str]:
     """Unique strings of a batch by their row."""
-    found = [""] * batch.count
+    found = [""] * len(batch.place_U)
     for group in batch.groups:
         for row, tokens in zip(
             group.row_G.tolist(), group.inputs["token_NL"].tolist(), strict=True

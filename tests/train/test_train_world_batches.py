@@ -58,7 +58,7 @@ def strings(batch: Batch, batches: WorldBatches) -> list[list[int]]:
             group.row_G.tolist(), group.inputs["token_NL"], group.inputs["end_N"], strict=True
         ):
             found[row] = token_L[: int(end) + 1].tolist()
-    return [found[row] for row in range(batch.count)]
+    return [found[row] for row in range(len(batch.place_U))]
 
 
 def said(batch: Batch, batches: WorldBatches) -> list[list[int] | None]:
@@ -129,7 +129,7 @@ def test_missing_edits_have_no_string() -> None:
     assert (batch.negative_BK < 0).tolist() == missing
     assert (batch.positive_BP[:, 0] < 0).tolist() == [row.positives[0] is None for row in told]
     text = {s.text for row in told for s in (row.caption, *row.negatives, *row.positives) if s}
-    assert batch.count == len(text)
+    assert len(batch.place_U) == len(text)
 
 
 def test_the_truth_of_a_gathered_batch_is_that_of_holds_in_every_cell() -> None:

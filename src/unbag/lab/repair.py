@@ -20,7 +20,6 @@ from zlib import crc32
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from unbag.engine.atomic import write_atomically
 from unbag.engine.team import Team
@@ -226,7 +225,7 @@ def _on_device(batches: WorldBatches, settings: Settings, waiting: Waiting) -> I
         yield replace(
             batch,
             pixels=batch.pixels.to(settings.device),
-            groups=(_joined(batch.groups, settings.device),),
+            groups=tuple(_placed(group, settings.device) for group in batch.groups),
             code={
                 "also_true_BB": truth.also_true_BB,
                 "negative_true_BBK": truth.negative_true_BBK,
@@ -234,21 +233,9 @@ def _on_device(batches: WorldBatches, settings: Settings, waiting: Waiting) -> I
         )
 
 
-def _joined(groups: Sequence[Group], device: str) -> Group:
-    """All strings in one pass: towers this small cost more to start than padding costs to compute.
-
-    What follows the end of a caption cannot reach its vector, so the padding does not matter.
-    """
-    longest = max(group.inputs["token_NL"].shape[1] for group in groups)
-    tokens = [
-        pad(group.inputs["token_NL"], (0, longest - group.inputs["token_NL"].shape[1]))
-        for group in groups
-    ]
-    inputs = {
-        "token_NL": torch.cat(tokens).to(device),
-        "end_N": torch.cat([group.inputs["end_N"] for group in groups]).to(device),
-    }
-    return Group(torch.cat([group.row_G for group in groups]), inputs)
+def _placed(group: Group, device: str) -> Group:
+    """Once for all arms."""
+    return Group(group.row_G, {name: one.to(device) for name, one in group.inputs.items()})
 
 
 def main() -> None:

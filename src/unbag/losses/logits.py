@@ -75,10 +75,13 @@ def pair_logits(embedded: Embedded) -> Tensor:
 def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
     """[B, M], every picture or caption with every negative of the batch; true ones left out."""
     edits = negatives(embedded)
-    logit_BM = embedded.scale * of_BD @ edits.vector_BKD[edits.mask_BK].T
+    # Missing ones stay as columns that add nothing: to drop them the device would have to be asked
+    # how many there are.
+    drop_BM = ~edits.mask_BK.flatten()[None, :]
     if embedded.negative_true_BBK is not None:
-        logit_BM = logit_BM.masked_fill(embedded.negative_true_BBK[:, edits.mask_BK], NOTHING)
-    return logit_BM
+        drop_BM = drop_BM | embedded.negative_true_BBK.flatten(1)
+    logit_BM = embedded.scale * of_BD @ edits.vector_BKD.flatten(0, 1).T
+    return logit_BM.masked_fill(drop_BM, NOTHING)
 
 
 def own_above_edits(own_B: Tensor, edit_BK: Tensor, mask_BK: Tensor) -> Tensor:

@@ -65,22 +65,32 @@ def svlc_positive(
 
 @dataclass(frozen=True, eq=False)
 class _Chosen:
-    """The positives that are there, each with the caption it belongs to."""
+    """All places for positives, each with the caption it belongs to.
+
+    Empty ones stay, with no weight: to drop them the device would have to be asked how many.
+    """
 
     vector_MD: Tensor
     owner_M: Tensor
     weight_M: Tensor
     """Its share of the mean: captions count the same, however many positives they have."""
+    mask_M: Tensor
+    """True where there is one."""
     has_B: Tensor
 
 
 def _chosen(embedded: Embedded) -> _Chosen:
+    import torch
+
     edits = positives(embedded)
-    vector_MD = edits.vector_BKD[edits.mask_BK]
-    owner_M = edits.mask_BK.nonzero()[:, 0]
-    has_B = edits.mask_BK.any(dim=1)
-    count_M = edits.mask_BK.sum(dim=1)[owner_M].to(vector_MD)
-    return _Chosen(vector_MD, owner_M, 1 / (count_M * has_B.sum()), has_B)
+    mask_BK = edits.mask_BK
+    vector_MD = edits.vector_BKD.flatten(0, 1)
+    batch, places = mask_BK.shape
+    owner_M = torch.arange(batch, device=mask_BK.device).repeat_interleave(places)
+    has_B = mask_BK.any(dim=1)
+    count_BK = (mask_BK.sum(dim=1, keepdim=True) * has_B.sum()).clamp(min=1)
+    weight_BK = mask_BK.to(vector_MD) / count_BK
+    return _Chosen(vector_MD, owner_M, weight_BK.flatten(), mask_BK.flatten(), has_B)
 
 
 def _finds_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
@@ -92,7 +102,7 @@ def _positive_logits(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tens
     import torch
 
     logit_MM = embedded.scale * of_BD[chosen.owner_M] @ chosen.vector_MD.T
-    drop_MM = chosen.owner_M[:, None] == chosen.owner_M[None, :]
+    drop_MM = (chosen.owner_M[:, None] == chosen.owner_M[None, :]) | ~chosen.mask_M[None, :]
     if embedded.also_true_BB is not None:
         drop_MM = drop_MM | embedded.also_true_BB[chosen.owner_M][:, chosen.owner_M]
     is_own = torch.eye(len(logit_MM), dtype=torch.bool, device=logit_MM.device)

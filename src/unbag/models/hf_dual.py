@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-_VERSION = "hf-dual-1"
+_VERSION = "hf-dual-2"
 """Raise it whenever the code here changes a number."""
 
 

@@ -71,8 +71,16 @@ def _map_patches(model: Any, hidden: Any) -> Tensor:
 _SIGLIP = Kind("last", True, has_mask=False, patches=_siglip_patches, tokens=_siglip_tokens)
 """Trained on 64 tokens without a mask and pooled at the last, which mostly is padding."""
 KINDS: Mapping[str, Kind] = {
-    "clip": Kind("end", pools_at_largest=True, patches=_clip_patches, tokens=_projected_tokens),
-    "metaclip_2": Kind("end", patches=_clip_patches, tokens=_projected_tokens),
+    # Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
+    # transformers asks the device at every pass whether anything is masked.
+    "clip": Kind(
+        "end",
+        has_mask=False,
+        pools_at_largest=True,
+        patches=_clip_patches,
+        tokens=_projected_tokens,
+    ),
+    "metaclip_2": Kind("end", has_mask=False, patches=_clip_patches, tokens=_projected_tokens),
     "groupvit": Kind("end", pools_at_largest=True),
     "aimv2": Kind("end"),
     "chinese_clip": Kind("first", patches=_clip_patches, tokens=_projected_tokens),

@@ -18,8 +18,11 @@ from torch import Tensor
 Inputs: TypeAlias = Mapping[str, Tensor]
 """What a text tower takes, by argument."""
 
-GROUPS = 4
-"""Parts of a batch by length, where memory asks for no more: each is one pass of the tower."""
+PASS_COST = 256
+"""Tokens whose time one more pass of a text tower is worth on a CPU."""
+PASS_COST_CUDA = 8_192
+"""The same on a GPU, where a pass over few tokens takes as long as Python needs to ask for it."""
+MOST_GROUPS = 8
 
 
 class Pixels(Protocol):
@@ -72,8 +75,8 @@ class Batch:
     """Rows, -1 where there is none."""
     positive_BP: Tensor
     groups: tuple[Group, ...]
-    count: int
-    """Unique strings."""
+    place_U: Tensor
+    """Where each unique string stands among those of the groups, one after the other."""
     code: Mapping[str, Tensor]
     """Integers, first dimension B, from which the truth of the whole batch follows; may be {}."""
     skipped: int = 0
@@ -84,10 +87,18 @@ class Batch:
         return len(self.pixels)
 
     def pin_memory(self) -> Batch:
-        """With pixels where a device can fetch them by itself; called by the loader."""
-        if not isinstance(self.pixels, Tensor):
-            return self
-        return replace(self, pixels=self.pixels.pin_memory())
+        """With tensors where a device can fetch them by itself; called by the loader."""
+        groups = tuple(Group(g.row_G, _pinned(g.inputs)) for g in self.groups)
+        return replace(
+            self,
+            pixels=self.pixels.pin_memory() if isinstance(self.pixels, Tensor) else self.pixels,
+            caption_B=self.caption_B.pin_memory(),
+            negative_BK=self.negative_BK.pin_memory(),
+            positive_BP=self.positive_BP.pin_memory(),
+            place_U=self.place_U.pin_memory(),
+            groups=groups,
+            code=_pinned(self.code),
+        )
 
 
 @dataclass(frozen=True)
@@ -126,19 +137,45 @@ def make_batch(
         negative_BK,
         positive_BP,
         groups,
-        len(strings),
+        torch.argsort(torch.cat([group.row_G for group in groups])),
         code or {},
         skipped,
     )
 
 
-def by_length(length_U: Tensor, largest: int | None = None) -> list[Tensor]:
-    """Rows in parts of like length, none larger than `largest`."""
+def by_length(
+    length_U: Tensor, largest: int | None = None, *, pass_cost: int | None = None
+) -> list[Tensor]:
+    """Rows in parts of like length, none larger than `largest`.
+
+    Where memory does not ask for more parts, they are cut where the tokens of all, padded to the
+    longest of their part, and a cost for each part come to the least.
+    """
     order_U = torch.argsort(length_U, stable=True)
-    parts = min(GROUPS, len(order_U))
-    if largest is not None:
-        parts = max(parts, -(-len(order_U) // largest))
-    return list(torch.tensor_split(order_U, parts))
+    if largest is not None and len(order_U) > largest:
+        return list(torch.tensor_split(order_U, -(-len(order_U) // largest)))
+    if pass_cost is None:
+        pass_cost = PASS_COST_CUDA if torch.cuda.is_available() else PASS_COST
+    return list(torch.split(order_U, _sizes(length_U, pass_cost)))
+
+
+def _sizes(length_U: Tensor, pass_cost: int) -> list[int]:
+    """How many strings each part has, shortest first; by dynamic programming over lengths."""
+    lengths, counts = (found.tolist() for found in torch.unique(length_U, return_counts=True))
+    # best[j]: the least cost of the first j lengths, and the cuts that lead to it.
+    best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    for j, longest in enumerate(lengths, start=1):
+        every = [
+            (best[i][0] + pass_cost + longest * sum(counts[i:j]), (*best[i][1], sum(counts[i:j])))
+            for i in range(j)
+            if len(best[i][1]) < MOST_GROUPS
+        ]
+        best.append(min(every))
+    return list(best[-1][1])
+
+
+def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.pin_memory() for name, value in tensors.items()}
 
 
 def _rows(every: Sequence[Sequence[str | None]], row: dict[str, int]) -> Tensor:

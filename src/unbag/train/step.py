@@ -75,7 +75,8 @@ def add_gradient(
     pictures = list(_picture_parts(trainable, batch, plan, step))
     captions = list(_caption_parts(trainable, batch, plan, step))
     runs_once = len(pictures) == 1
-    with torch.set_grad_enabled(runs_once):
+    # One context for all parts, since each casts every weight anew.
+    with torch.set_grad_enabled(runs_once), _autocast(plan):
         picture_out, caption_out = [p() for p in pictures], [c() for c in captions]
     leaves = _leaves(picture_out, caption_out, batch)
     embedded = _embedded(leaves, batch, trainable, plan, threshold_K)
@@ -86,8 +87,12 @@ def add_gradient(
     if runs_once:
         _backward([*picture_out, *caption_out], [*leaves.pictures, *leaves.captions])
     else:
-        _run_again(pictures, leaves.pictures, is_open=_is_open(trainable.picture_layers))
-        _run_again(captions, leaves.captions, is_open=_is_open(trainable.caption_layers))
+        for parts, found, layers in (
+            (pictures, leaves.pictures, trainable.picture_layers),
+            (captions, leaves.captions, trainable.caption_layers),
+        ):
+            if _is_open(layers):
+                _run_again(parts, found, plan)
     # Every process has the whole gradient at the temperature; the sum would count it once each.
     for weight in trainable.temperature:
         if weight.grad is not None:
@@ -105,8 +110,7 @@ def _picture_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
 
         def run(piece=piece, seed=seed) -> Tensor:  # type: ignore[no-untyped-def]
             torch.manual_seed(seed)
-            with _autocast(plan):
-                return trainable.embed_pictures(piece.to(plan.device, non_blocking=True))
+            return trainable.embed_pictures(piece.to(plan.device, non_blocking=True))
 
         yield run
 
@@ -118,8 +122,7 @@ def _caption_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
         def run(group: Group = group, seed: int = seed) -> Tensor:
             torch.manual_seed(seed)
             inputs = {k: v.to(plan.device, non_blocking=True) for k, v in group.inputs.items()}
-            with _autocast(plan):
-                return trainable.embed_captions(inputs)
+            return trainable.embed_captions(inputs)
 
         yield run
 
@@ -136,11 +139,10 @@ def _autocast(plan: Plan) -> torch.autocast:
 
 
 def _leaves(pictures: Sequence[Tensor], captions: Sequence[Tensor], batch: Batch) -> _Vectors:
-    row_U = torch.cat([group.row_G for group in batch.groups])
     return _Vectors(
         [vector.detach().requires_grad_() for vector in pictures],
         [vector.detach().requires_grad_() for vector in captions],
-        torch.argsort(row_U).to(pictures[0].device),
+        batch.place_U.to(pictures[0].device, non_blocking=True),
     )
 
 
@@ -151,7 +153,8 @@ def _embedded(
     plan: Plan,
     threshold_K: Tensor | None,
 ) -> Embedded:
-    string_UD = torch.cat(leaves.captions)[leaves.place_U]
+    string_UD = torch.cat(leaves.captions).index_select(0, leaves.place_U)
+    caption_B = batch.caption_B.to(string_UD.device, non_blocking=True)
     temperature = trainable.temperature
     scale = temperature[0].exp()
     truth = _truth(batch, plan)
@@ -159,7 +162,7 @@ def _embedded(
     positive_BPD, positive_mask_BP = _edits(string_UD, batch.positive_BP, plan)
     return Embedded(
         picture_BD=gathered(torch.cat(leaves.pictures), plan.team),
-        caption_BD=gathered(string_UD[batch.caption_B.to(string_UD.device)], plan.team),
+        caption_BD=gathered(string_UD.index_select(0, caption_B), plan.team),
         scale=scale,
         bias=temperature[1] if len(temperature) > 1 else torch.zeros_like(scale),
         negative_BKD=negative_BKD,
@@ -177,10 +180,11 @@ def _embedded(
 def _edits(string_UD: Tensor, row_BK: Tensor, plan: Plan) -> tuple[Tensor | None, Tensor | None]:
     if row_BK.shape[1] == 0:
         return None, None
-    row_BK = row_BK.to(string_UD.device)
+    row_BK = row_BK.to(string_UD.device, non_blocking=True)
     mask_BK = row_BK >= 0
     # A masked row repeats the first string; losses never look at it.
-    vector_BKD = string_UD[row_BK.clamp(min=0)]
+    vector_MD = string_UD.index_select(0, row_BK.clamp(min=0).flatten())
+    vector_BKD = vector_MD.view(*row_BK.shape, -1)
     return gathered(vector_BKD, plan.team), gathered(mask_BK, plan.team)
 
 
@@ -197,16 +201,17 @@ def _truth(batch: Batch, plan: Plan) -> Truth | None:
 @torch.no_grad()
 def _of_start(start: Trainable, batch: Batch, plan: Plan, step: int) -> Embedded:
     """The same batch by the weights before training."""
-    pictures = [part() for part in _picture_parts(start, batch, plan, step)]
-    captions = [part() for part in _caption_parts(start, batch, plan, step)]
+    with _autocast(plan):
+        pictures = [part() for part in _picture_parts(start, batch, plan, step)]
+        captions = [part() for part in _caption_parts(start, batch, plan, step)]
     return _embedded(_leaves(pictures, captions, batch), batch, start, plan, None)
 
 
-def _run_again(parts: Sequence[Part], leaves: Sequence[Tensor], *, is_open: bool) -> None:
-    if not is_open:
-        return
+def _run_again(parts: Sequence[Part], leaves: Sequence[Tensor], plan: Plan) -> None:
     for part, leaf in zip(parts, leaves, strict=True):
-        _backward([part()], [leaf])
+        with _autocast(plan):
+            out = part()
+        _backward([out], [leaf])
 
 
 def _backward(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
