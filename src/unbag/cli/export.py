@@ -9,12 +9,16 @@ from unbag.scorers.resolve import load_model
 from unbag.train.card import Card, card_of_copy
 from unbag.train.export import export
 from unbag.train.exported import Exported
+from unbag.train.trained import read_trained
 from unbag.types import DualEncoder
 
 
 def export_command(options: argparse.Namespace) -> int:
     """Write the forms and say how each is loaded."""
-    encoder, card = _untrained(options.model, command=options.typed)
+    if options.run is not None:
+        encoder, card = read_trained(options.run, weights=options.weights)
+    else:
+        encoder, card = _untrained(options.model, command=options.typed)
     for line in shown(export(encoder, options.out, card=card)):
         print(line)
     return 0

@@ -12,8 +12,9 @@ that a library cannot have is left out, and the reason is said.
 """
 
 _EXAMPLES = """\
-example:
+examples:
   unbag export --model open_clip:ViT-B-32-quickgelu/openai --out exports/vit-b-32
+  unbag export --run runs/ce --weights best --out exports/ce-best
 """
 
 
@@ -27,5 +28,10 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     text = "a dual encoder: open_clip:, hf: or tiny:"
-    export.add_argument("--model", required=True, metavar="M", help=text)
+    what = export.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", metavar="M", help=text)
+    text = "folder of a training run, finished or not"
+    what.add_argument("--run", type=Path, metavar="DIR", help=text)
+    text = "of the run: the last checkpoint, or the best one by its benchmarks; default: last"
+    export.add_argument("--weights", choices=("last", "best"), default="last", help=text)
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")

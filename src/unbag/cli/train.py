@@ -16,6 +16,7 @@ from unbag.errors import UserError
 from unbag.models.device import choose_device
 from unbag.scorers.resolve import load_model
 from unbag.train.config import Precision
+from unbag.train.named import model_name
 from unbag.train.price_shown import price_table
 from unbag.train.repair import Repaired, Wanted, Where, repair
 from unbag.train.settings import make_recipe
@@ -33,7 +34,7 @@ def train_command(options: argparse.Namespace) -> int:
     team = join_team(device)
     progress: Progress = Shown(Console(stderr=True)) if team.is_leader else Silent()
     try:
-        model = load_model(options.model, device=device)
+        model = load_model(model_name(options.model), device=device)
         if not isinstance(model, DualEncoder):
             raise UserError(
                 f"{options.model} gives no vector for a picture and a caption",
@@ -50,6 +51,7 @@ def train_command(options: argparse.Namespace) -> int:
             data=options.data,
             evaluate_every=options.evaluate_every,
             where=_where(options, device),
+            base=options.model,
             progress=progress,
         )
         if team.is_leader:
@@ -68,7 +70,7 @@ def _wanted(options: argparse.Namespace) -> Wanted:
         caption_column=options.caption_column,
         picture_column=options.picture_column,
         skips_missing=options.missing == "skip",
-        skips_bad=options.skip_bad,
+        skips_bad=options.bad_lines == "skip",
     )
 
 

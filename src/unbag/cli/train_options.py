@@ -66,8 +66,8 @@ def _add_pairs(train: argparse.ArgumentParser) -> None:
     pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
     text = "what to do about pictures that are not there: stop before training, or leave them out"
     pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
-    text = "leave broken lines out and count them, instead of stopping at the first"
-    pairs.add_argument("--skip-bad", action="store_true", help=text)
+    text = "broken lines: stop before training, or leave them out"
+    pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
 
 
 def _add_benchmarks(train: argparse.ArgumentParser) -> None:

@@ -16,7 +16,14 @@ AHEAD = 4
 """Batches that each worker makes ahead."""
 
 
-class _Rest(Dataset[Batch]):
+@dataclass(frozen=True, eq=False)
+class _Refused:
+    """An error of a worker. PyTorch would raise it again with a traceback for its text."""
+
+    error: UserError
+
+
+class _Rest(Dataset[Batch | _Refused]):
     """The steps that are still to be taken."""
 
     def __init__(self, batches: Batches, first: int) -> None:
@@ -26,8 +33,13 @@ class _Rest(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.batches) - self.first
 
-    def __getitem__(self, at: int) -> Batch:
-        return self.batches[self.first + at]
+    def __getitem__(self, at: int) -> Batch | _Refused:
+        if at >= len(self):
+            raise IndexError(at)
+        try:
+            return self.batches[self.first + at]
+        except UserError as error:
+            return _Refused(error)
 
 
 @dataclass
@@ -46,13 +58,13 @@ def load(
         batch_size=None,
         num_workers=workers,
         prefetch_factor=AHEAD if workers else None,
-        pin_memory=device != "cpu",
+        pin_memory=device.startswith("cuda"),
     )
     flow = iter(loader)
     while True:
         start = perf_counter()
         try:
-            batch = next(flow)
+            found = next(flow)
         except StopIteration:
             return
         except RuntimeError as error:
@@ -64,5 +76,7 @@ def load(
                 way_out="give the same command again, with fewer --workers: it goes on from the "
                 "last checkpoint",
             ) from error
+        if isinstance(found, _Refused):
+            raise found.error
         waiting.seconds += perf_counter() - start
-        yield batch
+        yield found

@@ -11,21 +11,18 @@ import torch
 
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import Team, join_team
-from unbag.errors import UserError
 from unbag.train.batches import Batches, Share
 from unbag.train.card import Card, Cost
 from unbag.train.config import Precision, Recipe
-from unbag.train.draw import columns_of
 from unbag.train.export import export
 from unbag.train.exported import Exported
 from unbag.train.job import TrainJob
 from unbag.train.loop import Trained, train
-from unbag.train.made_edits import MadeEdits, made_edits
 from unbag.train.make_trainable import make_trainable
 from unbag.train.open_pairs import open_pairs
-from unbag.train.pair_batches import PairBatches
 from unbag.train.price import Priced, price
 from unbag.train.price_shown import price_markdown
+from unbag.train.ready_batches import ready_batches
 from unbag.train.trainable import Trainable
 from unbag.train.world_batches import WorldBatches
 from unbag.types import Benchmark, DualEncoder
@@ -85,6 +82,7 @@ def repair(
     evaluate_every: int | None = None,
     while_training: bool = True,
     where: Where | None = None,
+    base: str = "",
     progress: Progress | None = None,
 ) -> Repaired:
     """Train, measure before and after on the benchmarks, export; or go on where it stopped.
@@ -101,12 +99,15 @@ def repair(
         evaluate_every: Steps; None is every epoch.
         while_training: False scores before and after only.
         where: Device, precision, processes.
+        base: What the card calls the model; its name as it was typed is best.
         progress: Who shows bars.
     """
     where, progress = where or Where(), progress or Silent()
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
-    batches = _batches(wanted, recipe, trainable, seed=seed, team=team, micro=where.micro)
+    batches = _batches(
+        wanted, recipe, trainable, seed=seed, team=team, micro=where.micro, progress=progress
+    )
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
     job = TrainJob(
@@ -145,7 +146,7 @@ def repair(
     )
     if not team.is_leader or (out / "export").exists():
         return Repaired(trained, priced)
-    card = _card(job, trained, priced, base=model.name, team=team)
+    card = _card(job, trained, priced, base=base or model.name, team=team)
     return Repaired(trained, priced, export(after, out / "export", card=card))
 
 
@@ -157,16 +158,11 @@ def _batches(
     seed: int,
     team: Team,
     micro: int | None,
+    progress: Progress,
 ) -> Batches:
     share = Share(team.rank, team.size)
     strings = None if micro is None else micro * (1 + len(recipe.negatives) + len(recipe.positives))
     if wanted.path == WORLD:
-        if recipe.hard_pictures:
-            raise UserError(
-                "scenes of the world are drawn while training and have no neighbours",
-                expected="a recipe without hard pictures",
-                way_out="--set hard_pictures=false",
-            )
         return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
     pairs = open_pairs(
         wanted.path,
@@ -178,12 +174,12 @@ def _batches(
         skips_missing=wanted.skips_missing,
         skips_bad=wanted.skips_bad,
     )
-    made: MadeEdits | None = None
-    if (recipe.negatives or recipe.positives) and not pairs.has_edits:
-        made = made_edits(columns_of(recipe), seed=seed)
-        # Here, so that a pipeline that is missing is told before a worker finds out.
-        made.load()
-    return PairBatches(pairs, recipe, trainable.reads, seed, share, strings, made)
+    batches, found = ready_batches(
+        pairs, recipe, trainable.reads, seed=seed, share=share, micro=strings
+    )
+    for line in found.lines():
+        progress.say(line)
+    return batches
 
 
 def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
