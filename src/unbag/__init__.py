@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from unbag.errors import UserError
     from unbag.reports.write import report
     from unbag.scorers.cosine import Cosine
+    from unbag.train.repair import repair
+    from unbag.train.settings import make_recipe
 
 _HOME = {
     "Cosine": "unbag.scorers.cosine",
@@ -27,7 +29,9 @@ _HOME = {
     "benchmark": "unbag.engine.evaluate",
     "edit": "unbag.captions.edit",
     "evaluate": "unbag.engine.evaluate",
+    "make_recipe": "unbag.train.settings",
     "model": "unbag.engine.evaluate",
+    "repair": "unbag.train.repair",
     "report": "unbag.reports.write",
     "run": "unbag.engine.run",
     "score": "unbag.engine.one_picture",
@@ -42,7 +46,9 @@ __all__ = [
     "benchmark",
     "edit",
     "evaluate",
+    "make_recipe",
     "model",
+    "repair",
     "report",
     "run",
     "score",

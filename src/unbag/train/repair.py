@@ -23,6 +23,7 @@ from unbag.train.open_pairs import open_pairs
 from unbag.train.price import Priced, price
 from unbag.train.price_shown import price_markdown
 from unbag.train.ready_batches import ready_batches
+from unbag.train.settings import make_recipe
 from unbag.train.trainable import Trainable
 from unbag.train.world_batches import WorldBatches
 from unbag.types import Benchmark, DualEncoder
@@ -72,9 +73,9 @@ class Repaired:
 
 def repair(
     model: DualEncoder,
-    wanted: Wanted,
-    recipe: Recipe,
-    out: Path,
+    pairs: Wanted | str | Path,
+    recipe: Recipe | str,
+    out: Path | str,
     *,
     seed: int = 0,
     benchmarks: Sequence[Benchmark] = (),
@@ -89,8 +90,8 @@ def repair(
 
     Args:
         model: Loaded by name; it stays as it is.
-        wanted: Pictures with captions.
-        recipe: See `unbag.train.recipes`.
+        pairs: Pictures with captions: a file, a folder, or `world`.
+        recipe: By name, of `make_recipe`, or your own.
         out: Folder of the run.
         seed: Of the order of pairs, of what is drawn, and of dropout.
         benchmarks: Scored while training and before and after; none means those of the world,
@@ -102,7 +103,9 @@ def repair(
         base: What the card calls the model; its name as it was typed is best.
         progress: Who shows bars.
     """
-    where, progress = where or Where(), progress or Silent()
+    where, progress, out = where or Where(), progress or Silent(), Path(out)
+    wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
+    recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
     batches = _batches(
