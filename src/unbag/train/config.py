@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from unbag.errors import UserError
 from unbag.losses.objective import Objective
 
 Precision = Literal["float32", "bfloat16"]
+
+_BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "a number above 0": ("epochs", "batch", "learning_rate", "clip_norm", "epsilon"),
+    "0 or more": ("weight_decay", "warm_up", "to_start"),
+    "1 or more": ("largest_scale",),
+}
+"""Fields of a recipe by what they must be."""
+_IS: Mapping[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: value > 0,
+    "0 or more": lambda value: value >= 0,
+    "1 or more": lambda value: value >= 1,
+}
 
 
 @dataclass(frozen=True)
@@ -74,18 +88,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot be meant."""
-        whole = {"epochs": self.epochs, "batch": self.batch}
-        above = {"learning_rate": self.learning_rate, "largest_scale": self.largest_scale, **whole}
-        if self.clip_norm is not None:
-            above["clip_norm"] = self.clip_norm
-        least = {
-            "weight_decay": self.weight_decay,
-            "warm_up": self.warm_up,
-            "to_start": self.to_start,
-        }
-        for name, value in above.items():
-            if not value > 0:
-                raise UserError(f"a recipe with {name} {value}", expected="a number above 0")
-        for name, value in least.items():
-            if not value >= 0:
-                raise UserError(f"a recipe with {name} {value}", expected="0 or more")
+        for said, names in _BOUNDS.items():
+            for name in names:
+                value = getattr(self, name)
+                is_off = value is None and name == "clip_norm"
+                if not (is_off or (isfinite(value) and _IS[said](value))):
+                    raise UserError(f"a recipe with {name} {value}", expected=said)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(
+                f"a recipe with betas {self.betas}", expected="two numbers from 0 to below 1"
+            )

@@ -9,12 +9,15 @@ from pathlib import Path
 
 
 def described(value: object) -> object:
-    """For JSON: dataclasses by field, functions by name, what is bound to them beside it."""
+    """For JSON: dataclasses by class and field, functions by name and what is bound to them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: described(getattr(value, field.name)) for field in fields(value)}
+        found = {field.name: described(getattr(value, field.name)) for field in fields(value)}
+        # Two losses may have the same options and be different classes.
+        return {"class": _name(type(value)), **found}
     if isinstance(value, partial):
         bound = {key: described(one) for key, one in value.keywords.items()}
-        return {"function": described(value.func), **bound}
+        arguments = [described(one) for one in value.args]
+        return {"function": described(value.func), "arguments": arguments, **bound}
     if isinstance(value, Mapping):
         return {str(key): described(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
@@ -24,8 +27,13 @@ def described(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if callable(value):
-        return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', value)}"
+        return _name(value)
     return repr(value)
+
+
+def _name(value: object) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def differences(old: object, new: object, at: str = "") -> list[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from inspect import signature
-from typing import cast
+from inspect import Parameter, signature
+from typing import Any, cast
 
 from unbag.errors import UserError, unknown_name
 from unbag.registry import find
 from unbag.train.config import Locks, Lora, Recipe
+from unbag.train.hints import fit, hints_of
 
 _FIXED = ("name", "source", "objective", "negatives", "positives")
 """Fields that only a recipe's function sets."""
@@ -34,7 +35,9 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
         )
     known = _parsed(settings)
     wanted = signature(function).parameters
-    own = {key: value for key, value in known.items() if key in wanted}
+    hints = hints_of(function)
+    own = {key: fit(known[key], hints.get(key, Any), key=key) for key in wanted if key in known}
+    _check_needed(name, wanted, own)
     recipe = cast(Callable[..., object], function)(**own)
     if not isinstance(recipe, Recipe):
         raise UserError(
@@ -45,6 +48,21 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
         if key not in own:
             recipe = _changed(recipe, key, value, options=list(wanted))
     return recipe
+
+
+def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, object]) -> None:
+    plain = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        key
+        for key, one in wanted.items()
+        if one.kind in plain and one.default is Parameter.empty and key not in own
+    ]
+    if needed:
+        raise UserError(
+            f"the recipe {name!r} says nothing of {', '.join(needed)}",
+            expected="a value for each",
+            way_out=f"--set {needed[0]}=...",
+        )
 
 
 def _parsed(settings: Sequence[str]) -> dict[str, object]:
@@ -79,30 +97,7 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
     if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
         raise unknown_name("setting", key, every, way_out=f"settings: {', '.join(every)}")
     if not inner:
-        new = _like(getattr(recipe, outer), value, key)
-    elif outer == "lora":
-        lora = recipe.lora or Lora()
-        new = replace(lora, **{inner: _like(getattr(lora, inner), value, key)})  # type: ignore[arg-type]
-    else:
-        old = getattr(recipe.locks, inner)
-        new = replace(recipe.locks, **{inner: _like(old, value, key)})  # type: ignore[arg-type]
-    return replace(recipe, **{outer: new})  # type: ignore[arg-type]
-
-
-def _like(old: object, value: object, key: str) -> object:
-    """The value, if it is of the kind that stands there."""
-    if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(old, tuple) and isinstance(value, tuple | list):
-        return tuple(value)
-    is_same = isinstance(value, type(old)) and isinstance(value, bool) == isinstance(old, bool)
-    may_be_none = key in ("clip_norm", "lora") and (value is None or old is None)
-    is_lock = key in ("locks.picture", "locks.caption") and (
-        value == "all" or (isinstance(value, int) and not isinstance(value, bool))
-    )
-    if is_same or may_be_none or is_lock:
-        return value
-    raise UserError(
-        f"the setting {key}={value!r} is a {type(value).__name__}",
-        expected=f"a value like {old!r}",
-    )
+        return replace(recipe, **{outer: fit(value, hints_of(Recipe)[outer], key=key)})
+    part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
+    changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
+    return replace(recipe, **{outer: changed})  # type: ignore[arg-type]

@@ -1,0 +1,245 @@
+"""Recipes say what the papers say, and settings change them or are refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+
+from unbag.captions.kinds import find_kinds
+from unbag.cli.main import main
+from unbag.errors import UserError
+from unbag.losses.contrastive import contrastive
+from unbag.losses.objective import Objective, Term, ThresholdRule
+from unbag.registered import OURS
+from unbag.train.config import Locks, Lora, Recipe
+from unbag.train.described import described, differences
+from unbag.train.settings import make_recipe
+from unbag.types import Embedded
+
+RECIPES = sorted(OURS["recipe"])
+
+
+def terms(recipe: Recipe) -> dict[str, float]:
+    return {term.name: term.weight for term in recipe.objective.terms if term.weight}
+
+
+def bound(recipe: Recipe, name: str) -> dict[str, object]:
+    loss = next(term.loss for term in recipe.objective.terms if term.name == name)
+    return dict(loss.keywords) if isinstance(loss, partial) else {}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_by_its_name(name: str) -> None:
+    recipe = make_recipe(name)
+    assert recipe.name == name
+    assert recipe.source
+    for slot in (*recipe.negatives, *recipe.positives):
+        assert find_kinds(slot.kinds), slot
+    wants_positive = {kind.keeps_meaning for s in recipe.positives for kind in find_kinds(s.kinds)}
+    wants_negative = {kind.keeps_meaning for s in recipe.negatives for kind in find_kinds(s.kinds)}
+    assert wants_positive <= {True}
+    assert wants_negative <= {False}
+    # The optimiser that CLIP, NegCLIP, SVLC and CE-CLIP share.
+    assert (recipe.learning_rate, recipe.warm_up, recipe.epochs) == (5e-6, 50, 5)
+    assert (recipe.betas, recipe.epsilon) == ((0.9, 0.98), 1e-6)
+
+
+def test_weights_and_sizes_are_those_of_the_papers() -> None:
+    found = {name: terms(make_recipe(name)) for name in RECIPES}
+    assert found == {
+        "clip_ft": {"contrastive": 1.0},
+        "neg_clip": {"contrastive_negatives": 1.0},
+        "svlc": {"contrastive_negatives": 1.0, "svlc_negative": 1.0},
+        "hard_negative": {"contrastive_negatives": 1.0, "svlc_negative": 1.0},
+        "hard_positive": {
+            "contrastive_negatives": 1.0,
+            "svlc_negative": 1.0,
+            "svlc_positive": 1.0,
+        },
+        "ce_clip": {"contrastive_negatives": 1.0, "intra_modal": 0.2, "rank": 0.4},
+        "ce_clip_fixed": {"contrastive_negatives": 1.0, "intra_modal": 0.2, "rank": 0.4},
+        "locked_image": {"contrastive": 1.0},
+        "siglip_hn": {"sigmoid": 1.0},
+    }
+    sizes = {name: make_recipe(name).batch for name in RECIPES}
+    assert {name: size for name, size in sizes.items() if size != 256} == {
+        "svlc": 128,
+        "hard_negative": 512,
+        "hard_positive": 512,
+        "locked_image": 512,
+    }
+    assert {name for name in RECIPES if make_recipe(name).lora} == {"svlc"}
+    assert {name for name in RECIPES if make_recipe(name).hard_pictures} == {"neg_clip"}
+    assert make_recipe("locked_image").locks == Locks(picture="all")
+    assert make_recipe("locked_image").weight_decay == 0.0
+    assert make_recipe("clip_ft").weight_decay == 0.1
+
+
+def test_ce_clip_is_as_printed_and_the_fixed_one_is_not() -> None:
+    paper, ours = make_recipe("ce_clip"), make_recipe("ce_clip_fixed")
+    assert bound(paper, "intra_modal") == {"denominator": "paper"}
+    assert bound(paper, "rank") == {"reduction": "cell_mean"}
+    assert bound(ours, "intra_modal") == {"denominator": "with_positive"}
+    assert bound(ours, "rank") == {"reduction": "valid_mean"}
+    for recipe in (paper, ours):
+        assert recipe.objective.threshold == ThresholdRule("adaptive", upper=10.0)
+        names = [slot.name for slot in recipe.negatives]
+        assert names == ["relation", "attribute", "object", "action"]
+    assert make_recipe("ce_clip", ["upper=none"]).objective.threshold == ThresholdRule(upper=None)
+
+
+def test_weights_of_the_hard_positive_recipe() -> None:
+    """At 0 an edit is in no loss, not even in the denominator."""
+    only_positive = make_recipe("hard_positive", ["negative=0"])
+    assert terms(only_positive) == {"contrastive": 1.0, "svlc_positive": 1.0}
+    assert only_positive.negatives == ()
+    quarter = make_recipe("hard_positive", ["negative=0.25"])
+    assert terms(quarter)["svlc_negative"] == 0.25
+    apart = make_recipe("hard_positive", ["neg_in_contrastive=false"])
+    assert terms(apart) == {"contrastive": 1.0, "svlc_negative": 1.0, "svlc_positive": 1.0}
+    assert make_recipe("hard_negative").positives == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "negatives", "positives"),
+    [
+        (["family=swap"], {"swap_arguments", "swap_attributes"}, {"conjunct_swap"}),
+        (["family=replace"], {"replace_noun", "antonym"}, {"synonym"}),
+        (["rephrases=true"], {"swap_arguments", "replace_noun"}, {"passive", "article"}),
+    ],
+)
+def test_families_of_the_hard_positive_recipe(
+    settings: list[str], negatives: set[str], positives: set[str]
+) -> None:
+    recipe = make_recipe("hard_positive", settings)
+    negative, positive = recipe.negatives[0].kinds, recipe.positives[0].kinds
+    assert negatives <= set(negative)
+    assert positives <= set(positive)
+    if settings == ["family=swap"]:
+        assert not {"replace_noun", "synonym"} & {*negative, *positive}
+    if settings == ["rephrases=true"]:
+        assert not {"synonym", "conjunct_swap"} & set(positive)
+
+
+def test_settings_reach_every_part() -> None:
+    settings = ["learning_rate=1e-6", "batch=8", "clip_norm=none", "locks.picture=all"]
+    settings += ["locks.caption=2", "lora.rank=8", "betas=(0.8, 0.9)", "weight_decay=1"]
+    recipe = make_recipe("clip_ft", settings)
+    assert (recipe.learning_rate, recipe.batch, recipe.clip_norm) == (1e-6, 8, None)
+    assert recipe.locks == Locks(picture="all", caption=2)
+    assert recipe.lora == Lora(rank=8)
+    assert recipe.betas == (0.8, 0.9)
+    assert recipe.weight_decay == 1.0
+    assert type(recipe.weight_decay) is float
+    assert make_recipe("svlc", ["lora=none", "with_positives=true"]).lora is None
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "said"),
+    [
+        ("clip_ft", "rate", "the setting 'rate'; expected: field=value"),
+        ("clip_ft", "=3", "the setting '=3'; expected: field=value"),
+        ("clip_ft", "learning_rat=1", "did you mean 'learning_rate'"),
+        ("clip_ft", "objective=x", "unknown setting 'objective'"),
+        ("clip_ft", "locks.colour=1", "unknown setting 'locks.colour'"),
+        ("clip_ft", "batch=many", "the setting batch=many; expected: a whole number"),
+        ("clip_ft", "batch=1.5", "the setting batch=1.5; expected: a whole number"),
+        ("clip_ft", "batch=true", "the setting batch=True; expected: a whole number"),
+        ("clip_ft", "masks_equal=1", "the setting masks_equal=1; expected: true or false"),
+        ("clip_ft", "learning_rate=fast", "expected: a number"),
+        ("clip_ft", "clip_norm=no", "the setting clip_norm=no; expected: a number or none"),
+        ("clip_ft", "lora=4", "expected: parts of it, such as lora.rank or none"),
+        ("clip_ft", "locks=all", "expected: parts of it, such as locks.picture"),
+        ("clip_ft", "locks.picture=most", "expected: a whole number or all"),
+        ("clip_ft", "betas=(0.9,)", "expected: (a number, a number)"),
+        ("clip_ft", "betas=(0.9,1)", "a recipe with betas (0.9, 1.0); expected: two numbers from"),
+        ("clip_ft", "batch=0", "a recipe with batch 0; expected: a number above 0"),
+        ("clip_ft", "epochs=-1", "a recipe with epochs -1; expected: a number above 0"),
+        ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate inf"),
+        ("clip_ft", "to_start=-1", "a recipe with to_start -1.0; expected: 0 or more"),
+        ("clip_ft", "largest_scale=0.5", "a recipe with largest_scale 0.5; expected: 1 or more"),
+        ("hard_positive", "negative=1.5", "a weight of 1.5 for negative; expected: 0 to 1"),
+        ("hard_positive", "positive=-0.1", "a weight of -0.1 for positive; expected: 0 to 1"),
+        ("hard_positive", "negative=strong", "the setting negative=strong; expected: a number"),
+        ("hard_positive", "family=none", "the setting family=None; expected: both, swap, replace"),
+        ("ce_clip", "upper=0", "thresholds bounded by 0.0"),
+        ("neg_clip", "hard_pictures=3", "the setting hard_pictures=3; expected: true or false"),
+    ],
+)
+def test_a_setting_that_cannot_be_meant(name: str, setting: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        make_recipe(name, [setting])
+    assert said in str(caught.value).replace("\n  ", "; ")
+
+
+def test_an_unknown_recipe() -> None:
+    with pytest.raises(UserError, match="unknown recipe 'neg_clap'"):
+        make_recipe("neg_clap")
+
+
+NOT_CALLABLE = 3
+
+
+def gives_text() -> str:
+    return "no recipe"
+
+
+def needs_size(size: int, strange: Missing = None) -> Recipe:  # type: ignore[name-defined]  # noqa: F821
+    return Recipe("mine", "ours", Objective((Term("contrastive", 1.0, contrastive),)), batch=size)
+
+
+def test_recipes_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "others_recipes", sys.modules[__name__])
+    assert make_recipe("others_recipes:needs_size", ["size=4", "epochs=1"]).batch == 4
+    for name, said in {
+        "NOT_CALLABLE": "is a int",
+        "gives_text": "gives a str",
+        "needs_size": "says nothing of size",
+    }.items():
+        with pytest.raises(UserError, match=said):
+            make_recipe(f"others_recipes:{name}")
+
+
+def test_the_list_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "recipes"]) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in RECIPES)
+
+
+def test_recipes_need_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "from unbag.train.settings import make_recipe\n"
+        f"for name in {RECIPES!r}: make_recipe(name)\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def other_loss(embedded: Embedded) -> object:
+    return embedded.scale
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (partial(contrastive), partial(other_loss), "function"),
+        (partial(pow, 2), partial(pow, 3), "arguments[0]: 2 before, 3 now"),
+        (Lora(rank=4), Lora(rank=8), "rank: 4 before, 8 now"),
+        (Locks(), Lora(), "class"),
+    ],
+)
+def test_what_differs_is_named(old: object, new: object, said: str) -> None:
+    """Two losses may have the same numbers and be different classes."""
+    apart = differences(described(old), described(new))
+    assert any(said in one for one in apart), apart
+    assert differences(described(old), described(old)) == []
+
+
+def test_a_long_value_is_cut() -> None:
+    apart = differences({"a": "x" * 90}, {"a": None})
+    assert apart == [f"a: {'x' * 57}... before, nothing now"]
