@@ -106,6 +106,14 @@ def _show(found: Repaired) -> None:
         console.print(price_table(found.priced))
         for note in found.priced.notes:
             console.print(f"note: {note}", highlight=False, markup=False)
+    if standing.seconds:
+        rate = standing.step * found.batch / standing.seconds
+        waited = 100 * standing.waited / standing.seconds
+        console.print(
+            f"{standing.step:,} steps in {standing.seconds:,.0f} s: {rate:,.1f} pictures a second, "
+            f"{waited:.1f} % of the time waiting for data",
+            highlight=False,
+        )
     if standing.pictures_skipped:
         console.print(f"{standing.pictures_skipped:,} pictures could not be read")
     if standing.best is not None:

@@ -38,7 +38,9 @@ class Standing:
     """Highest mean of the headlines so far, as a fraction."""
     best_step: int | None = None
     seconds: float = 0.0
-    """Spent on training, over all starts."""
+    """Spent on training, over all starts, without measuring and saving."""
+    waited: float = 0.0
+    """Of these, until data came."""
     pictures_skipped: int = 0
 
 

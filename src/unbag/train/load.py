@@ -48,6 +48,11 @@ class Waiting:
 
     seconds: float = 0.0
 
+    def taken(self) -> float:
+        """What came together since it was last asked."""
+        found, self.seconds = self.seconds, 0.0
+        return found
+
 
 def load(
     batches: Batches, *, first: int, workers: int, device: str, waiting: Waiting

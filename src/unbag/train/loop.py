@@ -7,7 +7,7 @@ same bits as one that was not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -25,15 +25,13 @@ from unbag.train.checkpoint import BEST, LAST, Standing
 from unbag.train.evaluation import evaluate_weights, forget_later
 from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_record, write_record
 from unbag.train.load import Waiting, load
-from unbag.train.locks import apply_locks, set_training
+from unbag.train.locks import set_training
 from unbag.train.log import Log, NotFiniteError, open_log, tensorboard, wandb
-from unbag.train.lora import add_lora
-from unbag.train.make_trainable import make_trainable
-from unbag.train.optimise import change_weights, make_optimiser, open_weights
+from unbag.train.opened import first_weights, frozen_copy, open_towers
+from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.rows import columns, found_of, known_of
 from unbag.train.step import Plan, add_gradient
 from unbag.train.stopping import Stopping, stops_gently
-from unbag.train.trainable import Trainable
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,9 @@ class _Run:
             steps=job.steps,
             torch=torch.__version__,
         )
-        self.start = _frozen_copy(job) if job.recipe.objective.needs_start else None
-        progress.say(_open_towers(job))
-        self.first = _first_weights(job) if job.recipe.to_start else None
+        self.start = frozen_copy(job) if job.recipe.objective.needs_start else None
+        progress.say(open_towers(job))
+        self.first = first_weights(job) if job.recipe.to_start else None
         self.optimiser = make_optimiser(job.trainable, job.recipe)
         self.plan = Plan(
             recipe=job.recipe,
@@ -112,6 +110,11 @@ class _Run:
             self._save()
         except NotFiniteError as error:
             raise self._not_finite(error) from error
+        except UserError:
+            # Raised between two steps, by data or a benchmark: the steps before it are not lost.
+            with suppress(UserError, NotFiniteError):
+                self._save()
+            raise
         finally:
             self.log.close()
         return self._ended(is_done=is_done)
@@ -128,20 +131,23 @@ class _Run:
             waiting=self.waiting,
         )
         set_training(job.trainable, job.recipe.locks)
+        began = perf_counter()
         with self.progress.task("training", total) as advance:
             for step, batch in enumerate(batches, start=first):
                 self._one_step(step, batch)
+                self._count(batch, seconds=perf_counter() - began)
                 advance(job.recipe.batch)
                 if self._evaluates_after(step):
                     self._evaluate()
                 if self._saves_after(step):
                     self._save()
+                began = perf_counter()
                 if stopping.agreed():
                     return self.standing.step == job.steps
         return True
 
     def _one_step(self, step: int, batch: Batch) -> None:
-        job, began = self.job, perf_counter()
+        job = self.job
         rule = job.recipe.objective.threshold
         if rule is not None and rule.resets_each_epoch and step % job.batches.per_epoch == 0:
             self.threshold_K = self._first_threshold()
@@ -161,15 +167,20 @@ class _Run:
             steps=job.steps,
             first=self.first,
         )
-        known = known_of(job, step, waited=self.waiting.seconds)
+        known = known_of(job, step, waited=self.standing.waited + self.waiting.seconds)
         used_K = self.threshold_K
         self.log.add(step, known, found_of(job, taken, used_K=used_K, length=length, away=away))
         self.threshold_K = taken.threshold_K
+
+    def _count(self, batch: Batch, *, seconds: float) -> None:
+        """One more step; `seconds` are from batch to batch, waiting included."""
+        before = self.standing
         self.standing = replace(
-            self.standing,
-            step=step + 1,
-            seconds=self.standing.seconds + perf_counter() - began,
-            pictures_skipped=self.standing.pictures_skipped + batch.skipped,
+            before,
+            step=before.step + 1,
+            seconds=before.seconds + seconds,
+            waited=before.waited + self.waiting.taken(),
+            pictures_skipped=before.pictures_skipped + batch.skipped,
         )
 
     def _evaluates_after(self, step: int) -> bool:
@@ -215,6 +226,12 @@ class _Run:
             if found.threshold_K is not None:
                 self.threshold_K = found.threshold_K.to(self.job.device)
             self.progress.say(f"going on after step {self.standing.step} of {self.job.steps}")
+        if len(set(self.team.gather(self.standing.step))) > 1:
+            raise UserError(
+                f"processes found different checkpoints in {self.job.out}",
+                expected="one folder that all processes of the run see",
+                way_out="name a folder on a shared disk with --out",
+            )
         if self.team.is_leader:
             forget_later(self.job.out, self.standing.step)
         self.team.wait()
@@ -258,23 +275,3 @@ class _Run:
             way_out="begin again in another folder with a smaller learning rate "
             "(--set learning_rate=...) or in --precision float32",
         )
-
-
-def _open_towers(job: TrainJob) -> str:
-    """Lock and widen what the recipe says; gives what is trained, in words."""
-    said = apply_locks(job.trainable, job.recipe.locks)
-    if job.recipe.lora is not None:
-        torch.manual_seed(job.seed)
-        said = add_lora(job.trainable, job.recipe.lora)
-    return said
-
-
-def _frozen_copy(job: TrainJob) -> Trainable:
-    """The weights before training, for losses that compare with them."""
-    start = make_trainable(job.trainable.encoder("start"), device=job.device)
-    start.module.requires_grad_(False).eval()
-    return start
-
-
-def _first_weights(job: TrainJob) -> Mapping[str, Tensor]:
-    return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}

@@ -67,6 +67,8 @@ class Repaired:
     """What came of it. Without an end there is no price and no export yet."""
 
     trained: Trained
+    batch: int
+    """Pictures of a step."""
     priced: Priced | None = None
     exported: Exported | None = None
 
@@ -113,6 +115,8 @@ def repair(
     )
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
+    if recipe.warm_up >= len(batches):
+        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
     job = TrainJob(
         trainable=trainable,
         batches=batches,
@@ -134,7 +138,7 @@ def repair(
     )
     trained = train(job, progress=progress)
     if not trained.is_done:
-        return Repaired(trained)
+        return Repaired(trained, recipe.batch)
     after = trainable.encoder(f"{model.name}+{recipe.name}")
     priced = price(
         model,
@@ -148,9 +152,9 @@ def repair(
         progress=progress,
     )
     if not team.is_leader or (out / "export").exists():
-        return Repaired(trained, priced)
+        return Repaired(trained, recipe.batch, priced)
     card = _card(job, trained, priced, base=base or model.name, team=team)
-    return Repaired(trained, priced, export(after, out / "export", card=card))
+    return Repaired(trained, recipe.batch, priced, export(after, out / "export", card=card))
 
 
 def _batches(

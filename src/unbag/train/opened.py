@@ -1,0 +1,35 @@
+"""Towers as they come in; towers with what a recipe trains open, and copies of the start, out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from unbag.train.job import TrainJob
+from unbag.train.locks import apply_locks
+from unbag.train.lora import add_lora
+from unbag.train.make_trainable import make_trainable
+from unbag.train.optimise import open_weights
+from unbag.train.trainable import Trainable
+
+
+def open_towers(job: TrainJob) -> str:
+    """Lock and widen what the recipe says; gives what is trained, in words."""
+    said = apply_locks(job.trainable, job.recipe.locks)
+    if job.recipe.lora is not None:
+        torch.manual_seed(job.seed)
+        said = add_lora(job.trainable, job.recipe.lora)
+    return said
+
+
+def frozen_copy(job: TrainJob) -> Trainable:
+    """The weights before training, for losses that compare with them."""
+    start = make_trainable(job.trainable.encoder("start"), device=job.device)
+    start.module.requires_grad_(False).eval()
+    return start
+
+
+def first_weights(job: TrainJob) -> Mapping[str, Tensor]:
+    return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}
