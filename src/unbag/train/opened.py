@@ -32,4 +32,5 @@ def frozen_copy(job: TrainJob) -> Trainable:
 
 
 def first_weights(job: TrainJob) -> Mapping[str, Tensor]:
+    """Copies of what is open, for recipes that hold on to the start."""
     return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}
