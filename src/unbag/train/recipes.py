@@ -15,7 +15,7 @@ from unbag.losses.contrastive import contrastive
 from unbag.losses.contrastive_negatives import contrastive_negatives
 from unbag.losses.intra_modal import intra_modal
 from unbag.losses.objective import Objective, Term, ThresholdRule
-from unbag.losses.rank import rank
+from unbag.losses.rank import ThresholdMode, rank
 from unbag.losses.sigmoid import sigmoid
 from unbag.losses.svlc import svlc_negative, svlc_positive
 from unbag.train.config import Locks, Lora, Recipe, Slot
@@ -148,10 +148,15 @@ _RULED = (
 """The same four types by rules, so that no model is needed."""
 
 
-def ce_clip(*, upper: float | None = 10.0) -> Recipe:
+def ce_clip(
+    *, upper: float | None = 10.0, thresholds: ThresholdMode = "adaptive", fixed: float = 0.0
+) -> Recipe:
     """CE-CLIP as the paper prints it. Its intra-modal loss has no lower bound: see ce_clip_fixed.
 
-    `upper` bounds the thresholds of the rank loss.
+    Args:
+        upper: Bounds the thresholds of the rank loss; None bounds nothing.
+        thresholds: The paper's ablations: `adaptive`, `largest` gap, or `fixed`.
+        fixed: The threshold, where it is fixed (2, 5 and 10 in the paper).
     """
     return Recipe(
         name="ce_clip",
@@ -163,14 +168,19 @@ def ce_clip(*, upper: float | None = 10.0) -> Recipe:
                 Term("intra_modal", 0.2, partial(intra_modal, denominator="paper")),
                 Term("rank", 0.4, partial(rank, reduction="cell_mean")),
             ),
-            ThresholdRule(upper=upper),
+            ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
         ),
         negatives=_FILLED,
     )
 
 
-def ce_clip_fixed(*, upper: float | None = 10.0) -> Recipe:
-    """CE-CLIP with the true pair in the intra-modal denominator and means over what is there."""
+def ce_clip_fixed(
+    *, upper: float | None = 10.0, thresholds: ThresholdMode = "adaptive", fixed: float = 0.0
+) -> Recipe:
+    """CE-CLIP with the true pair in the intra-modal denominator and means over what is there.
+
+    Its arguments are those of `ce_clip`.
+    """
     return Recipe(
         name="ce_clip_fixed",
         source="Zhang et al. 2024 with our repairs: the intra-modal loss is a cross-entropy, the "
@@ -181,7 +191,7 @@ def ce_clip_fixed(*, upper: float | None = 10.0) -> Recipe:
                 Term("intra_modal", 0.2, partial(intra_modal, denominator="with_positive")),
                 Term("rank", 0.4, partial(rank, reduction="valid_mean")),
             ),
-            ThresholdRule(upper=upper),
+            ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
         ),
         negatives=_RULED,
     )
