@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.changes import apply, finished
-from unbag.captions.kinds import Rule
 from unbag.captions.numbers import replace_number
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.quantifiers import replace_quantifier
+
+from .proposed import by_rule as edits
 
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
     return find_parser()
-
-
-def edits(parser: Parser, rule: Rule, caption: str) -> list[str]:
-    [parsed] = parser([caption])
-    return [apply(caption, finished(parsed, changes)) for changes in rule(parsed)]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from unbag.captions.attribute_lists import (
     REPLACED_SIZES,
     REPLACED_STATES,
 )
-from unbag.captions.changes import apply, finished, normalised
-from unbag.captions.kinds import ByRule, Kind, Parts, find_kinds
+from unbag.captions.changes import normalised
+from unbag.captions.kinds import Kind, find_kinds
 from unbag.captions.parse import Parser, find_parser
+
+from .proposed import by_kind as edits
 
 NAMES = ("negate", "svlc_fixed")
 CAPTIONS = (
@@ -37,14 +39,6 @@ CAPTIONS = (
 @pytest.fixture(scope="module")
 def parser() -> Parser:
     return find_parser()
-
-
-def edits(parser: Parser, kind: str, caption: str) -> list[str]:
-    [found] = find_kinds([kind])
-    editor = found.editor(Parts())
-    assert isinstance(editor, ByRule)
-    [parsed] = parser([caption])
-    return [apply(caption, finished(parsed, changes)) for changes in editor.rule(parsed)]
 
 
 @pytest.mark.parametrize(

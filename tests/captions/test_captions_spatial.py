@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.changes import apply, finished
-from unbag.captions.kinds import Rule
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.spatial import front_behind, left_right
 from unbag.captions.spatial_range import inside_outside, near_far
 from unbag.captions.spatial_vertical import above_below
 
+from .proposed import by_rule as edits
+
 
 @pytest.fixture(scope="module")
 def parser() -> Parser:
     return find_parser()
-
-
-def edits(parser: Parser, rule: Rule, caption: str) -> list[str]:
-    [parsed] = parser([caption])
-    return [apply(caption, finished(parsed, changes)) for changes in rule(parsed)]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from collections import Counter
 import pytest
 
 from unbag.captions.agreement import inflected
-from unbag.captions.changes import apply, finished, normalised
+from unbag.captions.changes import normalised
 from unbag.captions.edit import edit
-from unbag.captions.kinds import ByRule, Kind, Parts, find_kinds
+from unbag.captions.kinds import Kind, find_kinds
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.word_lists import is_near
+
+from .proposed import by_kind as edits
 
 NAMES = (
     "swap_nouns",
@@ -43,14 +45,6 @@ CAPTIONS = (
 @pytest.fixture(scope="module")
 def parser() -> Parser:
     return find_parser()
-
-
-def edits(parser: Parser, kind: str, caption: str) -> list[str]:
-    [found] = find_kinds([kind])
-    editor = found.editor(Parts())
-    assert isinstance(editor, ByRule)
-    [parsed] = parser([caption])
-    return [apply(caption, finished(parsed, changes)) for changes in editor.rule(parsed)]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+"""What a rule or a kind proposes for one caption, as finished captions."""
+
+from __future__ import annotations
+
+from unbag.captions.changes import apply, finished
+from unbag.captions.kinds import ByRule, Parts, Rule, find_kinds
+from unbag.captions.parse import Parser
+
+
+def by_rule(parser: Parser, rule: Rule, caption: str) -> list[str]:
+    [parsed] = parser([caption])
+    return [apply(caption, finished(parsed, changes)) for changes in rule(parsed)]
+
+
+def by_kind(parser: Parser, kind: str, caption: str) -> list[str]:
+    """Of a registered kind that works by a rule."""
+    [found] = find_kinds([kind])
+    editor = found.editor(Parts())
+    assert isinstance(editor, ByRule)
+    return by_rule(parser, editor.rule, caption)
