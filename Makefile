@@ -41,6 +41,7 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/text_length.py
 	$(BIN)/python perf/evaluate.py
 	$(BIN)/python perf/edit.py
+	$(BIN)/python perf/train_step.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo
