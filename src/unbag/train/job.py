@@ -46,6 +46,8 @@ class TrainJob:
     uses_tensorboard: bool = False
     wandb_project: str = ""
     command: str = ""
+    base: str = ""
+    """Name under which the model is loaded again; empty for its own, which may be shorter."""
 
     @property
     def steps(self) -> int:
@@ -78,6 +80,8 @@ class TrainRecord:
     device: str
     command: str
     steps: int
+    base: str
+    """Loads the model that it began with."""
     version: str = __version__
     torch: str = ""
     python: str = field(default_factory=platform.python_version)

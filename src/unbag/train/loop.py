@@ -76,6 +76,7 @@ class _Run:
             device=job.device,
             command=job.command,
             steps=job.steps,
+            base=job.base or job.trainable.name,
             torch=torch.__version__,
         )
         self.start = frozen_copy(job) if job.recipe.objective.needs_start else None

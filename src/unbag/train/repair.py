@@ -135,6 +135,7 @@ def repair(
         uses_tensorboard=where.uses_tensorboard,
         wandb_project=where.wandb_project,
         command=where.command,
+        base=base or model.name,
     )
     trained = train(job, progress=progress)
     if not trained.is_done:

@@ -11,10 +11,13 @@ from unbag.scorers.resolve import load_model
 from unbag.train import checkpoint
 from unbag.train.card import Card, Cost
 from unbag.train.checkpoint import BEST, LAST
-from unbag.train.config import Lora
+from unbag.train.config import Locks, Lora
 from unbag.train.job import TrainRecord, read_record
+from unbag.train.locks import apply_locks
 from unbag.train.lora import add_lora
 from unbag.train.make_trainable import make_trainable
+from unbag.train.named import model_name
+from unbag.train.trainable import Trainable
 from unbag.types import DualEncoder
 
 Weights = Literal["last", "best"]
@@ -31,21 +34,30 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
             "were scored while training",
             way_out="name the folder that was given as --out",
         )
-    encoder = load_model(record.asked.model)
+    encoder = load_model(model_name(record.base))
     if encoder.fingerprint != record.asked.model_fingerprint:
         raise UserError(
-            f"{record.asked.model} is not the model that {folder} began with",
+            f"{record.base} is not the model that {folder} began with",
             expected=f"weights with the fingerprint {record.asked.model_fingerprint}",
             way_out="put the old weights back where they were",
         )
     trainable = make_trainable(encoder, device="cpu")
-    lora = _recipe(record).get("lora")
-    if lora is not None:
-        add_lora(trainable, Lora(**lora))
+    _widen(trainable, _recipe(record))
     found = checkpoint.load(path)
     checkpoint.restore(found, trainable)
     name = f"{record.asked.model}+{_recipe(record)['name']}"
     return trainable.encoder(name), _card(record, found.standing, name=name)
+
+
+def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
+    """As for training: what was locked has no small matrices beside it."""
+    if recipe["lora"] is not None:
+        apply_locks(trainable, Locks(**_fields(recipe["locks"])))
+        add_lora(trainable, Lora(**_fields(recipe["lora"])))
+
+
+def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name != "class"}
 
 
 def _recipe(record: TrainRecord) -> Mapping[str, Any]:
@@ -57,7 +69,7 @@ def _card(record: TrainRecord, standing: checkpoint.Standing, *, name: str) -> C
     recipe = _recipe(record)
     return Card(
         title=name,
-        base=record.asked.model,
+        base=record.base,
         recipe=recipe["name"],
         settings=f"- source: {recipe['source']}\n- after step {standing.step} of {record.steps}",
         data=record.data,

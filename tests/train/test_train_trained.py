@@ -1,0 +1,79 @@
+"""Weights of a training run, read again from its folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.scorers.resolve import load_model
+from unbag.train.job import NAME, TrainJob
+from unbag.train.loop import train
+from unbag.train.make_trainable import make_trainable
+from unbag.train.settings import make_recipe
+from unbag.train.trainable import Trainable
+from unbag.train.trained import read_trained
+from unbag.train.world_batches import WorldBatches
+from unbag.types import DualEncoder
+
+from .export_models import open_clip_config, save_clip, save_open_clip
+
+SAID = ["a red star", "a small cup to the left of a tree"]
+
+
+def trained(model: str, out: Path, recipe: str, *settings: str) -> Trainable:
+    """Two steps of two scenes; the model's own name is not the one that loads it."""
+    encoder = load_model(model)
+    assert isinstance(encoder, DualEncoder)
+    assert encoder.name != model
+    asked = make_recipe(recipe, ["batch=2", "epochs=1", "learning_rate=0.01", *settings])
+    trainable = make_trainable(encoder, device="cpu")
+    batches = WorldBatches(asked, trainable.reads, per_epoch=2)
+    train(TrainJob(trainable, batches, asked, out, base=model))
+    return trainable
+
+
+def saved(library: str, folder: Path) -> str:
+    if library == "transformers":
+        return save_clip(folder)
+    return save_open_clip(folder, open_clip_config())
+
+
+@pytest.mark.parametrize(
+    ("library", "recipe", "settings"),
+    [
+        ("open_clip", "clip_ft", ()),
+        ("open_clip", "svlc", ("locks.picture=all", "lora.rank=2")),
+        ("transformers", "svlc", ("locks.caption=2",)),
+    ],
+)
+def test_a_run_is_read_again_as_it_ended(
+    library: str, recipe: str, settings: tuple[str, ...], tmp_path: Path
+) -> None:
+    model = saved(library, tmp_path / "model")
+    before = load_model(model)
+    assert isinstance(before, DualEncoder)
+    ended = trained(model, tmp_path / "run", recipe, *settings).encoder("ended")
+    again, card = read_trained(tmp_path / "run")
+    assert torch.equal(again.encode_captions(SAID), ended.encode_captions(SAID))
+    assert not torch.allclose(again.encode_captions(SAID), before.encode_captions(SAID), atol=1e-4)
+    assert again.scale == ended.scale
+    assert card.base == model
+
+
+def test_a_run_whose_model_has_changed_is_refused(tmp_path: Path) -> None:
+    model = save_open_clip(tmp_path / "model", open_clip_config())
+    trained(model, tmp_path / "run", "clip_ft")
+    path = tmp_path / "run" / NAME
+    said = json.loads(path.read_text())
+    said["asked"]["model_fingerprint"] = "open_clip-of-yesterday"
+    path.write_text(json.dumps(said))
+    with pytest.raises(UserError, match=r"is not the model that .*run began with") as caught:
+        read_trained(tmp_path / "run")
+    assert caught.value.expected == "weights with the fingerprint open_clip-of-yesterday"
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds no best\.safetensors"):
+        read_trained(tmp_path, weights="best")
