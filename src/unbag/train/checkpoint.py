@@ -108,7 +108,14 @@ def restore(
     found: Checkpoint, trainable: Trainable, optimiser: torch.optim.Optimizer | None = None
 ) -> None:
     """Put weights and moments where they were."""
-    trainable.module.load_state_dict(dict(found.weights))
+    try:
+        trainable.module.load_state_dict(dict(found.weights))
+    except RuntimeError as error:
+        raise UserError(
+            f"the checkpoint holds other weights than {trainable.name} has",
+            expected="a checkpoint of this model, these locks and this LoRA",
+            way_out="delete it to begin anew, or name another folder with --out",
+        ) from error
     if optimiser is None:
         return
     for name, weight in open_weights(trainable).items():

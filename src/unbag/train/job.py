@@ -7,10 +7,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from unbag.engine.atomic import write_text
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 from unbag.train.config import Precision, Recipe
 from unbag.train.described import described, differences
 from unbag.types import Benchmark
@@ -111,15 +111,23 @@ def read_record(folder: Path) -> TrainRecord | None:
     path = folder / NAME
     if not path.exists():
         return None
+    said: Any = None
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
         return TrainRecord(**(said | {"asked": Asked(**said["asked"])}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{path} cannot be read: {error}",
-            expected="the record that `unbag train` writes, of this version",
-            way_out="name another folder with --out",
+            f"{path} {_why(said, error)}",
+            expected=f"the record that `unbag train` of version {__version__} writes",
+            way_out="go on with the version that wrote it, or name another folder with --out",
         ) from error
+
+
+def _why(said: object, error: Exception) -> str:
+    version = said.get("version") if isinstance(said, dict) else None
+    if version is None or version == __version__:
+        return f"cannot be read: {said_by(error)}"
+    return f"was written by unbag {version}"
 
 
 def check_same(old: TrainRecord, asked: Asked, *, folder: Path) -> None:

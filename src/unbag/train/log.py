@@ -18,20 +18,19 @@ import torch
 from torch import Tensor
 
 from unbag.engine.atomic import write_text
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 
 NAME = "log.csv"
 SOMETIMES = 20
 """Steps between two readings."""
 
 
-@dataclass(frozen=True)
 class NotFiniteError(Exception):
     """A number that is no number; says which and when."""
 
-    step: int
-    term: str
-    value: float
+    def __init__(self, step: int, term: str, value: float) -> None:
+        super().__init__(f"{term} became {value} at step {step}")
+        self.step, self.term, self.value = step, term, value
 
 
 @dataclass(eq=False)
@@ -51,21 +50,25 @@ class Log:
         """Keep a row: plain numbers, and numbers that are still on the device."""
         values = torch.stack([value.detach().float().reshape(()) for value in found.values()])
         self._held.append((step, dict(known), list(found), values))
+
+    def flush_sometimes(self) -> None:
+        """When enough steps have come together."""
         if len(self._held) >= SOMETIMES:
             self.flush()
 
     def flush(self) -> None:
         """Read and write what is held; raises NotFiniteError at the first number that is none."""
-        held, self._held = self._held, []
         rows = []
         bad: NotFiniteError | None = None
-        for step, known, names, values in held:
+        for step, known, names, values in self._held:
             row = known | dict(zip(names, values.tolist(), strict=True))
             bad = bad or _first_bad(step, names, row)
             rows.append((step, row))
         if rows:
             self._write(rows)
             self.last = rows[-1][1]
+        # Not before they are written: no checkpoint may be saved whose steps the log lacks.
+        self._held.clear()
         if bad is not None:
             raise bad
 
@@ -78,10 +81,18 @@ class Log:
     def _write(self, rows: list[tuple[int, dict[str, float]]]) -> None:
         if self.folder is None:
             return
-        with (self.folder / NAME).open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            for step, row in rows:
-                writer.writerow([step, *(_text(row.get(name)) for name in self.columns)])
+        path = self.folder / NAME
+        try:
+            with path.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file)
+                for step, row in rows:
+                    writer.writerow([step, *(_text(row.get(name)) for name in self.columns)])
+        except OSError as error:
+            raise UserError(
+                f"cannot write {path}: {said_by(error)}",
+                way_out="make room, then give the same command again: it goes on from the last "
+                "checkpoint",
+            ) from error
         for other in self.writers:
             for step, row in rows:
                 for name, value in row.items():

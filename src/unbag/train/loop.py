@@ -96,6 +96,7 @@ class _Run:
         self.threshold_K: Tensor | None = self._first_threshold()
         self.waiting = Waiting()
         self.saved_at = perf_counter()
+        self.saved_step = 0
 
     def go(self) -> Trained:
         """From where it stands to the end, or until somebody stops it."""
@@ -107,7 +108,7 @@ class _Run:
         self.log = self._open_log()
         try:
             with stops_gently(self.team) as stopping:
-                is_done = self._take_steps(stopping)
+                self._take_steps(stopping)
             self._save()
         except NotFiniteError as error:
             raise self._not_finite(error) from error
@@ -118,9 +119,9 @@ class _Run:
             raise
         finally:
             self.log.close()
-        return self._ended(is_done=is_done)
+        return self._ended(is_done=self.standing.step == job.steps)
 
-    def _take_steps(self, stopping: Stopping) -> bool:
+    def _take_steps(self, stopping: Stopping) -> None:
         job = self.job
         first = self.standing.step
         total = (job.steps - first) * job.recipe.batch
@@ -137,15 +138,17 @@ class _Run:
             for step, batch in enumerate(batches, start=first):
                 self._one_step(step, batch)
                 self._count(batch, seconds=perf_counter() - began)
+                began = perf_counter()
+                self.log.flush_sometimes()
                 advance(job.recipe.batch)
                 if self._evaluates_after(step):
                     self._evaluate()
+                    began = perf_counter()
                 if self._saves_after(step):
                     self._save()
-                began = perf_counter()
+                    began = perf_counter()
                 if stopping.agreed():
-                    return self.standing.step == job.steps
-        return True
+                    return
 
     def _one_step(self, step: int, batch: Batch) -> None:
         job = self.job
@@ -190,25 +193,26 @@ class _Run:
         return bool(self.job.benchmarks) and ((step + 1) % every == 0 or is_last)
 
     def _saves_after(self, step: int) -> bool:
-        """By the clock, and after every evaluation; a team goes by steps, since clocks differ."""
+        """By the clock, and after every evaluation and epoch."""
         if self._evaluates_after(step) or (step + 1) % self.job.batches.per_epoch == 0:
             return True
-        is_due = perf_counter() - self.saved_at > 60 * self.job.save_minutes
-        return self.team.size == 1 and is_due
+        # Processes need not agree: one of them saves, and the others wait for nothing.
+        return perf_counter() - self.saved_at > 60 * self.job.save_minutes
 
     def _evaluate(self) -> None:
         self.log.flush()
         step = self.standing.step
         score = evaluate_weights(self.job, step, progress=self.progress, team=self.team)
         if self.standing.best is None or score > self.standing.best:
-            self.standing = replace(self.standing, best=score, best_step=step)
+            better = replace(self.standing, best=score, best_step=step)
             if self.team.is_leader:
-                checkpoint.save(self.job.out / BEST, self.job.trainable, self.standing)
+                checkpoint.save(self.job.out / BEST, self.job.trainable, better)
+            self.standing = better
 
     def _save(self) -> None:
         # What is not finite must not replace a checkpoint that is.
         self.log.flush()
-        if self.team.is_leader:
+        if self.team.is_leader and self.saved_step < self.standing.step:
             checkpoint.save(
                 self.job.out / LAST,
                 self.job.trainable,
@@ -216,14 +220,14 @@ class _Run:
                 optimiser=self.optimiser,
                 threshold_K=self.threshold_K,
             )
-        self.saved_at = perf_counter()
+        self.saved_at, self.saved_step = perf_counter(), self.standing.step
 
     def _go_back_to_checkpoint(self) -> None:
         path = self.job.out / LAST
         if path.exists():
             found = checkpoint.load(path)
             checkpoint.restore(found, self.job.trainable, self.optimiser)
-            self.standing = found.standing
+            self.standing, self.saved_step = found.standing, found.standing.step
             if found.threshold_K is not None:
                 self.threshold_K = found.threshold_K.to(self.job.device)
             self.progress.say(f"going on after step {self.standing.step} of {self.job.steps}")

@@ -1,0 +1,67 @@
+"""Training runs of a few steps on the world, with towers of a few numbers."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.train import checkpoint
+from unbag.train.config import Recipe
+from unbag.train.job import TrainJob
+from unbag.train.make_trainable import make_trainable
+from unbag.train.settings import make_recipe
+from unbag.train.world_batches import WorldBatches
+
+from .small_world import small
+
+FAST = ("batch=4", "epochs=2", "warm_up=2", "learning_rate=0.01")
+"""Settings under which a few steps change weights by much."""
+
+
+def fast(name: str = "clip_ft", *settings: str) -> Recipe:
+    """A recipe of two epochs of a few steps, four pictures each."""
+    return make_recipe(name, [*FAST, *settings])
+
+
+def job_of(
+    out: Path,
+    recipe: Recipe | None = None,
+    *,
+    seed: int = 0,
+    per_epoch: int = 3,
+    model: int = 1,
+) -> TrainJob:
+    """Six steps on the world."""
+    recipe = recipe or fast()
+    trainable = make_trainable(small(model), device="cpu")
+    batches = WorldBatches(recipe, trainable.reads, seed=seed, per_epoch=per_epoch)
+    return TrainJob(trainable, batches, recipe, out, seed=seed, command="unbag train")
+
+
+def rows(folder: Path) -> list[dict[str, float]]:
+    """Of log.csv."""
+    with (folder / "log.csv").open(encoding="utf-8") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def column(folder: Path, name: str) -> list[float]:
+    """Of log.csv."""
+    return [row[name] for row in rows(folder)]
+
+
+def weights(folder: Path, name: str = checkpoint.LAST) -> dict[str, Tensor]:
+    """Of a checkpoint."""
+    return dict(checkpoint.load(folder / name).weights)
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    """Bit for bit."""
+    return one.keys() == other.keys() and all(one[name].equal(other[name]) for name in one)
+
+
+def said(error: UserError) -> str:
+    """In one line."""
+    return str(error).replace("\n  ", "; ")

@@ -1,0 +1,261 @@
+"""What goes wrong in a run: what is said, what is kept, and that the same command goes on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from safetensors.torch import save_file
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.losses.contrastive import contrastive
+from unbag.losses.objective import Objective, Term
+from unbag.train import checkpoint
+from unbag.train.checkpoint import BEST, LAST
+from unbag.train.config import Recipe
+from unbag.train.job import TrainJob, read_record
+from unbag.train.log import Log
+from unbag.train.loop import train
+from unbag.types import Embedded
+
+from .small_runs import column, fast, job_of, said, same, weights
+from .small_world import SWAP
+
+
+class Spoilt:
+    """A loss that does something else at one step, counted from 0 over all starts."""
+
+    def __init__(self, at: int, act: Callable[[Tensor], Tensor]) -> None:
+        self.at, self.act, self.calls = at, act, 0
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        found = contrastive(embedded)
+        self.calls += 1
+        return self.act(found) if self.calls == self.at + 1 else found
+
+
+def spoilt(at: int, act: Callable[[Tensor], Tensor]) -> Recipe:
+    terms = (Term("contrastive", 1.0, contrastive), Term("spoilt", 0.5, Spoilt(at, act)))
+    return replace(fast(), objective=Objective(terms))
+
+
+def no_number(value: Tensor) -> Tensor:
+    return value * float("nan")
+
+
+@pytest.mark.parametrize("at", [0, 4])
+def test_a_loss_that_becomes_nan(tmp_path: Path, at: int) -> None:
+    """At step 4 the checkpoint of step 3, the end of the first epoch, is there and stays."""
+    with pytest.raises(UserError) as caught:
+        train(job_of(tmp_path, spoilt(at, no_number)))
+    kept = f"the checkpoint of step 3 is whole: {tmp_path / LAST}"
+    kept = kept if at else "no checkpoint was saved before"
+    assert said(caught.value) == (
+        f"'spoilt' became nan at step {at}; {kept}; expected: finite numbers; way out:  begin "
+        "again in another folder with a smaller learning rate (--set learning_rate=...) or in "
+        "--precision float32"
+    )
+    record = read_record(tmp_path)
+    assert record
+    assert record.state == "stopped"
+    assert (tmp_path / LAST).exists() == bool(at)
+    if at:
+        assert checkpoint.load(tmp_path / LAST).standing.step == 3
+        assert all(value.isfinite().all() for value in weights(tmp_path).values())
+        # The same command takes the steps again; this time nothing is spoilt.
+        train(job_of(tmp_path, spoilt(-1, no_number)))
+        train(job_of(tmp_path / "whole", spoilt(-1, no_number)))
+        assert same(weights(tmp_path), weights(tmp_path / "whole"))
+        assert column(tmp_path, "step") == [0, 1, 2, 3, 4, 5]
+
+
+def test_nan_in_the_last_steps_is_not_saved(tmp_path: Path) -> None:
+    """Fewer steps than the log holds back before it reads: the end must look too."""
+    with pytest.raises(UserError, match="'spoilt' became nan at step 5"):
+        train(job_of(tmp_path, spoilt(5, no_number)))
+    assert checkpoint.load(tmp_path / LAST).standing.step == 3
+
+
+def test_nan_is_not_measured_as_the_best(tmp_path: Path) -> None:
+    job = replace(job_of(tmp_path, spoilt(1, no_number)), benchmarks=(SWAP,), evaluate_every=2)
+    with pytest.raises(UserError, match="'spoilt' became nan at step 1"):
+        train(job)
+    assert not (tmp_path / BEST).exists()
+    assert not (tmp_path / "evaluations").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda out: job_of(out, fast("clip_ft", "batch=8")), ["recipe.batch: 4 before, 8 now"]),
+        (
+            lambda out: job_of(out, fast("siglip_hn")),
+            ["recipe.name: clip_ft before, siglip_hn now"],
+        ),
+        (lambda out: job_of(out, seed=1), ["seed: 0 before, 1 now", "data_fingerprint: world-"]),
+        (lambda out: job_of(out, per_epoch=4), ["data_fingerprint: world-"]),
+        (lambda out: replace(job_of(out), micro=2), ["micro: nothing before, 2 now"]),
+        (lambda out: replace(job_of(out), precision="bfloat16"), ["precision: float32 before"]),
+        (
+            lambda out: job_of(out, model=2),
+            ["model: tiny:1 before, tiny:2 now", "model_fingerprint"],
+        ),
+    ],
+)
+def test_another_run_in_the_same_folder(
+    tmp_path: Path, change: Callable[[Path], TrainJob], named: list[str]
+) -> None:
+    train(job_of(tmp_path))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with pytest.raises(UserError) as caught:
+        train(change(tmp_path))
+    shown = said(caught.value)
+    assert shown.startswith(f"the folder {tmp_path} holds a training run with other settings: ")
+    assert all(one in shown for one in named), shown
+    assert "name another folder with --out" in shown
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "cannot be read"),
+        ('{"version": "99.0", "asked": {}, "shape": 1}', "was written by unbag 99.0"),
+    ],
+)
+def test_a_record_of_another_version(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "training.json").write_text(text)
+    with pytest.raises(UserError, match=named) as caught:
+        train(job_of(tmp_path))
+    assert "name another folder with --out" in said(caught.value)
+    assert (tmp_path / "training.json").read_text() == text
+
+
+def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
+    train(job_of(tmp_path))
+    whole = (tmp_path / LAST).read_bytes()
+    for broken in (b"", whole[:1000], whole.replace(b"unbag_training", b"someone_else__")):
+        (tmp_path / LAST).write_bytes(broken)
+        with pytest.raises(UserError, match="is not a checkpoint of a training run") as caught:
+            train(job_of(tmp_path))
+        assert "delete it to begin anew, or name another folder" in said(caught.value)
+
+
+def test_a_checkpoint_of_other_towers(tmp_path: Path) -> None:
+    """Somebody copied it there, with or without its record."""
+    train(job_of(tmp_path / "a", fast("clip_ft", "locks.picture=all")))
+    (tmp_path / "b").mkdir()
+    found = checkpoint.load(tmp_path / "a" / LAST)
+    wrong = {name: value for name, value in found.weights.items() if name != "log_scale"}
+    with pytest.raises(UserError, match="the checkpoint holds other weights than tiny:1"):
+        checkpoint.restore(replace(found, weights=wrong), job_of(tmp_path / "b").trainable)
+
+
+def test_a_folder_that_another_process_trains_in(tmp_path: Path) -> None:
+    import fcntl
+
+    with (tmp_path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match=f"another process trains in {tmp_path}"):
+            train(job_of(tmp_path))
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = save_file
+    saved: list[int] = []
+
+    def fills_up(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        saved.append(0)
+        if len(saved) > 1:
+            path.write_bytes(b"half of it")
+            full()
+        real(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", fills_up)
+    with pytest.raises(UserError) as caught:
+        train(job_of(tmp_path))
+    assert said(caught.value) == (
+        "cannot save the checkpoint of step 6: [Errno 28] No space left on device; the "
+        f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights and twice as much for the "
+        "optimiser; way out:  make room, then give the same command again: it goes on from there"
+    )
+    assert checkpoint.load(tmp_path / LAST).standing.step == 3
+    assert not list(tmp_path.glob(".*.part"))
+    monkeypatch.undo()
+    train(job_of(tmp_path))
+    train(job_of(tmp_path / "whole"))
+    assert same(weights(tmp_path), weights(tmp_path / "whole"))
+
+
+def test_a_full_disk_at_the_best_does_not_claim_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = save_file
+
+    def fills_up(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        if BEST in path.name:
+            full()
+        real(tensors, path, metadata=metadata)
+
+    monkeypatch.setattr(checkpoint, "save_file", fills_up)
+    job = replace(job_of(tmp_path), benchmarks=(SWAP,), evaluate_every=2)
+    with pytest.raises(UserError, match="cannot save the checkpoint of step 2"):
+        train(job)
+    assert checkpoint.load(tmp_path / LAST).standing.best is None
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system can be mounted by root only")
+    try:
+        with pytest.raises(UserError, match="cannot save the checkpoint of step 3"):
+            train(job_of(disk / "run"))
+        assert not (disk / "run" / LAST).exists()
+        subprocess.run([*mount[:4], "remount,size=4m", *mount[5:]], check=True)
+        assert train(job_of(disk / "run")).is_done
+        train(job_of(tmp_path / "whole"))
+        assert same(weights(disk / "run"), weights(tmp_path / "whole"))
+        assert column(disk / "run", "step") == [0, 1, 2, 3, 4, 5]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the steps of that checkpoint would be missing in the log for ever."""
+    real, calls = Log._write, [0]
+
+    def fills_up(log: Log, rows: list[tuple[int, dict[str, float]]]) -> None:
+        calls[0] += 1
+        if calls[0] == 2:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Path, "open", full)
+                real(log, rows)
+        real(log, rows)
+
+    monkeypatch.setattr(Log, "_write", fills_up)
+    with pytest.raises(UserError, match=r"cannot write .*log.csv: .Errno 28. No space left"):
+        train(replace(job_of(tmp_path)))
+    monkeypatch.undo()
+    train(job_of(tmp_path))
+    assert column(tmp_path, "step") == [0, 1, 2, 3, 4, 5]
+    train(job_of(tmp_path / "whole"))
+    assert same(weights(tmp_path), weights(tmp_path / "whole"))
