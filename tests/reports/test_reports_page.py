@@ -18,7 +18,7 @@ OWN = {
     "original": Definition("original", "A title", "A <b>meaning</b>.", "s(c) > s(n)", "1/2"),
     "mean_*": Definition("mean_*", "Mean score", "Mean of the scores.", "", ""),
 }
-VOID = {"meta", "link", "img", "br"}
+VOID = {"meta", "link", "img", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -160,6 +160,14 @@ def test_merged_runs_show_both_records(run: RunContents) -> None:
     assert "unbag run --again" in text
     assert run.record.command in text
     assert "tiny:base+" in text
+
+
+def test_a_long_name_may_be_broken_after_a_sign(run: RunContents) -> None:
+    renamed = [
+        replace(r, scorer="open_clip:ViT-B<32") for r in run.results if r.scorer == "tiny:base"
+    ]
+    html = render_page(replace(run, results=tuple(renamed)), DEFINITIONS)
+    assert "open_<wbr>clip:ViT-<wbr>B&lt;32" in html
 
 
 @dataclass(frozen=True)

@@ -121,3 +121,15 @@ def test_each_of_the_few_tables_names_benchmarks_and_chance(width: int, tables: 
     rows = [line for line in lines if line[:1] == ["accuracy"]]
     assert [line[-1] for line in heads] == ["chance"] * tables
     assert [line[-1] for line in rows] == ["20.0"] * tables
+
+
+@pytest.mark.parametrize("width", range(50, 120))
+def test_names_of_any_length_leave_room_for_chance(width: int) -> None:
+    names = ["tiny:base", "tiny:hard_negative", "tiny:random", "caption:short"]
+    run = many(4)
+    results = (replace(r, scorer=n) for r, n in zip(run.results, names, strict=True))
+    text = printed(replace(run, results=tuple(results)), width)
+    lines = [line.split() for line in text.splitlines()]
+    heads = [line for line in lines if line[:1] == ["benchmark"]]
+    assert {line[-1] for line in heads} == {"chance"}
+    assert [name for line in heads for name in line[1:-1]] == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -122,6 +123,14 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     )
 
 
+def _breakable(name: str) -> Markup:
+    """A name that may go on in a new line after a sign, and not in the middle of a word."""
+    from markupsafe import Markup
+
+    parts = re.split(r"(?<=[/_@.-])(?=\w)", name)
+    return Markup("<wbr>").join(parts)
+
+
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -140,6 +149,7 @@ def _environment() -> Environment:
         interval_text=interval_text,
         trouble_text=trouble_text,
         value_text=value_text,
+        breakable=_breakable,
         key=lambda column: Markup(charts.key(column)),  # noqa: S704 - built by charts, which escapes
         lower_is_better=LOWER_IS_BETTER,
         remarks=REMARKS,

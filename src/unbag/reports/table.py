@@ -59,38 +59,53 @@ class TerminalTable:
         tables: list[Table] = []
         rest = self.layout.columns
         while rest or not tables:
-            fitting = [n for n in range(2, len(rest) + 1) if self._fits(rest[:n], console, options)]
-            here, rest = rest[: max(fitting, default=1)], rest[max(fitting, default=1) :]
-            # The last way out of a very narrow terminal is to break the names of benchmarks.
-            is_narrow = not self._fits(here, console, options)
-            tables.append(_table(self.layout, here, is_narrow=is_narrow))
+            counts = range(2, len(rest) + 1)
+            most = max(
+                (n for n in counts if self._spare(rest[:n], console, options) >= 0), default=1
+            )
+            here, rest = rest[:most], rest[most:]
+            tables.append(_table(self.layout, here, spare=self._spare(here, console, options)))
         return tables
 
-    def _fits(self, columns: Sequence[Column], console: Console, options: ConsoleOptions) -> bool:
+    def _spare(self, columns: Sequence[Column], console: Console, options: ConsoleOptions) -> int:
+        """Width beyond the least that these scorers need; below 0 if there is less than that."""
         from rich.measure import Measurement
 
         unlimited = options.update(max_width=UNLIMITED)
-        table = _table(self.layout, columns)
-        return Measurement.get(console, unlimited, table).minimum <= options.max_width
+        table = _table(self.layout, columns, spare=UNLIMITED)
+        found = Measurement.get(console, unlimited, table)
+        is_wide = found.maximum <= options.max_width
+        return UNLIMITED if is_wide else options.max_width - found.minimum
 
 
-def _table(layout: Layout, columns: Sequence[Column], *, is_narrow: bool = False) -> Table:
+def _table(layout: Layout, columns: Sequence[Column], *, spare: int) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    # The last way out of a very narrow terminal is to break the names of benchmarks.
+    is_narrow = spare < 0
     # Rich takes the longest word for the least width even of a column that it may not wrap.
     names = 0 if is_narrow else max((len(name) for name in _names(layout)), default=0)
     table.add_column("benchmark", no_wrap=not is_narrow, overflow="fold", min_width=names)
-    for column in columns:
+    for at, column in enumerate(columns):
         title = f"{column.label}\nblind" if column.is_blind else column.label
-        wide = 0 if is_narrow else min(max(13, len(column.label)), 16)
-        table.add_column(Text(title, overflow="fold"), min_width=wide, overflow="fold")
+        least = 0 if is_narrow else _least_width(column)
+        # Shared out here: rich narrows all columns alike, and crops where one cannot follow.
+        most = None if is_narrow else least + (spare + at) // len(columns)
+        table.add_column(
+            Text(title, overflow="fold"), min_width=least, max_width=most, overflow="fold"
+        )
     table.add_column("chance", justify="right", no_wrap=True)
     for sheet in layout.overview:
         _add_sheet(table, sheet, columns)
     return table
+
+
+def _least_width(column: Column) -> int:
+    """An interval on its own line, or the name, unless that is very long."""
+    return min(max(13, len(column.label)), 20)
 
 
 def _add_sheet(table: Table, sheet: Sheet, columns: Sequence[Column]) -> None:
