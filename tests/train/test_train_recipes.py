@@ -75,6 +75,8 @@ def test_weights_and_sizes_are_those_of_the_papers() -> None:
     assert {name for name in RECIPES if make_recipe(name).hard_pictures} == {"neg_clip"}
     assert make_recipe("locked_image").locks == Locks(picture="all")
     assert make_recipe("locked_image").weight_decay == 0.0
+    bounds = {name: make_recipe(name).largest_scale for name in RECIPES}
+    assert {name: bound for name, bound in bounds.items() if bound != 100} == {"siglip_hn": 1000}
     assert make_recipe("clip_ft").weight_decay == 0.1
 
 

@@ -222,4 +222,6 @@ def siglip_hn() -> Recipe:
         source="ours: SigLIP's loss (Zhai et al. 2023), negatives and optimiser as for NegCLIP",
         objective=Objective((Term("sigmoid", 1.0, partial(sigmoid, reduction="rows")),)),
         negatives=(Slot("negative", (*SWAPPED, *REPLACED)),),
+        # Released SigLIPs stand at 117, which CLIP's bound would cut at the first step.
+        largest_scale=1000.0,
     )
