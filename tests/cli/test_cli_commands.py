@@ -93,7 +93,13 @@ def test_demo_does_the_main_job(tmp_path: Path) -> None:
     done = unbag("demo", "--out", str(tmp_path / "demo"), "--no-cache")
     assert done.returncode == 0, done.stderr
     assert "world-relation" in done.stdout
-    assert "tiny:base is above chance on" in done.stdout
+    heads = [line.split() for line in done.stdout.splitlines() if " benchmark " in line]
+    assert heads == [
+        ["benchmark", "tiny:base", "tiny:hard_negative", "tiny:random", "blind", "chance"]
+    ]
+    assert "tiny:base is above chance on 7 of 11" in done.stdout
+    assert "tiny:hard_negative is above chance on 10 of 11" in done.stdout
+    assert "caption:short never sees a picture, and is above chance on no benchmark" in done.stdout
     assert done.stdout.splitlines()[-1] == f"report:  {tmp_path / 'demo' / 'report.html'}"
     page = (tmp_path / "demo/report.html").read_text()
     assert "<title>" in page

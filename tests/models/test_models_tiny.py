@@ -1,5 +1,6 @@
 """The tiny dual encoder: exact at any caption length, read and written, refused when broken."""
 
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from unbag.errors import UserError
-from unbag.models.tiny import Tiny, load, read, untrained, write
+from unbag.models.tiny import SHIPPED, Tiny, load, read, untrained, write
 from unbag.models.tiny_towers import TinyConfig
 from unbag.models.tiny_words import END, PAD, UNKNOWN, WordTokenizer
 from unbag.types import DualEncoder, TokenEncoder
@@ -25,6 +26,13 @@ CONFIG = TinyConfig(
     context=8,
     words=WORDS,
 )
+
+# Another one means other weights or another forward pass: numbers of the docs are then out of date.
+FINGERPRINTS = [
+    "tiny-06f89ea32348deb1f3817c58",
+    "tiny-50a30f882d0fd3e4d12066f0",
+    "tiny-2544dcd5f0250051e07a7655",
+]
 
 
 def tiny(seed: int = 0) -> Tiny:
@@ -97,6 +105,21 @@ def test_round_trip_through_half_precision(tmp_path: Path) -> None:
 def test_fingerprints_follow_the_weights() -> None:
     assert tiny(1).fingerprint == tiny(1).fingerprint
     assert tiny(1).fingerprint != tiny(2).fingerprint
+
+
+def test_the_shipped_ones_are_the_base_and_repairs_of_it() -> None:
+    models = [load(name) for name in SHIPPED]
+    assert [model.name for model in models] == [
+        "tiny:base",
+        "tiny:hard_negative",
+        "tiny:ce_clip_fixed",
+    ]
+    assert [model.fingerprint for model in models] == FINGERPRINTS
+    assert len({model.config for model in models}) == 1
+    card = (files("unbag.models") / "weights" / "README.md").read_text(encoding="utf-8")
+    for model in models:
+        assert f"`{model.fingerprint}`" in card
+        assert f"`{model.name.replace(':', '-')}.safetensors`" in card
 
 
 def test_building_one_leaves_the_global_generator_alone() -> None:

@@ -43,7 +43,8 @@ from unbag.types import Benchmark, EvalProtocol, Scorer
 if TYPE_CHECKING:
     from rich.console import Console
 
-DEMO_MODELS = ("tiny:base", "tiny:random", "caption:short")
+DEMO_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
+"""Before and after a repair, and two that can know nothing."""
 
 
 def demo(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""The tiny dual encoder as a model: `tiny:base` (shipped), `tiny:random`, or a file of your own."""
+"""The tiny dual encoder as a model: shipped (`tiny:base`), `tiny:random`, or a file of your own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-SHIPPED = ("base",)
+SHIPPED = ("base", "hard_negative", "ce_clip_fixed")
+"""The first was trained plainly; the others are repairs of it, by name of their recipe."""
 RANDOM_SEED = 0
 
 
@@ -88,7 +89,7 @@ class Tiny:
 
 
 def load(name: str, *, device: str = "cpu") -> Tiny:
-    """`base` is shipped, `random` is its untrained twin, anything else is a .safetensors file."""
+    """One of `SHIPPED`, `random` (the untrained twin of `base`), or else a .safetensors file."""
     if name in SHIPPED:
         with as_file(files("unbag.models") / "weights" / f"tiny-{name}.safetensors") as path:
             return read(path, name=f"tiny:{name}", device=device)

@@ -1,0 +1,54 @@
+"""The tables of the repair page and of the card of the weights are those of the data file."""
+
+from pathlib import Path
+
+import pytest
+
+from unbag.lab.repair_arms import ARMS, LOCKED
+from unbag.lab.repair_results import BEFORE, UNTRAINED, ArmResult, read_results
+from unbag.lab.repair_table import table
+from unbag.models.tiny import SHIPPED, load
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "repair-on-the-world.md"
+CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
+
+
+@pytest.fixture(scope="module")
+def results() -> list[ArmResult]:
+    return read_results(ROOT / "docs" / "repair_arms.json")
+
+
+def test_every_open_arm_of_every_base_is_there_once(results: list[ArmResult]) -> None:
+    opened = [arm for arm in ARMS if not arm.endswith(LOCKED)]
+    wanted = {(f"tiny-{i}", arm) for i in range(3) for arm in (UNTRAINED, BEFORE, *opened)}
+    assert sorted((one.base, one.arm) for one in results) == sorted(wanted)
+
+
+def test_the_page_shows_what_the_command_prints(results: list[ArmResult]) -> None:
+    assert table(results) in PAGE.read_text(encoding="utf-8")
+
+
+def test_losses_of_the_page_are_those_of_the_file(results: list[ArmResult]) -> None:
+    said = PAGE.read_text(encoding="utf-8")
+    for arm in {one.arm for one in results} - {UNTRAINED, BEFORE}:
+        losses = [one.loss for one in results if one.arm == arm]
+        shown = ", ".join(f"{loss:.3f}" for loss in losses if loss is not None)
+        assert f"| `{arm}` | {shown} |" in said
+
+
+def test_the_card_has_the_numbers_of_the_shipped_arms(results: list[ArmResult]) -> None:
+    arms = {one.arm: one for one in results if one.base == "tiny-0"}
+    assert {arms[name].fingerprint for name in SHIPPED} == {load("base").fingerprint}
+    rows = [line.split(" | ") for line in CARD.read_text(encoding="utf-8").splitlines()]
+    head = ["| benchmark", "metric", *(f"tiny:{name}" for name in SHIPPED[:-1])]
+    start = next(at for at, row in enumerate(rows) if row[:4] == head)
+    found = 0
+    for row in rows[start + 2 : rows.index([""], start)]:
+        metric = row[1].removesuffix(" ↓").replace("\\_", "_")
+        values = [arms[name].numbers[row[0].removeprefix("| ")][metric] for name in SHIPPED]
+        assert [f"{100 * value:.1f}" for value in values] == [
+            cell.removesuffix(" |") for cell in row[2:]
+        ]
+        found += 1
+    assert found == 18
