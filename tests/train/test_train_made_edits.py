@@ -84,3 +84,16 @@ def test_kinds_of_all_columns_are_made_once() -> None:
     columns = Columns((frozenset({"b", "a"}), frozenset({"a"})), (frozenset({"c"}),))
     assert made_edits(columns, seed=1).kinds == ("a", "b", "c")
     assert made_edits(columns, seed=1).per_kind == 2
+
+
+def test_edits_that_only_a_model_can_make_are_made_before(pairs: Pairs) -> None:
+    fill = Slot("action", ("fill_action",))
+    with pytest.raises(UserError) as caught:
+        ready_batches(pairs, recipe(batch=4, negatives=(SWAP, fill)), Bytes(), seed=0)
+    assert caught.value.found.startswith("the edits of ")
+    assert "cannot be made while training: fills need a language model" in caught.value.found
+    kinds = " ".join((*SWAP.kinds, *fill.kinds))
+    assert caught.value.way_out == (
+        f"make them before with `unbag edit --kinds {kinds} --fill M` and name its output with "
+        "--pairs"
+    )

@@ -27,7 +27,7 @@ def test_what_a_collection_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.lines() == [
         f"8 pictures, 16 captions of {found.tokens:.1f} tokens on average",
         "swap: an edit for 100.0% of captions",
-        "colour: an edit for 0.0% of captions",
+        "colour: an edit for 0.0% of captions, so nothing is learned from such edits",
     ]
     monkeypatch.setattr("unbag.train.survey.SAMPLED", 3)
     part = survey(pairs, recipe(), reads=Bytes())

@@ -54,7 +54,9 @@ class Surveyed:
             f"of {self.tokens:.1f} tokens on average"
         ]
         found += [
-            f"{name}: an edit for {share:.1%} of captions" for name, share in self.shares.items()
+            f"{name}: an edit for {share:.1%} of captions"
+            + ("" if share else ", so nothing is learned from such edits")
+            for name, share in self.shares.items()
         ]
         return found
 
