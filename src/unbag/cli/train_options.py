@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from unbag.cli.positive import positive
+from unbag.cli.positive import not_negative, positive
 
 _ABOUT = """\
 Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
@@ -90,7 +90,7 @@ def _add_machine(train: argparse.ArgumentParser) -> None:
     text = "pictures that go through a tower at once: the batch needs the memory of so many"
     machine.add_argument("--micro", type=positive, metavar="N", help=text)
     text = "processes that read data; default: 1, on a GPU up to 8"
-    machine.add_argument("--workers", type=int, metavar="N", help=text)
+    machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "minutes between two checkpoints, beside those of epochs; default: 10"
     machine.add_argument("--save-minutes", type=float, default=10.0, metavar="N", help=text)
     machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")

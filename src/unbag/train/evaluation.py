@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import csv
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.engine.atomic import write_text
 from unbag.engine.job import Job
-from unbag.engine.progress import Progress
+from unbag.engine.loading import load_all
+from unbag.engine.progress import Progress, Silent
 from unbag.engine.run import run
 from unbag.engine.team import Team
 from unbag.errors import UserError
 from unbag.scorers.cosine import Cosine
 from unbag.train.job import TrainJob
+from unbag.types import Benchmark, DualEncoder
 
 FOLDER, NAME = "evaluations", "evaluations.csv"
 _HEADER = ("step", "benchmark", "metric", "value", "low", "high", "n")
@@ -55,6 +58,15 @@ def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team
         progress.say(f"step {step}: {name} {metric} {value}")
     values = [one.value for _, one in found.values() if one.value is not None]
     return sum(values) / len(values) if values else 0.0
+
+
+def check_benchmarks(
+    encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
+) -> None:
+    """Read those that need files: what is missing is said before training, not after an epoch."""
+    files = [benchmark for benchmark in benchmarks if benchmark.files]
+    job = Job(scorers=[Cosine(encoder)], benchmarks=files, out=Path(), data=data)
+    load_all(job, progress=Silent())
 
 
 def forget_later(folder: Path, step: int) -> None:

@@ -8,6 +8,7 @@ from math import cos, log, pi
 import torch
 from torch import Tensor, nn
 
+from unbag.errors import UserError
 from unbag.train.config import Recipe
 from unbag.train.trainable import Trainable
 
@@ -23,6 +24,12 @@ def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
         {"params": decayed, "weight_decay": recipe.weight_decay},
         {"params": free, "weight_decay": 0.0},
     ]
+    if not decayed and not free:
+        raise UserError(
+            f"both towers of {trainable.name} and the temperature are locked",
+            expected="something that is left to train",
+            way_out="lock less, as with --set locks.caption=0",
+        )
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=recipe.learning_rate,

@@ -14,6 +14,7 @@ from unbag.engine.team import Team, join_team
 from unbag.train.batches import Batches, Share
 from unbag.train.card import Card, Cost
 from unbag.train.config import Precision, Recipe
+from unbag.train.evaluation import check_benchmarks
 from unbag.train.export import export
 from unbag.train.exported import Exported
 from unbag.train.job import TrainJob
@@ -102,12 +103,14 @@ def repair(
         evaluate_every: Steps; None is every epoch.
         while_training: False scores before and after only.
         where: Device, precision, processes.
-        base: What the card calls the model; its name as it was typed is best.
+        base: The name that loads the model, as it was typed: for the card, and for an export of
+            this run later on.
         progress: Who shows bars.
     """
     where, progress, out = where or Where(), progress or Silent(), Path(out)
     wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
+    check_benchmarks(model, benchmarks, data=data)
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
     batches = _batches(

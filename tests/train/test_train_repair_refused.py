@@ -1,0 +1,54 @@
+"""What `repair` and `unbag train` refuse before the first step."""
+
+from pathlib import Path
+
+import pytest
+
+from unbag.benchmarks.sugarcrepe import SUGARCREPE
+from unbag.cli.main import main
+from unbag.errors import UserError
+from unbag.train.repair import repair
+from unbag.train.settings import make_recipe
+
+from .small_world import small
+
+SOON = ["batch=2", "epochs=1"]
+
+
+def test_benchmarks_whose_files_are_missing(tmp_path: Path) -> None:
+    """Not after the first epoch, which may take hours."""
+    wanted = (SUGARCREPE,)
+    asked = make_recipe("clip_ft", SOON)
+    with pytest.raises(UserError, match="benchmark 'sugarcrepe' is read from files"):
+        repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted)
+    with pytest.raises(UserError, match=r"there is no folder .*sugarcrepe"):
+        repair(small(1), "world", asked, tmp_path / "run", benchmarks=wanted, data=tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_left_to_train(tmp_path: Path) -> None:
+    locks = ["locks.picture=all", "locks.caption=all", "locks.scale=true"]
+    with pytest.raises(UserError, match="and the temperature are locked") as caught:
+        repair(small(1), "world", make_recipe("clip_ft", [*SOON, *locks]), tmp_path / "run")
+    assert caught.value.expected == "something that is left to train"
+    assert caught.value.way_out == "lock less, as with --set locks.caption=0"
+
+
+def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "train",
+                "--model",
+                "m",
+                "--recipe",
+                "r",
+                "--pairs",
+                "p",
+                "--out",
+                "o",
+                "--workers",
+                "-1",
+            ]
+        )
+    assert "'-1' is not a whole number, 0 or more" in capsys.readouterr().err
