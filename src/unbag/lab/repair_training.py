@@ -1,0 +1,254 @@
+"""Names of arms come in; models trained side by side on the same batches go out.
+
+A batch is made once, drawn once and given to every arm. What an arm becomes does not depend on the
+arms beside it, nor on stops: every arm has a checkpoint of its own and goes on from there, on a CPU
+with the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from unbag.engine.team import Team
+from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe
+from unbag.models.tiny import Tiny, read
+from unbag.train import checkpoint
+from unbag.train.batch import Batch, Group, Truth
+from unbag.train.config import Precision, Recipe
+from unbag.train.load import Waiting, load
+from unbag.train.locks import apply_locks
+from unbag.train.optimise import change_weights, make_optimiser
+from unbag.train.step import Plan, add_gradient
+from unbag.train.tiny_trainable import TinyTrainable
+from unbag.train.world_batches import WorldBatches
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything about the experiment besides the bases; the defaults are those of pilot C."""
+
+    experiment: str = "default"
+    arms: tuple[str, ...] = ARMS
+    steps: int = 1_250
+    batch: int = 512
+    seed: int = 0
+    """With the name of a base it gives the seed of its scenes."""
+    times: int = 5
+    """Items in the number of the registered benchmarks."""
+    device: str = "cpu"
+    workers: int = 0
+    save_every: int = 250
+    """Steps between checkpoints."""
+
+    @property
+    def precision(self) -> Precision:
+        """As in pre-training."""
+        return "float32" if self.device == "cpu" else "bfloat16"
+
+
+class SharedPictures:
+    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self.vector_BD: Tensor | None = None
+
+    def look_at(self, batch: Batch) -> None:
+        """Forget the vectors of any other batch."""
+        if batch is not self._batch:
+            self._batch, self.vector_BD = batch, None
+
+
+class LockedTiny(TinyTrainable):
+    """Towers of which the picture tower stays as the base has it."""
+
+    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
+        super().__init__(encoder, device=device)
+        self._shared = shared
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
+        if self._shared.vector_BD is None:
+            self._shared.vector_BD = super().embed_pictures(pixels).detach()
+        return self._shared.vector_BD
+
+
+class Arm:
+    """One model in training."""
+
+    def __init__(
+        self, base: Path, recipe: Recipe, settings: Settings, shared: SharedPictures
+    ) -> None:
+        self.recipe = recipe
+        self.step = 0
+        """Steps that were taken."""
+        self.loss = torch.zeros(())
+        self._shared = shared
+        encoder = read(base, name=recipe.name, device=settings.device)
+        self.trainable = (
+            LockedTiny(encoder, shared, device=settings.device)
+            if recipe.locks.picture == "all"
+            else TinyTrainable(encoder, device=settings.device)
+        )
+        apply_locks(self.trainable, recipe.locks)
+        self.optimiser = make_optimiser(self.trainable, recipe)
+        self.plan = Plan(
+            recipe=recipe,
+            team=Team(),
+            device=settings.device,
+            precision=settings.precision,
+            find_truth=_Known(),
+        )
+        rule = recipe.objective.threshold
+        self.threshold_K: Tensor | None = None
+        if rule is not None:
+            self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
+
+    def take_step(self, batch: Batch, step: int, *, steps: int) -> None:
+        """The next step; the loss stays on the device."""
+        self._shared.look_at(batch)
+        taken = add_gradient(
+            self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
+        )
+        self.threshold_K = taken.threshold_K
+        change_weights(self.trainable, self.optimiser, self.recipe, step=step, steps=steps)
+        self.loss = taken.losses.total.detach()
+        self.step = step + 1
+
+    def save(self, path: Path) -> None:
+        """All that the next step needs."""
+        standing = checkpoint.Standing(step=self.step)
+        checkpoint.save(
+            path,
+            self.trainable,
+            standing,
+            optimiser=self.optimiser,
+            threshold_K=self.threshold_K,
+        )
+
+    def go_back_to(self, path: Path) -> None:
+        """Where `save` left it."""
+        found = checkpoint.load(path)
+        checkpoint.restore(found, self.trainable, self.optimiser)
+        self.step = found.standing.step
+        if found.threshold_K is not None:
+            self.threshold_K = found.threshold_K.to(self.plan.device)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The truth of a batch that stands in it: it was found once, for all arms."""
+
+    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
+        return Truth(code["also_true_BB"], code["negative_true_BBK"])
+
+
+def seed_of(base: Path, settings: Settings) -> int:
+    """Each base has scenes of its own, in whatever order or process the bases are taken."""
+    return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
+
+
+def checkpoint_of(folder: Path, arm: str) -> Path:
+    """Where an arm in training is kept."""
+    return folder / f"{arm}.checkpoint"
+
+
+def train_arms(
+    base: Path, names: Sequence[str], settings: Settings, *, folder: Path | None = None, say: Say
+) -> dict[str, Arm]:
+    """Arms side by side on the same batches; with a folder they are saved and go on from there."""
+    shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
+    recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
+    arms = {recipe.name: Arm(base, recipe, settings, shared) for recipe in recipes}
+    for name, arm in arms.items():
+        if folder is not None and (path := checkpoint_of(folder, name)).exists():
+            arm.go_back_to(path)
+    batches = make_batches(base, arms[names[0]], settings)
+    # A stop while checkpoints were written leaves some arms behind the others.
+    first = min(arm.step for arm in arms.values())
+    went_on = f"; from step {first}" if first else ""
+    say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
+    clock = _Clock(base.stem, first, settings.steps, Waiting())
+    flow = _on_device(batches, settings, clock.waiting, first=first)
+    for step, batch in enumerate(flow, start=first):
+        for arm in arms.values():
+            if step >= arm.step:
+                arm.take_step(batch, step, steps=settings.steps)
+        if step % 100 == 99 or step + 1 == settings.steps:
+            say(clock.line(step + 1, arms))
+        # After the last step the weights are written at once, and need no checkpoint.
+        is_due = (step + 1) % settings.save_every == 0 and step + 1 < settings.steps
+        if folder is not None and is_due:
+            for name, arm in arms.items():
+                arm.save(checkpoint_of(folder, name))
+    return arms
+
+
+class _Clock:
+    """How long steps take."""
+
+    def __init__(self, name: str, first: int, steps: int, waiting: Waiting) -> None:
+        self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
+        self.started = time.monotonic()
+
+    def line(self, step: int, arms: Mapping[str, Arm]) -> str:
+        """After so many steps."""
+        taken = time.monotonic() - self.started
+        each = taken / (step - self.first)
+        shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
+        return (
+            f"{self.name}: step {step}, {1000 * each:.0f} ms each, "
+            f"{100 * self.waiting.seconds / taken:.0f} % waiting, "
+            f"{each * (self.steps - step):.0f} s left  {shown}"
+        )
+
+
+def make_batches(base: Path, arm: Arm, settings: Settings) -> WorldBatches:
+    """What all arms of a base are trained on; the recipe of any arm says the same of it."""
+    return WorldBatches(
+        recipe=arm.recipe,
+        reads=arm.trainable.reads,
+        seed=seed_of(base, settings),
+        preset=EXPERIMENTS[settings.experiment].preset,
+        per_epoch=settings.steps,
+    )
+
+
+def _on_device(
+    batches: WorldBatches, settings: Settings, waiting: Waiting, *, first: int
+) -> Iterator[Batch]:
+    find_truth = batches.find_truth
+    assert find_truth is not None
+    device = settings.device
+    flow = load(batches, first=first, workers=settings.workers, device=device, waiting=waiting)
+    for batch in flow:
+        truth = find_truth({k: v.to(device, non_blocking=True) for k, v in batch.code.items()})
+        assert truth.negative_true_BBK is not None
+        yield replace(
+            batch,
+            pixels=batch.pixels.to(device, non_blocking=True),
+            groups=tuple(_placed(group, device) for group in batch.groups),
+            place_U=batch.place_U.to(device, non_blocking=True),
+            caption_B=batch.caption_B.to(device, non_blocking=True),
+            negative_BK=batch.negative_BK.to(device, non_blocking=True),
+            positive_BP=batch.positive_BP.to(device, non_blocking=True),
+            code={
+                "also_true_BB": truth.also_true_BB,
+                "negative_true_BBK": truth.negative_true_BBK,
+            },
+        )
+
+
+def _placed(group: Group, device: str) -> Group:
+    """Once for all arms."""
+    inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
+    return Group(group.row_G, inputs)
