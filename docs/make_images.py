@@ -68,7 +68,7 @@ def strip_html() -> str:
 
 def photograph(browser: Browser, report: Path) -> None:
     """The top of the report, two galleries of failures, and the strip."""
-    page = browser.new_page(viewport={"width": 1280, "height": 1180}, color_scheme="light")
+    page = browser.new_page(viewport={"width": 1280, "height": 1420}, color_scheme="light")
     page.goto(report.resolve().as_uri())
     save(page.screenshot(), "report-top.png")
     for name, rows in (("world-relation", 2), ("world-pairs-a", 1)):
