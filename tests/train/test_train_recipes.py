@@ -12,6 +12,7 @@ from unbag.captions.kinds import find_kinds
 from unbag.cli.main import main
 from unbag.errors import UserError
 from unbag.losses.contrastive import contrastive
+from unbag.losses.distil import distil
 from unbag.losses.objective import Objective, Term, ThresholdRule
 from unbag.registered import OURS
 from unbag.train.config import Locks, Lora, Recipe
@@ -162,6 +163,8 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "epochs=-1", "a recipe with epochs -1; expected: a number above 0"),
         ("clip_ft", "learning_rate=1e999", "a recipe with learning_rate inf"),
         ("clip_ft", "to_start=-1", "a recipe with to_start -1.0; expected: 0 or more"),
+        ("clip_ft", "distil=much", "the setting distil=much; expected: a number"),
+        ("clip_ft", "distil=-1", "the loss term 'distil' has weight -1.0"),
         ("clip_ft", "largest_scale=0.5", "a recipe with largest_scale 0.5; expected: 1 or more"),
         ("hard_positive", "negative=1.5", "a weight of 1.5 for negative; expected: 0 to 1"),
         ("hard_positive", "positive=-0.1", "a weight of -0.1 for positive; expected: 0 to 1"),
@@ -245,3 +248,13 @@ def test_what_differs_is_named(old: object, new: object, said: str) -> None:
 def test_a_long_value_is_cut() -> None:
     apart = differences({"a": "x" * 90}, {"a": None})
     assert apart == [f"a: {'x' * 57}... before, nothing now"]
+
+
+def test_distillation_for_any_recipe() -> None:
+    plain, gentle = make_recipe("ce_clip_fixed"), make_recipe("ce_clip_fixed", ["distil=0.5"])
+    assert not plain.objective.needs_start
+    assert gentle.objective.needs_start
+    *terms, last = gentle.objective.terms
+    assert (last.name, last.weight, last.loss) == ("distil", 0.5, distil)
+    assert described(terms) == described(plain.objective.terms)
+    assert gentle.objective.threshold == plain.objective.threshold

@@ -9,6 +9,8 @@ from inspect import Parameter, signature
 from typing import Any, cast
 
 from unbag.errors import UserError, unknown_name
+from unbag.losses.distil import distil
+from unbag.losses.objective import Term
 from unbag.registry import find
 from unbag.train.config import Locks, Lora, Recipe
 from unbag.train.hints import fit, hints_of
@@ -19,13 +21,16 @@ _PARTS = {
     "lora": tuple(field.name for field in fields(Lora)),
     "locks": tuple(field.name for field in fields(Locks)),
 }
+_DISTIL = "distil"
+"""Adds that loss with this weight: the one term that any recipe can take."""
 
 
 def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """A registered recipe or package.module:function, changed by `field=value` settings.
 
     A setting is an argument of the recipe's function (upper=5), a field of the recipe
-    (learning_rate=1e-6), or a part of one (locks.picture=all, lora.rank=8).
+    (learning_rate=1e-6), a part of one (locks.picture=all, lora.rank=8), or the weight of
+    distillation from the first weights (distil=0.5).
     """
     function = find("recipe", name)
     if not callable(function):
@@ -93,7 +98,14 @@ def _value(text: str) -> object:
 def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> Recipe:
     outer, _, inner = key.partition(".")
     settable = [f.name for f in fields(Recipe) if f.name not in _FIXED]
-    every = [*options, *settable, *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name])]
+    if key == _DISTIL:
+        return _distilled(recipe, fit(value, float, key=key))
+    every = [
+        *options,
+        *settable,
+        _DISTIL,
+        *(f"{name}.{part}" for name in _PARTS for part in _PARTS[name]),
+    ]
     if (outer not in settable) if not inner else (inner not in _PARTS.get(outer, ())):
         raise unknown_name("setting", key, every, way_out=f"settings: {', '.join(every)}")
     if not inner:
@@ -101,3 +113,8 @@ def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> 
     part = (recipe.lora or Lora()) if outer == "lora" else recipe.locks
     changed = replace(part, **{inner: fit(value, hints_of(type(part))[inner], key=key)})
     return replace(recipe, **{outer: changed})  # type: ignore[arg-type]
+
+
+def _distilled(recipe: Recipe, weight: float) -> Recipe:
+    terms = (*recipe.objective.terms, Term(_DISTIL, weight, distil, needs_start=True))
+    return replace(recipe, objective=replace(recipe.objective, terms=terms))
