@@ -33,3 +33,21 @@ def test_a_log_gets_one_line_when_work_is_done() -> None:
     with Shown(Console(file=file, width=80)).task("measuring", 4) as advance:
         advance(4)
     assert file.getvalue().startswith("  measuring: 4 in 0.0 s (")
+
+
+def test_a_log_hears_of_long_work_and_of_work_that_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("unbag.cli.show.time.monotonic", lambda: clock[0])
+    file = io.StringIO()
+    with Shown(Console(file=file, width=200)).task("training", 400) as advance:
+        clock[0] = 30.0
+        advance(50)
+        clock[0] = 90.0
+        advance(130)
+        clock[0] = 100.0
+    assert file.getvalue().splitlines() == [
+        "  training: 180 of 400 (2/s), about 2 min left",
+        "  training: 180 in 100.0 s (2/s)",
+    ]

@@ -23,6 +23,8 @@ from rich.text import Text
 
 from unbag.engine.progress import Advance
 
+_LONG = 60.0
+"""Seconds between two lines in a log."""
 UNLIMITED = 10_000
 """Wider than any table or sentence."""
 
@@ -46,6 +48,38 @@ def rate_text(speed: float) -> str:
     return f"{speed:,.0f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each"
 
 
+class _Done:
+    """How far some work is."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total, self.count = what, total, 0
+        self.start = self.told = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return max(time.monotonic() - self.start, 1e-9)
+
+    def is_due(self) -> bool:
+        """Whether a log has heard nothing for long."""
+        if time.monotonic() - self.told < _LONG or self.count >= self.total:
+            return False
+        self.told = time.monotonic()
+        return True
+
+    def so_far(self) -> str:
+        rate = self.count / self.seconds
+        left = (self.total - self.count) / rate / 60 if rate else 0.0
+        return (
+            f"{self.what}: {self.count:,} of {self.total:,} ({rate_text(rate)}), "
+            f"about {left:.0f} min left"
+        )
+
+    def at_end(self) -> str:
+        # Work that does not count its steps has done them all.
+        count = self.count or self.total
+        return f"{self.what}: {count:,} in {self.seconds:.1f} s ({rate_text(count / self.seconds)})"
+
+
 class Shown:
     """Bars that vanish when done, and lines that stay."""
 
@@ -54,20 +88,29 @@ class Shown:
 
     @contextmanager
     def task(self, what: str, total: int) -> Iterator[Advance]:
-        """A bar; in a log file one line when it is done."""
+        """A bar; in a log file a line every minute, and one when it is done."""
         if not total:
             yield lambda steps: None
             return
-        start = time.monotonic()
+        done = _Done(what, total)
         if self.console.is_terminal:
             with self._bars() as bars:
                 task = bars.add_task(what, total=total)
-                yield lambda steps: bars.advance(task, steps)
+
+                def advance(steps: int) -> None:
+                    done.count += steps
+                    bars.advance(task, steps)
+
+                yield advance
         else:
-            yield lambda steps: None
-        seconds = max(time.monotonic() - start, 1e-9)
-        line = f"  {what}: {total:,} in {seconds:.1f} s ({rate_text(total / seconds)})"
-        self.console.print(line, style="dim", highlight=False)
+
+            def tell(steps: int) -> None:
+                done.count += steps
+                if done.is_due():
+                    self.console.print(f"  {done.so_far()}", style="dim", highlight=False)
+
+            yield tell
+        self.console.print(f"  {done.at_end()}", style="dim", highlight=False)
 
     def say(self, message: str) -> None:
         """A line that stays."""

@@ -177,7 +177,7 @@ def find_model(path: str) -> Path | Source:
         raise UserError(
             f"there is no language model at {path!r}",
             expected="a folder of transformers, a .gguf file, or a name on the hub",
-            way_out="check the path; a folder that save_pretrained wrote will do, such as models/gpt2",
+            way_out="check the path; a folder that save_pretrained wrote will do",
         )
     return place if place.is_file() and place.suffix == ".gguf" else parse_source(path)
 

@@ -50,8 +50,9 @@ def neg_clip(*, hard_pictures: bool = True) -> Recipe:
     """
     return Recipe(
         name="neg_clip",
-        source="Yuksekgonul et al. 2023 and its code: 5 epochs, 256 before doubling, rate from "
-        "{1e-6, 5e-6, 1e-5}, 50 steps of warm-up; swaps by the published rule",
+        source="Yuksekgonul et al. 2023: the loss and 256 before doubling from its code, swaps by "
+        "its rule; 5 epochs, rate 5e-6 of {1e-6, 5e-6, 1e-5} and 50 steps of warm-up are the "
+        "field's and stand in neither",
         objective=Objective((Term("contrastive_negatives", 1.0, contrastive_negatives),)),
         negatives=(Slot("swap", ("neg_clip",)),),
         hard_pictures=hard_pictures,
