@@ -7,7 +7,7 @@ same bits as one that was not.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -27,7 +27,7 @@ from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_re
 from unbag.train.load import Waiting, load
 from unbag.train.locks import set_training
 from unbag.train.log import Log, NotFiniteError, open_log, tensorboard, wandb
-from unbag.train.opened import first_weights, frozen_copy, open_towers
+from unbag.train.opened import first_weights, frozen_copy, open_towers, too_large
 from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.rows import columns, found_of, known_of
 from unbag.train.step import Plan, add_gradient
@@ -134,7 +134,7 @@ class _Run:
         )
         set_training(job.trainable, job.recipe.locks)
         began = perf_counter()
-        with self.progress.task("training", total) as advance:
+        with closing(batches), self.progress.task("training", total) as advance:
             for step, batch in enumerate(batches, start=first):
                 self._one_step(step, batch)
                 self._count(batch, seconds=perf_counter() - began)
@@ -155,14 +155,17 @@ class _Run:
         rule = job.recipe.objective.threshold
         if rule is not None and rule.resets_each_epoch and step % job.batches.per_epoch == 0:
             self.threshold_K = self._first_threshold()
-        taken = add_gradient(
-            job.trainable,
-            batch,
-            self.plan,
-            step=step,
-            threshold_K=self.threshold_K,
-            start=self.start,
-        )
+        try:
+            taken = add_gradient(
+                job.trainable,
+                batch,
+                self.plan,
+                step=step,
+                threshold_K=self.threshold_K,
+                start=self.start,
+            )
+        except torch.OutOfMemoryError as error:
+            raise too_large(job, batch) from error
         length, away = change_weights(
             job.trainable,
             self.optimiser,

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from unbag.errors import UserError
+from unbag.train.batch import Batch
 from unbag.train.job import TrainJob
 from unbag.train.locks import apply_locks
 from unbag.train.lora import add_lora
@@ -34,3 +36,13 @@ def frozen_copy(job: TrainJob) -> Trainable:
 def first_weights(job: TrainJob) -> Mapping[str, Tensor]:
     """Copies of what is open, for recipes that hold on to the start."""
     return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}
+
+
+def too_large(job: TrainJob, batch: Batch) -> UserError:
+    """The error for a batch that a device has no room for."""
+    now = job.micro or len(batch)
+    return UserError(
+        f"{job.device} has no room for {now} pictures and their captions at once",
+        expected="a part of the batch that fits; the gradient is that of the whole batch",
+        way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
+    )

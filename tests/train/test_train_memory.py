@@ -1,0 +1,35 @@
+"""A device without room. The CPU has no such error, so a loss raises the GPU's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.losses.contrastive import contrastive
+from unbag.losses.objective import Objective, Term
+from unbag.train import checkpoint
+from unbag.train.loop import train
+from unbag.types import Embedded
+
+from .small_runs import fast, job_of
+
+
+def test_a_batch_that_does_not_fit_is_told_with_the_way_out(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def full(embedded: Embedded) -> Tensor:
+        calls.append(1)
+        if len(calls) == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return contrastive(embedded)
+
+    recipe = replace(fast(), objective=Objective((Term("full", 1.0, full),)))
+    with pytest.raises(UserError, match="no room for 4 pictures and their captions at once") as one:
+        train(job_of(tmp_path, recipe))
+    assert "--micro 2 in a new folder" in str(one.value)
+    assert checkpoint.load(tmp_path / checkpoint.LAST).standing.step == 2
