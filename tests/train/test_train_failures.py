@@ -190,8 +190,9 @@ def test_a_full_disk_keeps_the_checkpoint_before(
         train(job_of(tmp_path))
     assert said(caught.value) == (
         "cannot save the checkpoint of step 6: [Errno 28] No space left on device; the "
-        f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights and twice as much for the "
-        "optimiser; way out:  make room, then give the same command again: it goes on from there"
+        f"checkpoint before it ({tmp_path / LAST}) is whole; expected: room for the weights "
+        "and twice as much for the optimiser; way out:  make room, then give the same command "
+        "again: it goes on from there"
     )
     assert checkpoint.load(tmp_path / LAST).standing.step == 3
     assert not list(tmp_path.glob(".*.part"))

@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 from uuid import uuid4
+from weakref import ref
 
 from unbag.errors import UserError
 
@@ -56,11 +58,23 @@ def locked_folder(folder: Path, taken: UserError) -> Iterator[None]:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _keep_from_children(file)
         except ImportError:  # pragma: no cover - not on this system
             pass
         except OSError as error:
             raise taken from error
         yield
+
+
+def _keep_from_children(file: IO[str]) -> None:
+    """A worker that outlives a killed process must not hold the lock of that process."""
+    known = ref(file)
+
+    def close() -> None:
+        if (found := known()) is not None:
+            found.close()
+
+    os.register_at_fork(after_in_child=close)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -75,9 +75,8 @@ def forget_later(folder: Path, step: int) -> None:
         if int(path.name.removeprefix("step-")) > step:
             shutil.rmtree(path)
     table = folder / NAME
-    kept: list[str] = []
-    if table.exists():
-        lines = table.read_text(encoding="utf-8").splitlines()[1:]
-        whole = [line for line in lines if line.count(",") == len(_HEADER) - 1]
-        kept = [line for line in whole if int(line.partition(",")[0]) <= step]
-    write_text(table, "\n".join([",".join(_HEADER), *kept]) + "\n")
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    whole = [line for line in lines[1:] if line.count(",") == len(_HEADER) - 1]
+    kept = [",".join(_HEADER), *(row for row in whole if int(row.partition(",")[0]) <= step)]
+    if kept != lines:
+        write_text(table, "\n".join(kept) + "\n")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from time import perf_counter
 
 from torch.utils.data import DataLoader, Dataset
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 from unbag.train.batch import Batch
 from unbag.train.batches import Batches
 
@@ -42,6 +44,25 @@ class _Rest(Dataset[Batch | _Refused]):
             return _Refused(error)
 
 
+def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]:
+    """Without PyTorch's handler, which raises in the middle of a step if a worker has died.
+
+    The next batch finds it out as well, between two steps, where all that was done can be saved.
+    """
+    number = getattr(signal, "SIGCHLD", None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        return iter(loader)
+    before = signal.getsignal(number)
+    flow = iter(loader)
+    signal.signal(number, before or signal.SIG_DFL)
+    return flow
+
+
+def _ignore_interrupts(_: int) -> None:
+    """Ctrl-C reaches workers too, and the run still needs data for the step that it finishes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 @dataclass
 class Waiting:
     """How long the device waited for data."""
@@ -56,7 +77,7 @@ class Waiting:
 
 def load(
     batches: Batches, *, first: int, workers: int, device: str, waiting: Waiting
-) -> Iterator[Batch]:
+) -> Generator[Batch]:
     """From a step on, in order."""
     loader = DataLoader(
         _Rest(batches, first),
@@ -64,24 +85,43 @@ def load(
         num_workers=workers,
         prefetch_factor=AHEAD if workers else None,
         pin_memory=device.startswith("cuda"),
+        worker_init_fn=_ignore_interrupts,
     )
-    flow = iter(loader)
-    while True:
-        start = perf_counter()
-        try:
-            found = next(flow)
-        except StopIteration:
-            return
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
-                raise
-            raise UserError(
-                f"a process that read data died: {str(error).splitlines()[0]}",
-                expected="workers that live as long as the run; too little memory kills them",
-                way_out="give the same command again, with fewer --workers: it goes on from the "
-                "last checkpoint",
-            ) from error
-        if isinstance(found, _Refused):
-            raise found.error
-        waiting.seconds += perf_counter() - start
-        yield found
+    flow = _started(loader)
+    try:
+        while True:
+            start = perf_counter()
+            try:
+                found = next(flow)
+            except StopIteration:
+                return
+            except (RuntimeError, OSError, EOFError) as error:
+                if not workers or not _is_death(error):
+                    raise
+                raise _death(error) from error
+            if isinstance(found, _Refused):
+                raise found.error
+            waiting.seconds += perf_counter() - start
+            yield found
+    finally:
+        # Ends the workers now, not when somebody lets go of the error that is on its way.
+        del flow
+
+
+def _is_death(error: Exception) -> bool:
+    """Of a worker, as PyTorch says it, or as the closed connection to it does."""
+    said = str(error)
+    if said.startswith("Caught "):
+        # An error of the data, which PyTorch raises again with the traceback of the worker.
+        return False
+    lost = ConnectionError | EOFError | FileNotFoundError
+    return "DataLoader worker" in said or isinstance(error, lost)
+
+
+def _death(error: Exception) -> UserError:
+    return UserError(
+        f"a process that read data died: {said_by(error)}",
+        expected="workers that live as long as the run; too little memory kills them",
+        way_out="give the same command again, with fewer --workers: it goes on from the last "
+        "checkpoint",
+    )

@@ -1,0 +1,145 @@
+"""`unbag train` in a process of its own, on a few coloured pictures, that can be cut off."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from multiprocessing import get_context
+from pathlib import Path
+
+from .pair_files import lines, negative, picture
+
+PLUG_IN = """
+import os, signal
+from dataclasses import replace
+from pathlib import Path
+
+from unbag.losses.objective import Objective, Term
+from unbag.losses.contrastive import contrastive
+from unbag.metrics.triples import Triples
+from unbag.train import checkpoint
+from unbag.train.recipes import ce_clip_fixed
+from unbag.types import Benchmark
+from unbag.world.items import triple_items
+
+# What cuts the run off: nothing, or "loss 5 SIGKILL", or "last 2 SIGKILL".
+WHAT, AT, SIGNAL = (Path("cut").read_text() if Path("cut").exists() else "none 0 SIGKILL").split()
+calls = {"loss": 0, "last": 0}
+
+
+def count(what):
+    calls[what] += 1
+    if what == WHAT and calls[what] == int(AT):
+        Path("cut").unlink()
+        os.killpg(0, getattr(signal, SIGNAL))
+
+
+def cutting(embedded):
+    count("loss")
+    return contrastive(embedded)
+
+
+real = checkpoint.save
+
+
+def save(path, *arguments, **options):
+    if path.name == checkpoint.LAST:
+        count("last")
+    real(path, *arguments, **options)
+
+
+checkpoint.save = save
+
+
+def recipe():
+    recipe = ce_clip_fixed()
+    terms = (*recipe.objective.terms, Term("cutting", 0.1, cutting))
+    return replace(
+        recipe, name="cut", objective=Objective(terms, recipe.objective.threshold),
+        batch=4, epochs=4, warm_up=2, learning_rate=1e-3,
+    )
+
+
+SMALL = Benchmark(
+    "small", "Colours.", lambda root: triple_items(["swap"], n=2), (Triples(),), "original"
+)
+"""
+PRELOADED = ["unbag.cli.train", "torch._dynamo", "scipy.stats", "pyarrow.parquet", "jinja2"]
+COLOURS = {"red": (200, 20, 20), "blue": (20, 20, 200), "green": (20, 160, 20), "white": (250,) * 3}
+
+
+def make_folder(folder: Path, *, count: int = 8) -> Path:
+    """Pairs with edits of two types, and the plug-in; two steps an epoch."""
+    from PIL import Image
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plug_in.py").write_text(PLUG_IN)
+    names = list(COLOURS)
+    records = []
+    for at in range(count):
+        colour, other = names[at % 4], names[(at + 1) % 4]
+        picture(folder / f"{at}.png", at)
+        Image.new("RGB", (32, 32), COLOURS[colour]).save(folder / f"{at}.png")
+        edits = [negative(f"a {other} square", "replace_attribute")]
+        if at % 2:
+            edits.append(negative(f"a {colour} star", "replace_noun"))
+        records.append({"image": f"{at}.png", "captions": [f"a {colour} square"], "edits": [edits]})
+    lines(folder / "pairs.jsonl", *records)
+    return folder
+
+
+def arguments(out: str = "run", *more: str) -> list[str]:
+    """Of the command; the same for every start."""
+    return [
+        *["train", "--model", "tiny:base", "--recipe", "plug_in:recipe", "--pairs", "pairs.jsonl"],
+        *[
+            "--bench",
+            "plug_in:SMALL",
+            "--evaluate-every",
+            "4",
+            "--device",
+            "cpu",
+            "--workers",
+            "0",
+            "--out",
+            out,
+            *more,
+        ],
+    ]
+
+
+def _run(folder: str, words: Sequence[str]) -> None:
+    import torch
+
+    from unbag.cli.main import main
+
+    # A group of its own, so that a signal to the group reaches the run and its workers only.
+    os.setsid()
+    os.chdir(folder)
+    # Its workers are no forks either, as on a Mac; they look for the plug-in by this path.
+    sys.path.insert(0, folder)
+    torch.set_num_threads(1)
+    with Path("said.txt").open("a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.exit(main(list(words)))
+
+
+def start(folder: Path, words: Sequence[str], *, cut: str = "") -> int:
+    """The exit code of the command in a fresh process; that of a signal is negative."""
+    if cut:
+        (folder / "cut").write_text(cut)
+    # Imports once and forks: a fraction of the time of a new interpreter.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    process = context.Process(target=_run, args=(str(folder), list(words)))
+    # The process finds this module by the path that it is given.
+    sys.path.append(str(Path(__file__).parents[2]))
+    try:
+        process.start()
+    finally:
+        sys.path.pop()
+    process.join(timeout=300)
+    assert process.exitcode is not None
+    return process.exitcode

@@ -1,0 +1,100 @@
+"""Runs that are killed, or interrupted end with the weights of one that is not."""
+
+from __future__ import annotations
+
+import csv
+import signal
+from pathlib import Path
+
+import pytest
+
+from unbag.train import checkpoint
+from unbag.train.checkpoint import BEST, LAST
+
+from .cut_runs import arguments, make_folder, start
+from .small_runs import column, rows, same, weights
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of eight steps that nothing cuts off."""
+    folder = make_folder(tmp_path_factory.mktemp("whole"))
+    assert start(folder, arguments()) == 0, (folder / "said.txt").read_text()
+    return folder / "run"
+
+
+def evaluations(folder: Path) -> list[tuple[str, str]]:
+    with (folder / "evaluations.csv").open(encoding="utf-8") as file:
+        return [(row["step"], row["value"]) for row in csv.DictReader(file)]
+
+
+def check_same(cut: Path, whole: Path) -> None:
+    """Weights, moments, thresholds, log and measurements."""
+    one, other = (checkpoint.load(folder / LAST) for folder in (cut, whole))
+    assert same(dict(one.weights), dict(other.weights))
+    assert same(dict(one.moments), dict(other.moments))
+    assert one.threshold_K is not None
+    assert other.threshold_K is not None
+    assert one.threshold_K.equal(other.threshold_K)
+    assert other.threshold_K.any(), "thresholds moved, or this says nothing"
+    assert one.standing.step == other.standing.step == 8
+    assert one.standing.best_step == other.standing.best_step
+    assert same(weights(cut, BEST), weights(whole, BEST))
+    assert column(cut, "step") == list(range(8))
+    for mine, theirs in zip(rows(cut), rows(whole), strict=True):
+        assert mine | {"waited": 0} == theirs | {"waited": 0}
+    assert evaluations(cut) == evaluations(whole)
+
+
+@pytest.mark.parametrize(
+    ("cut", "kept"),
+    [
+        ("loss 2 SIGKILL", None),
+        ("loss 6 SIGKILL", 4),
+        ("last 2 SIGKILL", 2),
+    ],
+    ids=["before the first checkpoint", "within an epoch", "between measuring and saving"],
+)
+def test_kill_9_and_the_same_command_again(
+    tmp_path: Path, whole: Path, cut: str, kept: int | None
+) -> None:
+    folder = make_folder(tmp_path)
+    assert start(folder, arguments(), cut=cut) == -signal.SIGKILL
+    assert (folder / "run" / LAST).exists() == (kept is not None)
+    if kept is not None:
+        assert checkpoint.load(folder / "run" / LAST).standing.step == kept
+    assert start(folder, arguments()) == 0, (folder / "said.txt").read_text()
+    said = (folder / "said.txt").read_text()
+    assert (f"going on after step {kept} of 8" in said) == (kept is not None)
+    check_same(folder / "run", whole)
+
+
+@pytest.mark.parametrize(("name", "workers"), [("SIGINT", "1"), ("SIGTERM", "0")])
+def test_a_signal_lets_the_step_end(tmp_path: Path, whole: Path, workers: str, name: str) -> None:
+    """Workers get Ctrl-C as well, since it goes to the whole group; they must not mind."""
+    folder = make_folder(tmp_path)
+    words = arguments("run", "--workers", workers)
+    assert start(folder, words, cut=f"loss 4 {name}") == 130
+    said = (folder / "said.txt").read_text()
+    assert "stopped after step 4; the same command goes on from there" in said
+    assert checkpoint.load(folder / "run" / LAST).standing.step == 4
+    assert column(folder / "run", "step") == [0, 1, 2, 3]
+    assert start(folder, words) == 0
+    check_same(folder / "run", whole)
+
+
+def test_after_the_end_nothing_is_trained_again(tmp_path: Path, whole: Path) -> None:
+    files = [whole / name for name in (LAST, BEST, "log.csv", "evaluations.csv", "export")]
+    before = [path.stat().st_mtime_ns for path in files]
+    folder = whole.parent
+    (folder / "said.txt").unlink()
+    assert start(folder, arguments()) == 0
+    assert [path.stat().st_mtime_ns for path in files] == before
+    said = (folder / "said.txt").read_text()
+    assert "small" in said
+    assert "exported before: run/export" in said
+    # Another recipe, in the same words but for one.
+    assert start(folder, arguments("run", "--set", "learning_rate=1e-4")) == 1
+    said = (folder / "said.txt").read_text()
+    assert "recipe.learning_rate: 0.001 before, 0.0001 now" in said
+    assert [path.stat().st_mtime_ns for path in files] == before

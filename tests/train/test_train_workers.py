@@ -1,0 +1,118 @@
+"""Processes that read data: what they raise, and what happens when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from time import sleep
+
+import pytest
+from torch.utils.data import get_worker_info
+
+from unbag.engine.atomic import locked_folder
+from unbag.errors import UserError
+from unbag.train import checkpoint
+from unbag.train.batch import Batch
+from unbag.train.checkpoint import LAST
+from unbag.train.job import TrainJob
+from unbag.train.loop import train
+from unbag.train.world_batches import WorldBatches
+
+from .small_runs import column, job_of, said, same, weights
+
+
+@dataclass(frozen=True)
+class Broken(WorldBatches):
+    """Step 4 cannot be read while a file is there."""
+
+    marker: Path = Path()
+    dies: bool = False
+
+    def __getitem__(self, step: int) -> Batch:
+        """As the world, unless it breaks."""
+        if step == 4 and self.marker.exists():
+            if self.dies:
+                assert get_worker_info() is not None, "not the process of the test"
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise UserError("4.png is broken", way_out="mend it")
+        return super().__getitem__(step)
+
+
+def broken_job(out: Path, *, dies: bool, workers: int) -> TrainJob:
+    job = job_of(out / "run")
+    out.mkdir(exist_ok=True)
+    batches = Broken(job.recipe, job.trainable.reads, per_epoch=3, marker=out / "marker", dies=dies)
+    return replace(job, batches=batches, workers=workers)
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    train(replace(job_of(tmp_path / "two"), workers=2))
+    train(job_of(tmp_path / "none"))
+    assert same(weights(tmp_path / "two"), weights(tmp_path / "none"))
+    assert column(tmp_path / "two", "loss") == column(tmp_path / "none", "loss")
+
+
+def test_a_worker_that_dies(tmp_path: Path) -> None:
+    (tmp_path / "marker").touch()
+    with pytest.raises(UserError) as caught:
+        train(broken_job(tmp_path, dies=True, workers=1))
+    shown = said(caught.value)
+    assert shown.startswith("a process that read data died: ")
+    assert "too little memory kills them" in shown
+    assert "give the same command again, with fewer --workers" in shown
+    # Data was made ahead, so it is not known how far the run came; what it did is kept.
+    assert 1 <= checkpoint.load(tmp_path / "run" / LAST).standing.step <= 4
+    (tmp_path / "marker").unlink()
+    assert train(broken_job(tmp_path, dies=True, workers=0)).is_done
+    train(job_of(tmp_path / "whole"))
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+    assert column(tmp_path / "run", "step") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_data_that_cannot_be_read_loses_no_step(tmp_path: Path, workers: int) -> None:
+    """The message is the data's own, without a traceback of a worker around it."""
+    (tmp_path / "marker").touch()
+    with pytest.raises(UserError) as caught:
+        train(broken_job(tmp_path, dies=False, workers=workers))
+    assert said(caught.value) == "4.png is broken; way out:  mend it"
+    assert checkpoint.load(tmp_path / "run" / LAST).standing.step == 4
+    assert column(tmp_path / "run", "step") == [0, 1, 2, 3]
+    (tmp_path / "marker").unlink()
+    train(broken_job(tmp_path, dies=False, workers=workers))
+    train(job_of(tmp_path / "whole"))
+    assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
+
+
+class Odd(Broken):
+    """Raises what is no UserError, with words that PyTorch uses too."""
+
+    def __getitem__(self, step: int) -> Batch:
+        raise RuntimeError("no DataLoader worker died")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_of_the_data_is_not_taken_for_a_death(tmp_path: Path, workers: int) -> None:
+    job = broken_job(tmp_path, dies=False, workers=workers)
+    odd = Odd(job.recipe, job.trainable.reads, per_epoch=3)
+    with pytest.raises(RuntimeError, match="no DataLoader worker died"):
+        train(replace(job, batches=odd))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path) -> None:
+    """After kill -9 workers live on for seconds; the same command must not wait for them."""
+    worker = get_context("fork").Process(target=sleep, args=(60,))
+    with locked_folder(tmp_path, UserError("taken")):
+        worker.start()
+        with pytest.raises(UserError, match="taken"), locked_folder(tmp_path, UserError("taken")):
+            pass
+    try:
+        with locked_folder(tmp_path, UserError("taken")):
+            assert worker.is_alive()
+    finally:
+        worker.kill()
+        worker.join()
