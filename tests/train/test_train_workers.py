@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from time import sleep
 
@@ -102,12 +103,20 @@ def test_an_error_of_the_data_is_not_taken_for_a_death(tmp_path: Path, workers: 
         train(replace(job, batches=odd))
 
 
+def _live(lives: Event) -> None:
+    lives.set()
+    sleep(60)
+
+
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_worker_that_outlives_its_run_does_not_lock_the_folder(tmp_path: Path) -> None:
     """After kill -9 workers live on for seconds; the same command must not wait for them."""
-    worker = get_context("fork").Process(target=sleep, args=(60,))
+    context = get_context("fork")
+    lives = context.Event()
+    worker = context.Process(target=_live, args=(lives,))
     with locked_folder(tmp_path, UserError("taken")):
         worker.start()
+        assert lives.wait(60)
         with pytest.raises(UserError, match="taken"), locked_folder(tmp_path, UserError("taken")):
             pass
     try:
