@@ -94,9 +94,8 @@ def test_demo_does_the_main_job(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "world-relation" in done.stdout
     heads = [line.split() for line in done.stdout.splitlines() if " benchmark " in line]
-    assert heads == [
-        ["benchmark", "tiny:base", "tiny:hard_negative", "tiny:random", "blind", "chance"]
-    ]
+    names = [name for head in heads for name in head[1:-1]]
+    assert names == ["tiny:base", "tiny:hard_negative", "tiny:random", "blind"]
     assert "tiny:base is above chance on 7 of 11" in done.stdout
     assert "tiny:hard_negative is above chance on 10 of 11" in done.stdout
     assert "caption:short never sees a picture, and is above chance on no benchmark" in done.stdout
