@@ -179,8 +179,7 @@ ABOUT: Mapping[str, str] = {
     "ce_clip_fixed": "the same with its two mistakes mended; use this one",
     "locked_image": "the picture tower locked, the caption tower trained",
     "siglip_hn": "SigLIP's loss with hard negatives",
-    "tiny": "tiny:base, tiny:hard_negative and tiny:ce_clip_fixed (base, repaired: all shipped), "
-    "tiny:random (base, untrained), tiny:FILE.safetensors",
+    "tiny": "tiny:base; repaired: tiny:hard_negative, :ce_clip_fixed; tiny:random; tiny:FILE",
     "open_clip": "open_clip:ARCH/TAG, open_clip:ARCH@PATH: any dual encoder of OpenCLIP",
     "caption": "blind: caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH",
     "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
