@@ -128,6 +128,17 @@ def test_the_record_says_what_was_written(made: tuple[DualEncoder, Exported]) ->
     assert has_bias == any("-9.5000, has no place in transformers" in n for n in found.notes)
 
 
+def test_a_cut_that_is_a_pixel_apart_is_said(made: tuple[DualEncoder, Exported]) -> None:
+    """Of three columns open_clip cuts two on the left, transformers one; squashing cuts none."""
+    encoder, found = made
+    other = next(one for one in found.folders if one.library == "transformers")
+    is_cut = encoder.bias == 0
+    assert (other.agreement.levels > 20) == is_cut
+    assert (other.agreement.cosine < 0.999) == is_cut
+    said = any("Pictures prepared by transformers get other vectors" in n for n in found.notes)
+    assert said == is_cut
+
+
 def test_the_weights_of_both_folders_are_bit_for_bit_the_same(
     made: tuple[DualEncoder, Exported],
 ) -> None:

@@ -62,7 +62,7 @@ def test_a_tokenizer_of_its_own_goes_along(kind: str, hf_folder: HfFolder, tmp_p
     again = load_model(f"open_clip:local-dir:{found.path / 'open_clip'}")
     captions = again.encode_captions(CAPTIONS)  # type: ignore[union-attr]
     torch.testing.assert_close(captions, encoder.encode_captions(CAPTIONS), atol=1e-5, rtol=0)
-    assert found.notes == ()
+    assert not any("mends captions" in note for note in found.notes)
 
 
 def test_an_end_token_that_is_not_the_largest_is_told_to_open_clip(

@@ -134,7 +134,7 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
 
 def agreement(encoder: DualEncoder, again: Again, *, own: Again, what: str) -> Agreement:
     """Compare, or raise; `own` is the form that prepares pictures as the model does."""
-    images = drawn()
+    images = drawn(side=int(encoder.prepare(_picture((64, 64))).shape[-1]))
     mine_ND = encoder.encode_pictures(torch.stack([encoder.prepare(one) for one in images]))
     prepared = torch.stack([own.prepare(one) for one in images])
     apart = max(
@@ -156,21 +156,26 @@ def agreement(encoder: DualEncoder, again: Again, *, own: Again, what: str) -> A
     return Agreement(apart, _levels(pixels, prepared, again), float(cosine_N.min().clamp(max=1)))
 
 
-def drawn() -> list[Image]:
-    """Pictures wider, higher and smaller than towers take, with edges and gradients."""
+def drawn(*, side: int) -> list[Image]:
+    """Pictures wider, higher and smaller than a tower takes, with edges and gradients.
+
+    The last is cut by three columns: open_clip takes two of them from the left, transformers one.
+    """
+    sizes = ((640, 480), (431, 577), (90, 60), (336, 336), (2 * side + 6, 2 * side))
+    return [_picture(size) for size in sizes]
+
+
+def _picture(size: tuple[int, int]) -> Image:
     from PIL import Image as Images
     from PIL import ImageDraw
 
-    found = []
-    for size in ((640, 480), (431, 577), (90, 60), (336, 336)):
-        wide, high = size
-        grey = Images.linear_gradient("L").resize(size)
-        image = Images.merge("RGB", (grey, grey.transpose(Images.Transpose.ROTATE_180), grey))
-        pen = ImageDraw.Draw(image)
-        pen.rectangle((wide // 8, high // 5, wide // 2, high // 2), fill=(210, 40, 30))
-        pen.ellipse((wide // 3, high // 3, wide - 9, high - 5), fill=(30, 70, 220))
-        found.append(image)
-    return found
+    wide, high = size
+    grey = Images.linear_gradient("L").resize(size)
+    image = Images.merge("RGB", (grey, grey.transpose(Images.Transpose.ROTATE_180), grey))
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((wide // 8, high // 5, wide // 2, high // 2), fill=(210, 40, 30))
+    pen.ellipse((wide // 3, high // 3, wide - 9, high - 5), fill=(30, 70, 220))
+    return image
 
 
 def _levels(one: Tensor, other: Tensor, again: Again) -> float:
