@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from unbag.cli.positive import not_negative, positive
+from unbag.cli.positive import minutes, not_negative, positive
 
 _ABOUT = """\
 Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
@@ -92,7 +92,7 @@ def _add_machine(train: argparse.ArgumentParser) -> None:
     text = "processes that read data; default: 1, on a GPU up to 8"
     machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "minutes between two checkpoints, beside those of epochs; default: 10"
-    machine.add_argument("--save-minutes", type=float, default=10.0, metavar="N", help=text)
+    machine.add_argument("--save-minutes", type=minutes, default=10.0, metavar="N", help=text)
     machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
     text = "log to this project of Weights & Biases, if wandb is installed"
     machine.add_argument("--wandb", default="", metavar="PROJECT", help=text)

@@ -1,0 +1,149 @@
+"""`unbag train` from the command line: drawn pictures, edits made while training, tiny:base."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+
+BENCHMARKS = """
+from unbag.metrics.retrieval import Recall
+from unbag.metrics.triples import Triples
+from unbag.types import Benchmark
+from unbag.world.items import retrieval_items, triple_items
+
+def triples(root):
+    return triple_items(["swap"], n=2)
+
+def gallery(root):
+    return tuple(item for item in retrieval_items(n=6) if item.tags["order"] == "kept")
+
+SWAP = Benchmark("few-swap", "a", triples, (Triples(),), "original")
+FIND = Benchmark("few-find", "b", gallery, (Recall((1,)),), "text_to_image@1")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Twelve drawings with their captions, and two benchmarks."""
+    from PIL import Image
+
+    from unbag.train.world_captions import DEFAULT_PRESET, find_preset
+    from unbag.world.draw import draw
+    from unbag.world.stream import batch
+    from unbag.world.words import DEFAULT
+
+    (tmp_path / "few_train_benchmarks.py").write_text(BENCHMARKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    records = []
+    samples = batch(DEFAULT, find_preset(DEFAULT_PRESET), seed=5, step=0, size=12)
+    for at, sample in enumerate(samples):
+        Image.fromarray(draw(sample.scene)).save(tmp_path / f"{at}.png")
+        records.append({"image": f"{at}.png", "caption": sample.caption})
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    return tmp_path
+
+
+def train(*more: str, recipe: str = "hard_negative", out: str = "run") -> int:
+    words = ["train", "--model", "tiny:base", "--recipe", recipe, "--pairs", "pairs.jsonl"]
+    words += ["--set", "batch=4", "epochs=2", "warm_up=2", "learning_rate=1e-4", "--out", out]
+    words += ["--bench", "few_train_benchmarks:SWAP", "few_train_benchmarks:FIND"]
+    return main([*words, "--workers", "0", "--device", "cpu", *more])
+
+
+def test_a_repair_from_pictures_to_an_export(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("spacy")
+    assert train("--evaluate-every", "4") == 0
+    found = capsys.readouterr()
+    told = " ".join(found.err.split())
+    assert "12 pictures, 12 captions" in told
+    assert "edits made while training" in told
+    assert "steps: 6 of 4 pictures" in told
+    for word in ("before", "after", "difference", "few-swap", "few-find", "brittleness"):
+        assert word in found.out
+    assert "6 steps in" in found.out
+    assert "best mean headline while training" in found.out
+    record = json.loads((folder / "run/training.json").read_text())
+    assert record["state"] == "done"
+    assert record["command"].startswith("unbag train --model tiny:base --recipe hard_negative")
+    card = (folder / "run/export/README.md").read_text()
+    assert "few-swap" in card
+    assert "1 x svlc_negative" in card
+    assert (folder / "run/before_after/report.html").exists()
+
+    weights = "tiny:run/export/tiny.safetensors"
+    words = ["run", "--model", weights, "--bench", "few_train_benchmarks:SWAP", "--out", "scored"]
+    assert main([*words, "--device", "cpu"]) == 0
+    again = json.loads((folder / "scored/results.json").read_text())
+    first = json.loads((folder / "run/before_after/results.json").read_text())
+    scorers = ("tiny:tiny", "tiny:base+hard_negative")
+    value = [
+        one["overall"]["mean_original"]["value"]
+        for one in (*again, *first)
+        if one["benchmark"] == "few-swap" and one["scorer"] in scorers
+    ]
+    assert len(value) == 2
+    assert value[0] == value[1]
+
+    log = (folder / "run/log.csv").read_bytes()
+    capsys.readouterr()
+    assert train("--evaluate-every", "4") == 0
+    shown = capsys.readouterr()
+    assert "few-swap" in shown.out
+    assert "exported before: run/export" in shown.out
+    assert (folder / "run/log.csv").read_bytes() == log
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--recipe", "hard_negativ"], "did you mean 'hard_negative'"),
+        (["--set", "batch=0"], "a recipe with batch 0"),
+        (["--set", "batch=16"], "16"),
+        (["--pairs", "nowhere.jsonl"], "nowhere.jsonl"),
+        (["--model", "tiny:nobody"], "nobody"),
+        (["--bench", "few_train_benchmarks:NONE"], "NONE"),
+        (["--workers", "-1"], "--workers"),
+        (["--save-minutes", "-1"], "--save-minutes"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_training(
+    folder: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    try:
+        code = train(*more, recipe="clip_ft")
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    assert code in (1, 2)
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
+    assert not (folder / "run/log.csv").exists()
+
+
+def test_pictures_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "3.png").unlink()
+    assert train(recipe="clip_ft") == 1
+    shown = capsys.readouterr().err
+    assert "3.png" in shown
+    assert "--missing skip" in shown
+    assert train("--missing", "skip", recipe="clip_ft") == 0
+    assert "11 pictures" in capsys.readouterr().err
+
+
+def test_other_benchmarks_after_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They would not be those of the table and the card; the weights stay."""
+    assert train(recipe="clip_ft") == 0
+    before = (folder / "run/last.safetensors").stat().st_mtime_ns
+    assert train("--bench", "few_train_benchmarks:FIND", recipe="clip_ft") == 1
+    shown = capsys.readouterr().err
+    assert "the folder run/before_after holds another run: its benchmarks differ" in shown
+    assert "delete this one" in shown
+    assert (folder / "run/last.safetensors").stat().st_mtime_ns == before
+    assert train(recipe="clip_ft") == 0
