@@ -165,6 +165,8 @@ def test_evaluation_while_training_keeps_the_best(tmp_path: Path) -> None:
     assert best.standing.step == trained.standing.best_step
     assert best.moments == {}
     assert (tmp_path / "evaluations/step-4/results.json").exists()
+    for name in ("log.csv", "evaluations.csv"):
+        assert b"\r" not in (tmp_path / name).read_bytes(), "as the lines that going on keeps"
     train(replace(job_of(tmp_path / "alone")))
     assert same(weights(tmp_path), weights(tmp_path / "alone")), "looking changes nothing"
     assert not (tmp_path / "alone" / BEST).exists()

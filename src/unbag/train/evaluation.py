@@ -50,7 +50,7 @@ def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team
     }
     if team.is_leader:
         with (job.out / NAME).open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
+            writer = csv.writer(file, lineterminator="\n")
             for name, (metric, one) in found.items():
                 writer.writerow((step, name, metric, one.value, one.low, one.high, one.n))
     for name, (metric, one) in found.items():

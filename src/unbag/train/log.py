@@ -84,7 +84,7 @@ class Log:
         path = self.folder / NAME
         try:
             with path.open("a", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file)
+                writer = csv.writer(file, lineterminator="\n")
                 for step, row in rows:
                     writer.writerow([step, *(_text(row.get(name)) for name in self.columns)])
         except OSError as error:
