@@ -238,6 +238,23 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.parametrize("name", ["write_record", "open_log", "evaluate_weights"])
+def test_a_disk_that_is_full_for_everything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(f"unbag.train.loop.{name}", full)
+    job = replace(job_of(tmp_path), benchmarks=(SWAP,))
+    with pytest.raises(UserError, match=f"no room is left on the disk of {tmp_path}"):
+        train(job)
+
+    def other(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "not yours")
+
+    monkeypatch.setattr(f"unbag.train.loop.{name}", other)
+    with pytest.raises(PermissionError):
+        train(replace(job, out=tmp_path / "other"))
+
+
 def test_a_log_that_cannot_be_written_saves_no_checkpoint_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

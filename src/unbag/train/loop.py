@@ -23,6 +23,7 @@ from unbag.train import checkpoint
 from unbag.train.batch import Batch
 from unbag.train.checkpoint import BEST, LAST, Standing
 from unbag.train.evaluation import evaluate_weights, forget_later
+from unbag.train.full_disk import told_when_full
 from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_record, write_record
 from unbag.train.load import Waiting, load
 from unbag.train.locks import set_training
@@ -55,7 +56,7 @@ def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
         f"another process trains in {job.out}",
         way_out="wait until it is done, or name another folder with --out",
     )
-    with locked_folder(job.out, taken):
+    with locked_folder(job.out, taken), told_when_full(job.out):
         remove_leftovers(job.out)
         return _Run(job, team, progress).go()
 
