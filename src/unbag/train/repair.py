@@ -118,7 +118,7 @@ def repair(
     )
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
-    if recipe.warm_up >= len(batches):
+    if recipe.warm_up > len(batches):
         progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
     job = TrainJob(
         trainable=trainable,
