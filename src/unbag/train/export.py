@@ -223,7 +223,8 @@ def _notes(encoder: OpenClip | HfDual | Tiny, written: tuple[Folder, ...]) -> It
         if one.agreement.cosine < FAR:
             yield (
                 f"Pictures prepared by {one.library} get other vectors (cosine down to "
-                f"{one.agreement.cosine:.4f}): numbers of the two forms differ by that."
+                f"{one.agreement.cosine:.4f}), mostly where an odd number of columns or rows is "
+                "cut off, a pixel apart by the two libraries. Numbers of both forms differ by it."
             )
 
 
