@@ -52,3 +52,8 @@ def test_a_negative_number_of_workers(capsys: pytest.CaptureFixture[str]) -> Non
             ]
         )
     assert "'-1' is not a whole number, 0 or more" in capsys.readouterr().err
+
+
+def test_the_sigmoid_loss_needs_a_bias(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no bias, which the sigmoid loss of siglip_hn needs"):
+        repair(small(1), "world", make_recipe("siglip_hn", ["batch=4", "epochs=1"]), tmp_path)

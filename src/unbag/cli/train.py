@@ -82,7 +82,7 @@ def _where(options: argparse.Namespace, device: str) -> Where:
         workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
     precision: Precision = options.precision
     if options.precision == "auto":
-        precision = "bfloat16" if is_gpu else "float32"
+        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
     return Where(
         device=device,
         precision=precision,
@@ -94,6 +94,13 @@ def _where(options: argparse.Namespace, device: str) -> Where:
         wandb_project=options.wandb,
         command=options.typed,
     )
+
+
+def _has_bfloat16() -> bool:
+    """Older GPUs compute in it by other means, slower than in float32."""
+    import torch
+
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def _show(found: Repaired) -> None:

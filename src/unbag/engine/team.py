@@ -70,7 +70,13 @@ def join_team(device: str = "cpu") -> Team:
 
     if not distributed.is_initialized():
         # Measuring exchanges short messages only, and the plain CPU road serves every device.
-        roads = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+        roads = "gloo"
+        if device.startswith("cuda"):
+            import torch
+
+            # Else every process also takes memory of the first GPU.
+            torch.cuda.set_device(device)
+            roads = "cpu:gloo,cuda:nccl"
         distributed.init_process_group(roads, timeout=_LONGEST)
     return Team(distributed.get_rank(), size)
 

@@ -53,6 +53,9 @@ def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]
     if number is None or threading.current_thread() is not threading.main_thread():
         return iter(loader)
     before = signal.getsignal(number)
+    if getattr(before, "__module__", "").startswith("torch."):
+        # Left by another loader of this process: PyTorch sets it once and for all.
+        before = signal.SIG_DFL
     flow = iter(loader)
     signal.signal(number, before or signal.SIG_DFL)
     return flow

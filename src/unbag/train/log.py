@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,10 @@ def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
             "Weights & Biases logs were asked for, and wandb is not installed",
             way_out="pip install wandb, or leave --wandb out; log.csv has it all",
         ) from error
-    return Wandb(library.init(project=project, name=name, config=dict(settings), resume="allow"))
+    # An id of its own, so that a run that goes on stays one run there too.
+    known = blake2b(f"{name} {sorted(settings.items())}".encode(), digest_size=8).hexdigest()
+    run = library.init(project=project, name=name, id=known, config=dict(settings), resume="allow")
+    return Wandb(run)
 
 
 def _first_bad(step: int, names: list[str], row: Mapping[str, float]) -> NotFiniteError | None:

@@ -11,9 +11,12 @@ import torch
 
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import Team, join_team
+from unbag.errors import UserError
 from unbag.train.batches import Batches, Share
 from unbag.train.card import Card, Cost
+from unbag.train.card_settings import card_settings
 from unbag.train.config import Precision, Recipe
+from unbag.train.described import described
 from unbag.train.evaluation import check_benchmarks
 from unbag.train.export import export
 from unbag.train.exported import Exported
@@ -118,6 +121,14 @@ def repair(
     )
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
+    _check_bias(trainable, recipe)
+    if model.scale > recipe.largest_scale:
+        progress.say(
+            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
+            "--set largest_scale=... allows more"
+        )
+    if recipe.batch == 1:
+        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
     if recipe.warm_up > len(batches):
         progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
     job = TrainJob(
@@ -161,6 +172,16 @@ def repair(
     return Repaired(trained, recipe.batch, priced, export(after, out / "export", card=card))
 
 
+def _check_bias(trainable: Trainable, recipe: Recipe) -> None:
+    terms = [term.name for term in recipe.objective.terms if term.weight]
+    if "sigmoid" in terms and len(trainable.temperature) < 2:
+        raise UserError(
+            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
+            expected="a model that was trained with it, such as a SigLIP",
+            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+        )
+
+
 def _batches(
     wanted: Wanted,
     recipe: Recipe,
@@ -195,21 +216,14 @@ def _batches(
 
 def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
     recipe = job.recipe
-    settings = [
-        f"- source: {recipe.source}",
-        *(f"- loss: {term.weight:g} x {term.name}" for term in recipe.objective.terms),
-        f"- {recipe.epochs} epochs, batch {recipe.batch}, learning rate {recipe.learning_rate:g}, "
-        f"weight decay {recipe.weight_decay:g}, {recipe.warm_up} steps of warm-up",
-        f"- locked: picture tower {recipe.locks.picture}, caption tower {recipe.locks.caption}"
-        + (f"; LoRA of rank {recipe.lora.rank}" if recipe.lora else ""),
-        f"- seed {job.seed}, {job.precision}",
-    ]
+    said = described(recipe)
+    assert isinstance(said, dict)
     standing = trained.standing
     return Card(
         title=f"{base} repaired with {recipe.name}",
         base=base,
         recipe=recipe.name,
-        settings="\n".join(settings),
+        settings=card_settings(said, seed=job.seed, precision=job.precision),
         data=job.batches.about,
         table=price_markdown(priced),
         cost=Cost(

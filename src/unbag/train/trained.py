@@ -10,6 +10,7 @@ from unbag.errors import UserError
 from unbag.scorers.resolve import load_model
 from unbag.train import checkpoint
 from unbag.train.card import Card, Cost
+from unbag.train.card_settings import card_settings
 from unbag.train.checkpoint import BEST, LAST
 from unbag.train.config import Locks, Lora
 from unbag.train.job import TrainRecord, read_record
@@ -71,7 +72,8 @@ def _card(record: TrainRecord, standing: checkpoint.Standing, *, name: str) -> C
         title=name,
         base=record.base,
         recipe=recipe["name"],
-        settings=f"- source: {recipe['source']}\n- after step {standing.step} of {record.steps}",
+        settings=card_settings(recipe, seed=record.asked.seed, precision=record.asked.precision)
+        + f"\n- after step {standing.step} of {record.steps}",
         data=record.data,
         cost=Cost(
             steps=standing.step,
