@@ -11,7 +11,8 @@ from pathlib import Path
 from time import sleep
 
 import pytest
-from torch.utils.data import DataLoader, get_worker_info
+import torch
+from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
 from unbag.engine.atomic import locked_folder
 from unbag.errors import UserError
@@ -58,7 +59,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
 
 def test_a_worker_that_dies(tmp_path: Path) -> None:
     # A loader used before leaves PyTorch's handler behind, which would raise within a step.
-    list(DataLoader([1, 2], num_workers=1))
+    list(DataLoader(TensorDataset(torch.zeros(2)), num_workers=1))
     (tmp_path / "marker").touch()
     with pytest.raises(UserError) as caught:
         train(broken_job(tmp_path, dies=True, workers=1))
