@@ -18,8 +18,7 @@ from unbag.lab.repair_results import ArmResult, read_results, write_result, writ
 from unbag.lab.repair_table import interval, table
 from unbag.lab.repair_table import main as table_main
 from unbag.lab.repair_training import Arm, Settings, seed_of, train_arms
-from unbag.models.tiny import read, untrained, write
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import read
 from unbag.scorers.cosine import Cosine
 from unbag.train.batch import Batch
 from unbag.train.tiny_trainable import TinyTrainable
@@ -27,32 +26,9 @@ from unbag.train.world_captions import columns_of
 from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER
-from unbag.world.parse import words
 
-CONFIG = TinyConfig(
-    patch=16,
-    picture_width=16,
-    picture_depth=1,
-    caption_width=16,
-    caption_depth=1,
-    joint=16,
-    heads=2,
-    words=words(),
-)
 SHORT = Settings(steps=3, batch=12, times=1)
 THREE = ("clip_ft", "ce_clip_fixed", "hard_positive-locked")
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bases") / "small.safetensors"
-    write(untrained(CONFIG, seed=0), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def questions() -> Questions:
-    return Questions(["world-binding"])
 
 
 def weights(arm: Arm) -> dict[str, torch.Tensor]:

@@ -12,40 +12,15 @@ from unbag.lab.repair import repair
 from unbag.lab.repair_questions import Questions
 from unbag.lab.repair_results import ArmResult, read_results
 from unbag.lab.repair_training import Arm, LockedTiny, Settings, checkpoint_of, train_arms
-from unbag.models.tiny import untrained, write
-from unbag.models.tiny_towers import TinyConfig
 from unbag.train.batch import Batch
 from unbag.train.tiny_trainable import TinyTrainable
-from unbag.world.parse import words
 
-CONFIG = TinyConfig(
-    patch=16,
-    picture_width=16,
-    picture_depth=1,
-    caption_width=16,
-    caption_depth=1,
-    joint=16,
-    heads=2,
-    words=words(),
-)
 ARMS = ("clip_ft", "ce_clip_fixed", "hard_positive-locked", "hard_negative-locked")
 SHORT = Settings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)
 
 
 class Killed(BaseException):
     """As if the process had ended."""
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bases") / "small.safetensors"
-    write(untrained(CONFIG, seed=0), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def questions() -> Questions:
-    return Questions(["world-binding"])
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.benchmarks.files import Folder, Record
 from unbag.errors import UserError
+from unbag.pictures.members import encoded_key
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,10 +41,7 @@ class ParquetPicture:
     @property
     def key(self) -> str:
         """Hash of the encoded picture; of its place if it cannot be read."""
-        try:
-            return "bytes:" + blake2b(self._encoded(), digest_size=16).hexdigest()
-        except (OSError, ValueError):
-            return "missing:" + blake2b(self.name.encode(), digest_size=16).hexdigest()
+        return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
         """Decode to RGB; OSError or ValueError if that cannot be done."""

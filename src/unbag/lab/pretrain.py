@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from math import cos, pi
 from pathlib import Path
 
 import torch
@@ -25,6 +24,7 @@ from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained, write
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
+from unbag.train.optimise import decay_groups, share_of_rate
 from unbag.types import Embedded
 from unbag.world.incentive import describe
 from unbag.world.knobs import Knobs
@@ -111,7 +111,9 @@ def pretrain(
     """Train from scratch; the same settings on the same kind of machine give the same model."""
     towers = untrained(config, seed=settings.seed).to(device).train()
     optimiser = torch.optim.AdamW(
-        _groups(towers, settings.weight_decay), lr=settings.learning_rate, betas=settings.betas
+        decay_groups(dict(towers.named_parameters()), settings.weight_decay),
+        lr=settings.learning_rate,
+        betas=settings.betas,
     )
     noise = torch.Generator(device=device).manual_seed(settings.seed)
     table = torch.from_numpy(sprite_table(WORLDS[settings.world])).to(device)
@@ -135,11 +137,8 @@ def pretrain(
 
 
 def schedule(step: int, settings: Settings) -> float:
-    """Share of the learning rate: linear warm-up, then half a cosine to zero."""
-    if step < settings.warm_up:
-        return (step + 1) / settings.warm_up
-    done = (step - settings.warm_up) / max(1, settings.steps - settings.warm_up)
-    return (1 + cos(pi * done)) / 2
+    """Share of the learning rate."""
+    return share_of_rate(step, steps=settings.steps, warm_up=settings.warm_up)
 
 
 def _embed(
@@ -174,19 +173,6 @@ def _load(settings: Settings, config: TinyConfig, *, workers: int) -> Iterator[S
             prefetch_factor=4 if workers else None,
         )
     )
-
-
-def _groups(towers: TinyTowers, weight_decay: float) -> list[dict[str, object]]:
-    """Decay matrices only; norms, biases, positions and the temperature stay free."""
-    decayed: list[torch.nn.Parameter] = []
-    free: list[torch.nn.Parameter] = []
-    for name, parameter in towers.named_parameters():
-        is_matrix = parameter.ndim >= 2 and "position" not in name
-        (decayed if is_matrix else free).append(parameter)
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": free, "weight_decay": 0.0},
-    ]
 
 
 def _describe(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -33,10 +34,7 @@ class MemberPicture:
     @property
     def key(self) -> str:
         """Hash of the encoded picture; of its place if it cannot be read."""
-        try:
-            return "bytes:" + blake2b(self._encoded(), digest_size=16).hexdigest()
-        except (OSError, ValueError):
-            return "missing:" + blake2b(self.name.encode(), digest_size=16).hexdigest()
+        return encoded_key(self._encoded, self.name)
 
     def open(self) -> Image:
         """Decode to RGB; OSError or ValueError if that cannot be done."""
@@ -44,6 +42,14 @@ class MemberPicture:
 
     def _encoded(self) -> bytes:
         return read_part(self.path, self.start, self.size)
+
+
+def encoded_key(read: Callable[[], bytes], name: str) -> str:
+    """Identity of an encoded picture by its content; by its name if it cannot be read."""
+    try:
+        return "bytes:" + blake2b(read(), digest_size=16).hexdigest()
+    except (OSError, ValueError):
+        return "missing:" + blake2b(name.encode(), digest_size=16).hexdigest()
 
 
 def read_part(path: Path, start: int, size: int) -> bytes:

@@ -15,27 +15,35 @@ from unbag.train.trainable import Trainable
 
 def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
     """Matrices decay; norms, biases, positions and the temperature stay free."""
-    decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
-    for name, weight in open_weights(trainable).items():
-        is_matrix = weight.ndim >= 2 and "position" not in name
-        (decayed if is_matrix else free).append(weight)
-    groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": free, "weight_decay": 0.0},
-    ]
-    if not decayed and not free:
+    groups = decay_groups(open_weights(trainable), recipe.weight_decay)
+    if not groups:
         raise UserError(
             f"both towers of {trainable.name} and the temperature are locked",
             expected="something that is left to train",
             way_out="lock less, as with --set locks.caption=0",
         )
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        groups,
         lr=recipe.learning_rate,
         betas=recipe.betas,
         eps=recipe.epsilon,
     )
+
+
+def decay_groups(
+    weights: Mapping[str, nn.Parameter], weight_decay: float
+) -> list[dict[str, object]]:
+    """For an optimiser: matrices that decay, and the rest; a group without weights is left out."""
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for name, weight in weights.items():
+        is_matrix = weight.ndim >= 2 and "position" not in name
+        (decayed if is_matrix else free).append(weight)
+    groups: list[dict[str, object]] = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def open_weights(trainable: Trainable) -> dict[str, nn.Parameter]:

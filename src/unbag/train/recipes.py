@@ -13,9 +13,9 @@ from typing import Literal
 from unbag.errors import UserError
 from unbag.losses.contrastive import contrastive
 from unbag.losses.contrastive_negatives import contrastive_negatives
-from unbag.losses.intra_modal import intra_modal
+from unbag.losses.intra_modal import Denominator, intra_modal
 from unbag.losses.objective import Objective, Term, ThresholdRule
-from unbag.losses.rank import ThresholdMode, rank
+from unbag.losses.rank import Reduction, ThresholdMode, rank
 from unbag.losses.sigmoid import sigmoid
 from unbag.losses.svlc import svlc_negative, svlc_positive
 from unbag.train.config import Locks, Lora, Recipe, Slot
@@ -149,6 +149,14 @@ _RULED = (
 """The same four types by rules, so that no model is needed."""
 
 
+def _ce_clip_terms(denominator: Denominator, reduction: Reduction) -> tuple[Term, ...]:
+    return (
+        Term("contrastive_negatives", 1.0, contrastive_negatives),
+        Term("intra_modal", 0.2, partial(intra_modal, denominator=denominator)),
+        Term("rank", 0.4, partial(rank, reduction=reduction)),
+    )
+
+
 def ce_clip(
     *, upper: float | None = 10.0, thresholds: ThresholdMode = "adaptive", fixed: float = 0.0
 ) -> Recipe:
@@ -164,11 +172,7 @@ def ce_clip(
         source="Zhang et al. 2024: weights 0.2 and 0.4, 5 epochs, batch 256, equations 2 to 7 "
         "with the means of the released code, whose own script differs (0.3, 0.2, 10 epochs, 378)",
         objective=Objective(
-            (
-                Term("contrastive_negatives", 1.0, contrastive_negatives),
-                Term("intra_modal", 0.2, partial(intra_modal, denominator="paper")),
-                Term("rank", 0.4, partial(rank, reduction="cell_mean")),
-            ),
+            _ce_clip_terms("paper", "cell_mean"),
             ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
         ),
         negatives=_FILLED,
@@ -187,11 +191,7 @@ def ce_clip_fixed(
         source="Zhang et al. 2024 with our repairs: the intra-modal loss is a cross-entropy, the "
         "rank loss and its thresholds count valid negatives only and go on across epochs",
         objective=Objective(
-            (
-                Term("contrastive_negatives", 1.0, contrastive_negatives),
-                Term("intra_modal", 0.2, partial(intra_modal, denominator="with_positive")),
-                Term("rank", 0.4, partial(rank, reduction="valid_mean")),
-            ),
+            _ce_clip_terms("with_positive", "valid_mean"),
             ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
         ),
         negatives=_RULED,
