@@ -146,6 +146,34 @@ class TokenEncoder(DualEncoder, Protocol):
         """Word vectors in the joint space."""
 
 
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """What stands after each layer of a tower, not at unit norm.
+
+    The first is what enters the first block (positions included), the last what the projection
+    into the joint space is given, after the last norm.
+    """
+
+    vector_NLW: tuple[Tensor, ...]
+    """Patches or words, without what only pools (CLS); one for each layer, [N, L, W]."""
+    pooled_NW: tuple[Tensor | None, ...]
+    """The vector that is read out: CLS or end token at that layer. None where the tower has no
+    such place before its last layer (attention pooling, means)."""
+    mask_NL: Tensor
+    """True where there is a patch or word."""
+
+
+@runtime_checkable
+class LayerEncoder(DualEncoder, Protocol):
+    """A dual encoder that shows what stands after each layer."""
+
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """[N, ...] prepared pictures, layer by layer."""
+
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """N captions, layer by layer."""
+
+
 @runtime_checkable
 class Generator(Protocol):
     """A chat model: scores continuations of a prompt about a picture, and answers freely."""
