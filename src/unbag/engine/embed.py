@@ -200,6 +200,8 @@ def _caption_vector(caption: str | Ensemble, vector_of: Mapping[str, Vectors]) -
 
 
 def _stack(shelf: Shelf, keys: Sequence[str], damaged: Mapping[str, str]) -> Vectors:
+    if not keys:
+        return np.zeros((0, 0), np.float32)
     have = shelf.get(keys)
     width = len(next(iter(have.values()))) if have else 1
     empty = np.full(width, np.nan, dtype=np.float32)
