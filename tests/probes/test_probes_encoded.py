@@ -1,0 +1,157 @@
+"""A model as a space: vectors of each input once, parts of it as arrays, damage told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unbag.models.tiny import Tiny, untrained
+from unbag.models.tiny_towers import TinyConfig
+from unbag.pictures import FilePicture
+from unbag.probes.encoded import EncoderSpace
+from unbag.types import Layers, Tokens
+
+SMALL = TinyConfig(
+    pixels=16,
+    patch=8,
+    picture_width=16,
+    picture_depth=2,
+    caption_width=16,
+    caption_depth=2,
+    joint=8,
+    heads=2,
+    context=8,
+    words=("a", "red", "star", "cup"),
+)
+
+
+class Counting(Tiny):
+    """Remembers how many inputs it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(untrained(SMALL, seed=0), name="small")
+        self.pictures = 0
+        self.said: list[str] = []
+
+    def encode_pictures(self, pixels: torch.Tensor) -> torch.Tensor:
+        self.pictures += len(pixels)
+        return super().encode_pictures(pixels)
+
+    def encode_captions(self, captions: Sequence[str]) -> torch.Tensor:
+        self.said += captions
+        return super().encode_captions(captions)
+
+
+class Layered(Counting):
+    """Shows two layers that are made of what it was given."""
+
+    def picture_layers(self, pixels: torch.Tensor) -> Layers:
+        level = pixels.mean(dim=(1, 2, 3))
+        vector = level[:, None, None].expand(-1, 4, 3)
+        return Layers((vector, 2 * vector), (None, vector[:, 0]), torch.ones(len(pixels), 4) > 0)
+
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        length = [len(caption.split()) for caption in captions]
+        mask = torch.arange(max(length))[None] < torch.tensor(length)[:, None]
+        vector = mask.float()[:, :, None] * torch.tensor(length)[:, None, None]
+        return Layers((vector, -vector), (vector[:, 0], vector[:, 0]), mask)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[FilePicture]:
+    paths = [tmp_path / f"{i}.png" for i in range(3)]
+    for i, path in enumerate(paths):
+        Image.new("RGB", (16, 16), (80 * i, 0, 0)).save(path)
+    return [FilePicture(path) for path in paths]
+
+
+def test_each_input_is_encoded_once(files: list[FilePicture]) -> None:
+    encoder = Counting()
+    space = EncoderSpace(encoder)
+    first = space.pictures([files[0], files[1], files[0]])
+    again = space.pictures(files[::-1])
+    assert encoder.pictures == 3
+    assert np.array_equal(first[0], first[2])
+    assert np.array_equal(again[1:], first[1::-1])
+    assert first.dtype == np.float64
+    assert np.allclose(np.linalg.norm(again, axis=1), 1, atol=1e-6)
+    space.captions(["a star", "a cup", "a star"])
+    space.captions(["a cup"])
+    assert sorted(encoder.said) == ["a cup", "a star"]
+
+
+def test_vectors_are_those_of_the_encoder(files: list[FilePicture]) -> None:
+    encoder = Counting()
+    pixels = torch.stack([encoder.prepare(one.open()) for one in files])
+    space = EncoderSpace(encoder)
+    assert np.allclose(space.pictures(files), encoder.encode_pictures(pixels), atol=1e-6)
+    said = ["a red star", "a cup"]
+    assert np.allclose(space.captions(said), encoder.encode_captions(said), atol=1e-6)
+
+
+def test_a_cache_serves_the_next_space(files: list[FilePicture], tmp_path: Path) -> None:
+    wanted = EncoderSpace(Counting(), cache=tmp_path / "kept").pictures(files)
+    encoder = Counting()
+    found = EncoderSpace(encoder, cache=tmp_path / "kept").pictures(files)
+    assert encoder.pictures == 0
+    assert np.array_equal(found, wanted)
+
+
+def test_a_damaged_picture_is_told_and_has_no_vector(
+    files: list[FilePicture], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    bad = FilePicture(tmp_path / "bad.png")
+    space = EncoderSpace(Counting())
+    alone = space.pictures([bad])
+    assert np.isnan(alone).all()
+    assert list(space.damaged) == [bad.name]
+    found = space.pictures([files[0], bad])
+    assert np.isfinite(found[0]).all()
+    assert np.isnan(found[1]).all()
+    assert found.shape == (2, 8)
+
+
+def test_nothing_asked_gives_nothing() -> None:
+    space = EncoderSpace(Counting())
+    assert len(space.pictures([])) == 0
+    assert len(space.captions([])) == 0
+
+
+def test_patches_and_words_come_in_the_order_asked(files: list[FilePicture]) -> None:
+    encoder = Counting()
+    space = EncoderSpace(encoder)
+    assert space.tokens is not None
+    pixels = torch.stack([encoder.prepare(one.open()) for one in files])
+    found = space.tokens.pictures([files[2], files[0]])
+    wanted: Tokens = encoder.encode_patches(pixels[[2, 0]])
+    assert np.allclose(found.vector_NLW, wanted.vector_NLD, atol=1e-6)
+    said = ["a red star", "a", "a cup"]
+    words = space.tokens.captions(said)
+    assert words.mask_NL.sum(axis=1).tolist() == [4, 2, 3]
+    alone = encoder.encode_tokens(["a"])
+    assert np.allclose(words.vector_NLW[1, :2], alone.vector_NLD[0], atol=1e-5)
+
+
+def test_layers_are_asked_for_by_number(files: list[FilePicture], tmp_path: Path) -> None:
+    space = EncoderSpace(Layered())
+    assert space.layers is not None
+    assert (space.layers.picture_depth, space.layers.caption_depth) == (2, 2)
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    bad = FilePicture(tmp_path / "bad.png")
+    last, first = space.layers.pictures([files[1], bad, files[1]], [-1, 0])
+    assert first.pooled_NW is None
+    assert last.pooled_NW is not None
+    assert np.allclose(last.vector_NLW[0], 2 * first.vector_NLW[0])
+    assert np.array_equal(last.vector_NLW[0], last.vector_NLW[2])
+    assert np.isnan(last.vector_NLW[1]).all()
+    assert not last.mask_NL[1].any()
+    assert bad.name in space.damaged
+    [words] = space.layers.captions(["a red star", "a"], [0])
+    assert words.mask_NL.tolist() == [[True] * 3, [True, False, False]]
+    assert words.vector_NLW[:, :, 0].tolist() == [[3, 3, 3], [1, 0, 0]]

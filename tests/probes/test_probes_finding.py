@@ -1,0 +1,68 @@
+"""Quantities: means, ratios and other statistics with intervals that pair between models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unbag.probes.finding import Finding, Known, Options, mean, statistic
+from unbag.types import IntArray
+
+QUICK = Options(resamples=500)
+
+
+def test_a_mean_leaves_out_what_is_not_a_number() -> None:
+    found = mean("m", np.array([1.0, np.nan, 3.0]), about="a", options=QUICK).estimate
+    assert (found.value, found.n, found.invalid) == (2.0, 2, 1)
+    assert not found.is_rate
+
+
+def test_a_rate_has_wilsons_interval_and_the_known_chance() -> None:
+    value = np.array([1.0] * 8 + [0.0] * 2)
+    found = mean("m", value, about="a", options=QUICK, known=Known(chance=0.5), is_rate=True)
+    assert found.estimate.interval == "wilson"
+    assert found.estimate.low == pytest.approx(0.4901625, abs=1e-6)
+    assert found.estimate.chance == 0.5
+
+
+def test_a_ratio_is_of_sums() -> None:
+    found = mean("m", np.array([1.0, 0.0]), weight_N=np.array([1.0, 3.0]), about="", options=QUICK)
+    assert found.estimate.value == 0.25
+
+
+def test_clusters_widen_the_interval() -> None:
+    value = np.repeat([0.0, 1.0] * 10, 10)
+    names = [str(i // 10) for i in range(200)]
+    alone = mean("m", value, about="", options=QUICK, is_rate=True).estimate
+    joined = mean("m", value, about="", options=QUICK, clusters=names, is_rate=True).estimate
+    assert joined.high - joined.low > 2 * (alone.high - alone.low)
+
+
+def test_nothing_measured_is_not_a_number() -> None:
+    found = mean("m", np.array([np.nan]), about="", options=QUICK).estimate
+    assert found.n == 0
+    assert np.isnan(found.value)
+
+
+def test_a_statistic_draws_the_same_units_for_every_model() -> None:
+    value_N = np.random.default_rng(0).normal(size=50)
+
+    def drawn(shift: float) -> np.ndarray:
+        def median(at_N: IntArray) -> float:
+            return float(np.median(value_N[at_N])) + shift
+
+        found = statistic("median", median, 50, about="", options=QUICK)
+        assert found.draw_R is not None
+        assert found.estimate.low < found.estimate.value < found.estimate.high
+        return found.draw_R
+
+    assert np.allclose(drawn(1.0) - drawn(0.0), 1.0)
+
+
+def test_a_finding_is_asked_by_name() -> None:
+    one = mean("m", np.array([1.0]), about="", options=QUICK)
+    found = Finding("p", (one,), "m")
+    assert found["m"] is one
+    assert found.get("other") is None
+    with pytest.raises(KeyError, match="other"):
+        found["other"]
