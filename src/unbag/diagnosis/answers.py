@@ -1,0 +1,64 @@
+"""What is kept of a diagnosis: every question with what was found, for each of the models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from unbag.probes.finding import Finding, Options, Quantity
+from unbag.probes.plots import Maps
+from unbag.probes.probe import Verdict
+from unbag.types import Comparison
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A model by name."""
+
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One question, and what was found for each model."""
+
+    probe: str
+    question: str
+    about: str
+    finding: Finding
+    verdict: Verdict | None
+    """None if the question could not be put; `finding.skipped` says why."""
+    twin: Finding | None = None
+    """Of the same model with random weights."""
+    other: Finding | None = None
+    """Of the model it is set against."""
+    other_verdict: Verdict | None = None
+    differences: tuple[Comparison, ...] = ()
+    """The model minus the other, a quantity each where it can be paired."""
+    seconds: float = 0.0
+
+    @property
+    def headline(self) -> Quantity | None:
+        """The quantity that the sentence is about."""
+        return self.finding.get(self.finding.headline)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """A whole diagnosis."""
+
+    model: Examined
+    material: str
+    options: Options
+    answers: tuple[Answer, ...] = ()
+    twin: Examined | None = None
+    other: Examined | None = None
+    maps: tuple[Maps, ...] = ()
+    """Words over patches, of the model and then of the other."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the material, pictures that could not be opened ..."""
+    seconds: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    is_whole: bool = True
+    """False if it was stopped before the last question."""
