@@ -13,9 +13,11 @@ from torch.nn import functional
 
 from unbag.models.fingerprint import fingerprint
 from unbag.models.hf_captions import make_captions
+from unbag.models.hf_layers import states
 from unbag.models.hf_pictures import Pictures
 from unbag.models.hf_source import plain_config, torch_dtype
-from unbag.types import Tokens
+from unbag.models.layers import laid_out
+from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,10 +70,12 @@ class _Blip:
 
     def look(self, pixels: Tensor) -> Tensor:
         """Prepared pictures to their patches, [N, L, H]."""
-        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
-        pixels = inputs["pixel_values"].to(self.model.dtype)
-        hidden: Tensor = self._look(pixel_values=pixels).last_hidden_state
+        hidden: Tensor = self._look(**self._pixels(pixels)).last_hidden_state
         return hidden
+
+    def _pixels(self, pixels: Tensor) -> dict[str, Tensor]:
+        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
+        return {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
 
     def _tokens(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
         found = self.captions(captions)
@@ -116,6 +120,20 @@ class Blip(_Blip):
         """Tokens through the projection of the first one, [N, L, D]."""
         vector_NLD = _unit(self.model.text_proj(self._read(captions, {})))
         return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Patches after each layer, and the class token."""
+        _, hidden = states(self.model.vision_model, self._pixels(pixels))
+        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens after each layer, read without a picture; the first is read out."""
+        token_NL, mask_NL = self._tokens(captions)
+        inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
+        _, hidden = states(self.model.text_encoder, inputs)
+        return laid_out(hidden, [one[:, 0] for one in hidden], mask_NL)
 
     def _read(self, captions: Sequence[str], seen: dict[str, Tensor]) -> Tensor:
         token_NL, mask_NL = self._tokens(captions)

@@ -16,9 +16,10 @@ from unbag.errors import UserError
 from unbag.models.fingerprint import fingerprint
 from unbag.models.hf_captions import Captions, make_captions
 from unbag.models.hf_kinds import KINDS, UNKNOWN, Kind, check_end
+from unbag.models.hf_layers import caption_layers, picture_layers
 from unbag.models.hf_pictures import Pictures
 from unbag.models.hf_source import plain_config, torch_dtype
-from unbag.types import Tokens
+from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -110,6 +111,18 @@ class HfDual:
         hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
         vector_NLD = _unit(self.kind.tokens(self.model, hidden.last_hidden_state))
         return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Patches after each layer, and the class token where that is read out."""
+        return picture_layers(self.model, self.kind, self._picture_inputs(pixels))
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens after each layer, special ones included, and the one that is read out."""
+        inputs = self._caption_inputs(self.captions, captions)
+        real_NL = self.captions.real(captions, inputs["input_ids"].shape[1])
+        return caption_layers(self.model, self.kind, inputs, real_NL)
 
     def _embed(self, how: Captions, captions: Sequence[str]) -> Tensor:
         return _unit(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))

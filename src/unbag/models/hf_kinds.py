@@ -6,7 +6,7 @@ Dimensions: N inputs, L patches or tokens, D joint space.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from unbag.errors import UserError
@@ -33,6 +33,9 @@ class Kind:
     pools_at_largest: bool = False
     """With end token 2 in its config, pools at the largest token number instead: configs of CLIP
     said 2 by mistake for long, and transformers keeps to that."""
+    looks: Literal["class", "attention", "map"] | None = None
+    """What the picture tower pools with, where its layers are known: a class token, attention
+    over patches, or the mean of a map."""
     patches: Project | None = None
     tokens: Project | None = None
 
@@ -68,24 +71,28 @@ def _map_patches(model: Any, hidden: Any) -> Tensor:
     return cells
 
 
-_SIGLIP = Kind("last", True, has_mask=False, patches=_siglip_patches, tokens=_siglip_tokens)
+_SIGLIP = Kind(
+    "last",
+    True,
+    has_mask=False,
+    looks="attention",
+    patches=_siglip_patches,
+    tokens=_siglip_tokens,
+)
 """Trained on 64 tokens without a mask and pooled at the last, which mostly is padding."""
+_BERT = Kind("first", looks="class", patches=_clip_patches, tokens=_projected_tokens)
+"""CLIP's picture tower beside a text tower like BERT."""
+_CLIP = replace(_BERT, pools="end", has_mask=False)
+"""Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
+transformers asks the device at every pass whether anything is masked."""
 KINDS: Mapping[str, Kind] = {
-    # Causal and pooled at the first end token, so padding on the right cannot matter. With a mask
-    # transformers asks the device at every pass whether anything is masked.
-    "clip": Kind(
-        "end",
-        has_mask=False,
-        pools_at_largest=True,
-        patches=_clip_patches,
-        tokens=_projected_tokens,
-    ),
-    "metaclip_2": Kind("end", has_mask=False, patches=_clip_patches, tokens=_projected_tokens),
+    "clip": replace(_CLIP, pools_at_largest=True),
+    "metaclip_2": _CLIP,
     "groupvit": Kind("end", pools_at_largest=True),
     "aimv2": Kind("end"),
-    "chinese_clip": Kind("first", patches=_clip_patches, tokens=_projected_tokens),
-    "altclip": Kind("first", patches=_clip_patches, tokens=_projected_tokens),
-    "align": Kind("first", most=64, patches=_map_patches, tokens=_projected_tokens),
+    "chinese_clip": _BERT,
+    "altclip": _BERT,
+    "align": Kind("first", most=64, looks="map", patches=_map_patches, tokens=_projected_tokens),
     "vision-text-dual-encoder": Kind("first"),
     "siglip": _SIGLIP,
     "siglip2": _SIGLIP,

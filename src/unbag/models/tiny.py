@@ -17,9 +17,10 @@ from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
 from unbag.models.finite import check_finite
+from unbag.models.tiny_layers import caption_layers, picture_layers
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
-from unbag.types import Tokens
+from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -87,6 +88,17 @@ class Tiny:
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
         return Tokens(vector_NLD.cpu(), mask_NL)
 
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Patches and CLS after each of the depth + 2 layers."""
+        return picture_layers(self.towers.picture, pixels.to(self.device))
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Words and the end token after each of the depth + 2 layers."""
+        token_NL, end_N = (torch.from_numpy(a).to(self.device) for a in self.tokenize(captions))
+        return caption_layers(self.towers.caption, token_NL, end_N)
+
 
 def load(name: str, *, device: str = "cpu") -> Tiny:
     """One of `SHIPPED`, `random` (the untrained twin of `base`), or else a .safetensors file."""
@@ -105,7 +117,8 @@ def load(name: str, *, device: str = "cpu") -> Tiny:
 def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
     """Towers as they are before training, the same for the same seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
+        torch.default_generator.manual_seed(seed)
         return TinyTowers(config)
 
 

@@ -84,12 +84,15 @@ class PictureTower(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.project = nn.Linear(width, config.joint, bias=False)
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        """[N, 3, H, W] in [-1, 1] to projected vectors [N, 1 + patches, D], CLS first."""
+    def enter(self, pixels: Tensor) -> Tensor:
+        """[N, 3, H, W] in [-1, 1] to what the first block is given, CLS first."""
         patch_NLW = self.patches(pixels).flatten(2).transpose(1, 2)
         cls = self.cls.expand(len(pixels), 1, -1)
-        x_NLW = torch.cat([cls, patch_NLW], dim=1) + self.position
-        out: Tensor = self.project(self.norm(self.blocks(x_NLW)))
+        return torch.cat([cls, patch_NLW], dim=1) + self.position
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """[N, 3, H, W] in [-1, 1] to projected vectors [N, 1 + patches, D], CLS first."""
+        out: Tensor = self.project(self.norm(self.blocks(self.enter(pixels))))
         return out
 
 
@@ -108,10 +111,14 @@ class CaptionTower(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.project = nn.Linear(width, config.joint, bias=False)
 
+    def enter(self, token_NL: Tensor) -> Tensor:
+        """Token ids to what the first block is given."""
+        x_NLW: Tensor = self.tokens(token_NL) + self.position[: token_NL.shape[1]]
+        return x_NLW
+
     def forward(self, token_NL: Tensor) -> Tensor:
         """Token ids to projected vectors [N, L, D]."""
-        x_NLW = self.tokens(token_NL) + self.position[: token_NL.shape[1]]
-        out: Tensor = self.project(self.norm(self.blocks(x_NLW)))
+        out: Tensor = self.project(self.norm(self.blocks(self.enter(token_NL))))
         return out
 
 

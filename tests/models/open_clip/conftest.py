@@ -63,6 +63,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_cfg": {"image_size": 160, "timm_model_name": "test_vit", "timm_pool": "avg",
                        "timm_proj": "linear"},
     },
+    "vit-token": {
+        **_config({}, {}, custom_text=True),
+        "vision_cfg": {"image_size": 160, "timm_model_name": "test_vit", "timm_pool": "token",
+                       "timm_proj": "mlp"},
+    },
+    "vit-own": {
+        **_config({}, {}, custom_text=True),
+        "vision_cfg": {"image_size": 160, "timm_model_name": "test_vit", "timm_pool": "token",
+                       "timm_proj": ""},
+    },
     "resnet": {
         **_config({}, {}),
         "vision_cfg": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "head_width": 32},

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
+from unbag.models.open_clip.layers import picture_layers
 from unbag.models.open_clip.patches import patches
 from unbag.models.open_clip.preparation import in_bytes
 from unbag.models.open_clip.text import TextTower, Unknown, text_tower
-from unbag.types import Tokens
+from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -114,10 +115,25 @@ class OpenClip:
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
         """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
+        token_NL, real_NL = self._tokens(captions)
+        vector_NLD = _unit(self.text.words(token_NL, length=real_NL.shape[1]))
+        return Tokens(vector_NLD, real_NL)
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Places after each layer, and the class token where that is read out."""
+        return picture_layers(self.model.visual, self._placed(pixels))
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens after each layer, and the one that is read out."""
+        return self.text.layers(*self._tokens(captions))
+
+    def _tokens(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """At full length on the device, and which are real, up to the longest caption's end."""
         token_NL, real_NL = self.tokenize(captions)
         length = int(real_NL.any(dim=0).nonzero().max()) + 1
-        vector_NLD = _unit(self.text.words(token_NL.to(self.device), length=length))
-        return Tokens(vector_NLD, real_NL[:, :length])
+        return token_NL.to(self.device), real_NL[:, :length]
 
 
 def _unit(vector: Tensor) -> Tensor:

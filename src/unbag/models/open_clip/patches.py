@@ -76,7 +76,7 @@ def _of_trunk(visual: Any, pixels: Tensor) -> Tensor:
     if hidden.ndim == 3:
         return _of_tokens(visual, hidden)
     pooled_by = getattr(getattr(trunk, "head", None), "global_pool", None)
-    if hidden.ndim != 4 or pooled_by is None or not _is_channels_first(trunk, hidden):
+    if hidden.ndim != 4 or pooled_by is None or not is_channels_first(trunk, hidden):
         raise unknown(kind)
     count, width, rows, columns = hidden.shape
     one = hidden.permute(0, 2, 3, 1).reshape(-1, width, 1, 1)
@@ -84,7 +84,7 @@ def _of_trunk(visual: Any, pixels: Tensor) -> Tensor:
     return found.reshape(count, rows * columns, -1)
 
 
-def _is_channels_first(trunk: Any, hidden: Tensor) -> bool:
+def is_channels_first(trunk: Any, hidden: Tensor) -> bool:
     """Swin and its kin keep channels last."""
     return hidden.shape[1] == int(trunk.num_features)
 

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from unbag.errors import UserError
+from unbag.models.layers import blocks_of, laid_out, recorded
+from unbag.models.open_clip.layers import through
+from unbag.types import Layers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +36,9 @@ class TextTower(Protocol):
 
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """One vector for each of the first `length` tokens, [N, L, D], not normalised."""
+
+    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
+        """What stands after each layer, for as many tokens as `real_NL` has columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,15 +66,25 @@ class Native:
 
     def pooled_as_given(self, token_NL: Tensor) -> Tensor:
         """The same for ids that were cut before, so that no device is asked for a length."""
-        place_N = self._places(token_NL)
-        hidden_NLW = self._hidden(token_NL)
-        hidden_NW = hidden_NLW[torch.arange(len(place_N), device=place_N.device), place_N]
-        return project(self.tower, hidden_NW)
+        return project(self.tower, self._read(self._hidden(token_NL), token_NL))
 
     def words(self, token_NL: Tensor, *, length: int) -> Tensor:
         """Every token, projected as the pooled one is."""
         run = token_NL if self.whole_because else token_NL[:, :length]
         return project(self.tower, self._hidden(run)[:, :length])
+
+    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
+        """Every token, and the one that is read out."""
+        length = real_NL.shape[1]
+        run = token_NL if self.whole_because else token_NL[:, :length]
+        hidden = through(self.tower.transformer, *self._entering(run))
+        hidden.append(self.tower.ln_final(hidden[-1]))
+        pooled = [self._read(one, run) for one in hidden]
+        return laid_out([one[:, :length] for one in hidden], pooled, real_NL)
+
+    def _read(self, hidden_NLW: Tensor, token_NL: Tensor) -> Tensor:
+        place_N = self._places(token_NL)
+        return hidden_NLW[torch.arange(len(place_N), device=place_N.device), place_N]
 
     def _places(self, token_NL: Tensor) -> Tensor:
         """Where each caption's vector is read."""
@@ -80,14 +96,18 @@ class Native:
         return torch.full((len(token_NL),), place, device=token_NL.device)
 
     def _hidden(self, token_NL: Tensor) -> Tensor:
+        hidden_NLW, mask_LL = self._entering(token_NL)
+        hidden: Tensor = self.tower.ln_final(self.tower.transformer(hidden_NLW, attn_mask=mask_LL))
+        return hidden
+
+    def _entering(self, token_NL: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What the first block is given, and the mask of all."""
         tower, length = self.tower, token_NL.shape[1]
         dtype = tower.transformer.get_cast_dtype()
         hidden_NLW = tower.token_embedding(token_NL).to(dtype)
         hidden_NLW = hidden_NLW + tower.positional_embedding[:length].to(dtype)
         mask = tower.attn_mask
-        mask_LL = None if mask is None else mask[:length, :length].to(dtype)
-        hidden: Tensor = tower.ln_final(tower.transformer(hidden_NLW, attn_mask=mask_LL))
-        return hidden
+        return hidden_NLW, None if mask is None else mask[:length, :length].to(dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +125,20 @@ class Classed:
         """Every token but the class token."""
         return project(self.tower, self.tower.ln_final(self._hidden(token_NL)[:, :length]))
 
+    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
+        """Every token but the class token, which is read out."""
+        hidden = through(self.tower.transformer, *self._entering(token_NL))
+        hidden.append(self.tower.ln_final(hidden[-1]))
+        words = [one[:, : real_NL.shape[1]] for one in hidden]
+        return laid_out(words, [one[:, -1] for one in hidden], real_NL)
+
     def _hidden(self, token_NL: Tensor) -> Tensor:
+        hidden_NLW, mask_BKK = self._entering(token_NL)
+        hidden: Tensor = self.tower.transformer(hidden_NLW, attn_mask=mask_BKK)
+        return hidden
+
+    def _entering(self, token_NL: Tensor) -> tuple[Tensor, Tensor]:
+        """What the first block is given, and the mask of all."""
         tower, count = self.tower, len(token_NL)
         dtype = tower.transformer.get_cast_dtype()
         kept_K = self._kept(token_NL)
@@ -113,8 +146,7 @@ class Classed:
         class_NLW = tower.cls_emb.to(dtype).expand(count, 1, -1)
         hidden_NLW = torch.cat([word_NLW, class_NLW], dim=1)
         hidden_NLW = hidden_NLW + tower.positional_embedding[kept_K].to(dtype)
-        hidden: Tensor = tower.transformer(hidden_NLW, attn_mask=self._mask(token_NL, kept_K))
-        return hidden
+        return hidden_NLW, self._mask(token_NL, kept_K)
 
     def _kept(self, token_NL: Tensor) -> Tensor:
         """Places that some caption needs, and the class token's."""
@@ -175,6 +207,21 @@ class Masked:
         vector_NLD: Tensor = self.tower.proj(found.last_hidden_state[:, :length])
         return vector_NLD
 
+    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
+        """Every token; the first is read out, or nothing before the last layer."""
+        tower, blocks = self.tower, blocks_of(self.tower.transformer)
+        if not blocks:
+            raise _no_layers(type(tower.transformer).__name__)
+        token_NL = self._cut(token_NL)
+        mask_NL = (token_NL != tower.config.pad_token_id).long()
+        found, hidden = recorded(
+            blocks, lambda: tower.transformer.forward(input_ids=token_NL, attention_mask=mask_NL)
+        )
+        has_class = type(tower.pooler).__name__.startswith("Cls")
+        pooled = [one[:, 0] if has_class else None for one in hidden]
+        words = [one[:, : real_NL.shape[1]] for one in (*hidden, found.last_hidden_state)]
+        return laid_out(words, [*pooled, tower.pooler(found, mask_NL)], real_NL)
+
     def _cut(self, token_NL: Tensor) -> Tensor:
         if self.whole_because:
             return token_NL
@@ -200,6 +247,18 @@ class Unknown:
             "word vectors of this text tower are not known",
             way_out="use the caption vector",
         )
+
+    def layers(self, token_NL: Tensor, real_NL: Tensor) -> Layers:
+        """Never."""
+        raise _no_layers(f"text tower that runs whole, since {self.whole_because}")
+
+
+def _no_layers(kind: str) -> UserError:
+    return UserError(
+        f"layers of a {kind} are not known",
+        expected="open_clip's own text transformer, or one of transformers with a list of blocks",
+        way_out="use the caption vector",
+    )
 
 
 def project(tower: Any, hidden: Tensor) -> Tensor:

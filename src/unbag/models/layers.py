@@ -1,0 +1,77 @@
+"""A tower's blocks and a run of it come in; what enters the first and what leaves each goes out.
+
+A tower of K blocks has K + 2 layers: what enters the first block, what leaves each, and what the
+last norm makes of it. Where there is no such norm (towers like BERT), the last two are the same.
+
+Dimensions: N inputs, L patches or words, W width of a layer, R rows and C columns of a map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList, functional
+
+from unbag.types import Layers
+
+Given = TypeVar("Given")
+
+
+def recorded(blocks: Sequence[Module], run: Callable[[], Given]) -> tuple[Given, list[Tensor]]:
+    """What `run` gives, and what went into the first of the blocks and came out of each.
+
+    By hooks, so a tower is run as its library runs it, once. `run` must not be compiled: what is
+    compiled does not see them.
+    """
+    found: list[Tensor] = []
+
+    def enters(_: Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        found.append(given[0] if given else named["hidden_states"])
+
+    def leaves(_: Module, given: tuple[Any, ...], out: Any) -> None:
+        found.append(out[0] if isinstance(out, tuple) else out)
+
+    hooks = [blocks[0].register_forward_pre_hook(enters, with_kwargs=True)]
+    hooks += [block.register_forward_hook(leaves) for block in blocks]
+    try:
+        return run(), found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def blocks_of(tower: Any) -> list[Module]:
+    """The blocks of a tower of transformers; none if they do not stand where they usually do."""
+    inner = getattr(tower, "encoder", tower)
+    for name in ("layers", "layer", "blocks", "block"):
+        found = getattr(inner, name, None)
+        if isinstance(found, ModuleList):
+            return list(found)
+    return []
+
+
+def of_maps(maps: Sequence[Tensor]) -> list[Tensor]:
+    """Maps [N, W, R, C] as places [N, L, W], row by row, all at the grid of the last.
+
+    Finer maps are averaged over the places of the last, so that a place is the same part of the
+    picture in every layer.
+    """
+    rows, columns = maps[-1].shape[2:]
+    pooled = [functional.adaptive_avg_pool2d(one, (rows, columns)) for one in maps]
+    return [one.flatten(2).transpose(1, 2) for one in pooled]
+
+
+def laid_out(
+    vector_NLW: Sequence[Tensor],
+    pooled_NW: Sequence[Tensor | None],
+    mask_NL: Tensor | None = None,
+) -> Layers:
+    """In float32 on the CPU; without a mask every place counts."""
+    vectors = tuple(one.float().cpu() for one in vector_NLW)
+    pooled = tuple(None if one is None else one.float().cpu() for one in pooled_NW)
+    if mask_NL is None:
+        mask_NL = torch.ones(vectors[-1].shape[:2])
+    return Layers(vectors, pooled, mask_NL.bool().cpu())
