@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from unbag.errors import UserError, said_by
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import torch
 
     from unbag.models.open_clip.encoder import OpenClip
@@ -43,7 +45,7 @@ def load(
     encoder = OpenClip(
         model,
         name=source.name,
-        fingerprint=_fingerprint(model, source, prepared, tokenizer, kind),
+        fingerprint=fingerprint_of(model, source.config, prepared, tokenizer, kind),
         tokenizer=tokenizer,
         prepare=preparation.transform(prepared),
         device=device,
@@ -95,20 +97,21 @@ def _at_full_length(encoder: OpenClip) -> str:
     return said if why else ""
 
 
-def _fingerprint(
+def fingerprint_of(
     model: Any,
-    source: Source,
-    prepared: dict[str, Any],
+    config: Mapping[str, Any],
+    prepared: Mapping[str, Any],
     tokenizer: Tokenizer,
     dtype: torch.dtype,
 ) -> str:
+    """Of all that decides a number; the model before it is moved or rounded."""
     from unbag.models.fingerprint import fingerprint
 
     hub = getattr(getattr(model, "text", None), "config", None)
     return fingerprint(
         "open_clip",
         model.state_dict(),
-        json.dumps(source.config, sort_keys=True, default=str),
+        json.dumps(config, sort_keys=True, default=str),
         hub.to_json_string() if hub is not None else "",
         json.dumps(prepared, sort_keys=True, default=str),
         tokenizer.identity,

@@ -44,7 +44,8 @@ class OpenClip:
     ) -> None:
         """Wrap a model; it is moved, and computes in `dtype` throughout.
 
-        `config` and `preparation` are open_clip's records of both; only an export needs them.
+        `config` and `preparation` are open_clip's records of both; only an export and a random twin
+        need them.
         """
         self.scale = float(model.logit_scale.detach().exp())
         bias = getattr(model, "logit_bias", None)
