@@ -4,13 +4,17 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 
 from unbag.benchmarks.taggers import find_tagger
 from unbag.cli import main
+from unbag.types import LayerEncoder
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python(?: title=\"(?P<file>[^\"]+)\")?\n(?P<code>.*?)^```", re.M | re.S)
@@ -55,7 +59,13 @@ def test_the_files_of_extending_work_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {name: code for name, code in blocks("docs/extending.md") if name}
-    assert set(files) == {"my_model.py", "my_benchmark.py", "my_scorer.py", "my_tagger.py"}
+    assert set(files) == {
+        "my_model.py",
+        "my_layers.py",
+        "my_benchmark.py",
+        "my_scorer.py",
+        "my_tagger.py",
+    }
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
@@ -67,11 +77,30 @@ def test_the_files_of_extending_work_together(
         assert main([*command.split(), "--no-cache"]) == 0
     printed = capsys.readouterr().out
     assert "brightness (distance)" in printed
+    _check_layers(import_module("my_layers").MODEL)
     tagger = find_tagger("my_tagger:TAGGER")
     assert tagger is not None
     assert list(tagger(["The wet mat"])) == [[("The", "DT"), ("wet", "JJ"), ("mat", "NN")]]
     for name in files:
         assert sys.modules.pop(name.removesuffix(".py")).__file__ == str(tmp_path / name)
+
+
+def _check_layers(model: Any) -> None:
+    assert isinstance(model, LayerEncoder)
+    pixels = torch.stack(
+        [model.prepare(Image.new("RGB", (4, 4), (level,) * 3)) for level in (9, 99)]
+    )
+    captions = ["a bright day", "night"]
+    for found, expected in (
+        (model.picture_layers(pixels), model.encode_pictures(pixels)),
+        (model.caption_layers(captions), model.encode_captions(captions)),
+    ):
+        assert len(found.vector_NLW) == len(found.pooled_NW) == 2
+        assert {one.shape[:2] for one in found.vector_NLW} == {found.mask_NL.shape}
+        last = found.pooled_NW[-1]
+        assert last is not None
+        angle_N = last[:, 0].clamp(0, 1) * torch.pi / 2
+        torch.testing.assert_close(torch.stack([angle_N.cos(), angle_N.sin()], dim=1), expected)
 
 
 def test_the_benchmark_of_a_users_own_file(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.errors import UserError
+from unbag.models.open_clip import load
 from unbag.models.open_clip.layers import picture_layers, through
 from unbag.models.open_clip.text import Unknown, project
 from unbag.types import LayerEncoder, Layers
@@ -181,6 +184,25 @@ def test_blocks_that_want_tokens_first_get_them(loaded: Made) -> None:
 
     for ours, theirs in zip(through(TokensFirst(), hidden), expected, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["clip", "vit-avg", "bert-mean"])
+def test_what_is_compiled_shows_its_layers(
+    name: str, loaded: Made, saved: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hooks and blocks are not seen from inside a compiled tower, so it must not be run."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast = load(f"tiny-{name}@{saved(name)}", compiles=True)
+    pixels = pixels_for(fast)
+    fast.encode_pictures(pixels), fast.encode_captions(CAPTIONS)
+    for ours, theirs in (
+        (fast.picture_layers(pixels), loaded(name).picture_layers(pixels)),
+        (fast.caption_layers(CAPTIONS), loaded(name).caption_layers(CAPTIONS)),
+    ):
+        for one, other in zip(ours.vector_NLW, theirs.vector_NLW, strict=True):
+            torch.testing.assert_close(one, other)
 
 
 def test_towers_of_unknown_kinds_say_so(loaded: Made, monkeypatch: pytest.MonkeyPatch) -> None:
