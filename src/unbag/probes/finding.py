@@ -133,21 +133,35 @@ def statistic(
     *,
     about: str,
     options: Options,
+    clusters: Sequence[str] | None = None,
     known: Known | None = None,
     better: Better = "neither",
     is_rate: bool = False,
 ) -> Quantity:
     """Any statistic of `count` units: `of` is given the places of the units that count.
 
-    Percentile bootstrap over units; pass places of clusters if units are not independent. The same
-    seed and name draw the same resamples for every model.
+    Percentile bootstrap over units, or over clusters of units where these are given. The same seed
+    and name draw the same resamples for every model.
     """
     value = of(np.arange(count))
-    rng = generator(options.seed, name, str(count))
-    resamples = min(options.resamples, STATISTIC_RESAMPLES)
-    draws = [of(np.sort(rng.integers(count, size=count))) for _ in range(resamples if count else 0)]
+    places = _places(clusters) if clusters is not None else None
+    drawn = count if places is None else len(places)
+    rng = generator(options.seed, name, str(drawn))
+    draws = []
+    for _ in range(min(options.resamples, STATISTIC_RESAMPLES) if count else 0):
+        draw = np.sort(rng.integers(drawn, size=drawn))
+        draws.append(of(draw if places is None else np.concatenate([places[i] for i in draw])))
     draw_R = np.array(draws, dtype=float)
-    low, high, how = percentile(draw_R, options.confidence, "bootstrap")
+    how = "bootstrap" if drawn == count else "clustered bootstrap"
+    low, high, how = percentile(draw_R, options.confidence, how)
     known = known or Known()
     found = Estimate(value, low, high, count, chance=known.chance, interval=how, is_rate=is_rate)
     return Quantity(name, about, found, known, better, draw_R=draw_R)
+
+
+def _places(clusters: Sequence[str]) -> list[IntArray]:
+    """The places of the units of each cluster."""
+    found: dict[str, list[int]] = {}
+    for at, name in enumerate(clusters):
+        found.setdefault(name, []).append(at)
+    return [np.array(places) for places in found.values()]

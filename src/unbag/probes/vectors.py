@@ -9,6 +9,9 @@ import numpy as np
 
 from unbag.types import FloatArray
 
+TIE = 1e-6
+"""Cosines of vectors in single precision that differ by less are equal but for rounding."""
+
 
 def unit(vector_ND: FloatArray) -> FloatArray:
     """At length 1; NaN where there is no direction."""
