@@ -166,6 +166,10 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "locked_image": "unbag.train.recipes:locked_image",
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
+    "probe": {
+        "prior": "unbag.probes.chat_prior:PROBE",
+        "yes_bias": "unbag.probes.chat_yes:PROBE",
+    },
 }
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
@@ -246,4 +250,6 @@ ABOUT: Mapping[str, str] = {
     "replace_size": "negative, SVLC: the contrary size",
     "replace_state": "negative, SVLC: a state, age, pattern or shape that excludes it",
     "replace_action": "negative, SVLC: a verb that excludes it, in the same form",
+    "prior": "chat models: how much of a choice is the same without the picture",
+    "yes_bias": "chat models: what they say yes to; relaxed against strict pairs",
 }

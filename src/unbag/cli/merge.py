@@ -9,9 +9,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from unbag.cli.run import cache_of, find_benchmarks, tagged
+from unbag.cli.run import cache_of, tagged
 from unbag.cli.show import Shown, output
 from unbag.engine.atomic import make_folder, write_text
+from unbag.engine.evaluate import find_benchmarks
 from unbag.errors import UserError
 from unbag.models.device import choose_device
 from unbag.scorers.resolve import Placement, load_model

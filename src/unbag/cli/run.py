@@ -12,7 +12,7 @@ from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
 from unbag.cli.probe import NAME as LINEAR_PROBE
 from unbag.cli.probe import fit_probes
 from unbag.engine.cache import default_cache
-from unbag.engine.evaluate import benchmark
+from unbag.engine.evaluate import find_benchmarks
 from unbag.engine.job import Job
 from unbag.engine.progress import Silent
 from unbag.engine.run import Finished, run
@@ -20,7 +20,6 @@ from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError
 from unbag.models.caption_only import ALL
 from unbag.published.names import known_as
-from unbag.registry import names
 from unbag.reports import (
     beside_lines,
     prompt_lines,
@@ -116,18 +115,6 @@ def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:
         )
     wanted = [one for name in asked for one in (ALL if name == "all" else [name])]
     return [name for name in dict.fromkeys(wanted) if name not in {"none", *beside}]
-
-
-def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
-    """Each name, each family (`world` is every world-*), each package.module:NAME, once."""
-    known = names("benchmark")
-    found: dict[str, Benchmark] = {}
-    for name in asked:
-        family = [k for k in known if k.startswith((f"{name}-", f"{name}_"))]
-        for one in [name] if name in known or not family else family:
-            thing = benchmark(one)
-            found[thing.name] = thing
-    return list(found.values())
 
 
 def tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:

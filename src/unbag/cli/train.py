@@ -8,8 +8,9 @@ import os
 from rich.console import Console
 
 from unbag.cli.export import shown
-from unbag.cli.run import cache_of, find_benchmarks
+from unbag.cli.run import cache_of
 from unbag.cli.show import Shown, output
+from unbag.engine.evaluate import find_benchmarks
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from unbag.cli.run import cache_of, find_benchmarks, tagged
-from unbag.engine.evaluate import benchmark
+from unbag.cli.run import cache_of, tagged
+from unbag.engine.evaluate import benchmark, find_benchmarks
 from unbag.engine.job import Job
 from unbag.engine.verify import Verified, verify
 from unbag.errors import UserError

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from unbag.engine.job import Job
 from unbag.engine.run import run
 from unbag.errors import UserError
-from unbag.registry import find
+from unbag.registry import find, names
 from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import Benchmark, EvalProtocol, Result, Scorer
 
@@ -66,6 +66,18 @@ def benchmark(name: str) -> Benchmark:
             expected="a value of unbag.types.Benchmark",
         )
     return found
+
+
+def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
+    """Each name, each family (`world` is every world-*), each package.module:NAME, once."""
+    known = names("benchmark")
+    found: dict[str, Benchmark] = {}
+    for name in asked:
+        family = [k for k in known if k.startswith((f"{name}-", f"{name}_"))]
+        for one in [name] if name in known or not family else family:
+            thing = benchmark(one)
+            found[thing.name] = thing
+    return list(found.values())
 
 
 def scorer(spec: str, *, scoring: str | None = None, device: str = "cpu") -> Scorer:

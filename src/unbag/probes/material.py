@@ -63,3 +63,5 @@ class Material:
     """Pictures are scenes, so probes that draw scenes of their own apply as well."""
     notes: tuple[str, ...] = ()
     """What was left out and why."""
+    pictures: tuple[Picture, ...] = ()
+    """Of a user without pairs: the nearest of them, for a model, are pairs to tell apart."""
