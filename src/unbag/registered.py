@@ -167,6 +167,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
     "probe": {
+        "agreement": "unbag.probes.agreement_probe:AGREEMENT",
+        "conditions": "unbag.probes.conditions_probe:CONDITIONS_PROBE",
+        "superposition": "unbag.probes.superposition_probe:SUPERPOSITION",
         "prior": "unbag.probes.chat_prior:PROBE",
         "yes_bias": "unbag.probes.chat_yes:PROBE",
     },
@@ -174,6 +177,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
+    "agreement": "different pictures that the picture tower takes for the same",
+    "conditions": "twelve conditions of an ideal space: names, colours, binding, places, negation",
+    "superposition": "whether the vector of two things is the sum of their vectors; the cone",
     "clip_ft": "plain fine-tuning on the same captions, the control",
     "neg_clip": "NegCLIP: words exchanged, in the denominator; pictures that are alike",
     "svlc": "SVLC: words replaced by rules, LoRA",

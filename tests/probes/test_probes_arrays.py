@@ -11,7 +11,14 @@ from unbag.errors import UserError
 from unbag.probes.agreement import agree, mine_pairs
 from unbag.probes.conditions import CONDITIONS, below_one, for_all, larger
 from unbag.probes.sensitivity import detector_auc, detector_ratio, sensitivity
-from unbag.probes.superposition import cone, fit_additive, optimum, superposed, superposition
+from unbag.probes.superposition import (
+    cone,
+    fit_additive,
+    optimum,
+    others,
+    superposed,
+    superposition,
+)
 from unbag.probes.vectors import centred, cosines, spearman, unit
 from unbag.types import FloatArray
 
@@ -118,17 +125,19 @@ def test_pairs_that_are_sums_are_told_from_pairs_that_are_not() -> None:
     rng = np.random.default_rng(0)
     gallery = rng.normal(size=(30, 40))
     first, second = gallery[:14], gallery[14:28]
-    summed = superposition(first + second, first, second, gallery, rng=rng)
+    other_N = others(14, rng)
+    assert (other_N != np.arange(14)).all()
+    summed = superposition(first + second, first, second, gallery, other_N=other_N)
     assert summed.sum_N == pytest.approx(0.98, abs=0.06)
     assert summed.other_N.mean() < 0.5
-    apart = superposition(rng.normal(size=(14, 40)), first, second, gallery, rng=rng)
+    apart = superposition(rng.normal(size=(14, 40)), first, second, gallery, other_N=other_N)
     assert abs(apart.sum_N.mean()) < 0.15
     # A cone makes everything alike; around its mean the difference is there again.
     cloud = [one + 5 for one in (rng.normal(size=(14, 40)), first, second, gallery)]
-    assert superposition(*cloud, rng=rng).sum_N.min() > 0.9
-    assert abs(superposition(*cloud, rng=rng, is_centred=True).sum_N.mean()) < 0.15
+    assert superposition(*cloud, other_N=other_N).sum_N.min() > 0.9
+    assert abs(superposition(*cloud, other_N=other_N, is_centred=True).sum_N.mean()) < 0.15
     with pytest.raises(UserError, match="1 pairs"):
-        superposition(first[:1], first[:1], second[:1], gallery, rng=rng)
+        superposition(first[:1], first[:1], second[:1], gallery, other_N=other_N)
 
 
 def test_the_additive_fit_finds_its_own_numbers() -> None:

@@ -21,6 +21,8 @@ from unbag.types import FloatArray
 
 DELTA = 0.05
 """What a cosine must lack of 1; the complement of the threshold of agreement."""
+TIE = 1e-9
+"""Cosines nearer than this are equal: sums in another order differ by as little."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +32,68 @@ class Condition:
     requirement: str
     chance: float
     """For a random space."""
+    plain: str
+    """The same in words."""
     asks_all: bool = False
     """Also asked of x against every y at once."""
 
 
 CONDITIONS: Mapping[str, Condition] = MappingProxyType(
     {
-        "1.1a": Condition("i(x) t(x) > i(x) t(y)", 0.5),
-        "1.1b": Condition("i(x,y) t(x) > i(x,y) t(z) for z not in the picture", 0.5),
-        "1.2a": Condition("i(x_a) i(x_b) > i(x_a) i(y)", 0.5),
-        "1.2b": Condition("i(x,g1) i(x,g2) > i(x) i(y)", 0.5),
-        "2.1": Condition("i(x_a) i(x_b) < 1", 1.0),
-        "2.2": Condition("i(x_a) t(a) > i(x_b) t(a)", 0.5),
-        "2.3": Condition("i(x_a,y_b) i(x_b,y_a) < 1", 1.0),
-        "3.1": Condition("i(x,g1) i(x,g2) < 1", 1.0),
-        "3.2": Condition("i(x,g3,y) i(x,g4,y) < 1", 1.0),
-        "3.3": Condition("i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)", 0.5),
-        "4.1": Condition("t(x) t(not x) < t(y) t(not x)", 0.5, asks_all=True),
-        "4.2": Condition("i(x) t(not x) < i(x) t(y)", 0.5, asks_all=True),
+        "1.1a": Condition(
+            "i(x) t(x) > i(x) t(y)",
+            0.5,
+            "a picture of a thing fits its name better than the name of another thing",
+        ),
+        "1.1b": Condition(
+            "i(x,y) t(x) > i(x,y) t(z) for z not in the picture",
+            0.5,
+            "a picture of two things fits the name of each better than that of a thing it lacks",
+        ),
+        "1.2a": Condition(
+            "i(x_a) i(x_b) > i(x_a) i(y)",
+            0.5,
+            "a thing is nearer to itself in another colour than to another thing",
+        ),
+        "1.2b": Condition(
+            "i(x,g1) i(x,g2) > i(x) i(y)",
+            0.5,
+            "a thing is nearer to itself at another place than to another thing",
+        ),
+        "2.1": Condition("i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"),
+        "2.2": Condition(
+            "i(x_a) t(a) > i(x_b) t(a)",
+            0.5,
+            "the name of a colour fits the thing in that colour better than in another",
+        ),
+        "2.3": Condition(
+            "i(x_a,y_b) i(x_b,y_a) < 1",
+            1.0,
+            "pictures that differ only in which thing has which colour are told apart",
+        ),
+        "3.1": Condition("i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"),
+        "3.2": Condition(
+            "i(x,g3,y) i(x,g4,y) < 1",
+            1.0,
+            "pictures that differ only in which thing is on which side are told apart",
+        ),
+        "3.3": Condition(
+            "i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)",
+            0.5,
+            "x left of y is nearer to x left of z than to x right of z",
+        ),
+        "4.1": Condition(
+            "t(x) t(not x) < t(y) t(not x)",
+            0.5,
+            "'no star' is farther from 'a star' than from the name of another thing",
+            asks_all=True,
+        ),
+        "4.2": Condition(
+            "i(x) t(not x) < i(x) t(y)",
+            0.5,
+            "a picture of a star fits 'no star' less than the name of another thing",
+            asks_all=True,
+        ),
     }
 )
 
@@ -87,4 +133,4 @@ def for_all(held: Held, of_N: Sequence[Hashable]) -> FloatArray:
 
 
 def _held(margin_N: FloatArray) -> Held:
-    return Held(np.where(np.isnan(margin_N), np.nan, margin_N > 0), margin_N)
+    return Held(np.where(np.isnan(margin_N), np.nan, margin_N > TIE), margin_N)

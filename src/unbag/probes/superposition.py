@@ -57,10 +57,14 @@ def superposition(
     second_ND: FloatArray,
     gallery_MD: FloatArray,
     *,
-    rng: Generator,
+    other_N: IntArray,
     is_centred: bool = False,
 ) -> Superposition:
-    """Compare each pair with what its parts predict; `is_centred` takes the cone's axis away."""
+    """Compare each pair with what its parts predict; `is_centred` takes the cone's axis away.
+
+    `other_N` is the place of the pair whose sum is the baseline: best one that shares no thing, at
+    random if it may (`others`).
+    """
     if len(pair_ND) < 2:
         raise UserError(f"{len(pair_ND)} pairs", expected="at least two, to compare one by another")
     if is_centred:
@@ -74,7 +78,7 @@ def superposition(
         optimum_N=cosines(pair_ND, optimum(first_ND, second_ND, gallery_MD)),
         first_N=cosines(pair_ND, first_ND),
         second_N=cosines(pair_ND, second_ND),
-        other_N=cosines(pair_ND, sum_ND[_others(len(pair_ND), rng)]),
+        other_N=cosines(pair_ND, sum_ND[other_N]),
     )
 
 
@@ -104,6 +108,6 @@ def fit_additive(
     return Additive(1 - float(found[0]), float(found[1]), float(found[2]), explained)
 
 
-def _others(count: int, rng: Generator) -> IntArray:
-    """For each place another one."""
+def others(count: int, rng: Generator) -> IntArray:
+    """For each place another one, at random."""
     return (np.arange(count) + rng.integers(1, count, size=count)) % count

@@ -1,0 +1,171 @@
+"""From a seed to pictures of things, alone and in pairs, of which any two differ in one way only.
+
+A ring has four things, two colours and one pair of places. Each thing is shown alone in both
+colours at both places; each thing and the next are shown with the colours both ways and at both
+places. What does not matter (size, texture, exact place, noise) is drawn once for each rendering
+of the whole ring. So the mean over what a concept leaves open is taken over the same things on
+both sides of every comparison.
+
+Dimensions: B rings, S things of a ring, or pairs (pair s is thing s and the next), K colourings, G
+places, R renderings of a cell, D space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from numpy.random import Generator
+
+from unbag.errors import UserError
+from unbag.metrics.resample import generator
+from unbag.world.draw import ScenePicture
+from unbag.world.place import RGB, Look, jittered, sample_look
+from unbag.world.scene import Scene, Thing, is_clear
+from unbag.world.slots import Place, Slots, pick, slots_for
+from unbag.world.stream import split_seed
+from unbag.world.words import DEFAULT, Relation, World
+
+THINGS = 4
+"""Of a ring: a pair of neighbours then has an opposite pair, which shares no thing with it."""
+RENDERINGS = 4
+"""Of each cell. A concept that fixes one of colour and place is a mean over 8 pictures."""
+WAYS = (0, 1)
+"""Of the two colours, and of the two places."""
+_AXES: tuple[Relation, ...] = ("left of", "above")
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What does not matter, the same for all pictures of a ring."""
+
+    look: Look
+    """Only its size and texture count."""
+    rgbs: tuple[RGB, RGB]
+    """The two colours as drawn."""
+    places: tuple[Place, Place]
+    """Of a thing alone: in the left and the right half, or the upper and the lower."""
+    slots: Slots
+    """Of a pair."""
+    noise_seed: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Four things and all pictures of them."""
+
+    name: str
+    shapes: tuple[str, ...]
+    colours: tuple[str, str]
+    relation: Relation
+    """Of the first thing of a pair to the second at place 0; the inverse at place 1."""
+    renderings: tuple[Rendering, ...]
+    world: World
+
+    def neighbours(self, pair: int) -> tuple[str, str]:
+        """The two things of a pair."""
+        return self.shapes[pair], self.shapes[(pair + 1) % THINGS]
+
+    def alone(self) -> Iterator[ScenePicture]:
+        """Pictures of one thing, in the order of the dimensions S, K, G, R."""
+        for shape, k, g, r in self._cells():
+            scene = self._scene(self.renderings[r], ((self.shapes[shape], k, g),))
+            yield ScenePicture(scene, f"{self.name}: {self.shapes[shape]}, {self._cell(k, g, r)}")
+
+    def pairs(self) -> Iterator[ScenePicture]:
+        """Pictures of two things, likewise; the first thing of a pair has colour k."""
+        for pair, k, g, r in self._cells():
+            yield ScenePicture(
+                self.pair_scene(pair, k, g, self.renderings[r]),
+                f"{self.name}: {' and '.join(self.neighbours(pair))}, {self._cell(k, g, r)}",
+            )
+
+    def pair_scene(self, pair: int, k: int, g: int, rendering: Rendering) -> Scene:
+        """Two neighbours in a rendering."""
+        first, second = self.neighbours(pair)
+        return self._scene(rendering, ((first, k, g), (second, 1 - k, 1 - g)))
+
+    def _scene(self, rendering: Rendering, shown: tuple[tuple[str, int, int], ...]) -> Scene:
+        places = rendering.places if len(shown) == 1 else rendering.slots
+        look = rendering.look
+        things = (
+            Thing(s, self.colours[k], look.size, look.texture, *places[g], rendering.rgbs[k])
+            for s, k, g in shown
+        )
+        return Scene(tuple(things), rendering.noise_seed, self.world.name)
+
+    def _cells(self) -> Iterator[tuple[int, int, int, int]]:
+        for s in range(THINGS):
+            for k in WAYS:
+                for g in WAYS:
+                    for r in range(len(self.renderings)):
+                        yield s, k, g, r
+
+    def _cell(self, k: int, g: int, r: int) -> str:
+        return f"{self.colours[k]}, place {g}, rendering {r}"
+
+
+def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
+    """`n` rings of scenes that no model was trained on; ring i is the same whatever n is.
+
+    No thing is in two rings, so rings are the clusters of every interval.
+    """
+    most = len(world.shapes) // THINGS
+    if not 1 <= n <= most:
+        raise UserError(
+            f"{n} rings of {THINGS} things", expected=f"1 to {most}: each thing is in one ring only"
+        )
+    seed = split_seed("test", seed)
+    rng = generator(seed, "concepts", world.name)
+    shapes: list[str] = rng.permutation(world.shapes).tolist()
+    rounds = ceil(2 * most / len(world.colours))
+    colours = [c for _ in range(rounds) for c in rng.permutation(world.colours).tolist()]
+    return tuple(
+        _ring(
+            Ring(
+                f"ring {i}",
+                tuple(shapes[THINGS * i : THINGS * (i + 1)]),
+                (colours[2 * i], colours[2 * i + 1]),
+                _AXES[i % 2],
+                (),
+                world,
+            ),
+            generator(seed, "concepts", world.name, str(i)),
+        )
+        for i in range(n)
+    )
+
+
+def _ring(empty: Ring, rng: Generator) -> Ring:
+    found: list[Rendering] = []
+    while len(found) < RENDERINGS:
+        drawn = _rendering(empty, rng)
+        pairs = (empty.pair_scene(s, 0, g, drawn) for s in range(THINGS) for g in WAYS)
+        if all(map(is_clear, pairs)):
+            found.append(drawn)
+    return Ring(empty.name, empty.shapes, empty.colours, empty.relation, tuple(found), empty.world)
+
+
+def _rendering(ring: Ring, rng: Generator) -> Rendering:
+    look = sample_look(ring.world, rng)
+    first, second = ring.colours
+    slots, _ = slots_for(ring.world, look, look, ring.relation, rng)
+    return Rendering(
+        look,
+        (jittered(first, rng), jittered(second, rng)),
+        _halves(ring.world, look, ring.relation, rng),
+        slots,
+        int(rng.integers(2**32)),
+    )
+
+
+def _halves(world: World, look: Look, relation: Relation, rng: Generator) -> tuple[Place, Place]:
+    """A place within one half of the canvas and its mirror image."""
+    radius, last = world.radii[look.size], world.pixels - 1
+    near, side = rng.random(2).tolist()
+    along = pick(near, radius, last // 2 - radius)
+    across = pick(side, radius, last - radius)
+    if relation == "left of":
+        return (along, across), (last - along, across)
+    return (across, along), (across, last - along)
