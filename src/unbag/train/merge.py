@@ -31,6 +31,11 @@ PROBES = (
     "A man's dog -- 17 of them! -- isn't behind the fence (photo, café).",
 )
 """Captions on which two tokenizers are compared."""
+NOT_MIXED = (
+    "weights that were trained apart cannot be mixed; name the model that the fine-tuning started "
+    "from as --base"
+)
+NOT_ALIKE = "name the model that the fine-tuning started from as --base, with its activation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +75,10 @@ def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tupl
     """
     trainable = make_trainable(base, device=base.device)
     other = make_trainable(tuned, device="cpu")
-    start, end = _state(trainable.module), _state(other.module)
+    start, end = state_of(trainable.module), state_of(other.module)
     check_same_weights(start, end, names=(base.name, tuned.name))
     trainable.module.load_state_dict(end)
-    _check_same_vectors(base, tuned, trainable.encoder(tuned.name))
+    check_same_vectors(base, tuned, trainable.encoder(tuned.name))
     found = []
     for weight in weights:
         trainable.module.load_state_dict(interpolate(start, end, weight))
@@ -81,12 +86,17 @@ def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tupl
     return tuple(found)
 
 
-def _state(module: torch.nn.Module) -> dict[str, Tensor]:
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """A copy of every weight by name."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
 def check_same_weights(
-    base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], *, names: tuple[str, str]
+    base: Mapping[str, Tensor],
+    tuned: Mapping[str, Tensor],
+    *,
+    names: tuple[str, str],
+    way_out: str = NOT_MIXED,
 ) -> None:
     """Names and shapes of all weights, and every whole number."""
     apart = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
@@ -102,8 +112,7 @@ def check_same_weights(
         raise UserError(
             f"{names[0]} and {names[1]} differ in architecture: {'; '.join(apart[:SHOWN])}{more}",
             expected="two models of one architecture, the second fine-tuned from the first",
-            way_out="weights that were trained apart cannot be mixed; name the model that the "
-            "fine-tuning started from as --base",
+            way_out=way_out,
         )
 
 
@@ -111,7 +120,9 @@ def _shape(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape)) or "one number"
 
 
-def _check_same_vectors(base: DualEncoder, tuned: DualEncoder, filled: DualEncoder) -> None:
+def check_same_vectors(
+    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, way_out: str = NOT_ALIKE
+) -> None:
     """Shapes tell nothing of activation, preparation and tokenizer: they are tried on probes.
 
     `filled` is the base with all weights of the tuned one, so it must give the vectors of that.
@@ -120,23 +131,23 @@ def _check_same_vectors(base: DualEncoder, tuned: DualEncoder, filled: DualEncod
     shown = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
     both = zip(*shown, strict=True)
     if not all(one.shape == two.shape and bool((one == two).all()) for one, two in both):
-        raise _unlike(base, tuned, "prepare a picture in two ways")
+        raise _unlike(base, tuned, "prepare a picture in two ways", way_out)
     if base.context != tuned.context or base.count_tokens(PROBES) != tuned.count_tokens(PROBES):
-        raise _unlike(base, tuned, "have two tokenizers")
+        raise _unlike(base, tuned, "have two tokenizers", way_out)
     pixels = torch.stack(shown[0])
     vectors = [
         torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(PROBES)])
         for encoder in (filled, tuned)
     ]
     if not float((vectors[0] - vectors[1]).abs().max()) < NEAR:
-        raise _unlike(base, tuned, "compute other vectors from the same weights")
+        raise _unlike(base, tuned, "compute other vectors from the same weights", way_out)
 
 
-def _unlike(base: DualEncoder, tuned: DualEncoder, what: str) -> UserError:
+def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, way_out: str) -> UserError:
     return UserError(
         f"{base.name} and {tuned.name} {what}",
         expected="the same preparation, tokenizer, vocabulary and activation in both",
-        way_out="name the model that the fine-tuning started from as --base, with its activation",
+        way_out=way_out,
     )
 
 
