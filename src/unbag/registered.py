@@ -167,6 +167,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
     "probe": {
+        "profile": "unbag.probes.profile:PROFILE",
+        "transplant": "unbag.probes.transplant_probe:TRANSPLANT",
         "agreement": "unbag.probes.agreement_probe:AGREEMENT",
         "conditions": "unbag.probes.conditions_probe:CONDITIONS_PROBE",
         "superposition": "unbag.probes.superposition_probe:SUPERPOSITION",
@@ -241,6 +243,8 @@ ABOUT: Mapping[str, str] = {
     "sigmoid": "SigLIP's loss, with hard negatives as further captions",
     "triple_margin": "ours: a caption and its hard positives above its hard negatives",
     "distil": "keeps what fits what as the starting weights had it",
+    "profile": "relations and bindings on the world, by relation, distance, size, objects",
+    "transplant": "towers and read-outs of two models combined: which part was repaired?",
     "swap_nouns": "negative, NegCLIP: two nouns change places",
     "swap_adjectives": "negative, NegCLIP: adjectives of two nouns change places",
     "swap_verbs": "negative, NegCLIP: two verbs of one form change places",
