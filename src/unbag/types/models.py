@@ -151,7 +151,8 @@ class Layers:
     """What stands after each layer of a tower, not at unit norm.
 
     The first is what enters the first block (positions included), the last what the projection
-    into the joint space is given, after the last norm.
+    into the joint space is given, after the last norm: a tower of K blocks has K + 2. Layers have
+    the same places; widths may differ.
     """
 
     vector_NLW: tuple[Tensor, ...]
