@@ -90,8 +90,8 @@ def _further(finding: Finding) -> str:
     other = finding.get(merged(OTHER))
     if other is not None and other.estimate.n and other.estimate.low > MOSTLY:
         return (
-            f" So are pictures of other things ({shown(other.estimate)}): it merges whatever "
-            "it sees."
+            f" It does so with pictures of other things too ({shown(other.estimate)}): it merges "
+            "whatever it sees."
         )
     rates = [one for one in _relations(finding) if _counts(finding, one)]
     if len(rates) < 2:

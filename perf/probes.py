@@ -1,0 +1,108 @@
+"""Random embeddings come in; what mining pairs among them costs, beside bare products, goes out.
+
+python perf/probes.py [--number 100000] [--width 512] [--every 1000]
+
+Mining (`unbag.probes.agreement.mine_pairs`) multiplies the upper triangle of all cosines block by
+block. The ceiling is the same blocks multiplied and nothing done with them, in the same run. One
+embedding in `--every` has a near copy that the second encoder keeps apart, so that something is
+found. Memory is the most that the process grew by while it ran, its input left out. Other work on
+the machine lowers every rate; the ratio of processor times suffers least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time, sleep
+
+import numpy as np
+
+from unbag.engine.cache import Vectors
+from unbag.probes.agreement import block_cosines, mine_pairs
+
+WANTED = 2.0
+"""Most times the bare products."""
+
+
+@dataclass
+class Cost:
+    seconds: float
+    processor: float
+    memory: float
+    """Megabytes that the process grew by at most."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:8.1f} s, {self.processor:8.1f} s of processor time, "
+            f"{self.memory:7,.0f} MB more memory"
+        )
+
+
+def cost(work: Callable[[], object]) -> Cost:
+    before, most, is_done = resident(), 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not is_done.is_set():
+            most = max(most, resident())
+            sleep(0.01)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    start, processor = perf_counter(), process_time()
+    work()
+    found = Cost(perf_counter() - start, process_time() - processor, 0.0)
+    is_done.set()
+    watcher.join()
+    found.memory = max(most, resident()) - before
+    return found
+
+
+def resident() -> float:
+    """Megabytes."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def embeddings(number: int, width: int, every: int) -> tuple[Vectors, Vectors]:
+    rng = np.random.default_rng(0)
+    merging, parting = (rng.normal(size=(number, width)).astype(np.float32) for _ in range(2))
+    copies = np.arange(0, number - 1, every)
+    merging[copies + 1] = merging[copies] + np.float32(0.1) * merging[copies + 1]
+    merging /= np.linalg.norm(merging, axis=1, keepdims=True)
+    return merging, parting
+
+
+def mining(number: int, width: int, every: int) -> None:
+    merging, parting = embeddings(number, width, every)
+    planted = len(range(0, number - 1, every))
+    mine_pairs(merging[:256], parting[:256])
+    found: list[object] = []
+    bare = cost(lambda: [None for _ in block_cosines(merging)])
+    mined = cost(lambda: found.extend(mine_pairs(merging, parting, most=2 * planted)))
+    print(f"{number:,} embeddings of dimension {width}: {len(found)} pairs of {planted} found")
+    print(f"blocks multiplied  {bare}")
+    print(f"mining             {mined}")
+    print(
+        f"                   {mined.seconds / bare.seconds:.2f} times the products by the clock, "
+        f"{mined.processor / bare.processor:.2f} by processor time (wanted: at most {WANTED:g}); "
+        f"load of the machine {os.getloadavg()[0]:.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--number", type=int, default=100_000)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--every", type=int, default=1_000)
+    options = parser.parse_args()
+    mining(options.number, options.width, options.every)
+    # The default diagnosis is to be timed here.
+
+
+if __name__ == "__main__":
+    main()
