@@ -7,6 +7,7 @@ from typing import Literal
 from unbag.probes.conditions import CONDITIONS
 from unbag.probes.finding import Finding, Quantity
 from unbag.probes.probe import Tone, Verdict
+from unbag.probes.saying import shown
 
 HOLDS = 0.9
 """A condition holds if it does in at least this share of cases."""
@@ -40,13 +41,13 @@ def say(finding: Finding) -> Verdict:
     head = finding[finding.headline].estimate
     sentence = (
         f"{len(held)} of {len(known)} conditions of an ideal space hold; those that no bag of "
-        f"words can meet hold in {head.show(head.value)} % of cases "
-        f"[{head.show(head.low)}, {head.show(head.high)}]."
+        f"words can meet hold in {shown(head)} of cases."
     )
     for which, word in (("fails", "Fail"), ("in part", "In part")):
         told = [_told(one) for one in known if state(one) == which]
-        if 0 < len(told) < len(known):
-            sentence += f" {word}: {'; '.join(told)}."
+        if which == "fails" and len(told) == len(known):
+            return Verdict(sentence, "fails")
+        sentence += f" {word}: {'; '.join(told)}." if told else ""
     return Verdict(sentence, _tone(known))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from unbag.probes.finding import Finding, Quantity
 from unbag.probes.plots import Bar, Bars
 from unbag.probes.probe import Verdict
+from unbag.probes.saying import shown
 
 MARGIN = 0.1
 """The claim is supported if the own sum is nearer than another pair's by surely more than this."""
@@ -38,9 +39,8 @@ def say(finding: Finding) -> Verdict:
     how = "close to" if is_sum else "perhaps close to" if above.high > MARGIN else "not close to"
     sentence = (
         f"The vector of a picture of two things is {how} the sum of theirs: around the mean, "
-        f"cosine {own.value:.2f} [{own.low:.2f}, {own.high:.2f}], and {other.value:.2f} for the "
-        f"sum of two other things in the same colours. With their colours exchanged, pictures "
-        f"have cosine {exchanged.value:.2f} [{exchanged.low:.2f}, {exchanged.high:.2f}]"
+        f"cosine {shown(own)}, and {shown(other)} for the sum of two other things in the same "
+        f"colours. With their colours exchanged, pictures have cosine {shown(exchanged)}"
     )
     if not is_sum:
         return Verdict(f"{sentence}.", "told")
@@ -52,12 +52,12 @@ def say(finding: Finding) -> Verdict:
 def bars(quantities: Sequence[Quantity]) -> Bars:
     """The cosines that the claim is about."""
     known = {one.name: one for one in quantities}
-    shown = [known[name] for name in _SHOWN if name in known]
+    chosen = [known[name] for name in _SHOWN if name in known]
     return Bars(
         "A picture of two things and sums of single things",
         tuple(
             Bar(one.name, one.estimate.value, one.estimate.low, one.estimate.high, note=one.about)
-            for one in shown
+            for one in chosen
         ),
         is_rate=False,
         about="Cosines, around the mean of all single things (centred) and as they are.",

@@ -1,0 +1,286 @@
+"""The conditions asked of spaces whose verdicts are known, and the scenes they are asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unbag.errors import UserError
+from unbag.models.tiny import load
+from unbag.probes.concept_vectors import Concepts, concept_vectors
+from unbag.probes.concepts import THINGS, Ring, rings
+from unbag.probes.condition_samples import condition_samples
+from unbag.probes.conditions import CONDITIONS
+from unbag.probes.conditions_probe import CONDITIONS_PROBE, NEGATION, conditions
+from unbag.probes.conditions_verdict import BEYOND
+from unbag.probes.constructed import (
+    ConstructedSpace,
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    perfect_space,
+)
+from unbag.probes.constructed_base import scene_behind, signs
+from unbag.probes.encoded import EncoderSpace
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Material
+from unbag.probes.plots import Bars
+from unbag.probes.probe import put
+from unbag.registry import find
+from unbag.types import FloatArray, Picture
+from unbag.world.grammar import And, Obj, Rel, holds
+from unbag.world.place import exchange_colours
+from unbag.world.scene import Scene, is_clear
+from unbag.world.words import DEFAULT, INVERSE, UNIT
+
+WORLD = Material("the world", is_world=True)
+QUICK = Options(resamples=500)
+
+
+def asked(space: ConstructedSpace) -> Finding:
+    return put(CONDITIONS_PROBE, constructed_subject(space), WORLD, QUICK)
+
+
+def scenes(shown: Callable[[Ring], object], ring: Ring) -> dict[tuple[int, ...], Scene]:
+    """By thing or pair, colouring, place and rendering."""
+    found = [picture.scene for picture in shown(ring)]  # type: ignore[attr-defined]
+    return dict(zip(np.ndindex(THINGS, 2, 2, len(ring.renderings)), found, strict=True))
+
+
+@pytest.mark.parametrize("ring", rings(12), ids=lambda ring: ring.name)
+def test_single_things_are_what_their_cell_says(ring: Ring) -> None:
+    found = scenes(Ring.alone, ring)
+    for (s, k, g, r), scene in found.items():
+        (thing,) = scene.things
+        assert (thing.shape, thing.colour) == (ring.shapes[s], ring.colours[k])
+        along = thing.x if ring.relation == "left of" else thing.y
+        reach = ring.world.radii[thing.size]
+        half = ring.world.pixels // 2
+        assert along + reach < half if g == 0 else along - reach >= half
+        # Another colour, place or shape changes that and nothing else.
+        other = found[s, 1 - k, g, r].things[0]
+        assert replace(other, colour=thing.colour, rgb=thing.rgb) == thing
+        assert replace(found[s, k, 1 - g, r].things[0], x=thing.x, y=thing.y) == thing
+        assert replace(found[(s + 1) % THINGS, k, g, r].things[0], shape=thing.shape) == thing
+        assert len({found[key].noise_seed for key in found if key[3] == r}) == 1
+
+
+@pytest.mark.parametrize("ring", rings(12), ids=lambda ring: ring.name)
+def test_pairs_are_what_their_cell_says(ring: Ring) -> None:
+    found = scenes(Ring.pairs, ring)
+    for (s, k, g, r), scene in found.items():
+        x, y = ring.neighbours(s)
+        a, b = ring.colours[k], ring.colours[1 - k]
+        relation = ring.relation if g == 0 else INVERSE[ring.relation]
+        assert is_clear(scene)
+        assert holds(And(Obj(x, a), Obj(y, b)), scene)
+        assert holds(Rel(Obj(x), relation, Obj(y)), scene)
+        assert not holds(Rel(Obj(x), INVERSE[relation], Obj(y)), scene)
+        assert found[s, 1 - k, g, r] == exchange_colours(scene)
+        first, second = scene.things
+        moved = (
+            replace(first, x=second.x, y=second.y),
+            replace(second, x=first.x, y=first.y),
+        )
+        assert found[s, k, 1 - g, r].things == moved
+
+
+def test_rings_share_no_thing_and_do_not_depend_on_their_number() -> None:
+    every = rings(12)
+    shapes = [shape for ring in every for shape in ring.shapes]
+    assert sorted(shapes) == sorted(DEFAULT.shapes)
+    assert rings(3) == every[:3]
+    assert rings(3, seed=1) != every[:3]
+    assert {ring.relation for ring in every} == {"left of", "above"}
+    assert all(len(set(ring.colours)) == 2 for ring in every)
+    assert len(rings(2, world=UNIT)) == 2
+
+
+@pytest.mark.parametrize("n", [0, 13])
+def test_a_number_of_rings_that_cannot_be(n: int) -> None:
+    with pytest.raises(UserError, match=rf"{n} rings of 4 things[\s\S]*1 to 12: each thing"):
+        rings(n)
+
+
+@pytest.mark.parametrize("space", [bag_of_words_space(), perfect_space()], ids=lambda s: s.name)
+def test_known_numbers_are_those_of_constructed_spaces(space: ConstructedSpace) -> None:
+    found = asked(space)
+    kind = "bag" if space.name == "bag of words" else "perfect"
+    known = {one.name: getattr(one.known, kind) for one in found.quantities}
+    assert known.keys() >= set(CONDITIONS)
+    for name, value in known.items():
+        if value is not None:
+            assert found[name].estimate.value == pytest.approx(value), name
+            assert found[name].estimate.invalid == 0
+
+
+def test_a_bag_of_words_fails_what_needs_ties() -> None:
+    found = asked(bag_of_words_space())
+    held = {name for name in CONDITIONS if found[name].estimate.value == 1}
+    assert held == set(CONDITIONS) - {*BEYOND, *NEGATION}
+    verdict = CONDITIONS_PROBE.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence == (
+        "6 of 11 conditions of an ideal space hold; those that no bag of words can meet hold in "
+        "0.0 % [0.0, 32.4] of cases. Fail: 2.3, pictures that differ only in which thing has which "
+        "colour are told apart: 0.0 %; 3.1, the same thing at two places is told apart: 0.0 %; "
+        "3.2, pictures that differ only in which thing is on which side are told apart: 0.0 %; "
+        "3.3, x left of y is nearer to x left of z than to x right of z: 0.0 %; 4.2, a picture of "
+        "a star fits 'no star' less than the name of another thing: 0.0 %."
+    )
+    # A star in another colour keeps shape, size and texture of four words.
+    assert found["2.1 cosine"].estimate.value == pytest.approx(0.7, abs=0.05)
+    assert found["2.3 cosine"].estimate.value == pytest.approx(1.0)
+    assert found["3.3 margin"].estimate.value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_perfect_space_meets_all() -> None:
+    verdict = CONDITIONS_PROBE.say(asked(perfect_space()))
+    assert verdict.tone == "holds"
+    assert verdict.sentence == (
+        "11 of 11 conditions of an ideal space hold; those that no bag of words can meet hold in "
+        "100.0 % [67.6, 100.0] of cases."
+    )
+
+
+def test_a_collapsed_space_meets_none() -> None:
+    found = asked(collapsed_space())
+    verdict = CONDITIONS_PROBE.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith("0 of 11 conditions of an ideal space hold")
+    assert found["2.1"].estimate.value == 0
+    constant = asked(collapsed_space(noise=0))
+    # What is equal but for rounding is a tie, and a tie does not hold.
+    assert all(constant[name].estimate.value == 0 for name in CONDITIONS)
+
+
+def test_a_random_space_is_at_chance() -> None:
+    space = ConstructedSpace(
+        "random", "random/1", lambda p: signs(p.key, 256), lambda text: signs(text, 256)
+    )
+    found = asked(space)
+    for name in (*CONDITIONS, "4.1 for all", "4.2 for all", "beyond a bag"):
+        estimate = found[name].estimate
+        assert estimate.chance is not None
+        assert estimate.low - 0.02 <= estimate.chance <= estimate.high + 0.02, name
+
+
+def layout_space() -> ConstructedSpace:
+    """Which shape lies nearer to the left and the top, and which does not; no colours."""
+
+    def of_picture(picture: Picture) -> FloatArray:
+        scene = scene_behind(picture)
+        assert scene is not None
+        rows = sorted((thing.x + thing.y, thing.shape) for thing in scene.things)
+        if len(rows) == 1:
+            return signs(f"{rows[0][0] >= 63} {rows[0][1]}", 512) + signs(rows[0][1], 512)
+        return np.sum([signs(f"{at} {shape}", 512) for at, (_, shape) in enumerate(rows)], axis=0)
+
+    return ConstructedSpace("layout", "layout/1", of_picture, lambda text: signs(text, 512))
+
+
+def test_a_space_of_layouts_knows_sides_and_no_colours() -> None:
+    """Independent of the perfect space: tells that the neighbours of a thing are matched right."""
+    found = asked(layout_space())
+    assert found["3.2"].estimate.value == 1
+    assert found["3.3"].estimate.value == 1
+    # One of two parts is the same, against none.
+    assert found["3.3 margin"].estimate.value == pytest.approx(0.5, abs=0.1)
+    assert found["2.3"].estimate.value == 0
+    assert found["2.3 cosine"].estimate.value == pytest.approx(1.0)
+    assert CONDITIONS_PROBE.say(found).tone == "mixed"
+
+
+def test_pictures_without_a_vector_are_left_out_and_counted() -> None:
+    drawn = rings(2)
+    bad = next(drawn[0].alone()).key
+    space = bag_of_words_space()
+    holed = replace(
+        space, of_picture=lambda p: space.of_picture(p) * (np.nan if p.key == bad else 1)
+    )
+    found = conditions(concept_vectors(holed, drawn), QUICK)
+    assert found["2.1"].estimate.invalid == 1
+    assert found["2.1"].estimate.n == 7
+    # Its thing against the seven others.
+    assert found["1.1a"].estimate.invalid == 7
+    assert found["3.2"].estimate.invalid == 0
+    assert found["4.2 for all"].estimate.n == 7
+
+
+def test_nothing_can_be_said_of_nothing() -> None:
+    nan = np.full(4, np.nan)
+    space = ConstructedSpace("nan", "nan/1", lambda p: nan, lambda text: nan)
+    verdict = CONDITIONS_PROBE.say(conditions(concept_vectors(space, rings(1)), QUICK))
+    assert verdict.sentence == ("Nothing could be measured: no picture or caption has a direction.")
+    assert verdict.tone == "told"
+
+
+def test_antipodal_renderings_have_no_mean() -> None:
+    """Vectors that cancel out over the two places leave i(x) unknown, not i(x,g)."""
+
+    def of_picture(picture: Picture) -> FloatArray:
+        scene = scene_behind(picture)
+        assert scene is not None
+        (thing, *_) = scene.things
+        along = thing.x if drawn[0].relation == "left of" else thing.y
+        sign = 1.0 if along < 32 else -1.0
+        return sign * signs(thing.shape, 64)
+
+    drawn = rings(1)
+    space = ConstructedSpace("two poles", "poles/1", of_picture, lambda text: signs(text, 64))
+    found = conditions(concept_vectors(space, drawn), QUICK)
+    assert found["1.1a"].estimate.n == 0
+    assert found["3.1 cosine"].estimate.value == pytest.approx(-1.0)
+    assert found["1.2a"].estimate.n == 0
+
+
+def test_units_are_named_once_and_clustered_by_ring() -> None:
+    concepts = concept_vectors(bag_of_words_space(), rings(2))
+    counts = {}
+    for name, found in condition_samples(concepts).items():
+        assert len(set(found.units)) == len(found.units), name
+        assert set(found.clusters) == {"ring 0", "ring 1"}
+        counts[name] = len(found.units)
+    assert counts == {
+        "1.1a": 8 * 7, "1.1b": 8 * 2 * 6, "1.2a": 8 * 3 * 2, "1.2b": 8 * 3 * 2, "2.1": 8,
+        "2.2": 16, "2.3": 8, "3.1": 8, "3.2": 8, "3.3": 32, "4.1": 56, "4.2": 56,
+    }  # fmt: skip
+
+
+def test_every_rate_is_drawn_with_its_chance() -> None:
+    (plot,) = asked(bag_of_words_space()).plots
+    assert isinstance(plot, Bars)
+    assert [bar.name for bar in plot.bars] == list(CONDITIONS)
+    assert [bar.chance for bar in plot.bars] == [c.chance for c in CONDITIONS.values()]
+    assert all(bar.note for bar in plot.bars)
+
+
+def test_it_is_skipped_where_it_cannot_be_asked() -> None:
+    subject = constructed_subject(bag_of_words_space())
+    found = put(CONDITIONS_PROBE, subject, Material("my pictures"))
+    assert found.skipped.startswith("my pictures: needs drawn scenes")
+    found = put(CONDITIONS_PROBE, replace(subject, space=None), WORLD)
+    assert found.skipped == (
+        "bag of words has no vectors of pictures and captions: the conditions are about cosines"
+    )
+
+
+def test_it_is_registered() -> None:
+    assert find("probe", "conditions") is CONDITIONS_PROBE
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Concepts:
+    return concept_vectors(EncoderSpace(load("base", device="cpu")), rings(2))
+
+
+def test_a_tiny_model_knows_names_and_not_places(tiny: Concepts) -> None:
+    found = conditions(tiny, QUICK)
+    assert found["1.1a"].estimate.value > 0.9
+    assert found["2.2"].estimate.value > 0.9
+    assert found["3.1"].estimate.value < 0.5
+    assert found["3.1 cosine"].estimate.value > 0.95
+    assert CONDITIONS_PROBE.say(found).sentence

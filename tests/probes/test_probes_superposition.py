@@ -1,0 +1,269 @@
+"""Sums asked of spaces that add up exactly, of spaces that do not, and of a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from unbag.models.tiny import load
+from unbag.probes.concept_vectors import Concepts, concept_vectors
+from unbag.probes.concepts import rings
+from unbag.probes.constructed import (
+    ConstructedSpace,
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    perfect_space,
+)
+from unbag.probes.constructed_base import scene_behind, signs
+from unbag.probes.encoded import EncoderSpace
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Material
+from unbag.probes.plots import Bars
+from unbag.probes.probe import put
+from unbag.probes.superposition import fit_additive
+from unbag.probes.superposition_probe import SUPERPOSITION, superposed_pairs
+from unbag.registry import find
+from unbag.types import FloatArray, Picture
+from unbag.world.grammar import Obj
+from unbag.world.parse import parse
+from unbag.world.scene import Thing
+from unbag.world.words import DEFAULT
+
+WORLD = Material("the world", is_world=True)
+QUICK = Options(resamples=300)
+ALPHA = 0.3
+NAMES = (*DEFAULT.shapes, *DEFAULT.colours)
+
+
+def asked(space: ConstructedSpace) -> Finding:
+    return put(SUPERPOSITION, constructed_subject(space), WORLD, QUICK)
+
+
+def e(name: str) -> FloatArray:
+    return np.eye(len(NAMES))[NAMES.index(name)]
+
+
+def things(picture: Picture) -> tuple[Thing, ...]:
+    scene = scene_behind(picture)
+    assert scene is not None
+    return scene.things
+
+
+def sums() -> ConstructedSpace:
+    """Example (c) of the specification: shapes and colours at right angles, all added up."""
+
+    def of_picture(picture: Picture) -> FloatArray:
+        rows = [e(t.shape) + ALPHA * e(t.colour) for t in things(picture)]
+        found: FloatArray = np.sum(rows, axis=0)
+        return found
+
+    def of_caption(text: str) -> FloatArray:
+        said = parse(text)
+        return e(said.colour) if isinstance(said, Obj) and said.colour else np.ones(len(NAMES))
+
+    return ConstructedSpace("sums", "sums/1", of_picture, of_caption)
+
+
+def test_exact_sums_give_the_numbers_worked_by_hand() -> None:
+    found = superposed_pairs(concept_vectors(sums(), rings(2)), QUICK)
+    value = {one.name: one.estimate.value for one in found.quantities}
+    single = 1 + ALPHA**2 / 2  # squared length of x + alpha (a + b) / 2
+    assert value["sum"] == pytest.approx(1.0)
+    assert value["sum, centred"] == pytest.approx(1.0, abs=0.02)
+    part = (1 + ALPHA**2) / sqrt(single * (2 + 2 * ALPHA**2))
+    assert value["first part"] == pytest.approx(part)
+    assert value["second part"] == pytest.approx(part)
+    # Other things share the two colours; a pair of another ring shares nothing.
+    assert value["other pair"] == pytest.approx(ALPHA**2 / (1 + ALPHA**2))
+    assert value["sum above other pair"] == pytest.approx(1 / (1 + ALPHA**2))
+    assert value["pair elsewhere"] == pytest.approx(0.0)
+    assert value["colours exchanged"] == pytest.approx(1.0)
+    assert value["colours exchanged, centred"] == pytest.approx(1.0)
+    # Eight things; each of four colours is on half of them, by half of alpha.
+    cone = sqrt((1 / 8 + 4 * (ALPHA / 2 / 2) ** 2) / single)
+    assert value["cone"] == pytest.approx(cone)
+    assert value["cone times M"] == pytest.approx(8 * cone)
+    assert value["length of the sum"] == pytest.approx(sqrt((2 + 2 * ALPHA**2) / single))
+    # i(x) + i(y) has both colours already.
+    assert value["fit: shrink"] == pytest.approx(1 - 2 * sqrt(single / (2 + 2 * ALPHA**2)))
+    assert value["fit: p"] == pytest.approx(0.0, abs=1e-9)
+    assert value["fit: q"] == pytest.approx(0.0, abs=1e-9)
+    assert value["fit: explained"] == pytest.approx(1.0)
+
+
+def test_the_reduced_fit_is_that_of_all_rows() -> None:
+    concepts = concept_vectors(bag_of_words_space(), rings(3))
+    found = superposed_pairs(concepts, QUICK)
+    rows: list[list[FloatArray]] = [[], [], [], [], []]
+    for b in range(3):
+        for s in range(4):
+            for k in (0, 1):
+                row = (
+                    concepts.bound_BSKD[b, s, k],
+                    concepts.thing_BSD[b, s],
+                    concepts.thing_BSD[b, (s + 1) % 4],
+                    concepts.colour_BKD[b, k],
+                    concepts.colour_BKD[b, 1 - k],
+                )
+                for column, vector in zip(rows, row, strict=True):
+                    column.append(vector)
+    pair, x, y, a, b_ = map(np.array, rows)
+    fit = fit_additive(pair, (x, y), (a, b_))
+    names = ("fit: shrink", "fit: p", "fit: q", "fit: explained")
+    assert [found[name].estimate.value for name in names] == pytest.approx(
+        [fit.shrink, fit.first, fit.second, fit.explained]
+    )
+
+
+def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
+    found = asked(bag_of_words_space())
+    verdict = SUPERPOSITION.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith(
+        "The vector of a picture of two things is close to the sum of theirs: around the mean, "
+        "cosine 0.954 ["
+    )
+    assert verdict.sentence.endswith(
+        "With their colours exchanged, pictures have cosine 1.000 [1.000, 1.000]: a sum forgets "
+        "what belongs to what."
+    )
+    for one in found.quantities:
+        if one.known.bag is not None:
+            assert one.estimate.value == pytest.approx(one.known.bag)
+
+
+def test_a_perfect_space_adds_up_and_remembers() -> None:
+    verdict = SUPERPOSITION.say(asked(perfect_space()))
+    assert verdict.tone == "told"
+    assert "is close to the sum of theirs" in verdict.sentence
+    assert verdict.sentence.endswith(": what belongs to what is there beside the sum.")
+
+
+def test_what_is_alike_in_colour_only_is_no_sum_of_things() -> None:
+    """The pair of another ring would be far, and the claim would seem supported."""
+
+    def of_picture(picture: Picture) -> FloatArray:
+        found: FloatArray = np.sum([e(thing.colour) for thing in things(picture)], axis=0)
+        return found
+
+    space = replace(sums(), of_picture=of_picture, _picture={})
+    found = asked(space)
+    assert found["sum, centred"].estimate.value > 0.9
+    assert found["pair elsewhere, centred"].estimate.value < 0.1
+    assert found["sum above other pair, centred"].estimate.value == pytest.approx(0.0)
+    verdict = SUPERPOSITION.say(found)
+    assert verdict.tone == "told"
+    assert "is not close to the sum of theirs" in verdict.sentence
+
+
+def test_pairs_with_a_vector_of_their_own_are_no_sums() -> None:
+    def of_picture(picture: Picture) -> FloatArray:
+        return signs("+".join(sorted(thing.shape for thing in things(picture))), 256)
+
+    space = ConstructedSpace("own", "own/1", of_picture, lambda text: signs(text, 256))
+    found = asked(space)
+    assert abs(found["sum, centred"].estimate.value) < 0.1
+    assert found["cone"].estimate.value == pytest.approx(1 / sqrt(32), abs=0.03)
+    assert "is not close to the sum of theirs" in SUPERPOSITION.say(found).sentence
+
+
+def test_a_cone_makes_everything_a_sum_until_it_is_taken_away() -> None:
+    found = asked(collapsed_space())
+    assert found["sum"].estimate.value > 0.99
+    assert found["other pair"].estimate.value > 0.99
+    assert found["optimum"].estimate.value == pytest.approx(-1.0, abs=0.01)
+    assert found["cone times M"].estimate.value == pytest.approx(32, abs=0.01)
+    assert abs(found["sum, centred"].estimate.value) < 0.1
+    assert "is not close to the sum of theirs" in SUPERPOSITION.say(found).sentence
+
+
+@pytest.mark.filterwarnings("error")
+def test_constant_vectors_have_nothing_around_their_mean() -> None:
+    found = asked(collapsed_space(noise=0))
+    assert found["sum, centred"].estimate.n == 0
+    assert found["sum"].estimate.value == pytest.approx(1.0)
+    verdict = SUPERPOSITION.say(found)
+    assert verdict.tone == "told"
+    assert verdict.sentence == (
+        "Nothing could be measured: around their mean, the vectors have no direction."
+    )
+
+
+def test_pictures_without_a_vector_are_left_out_and_counted() -> None:
+    drawn = rings(2)
+    bad = next(drawn[0].alone()).key
+    space = sums()
+    holed = replace(
+        space, of_picture=lambda p: space.of_picture(p) * (np.nan if p.key == bad else 1)
+    )
+    found = superposed_pairs(concept_vectors(holed, drawn), QUICK)
+    # Its thing is in two of eight pairs, and in the baseline of two more.
+    assert found["sum"].estimate.invalid == 2
+    assert found["other pair"].estimate.invalid == 2
+    assert found["sum above other pair"].estimate.invalid == 4
+    assert found["cone"].estimate.n == 7
+    assert found["sum, centred"].estimate.n == 6
+    assert found["fit: explained"].estimate.value == pytest.approx(1.0)
+
+
+def test_nothing_at_all_is_said_to_be_nothing() -> None:
+    nan = np.full(4, np.nan)
+    space = ConstructedSpace("nan", "nan/1", lambda p: nan, lambda text: nan)
+    found = superposed_pairs(concept_vectors(space, rings(1)), QUICK)
+    assert np.isnan(found["fit: p"].estimate.value)
+    assert found.get("pair elsewhere") is None
+    assert SUPERPOSITION.say(found).sentence.startswith("Nothing could be measured")
+
+
+def test_antipodal_things_have_no_sum() -> None:
+    """x = -y for neighbours: the sum has no direction, the parts have."""
+    drawn = rings(1)
+    sign = {shape: (-1.0) ** at for at, shape in enumerate(drawn[0].shapes)}
+
+    def of_picture(picture: Picture) -> FloatArray:
+        shown = things(picture)
+        return sign[shown[0].shape] * signs("axis", 64) if len(shown) == 1 else signs("pair", 64)
+
+    space = ConstructedSpace("poles", "poles/1", of_picture, lambda text: signs(text, 64))
+    found = superposed_pairs(concept_vectors(space, drawn), QUICK)
+    assert found["sum"].estimate.n == 0
+    assert found["first part"].estimate.n == 4
+    assert found["length of the sum"].estimate.value == pytest.approx(0.0)
+    # The four cancel out: a symmetric cloud.
+    assert found["cone"].estimate.value == pytest.approx(0.0)
+
+
+def test_the_cosines_of_the_claim_are_drawn() -> None:
+    (plot,) = asked(bag_of_words_space()).plots
+    assert isinstance(plot, Bars)
+    assert not plot.is_rate
+    assert [bar.name for bar in plot.bars][:2] == ["sum, centred", "other pair, centred"]
+
+
+def test_it_is_skipped_where_it_cannot_be_asked() -> None:
+    subject = constructed_subject(bag_of_words_space())
+    found = put(SUPERPOSITION, subject, Material("my pictures"))
+    assert found.skipped.startswith("my pictures: needs drawn scenes")
+    found = put(SUPERPOSITION, replace(subject, space=None), WORLD)
+    assert found.skipped == ("bag of words has no vectors of pictures: there is nothing to add up")
+
+
+def test_it_is_registered() -> None:
+    assert find("probe", "superposition") is SUPERPOSITION
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Concepts:
+    return concept_vectors(EncoderSpace(load("base", device="cpu")), rings(2))
+
+
+def test_pairs_of_a_tiny_model_are_close_to_sums(tiny: Concepts) -> None:
+    found = superposed_pairs(tiny, QUICK)
+    own, other = (found[name].estimate.value for name in ("sum, centred", "other pair, centred"))
+    assert own > 0.6 > other
+    assert 0 < found["fit: explained"].estimate.value < 1
+    assert found["cone"].estimate.value > 0.5
