@@ -23,8 +23,9 @@ from unbag.probes.chat_choices import (
 )
 from unbag.probes.finding import Better, Finding, Known, Options, Quantity, mean
 from unbag.probes.material import Material
-from unbag.probes.plots import Bar, Bars
+from unbag.probes.plots import Bars
 from unbag.probes.probe import Probe, Subject, Verdict
+from unbag.probes.saying import bar, shown
 from unbag.scorers.chat import LETTERS
 from unbag.types import BoolArray, Case, FloatArray, Generator, Item, Picture
 
@@ -70,8 +71,8 @@ def prior(
     others = [("without the picture", _spread(items, blind))]
     if options.is_full:
         instead = Instead(seen.model, grey())
-        shown = ask_items(instead, LETTERS, _one_picture(items), what=GREY, progress=progress)
-        others.append(("with a grey picture", _spread(items, shown)))
+        greyed = ask_items(instead, LETTERS, _one_picture(items), what=GREY, progress=progress)
+        others.append(("with a grey picture", _spread(items, greyed)))
     quantities = tuple(_quantities(seen.cases, others, options))
     notes = (*seen.notes, *blind.notes, *told(items, material))
     plots = (_bars(quantities),)
@@ -88,19 +89,19 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 def say(finding: Finding) -> Verdict:
     """The choice with and without the picture, and whether it is right at all."""
     same, flips = finding[SAME].estimate, finding[FLIPS].estimate
-    rights = [one.estimate for one in map(finding.get, (RIGHT_PAIRS, RIGHT_ROWS)) if one]
-    order = f"the other order of the options changes {flips.show(flips.value)} %"
     if np.isnan(same.value):
-        return Verdict(f"None of its choices could be read; {order}.", "told")
-    reads = "; a model that reads pictures: 50 %" if finding.get(RIGHT_PAIRS) else ""
+        return Verdict("None of its choices could be read.", "told")
+    rights = [one for one in map(finding.get, (RIGHT_PAIRS, RIGHT_ROWS)) if one is not None]
+    right = rights[0].estimate
+    reading = "50 % if it reads pictures, " if finding.get(RIGHT_PAIRS) else ""
     sentence = (
-        f"Its choice is the same without the picture in {same.show(same.value)} % of cases"
-        f"{reads}; one that never looks: 100 %; it is right in "
-        f"{rights[0].show(rights[0].value)} %, and {order} of its choices."
+        f"Its choice is the same without the picture in {shown(same)} of cases ({reading}100 % if "
+        f"it never looks); it is right in {right.show(right.value)} %, and the other order of the "
+        f"options changes {flips.show(flips.value)} % of its choices."
     )
     if same.low > NEARER:
         return Verdict(sentence, "fails")
-    sees = same.high < NEARER and any(one.low > 0.5 for one in rights)
+    sees = same.high < NEARER and any(one.estimate.low > 0.5 for one in rights)
     return Verdict(sentence, "holds" if sees else "mixed")
 
 
@@ -135,7 +136,7 @@ def _quantities(
     for name, blind_NOC in others if (~pair_N).any() else ():
         guessed_N = right_choice(blind_NOC, choices.true_NC)
         about = f"share of right choices {name}, hard negatives: what the captions give away"
-        guess = Known(perfect=0.5, chance=0.5)
+        guess = Known(chance=0.5)
         yield _share(f"right {name}", guessed_N, choices, ~pair_N, about, options, guess, "neither")
     yield from _orders(cases, choices, options)
 
@@ -198,9 +199,5 @@ def _spread(items: Sequence[Item], blind: Replies) -> FloatArray:
 
 
 def _bars(quantities: Sequence[Quantity]) -> Bars:
-    shown = [
-        Bar(one.name, e.value, e.low, e.high, one.known.chance)
-        for one in quantities
-        if not np.isnan((e := one.estimate).value)
-    ]
-    return Bars("Choices with and without the picture", tuple(shown))
+    told = (one for one in quantities if not np.isnan(one.estimate.value))
+    return Bars("Choices with and without the picture", tuple(bar(one, one.name) for one in told))

@@ -79,11 +79,15 @@ def statements_of(cases: Sequence[Case]) -> Statements:
 def right_at_threshold(of: Statements) -> FloatArray:
     """1 where a statement is judged rightly at the best threshold of the other half, 0 where not.
 
-    Halves are made of whole clusters, by a hash of their names.
+    Halves are made of whole clusters, taken in turn in the order of a hash; NaN if there is but
+    one.
     """
-    half_N = np.array([hashed(name)[0] & 1 for name in of.clusters], dtype=np.bool_)
+    clusters = sorted(set(of.clusters), key=hashed)
+    half = {name: at % 2 for at, name in enumerate(clusters)}
+    half_N = np.array([half[name] for name in of.clusters])
     right_N = np.full(len(of.units), np.nan)
-    for is_in_N in (half_N, ~half_N):
-        threshold = best_threshold(of.yes_N[~is_in_N], of.true_N[~is_in_N])
-        right_N[is_in_N] = ((of.yes_N > threshold) == of.true_N)[is_in_N]
+    for side in (0, 1) if len(clusters) > 1 else ():
+        here_N = half_N == side
+        threshold = best_threshold(of.yes_N[~here_N], of.true_N[~here_N])
+        right_N[here_N] = ((of.yes_N > threshold) == of.true_N)[here_N]
     return np.where(np.isnan(of.yes_N), np.nan, right_N)

@@ -19,8 +19,9 @@ from unbag.probes.chat_prior import NOTHING
 from unbag.probes.chat_statements import Statements, right_at_threshold, statements_of
 from unbag.probes.finding import Better, Finding, Known, Options, Quantity, mean, statistic
 from unbag.probes.material import Material
-from unbag.probes.plots import Bar, Bars
+from unbag.probes.plots import Bars
 from unbag.probes.probe import Probe, Subject, Verdict
+from unbag.probes.saying import bar, shown
 from unbag.scorers.chat import YES_NORMALISED
 from unbag.types import Case, Generator, IntArray
 
@@ -70,15 +71,15 @@ def say(finding: Finding) -> Verdict:
     if np.isnan(false.value) or np.isnan(true.value):
         return Verdict("None of its answers could be read.", "told")
     sentence = (
-        f"It says yes to {false.show(false.value)} % of false captions "
-        f"and to {true.show(true.value)} % of true ones"
+        f"It says yes to {shown(false)} of false captions and to {true.show(true.value)} % of "
+        "true ones"
     )
     strict, relaxed = finding.get(STRICT), finding.get(RELAXED)
     if strict is not None and relaxed is not None:
         one, other = strict.estimate, relaxed.estimate
         sentence += (
-            f"; it tells both pictures of {one.show(one.value)} % of pairs, "
-            f"{other.show(other.value)} % where its prior is allowed for"
+            f"; both pictures of a pair are told apart in {one.show(one.value)} %, in "
+            f"{other.show(other.value)} % where a prior that is common to both is allowed for"
         )
     if false.low > 0.5 or true.high < 0.5:
         return Verdict(f"{sentence}.", "fails")
@@ -180,9 +181,6 @@ def _pairs(cases: Sequence[Case], options: Options) -> Iterator[Quantity]:
 
 
 def _bars(quantities: Sequence[Quantity]) -> Bars:
-    shown = [
-        Bar(one.name, e.value, e.low, e.high, one.known.chance)
-        for one in quantities
-        if (e := one.estimate).is_rate and not np.isnan(e.value)
-    ]
-    return Bars("What it says yes to", tuple(shown))
+    rates = (one for one in quantities if one.estimate.is_rate)
+    told = (one for one in rates if not np.isnan(one.estimate.value))
+    return Bars("What it says yes to", tuple(bar(one, one.name) for one in told))

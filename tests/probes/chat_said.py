@@ -1,0 +1,72 @@
+"""Chat models whose answers follow from a rule, so that what probes find is known beforehand."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import log
+
+from unbag.errors import UserError
+from unbag.models.asks import Ask
+from unbag.types import Picture
+from unbag.world.oracles import semantic
+
+Believes = Callable[[Picture | None, str], float]
+"""How probable a caption is of a picture, from 0 to 1; without one, the prior."""
+_OPTION = re.compile(r"^([AB])\. (.*)$", flags=re.MULTILINE)
+_TRUTH = semantic()
+
+
+def reads(picture: Picture | None, caption: str) -> float:
+    """A perfect reader of scenes that has no prior."""
+    return 0.5 if picture is None else 0.1 + 0.8 * _TRUTH.judge(picture, caption)
+
+
+def prefers(picture: Picture | None, caption: str) -> float:
+    """A pure prior: it believes what it likes, whatever the picture."""
+    number = int.from_bytes(blake2b(caption.encode(), digest_size=4).digest(), "big")
+    return (1 + number) / 2**33
+
+
+@dataclass(frozen=True)
+class Ruled:
+    """Says yes to what it believes, and the letter of what it believes more."""
+
+    believes: Believes
+    yes: Callable[[float], float] = lambda belief: belief
+    """From belief to P(yes)."""
+    first: float = 1.0
+    """How much likelier an option is for being the first."""
+    tells: bool = True
+    """Log-probabilities; else it only answers."""
+    sure: Callable[[str], str] = lambda answer: answer
+    """From what it means to what it says."""
+    name: str = "ruled"
+    fingerprint: str = "ruled-1"
+    asked: list[Ask] = field(default_factory=list)
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        if not self.tells:
+            raise UserError("the server gives no logprobs", expected="some")
+        self.asked.append(Ask(picture, prompt, tuple(continuations)))
+        chance = self._chances(picture, prompt)
+        return [[log(chance[word])] for word in continuations]
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        self.asked.append(Ask(picture, prompt))
+        chance = self._chances(picture, prompt)
+        return self.sure(max(chance, key=lambda word: chance[word]))
+
+    def _chances(self, picture: Picture | None, prompt: str) -> dict[str, float]:
+        if picture is not None:
+            picture.open()
+        options = dict(_OPTION.findall(prompt))
+        if options:
+            belief = {letter: self.believes(picture, text) for letter, text in options.items()}
+            belief["A"] *= self.first
+            return {letter: one / sum(belief.values()) for letter, one in belief.items()}
+        (caption,) = re.findall('show "(.*)"', prompt)
+        yes = self.yes(self.believes(picture, caption))
+        return {"Yes": yes, "No": 1 - yes}
