@@ -89,7 +89,7 @@ def benchmark_material(
             raise UserError(
                 f"none of the {len(every):,} items of {one.name!r} has its pictures there",
                 expected="at least some of them",
-                way_out=f"complete the folder; `unbag data check {one.name}` says what is missing",
+                way_out=f"complete the folder; see `unbag data check {one.name} --data DIR`",
             )
     for note in told.said:
         (progress or Silent()).say(note)

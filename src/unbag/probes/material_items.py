@@ -69,10 +69,12 @@ def _rows(benchmark: Benchmark, item: Item) -> Iterator[Row]:
     captions = [str(caption) for caption in item.captions]
     for at, picture in enumerate(item.pictures):
         true = [c for c, is_true in zip(captions, true_PC[at], strict=True) if is_true]
-        false: list[int | None] = [*np.flatnonzero(~true_PC[at]).tolist()]
+        # Some files have a false caption that is the true one.
+        false = [i for i in np.flatnonzero(~true_PC[at]).tolist() if captions[i] not in true]
         if not true:
             continue
-        for i in false or [None]:
+        others = [caption for caption in true if caption != true[0]]
+        for i in (*false,) or (None,):
             usual = item.tags.get("kind") or benchmark.name
             kind = item.kinds[i] if item.kinds and i is not None else usual
             yield Row(
@@ -80,7 +82,7 @@ def _rows(benchmark: Benchmark, item: Item) -> Iterator[Row]:
                 picture=picture,
                 caption=true[0],
                 negative=None if i is None else captions[i],
-                positive=true[1] if len(true) > 1 else None,
+                positive=others[0] if others else None,
                 kind=kind,
                 cluster=_cluster(benchmark, item),
                 tags={**item.tags, "benchmark": benchmark.name},
@@ -119,10 +121,14 @@ def _grouped(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[PicturePai
         asked: dict[object, list[Item]] = {}
         for item in members:
             asked.setdefault((item.captions, item.question), []).append(item)
+        known: set[frozenset[str]] = set()
         for first, second in (two for two in asked.values() if len(two) == 2):
             true_22 = np.array([true_cells(one.truth, one.id)[0] for one in (first, second)])
-            if not is_matching(true_22[None])[0]:
+            pictures = frozenset((first.pictures[0].name, second.pictures[0].name))
+            # Several questions about two pictures make one pair (NaturalBench).
+            if not is_matching(true_22[None])[0] or len(pictures) < 2 or pictures in known:
                 continue
+            known.add(pictures)
             yield PicturePair(
                 id=f"{benchmark.name}/{first.id}/{second.id}",
                 first=first.pictures[0],

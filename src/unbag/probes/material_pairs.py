@@ -46,7 +46,7 @@ def pairs_material(
     pipeline there are none, and a note says how to get one. Pictures are chosen by a hash of seed
     and place, the same in every run; files with the same content are one picture.
     """
-    found, notes = _distinct(pairs, most, seed)
+    found, notes = _read(pairs, most, seed)
     if len(found) < 2:
         raise UserError(
             f"{pairs.about}: only {len(found)} different picture",
@@ -65,19 +65,20 @@ def folder_material(path: Path, *, most: int | None = MOST, seed: int = 0) -> Ma
     """Pictures without captions: models can be asked which of them they merge, and nothing else."""
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
     chosen = _chosen([file.name for file in files], most, seed)
-    pictures = {one.key: one for one in (FilePicture(files[at]) for at in chosen)}
+    pictures = _distinct([FilePicture(files[at]) for at in chosen])
     if len(pictures) < 2:
         raise UserError(
             f"the folder {path} holds {len(pictures) or 'no'} picture{'' if pictures else 's'}",
             expected="at least two different pictures, since models are asked to tell them apart",
-            way_out="name a folder with more pictures, or leave --data out for the built-in world",
+            way_out="name a folder with more pictures; without one, the built-in world is asked "
+            "about",
         )
     notes = ["there are no captions, so only the picture tower is asked: name a file with captions"]
     notes += _part(len(chosen), len(files))
     if len(pictures) < len(chosen):
         notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
     about = f"the folder {path.name}: {len(pictures):,} pictures without captions"
-    return Material(about, notes=tuple(notes), pictures=tuple(pictures.values()))
+    return Material(about, notes=tuple(notes), pictures=tuple(pictures))
 
 
 def near_pairs(
@@ -88,7 +89,7 @@ def near_pairs(
     Pictures that cannot be opened, and copies by key, are in no pair. They are the pairs that this
     model is most likely to merge, so the rate of merged ones among them says nothing of others.
     """
-    distinct = list({picture.key: picture for picture in pictures}.values())
+    distinct = _distinct(pictures)
     vector_ND = space.pictures(distinct)
     return tuple(
         PicturePair(
@@ -99,6 +100,14 @@ def near_pairs(
         )
         for i, j in _nearest(vector_ND, most)
     )
+
+
+def _distinct(pictures: Sequence[Picture]) -> list[Picture]:
+    """The first of each content."""
+    found: dict[str, Picture] = {}
+    for picture in pictures:
+        found.setdefault(picture.key, picture)
+    return list(found.values())
 
 
 def _nearest(vector_ND: FloatArray, most: int) -> list[tuple[int, int]]:
@@ -118,7 +127,7 @@ def _nearest(vector_ND: FloatArray, most: int) -> list[tuple[int, int]]:
     return [(int(i), int(j)) for i, j, _ in found]
 
 
-def _distinct(pairs: Pairs, most: int | None, seed: int) -> tuple[list[Pair], tuple[str, ...]]:
+def _read(pairs: Pairs, most: int | None, seed: int) -> tuple[list[Pair], tuple[str, ...]]:
     """As many as are wanted; entries about one picture become one."""
     # By place: to ask a million entries for their ids takes a minute.
     chosen = _chosen([str(place) for place in range(len(pairs))], most, seed)
