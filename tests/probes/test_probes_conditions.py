@@ -13,7 +13,7 @@ from unbag.models.tiny import load
 from unbag.probes.concept_vectors import Concepts, concept_vectors
 from unbag.probes.concepts import THINGS, Ring, rings
 from unbag.probes.condition_samples import condition_samples
-from unbag.probes.conditions import CONDITIONS
+from unbag.probes.conditions import CONDITIONS, larger
 from unbag.probes.conditions_probe import CONDITIONS_PROBE, NEGATION, conditions
 from unbag.probes.conditions_verdict import BEYOND
 from unbag.probes.constructed import (
@@ -157,6 +157,11 @@ def test_a_collapsed_space_meets_none() -> None:
     assert all(constant[name].estimate.value == 0 for name in CONDITIONS)
 
 
+def test_cosines_that_differ_by_rounding_are_equal() -> None:
+    assert 0.1 + 0.2 > 0.3
+    assert larger(np.array([0.1 + 0.2, 0.31]), np.array([0.3, 0.3])).holds_N.tolist() == [0, 1]
+
+
 def test_a_random_space_is_at_chance() -> None:
     space = ConstructedSpace(
         "random", "random/1", lambda p: signs(p.key, 256), lambda text: signs(text, 256)
@@ -177,7 +182,8 @@ def layout_space() -> ConstructedSpace:
         rows = sorted((thing.x + thing.y, thing.shape) for thing in scene.things)
         if len(rows) == 1:
             return signs(f"{rows[0][0] >= 63} {rows[0][1]}", 512) + signs(rows[0][1], 512)
-        return np.sum([signs(f"{at} {shape}", 512) for at, (_, shape) in enumerate(rows)], axis=0)
+        first, second = (signs(f"{at} {shape}", 512) for at, (_, shape) in enumerate(rows))
+        return first + second
 
     return ConstructedSpace("layout", "layout/1", of_picture, lambda text: signs(text, 512))
 

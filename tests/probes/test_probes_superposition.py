@@ -44,7 +44,8 @@ def asked(space: ConstructedSpace) -> Finding:
 
 
 def e(name: str) -> FloatArray:
-    return np.eye(len(NAMES))[NAMES.index(name)]
+    found: FloatArray = np.eye(len(NAMES))[NAMES.index(name)]
+    return found
 
 
 def things(picture: Picture) -> tuple[Thing, ...]:
