@@ -3,14 +3,15 @@
 A picture is the sum of directions of all that is true of it; what is left of its length points
 where its things lie, so that different scenes differ. A caption is the sum of directions of what it
 says, so measured that every true caption has exactly the same cosine with every picture, and a
-false one a lower cosine, by the share of it that is false (up to chance, a tenth of that, for
-relations and numbers, whose directions are drawn). A denial points away from what it denies. A
-text that says nothing in the world's grammar is at right angles to all pictures.
+false one a lower cosine, by the share of it that is false (up to chance for relations and numbers:
+they are too many for a coordinate each, so that their directions are drawn). A denial points away
+from what it denies. A text that says nothing in the world's grammar is at right angles to all
+pictures.
 
-Limits: a sum of facts knows no "another": "a star and a star" is true of one star. Of a caption
-with three or more attributes of a thing every two are looked up, and a number or a relation is tied
-to shape and colour only; scenes can be made in which that is not enough. In crowded scenes (more
-than three different things) all cosines shrink together.
+Limits: a sum of facts knows no "another": "a star and a star" is true of one star. A thing with
+three or more attributes is looked up by every two of them, so that denying one loses where half of
+it is there; it still beats a false denial. A number or a relation is tied to shape and colour only.
+In crowded scenes (three different things, or four copies) all cosines shrink together.
 
 Dimensions: D joint space, S things that are so, F facts whose directions are drawn.
 """
@@ -101,7 +102,10 @@ def _caption(text: str) -> FloatArray:
     wanted = {fact: TRUE * share / (STEP * _weight(fact)) for fact, share in claims(ast).items()}
     fact_D = _sum(wanted)
     rest = max(1 - float(fact_D @ fact_D), 0.0) ** 0.5
-    return _joined(fact_D, caption=rest * signs(f"meaning {ast}", OWN))
+    own_D = rest * signs(f"meaning {ast}", OWN)
+    # Apart from what says yes, so that a denial is nearer to nothing than to what it denies.
+    is_denial = isinstance(ast, Not | Has)
+    return _joined(fact_D, denial=own_D) if is_denial else _joined(fact_D, caption=own_D)
 
 
 def facts_of(scene: Scene) -> list[str]:
@@ -110,7 +114,7 @@ def facts_of(scene: Scene) -> list[str]:
     found = {SOMETHING} if things else set()
     for thing in things:
         said = _values(thing, ATTRIBUTES)
-        found |= {_is((one,)) for one in said} | {_is(two) for two in combinations(said, 2)}
+        found |= {_is(some) for n in (1, 2) for some in combinations(said, n)}
         found.add(_place(thing, scene))
     counts = Counter(_values(thing, mention) for thing in things for mention in _MENTIONS)
     found |= {_count(n, said) for said, n in counts.items()}
@@ -129,8 +133,8 @@ def claims(ast: Ast) -> dict[str, float]:
     match ast:
         case Obj():
             said = _values(ast, ATTRIBUTES)
-            pairs = [_is(two) for two in combinations(said, 2)]
-            return _shared(pairs or [_is((one,)) for one in said] or [SOMETHING])
+            facts = [_is(two) for two in combinations(said, 2)] or [_is((one,)) for one in said]
+            return {fact: 1 / len(facts) for fact in facts} or {SOMETHING: 1.0}
         case And(first, second):
             return _mixed((0.5, claims(first)), (0.5, claims(second)))
         case Rel(first, relation, second):
@@ -138,14 +142,14 @@ def claims(ast: Ast) -> dict[str, float]:
             is_forward = relation in _FORWARD
             fact = _related(a, relation, b) if is_forward else _related(b, INVERSE[relation], a)
             things = (0.25, claims(first)), (0.25, claims(second))
-            return _mixed((0.5, _shared([fact])), *things)
+            return _mixed((0.5, {fact: 1.0}), *things)
         case Count(n, obj):
             fact = _count(n, _values(obj, ("shape", "colour")))
-            return _mixed((0.5, _shared([fact])), (0.5, claims(obj)))
+            return _mixed((0.5, {fact: 1.0}), (0.5, claims(obj)))
         case Not(obj):
-            return _mixed((1.0, _shared([SOMETHING])), (-1.5, claims(obj)))
+            return _mixed((1.0, {SOMETHING: 1.0}), (-1.5, claims(obj)))
         case Has(present, Not(absent)):
-            there = (0.5, claims(present)), (0.5, _shared([SOMETHING]))
+            there = (0.5, claims(present)), (0.5, {SOMETHING: 1.0})
             return _mixed(*there, (-1.0, claims(absent)))
 
 
@@ -179,10 +183,6 @@ def _weight(fact: str) -> float:
     return 2.0 if is_shape or fact.startswith("lies ") or fact == SOMETHING else 1.0
 
 
-def _shared(facts: list[str]) -> dict[str, float]:
-    return {fact: 1 / len(facts) for fact in facts}
-
-
 def _mixed(*parts: tuple[float, dict[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for factor, part in parts:
@@ -209,7 +209,11 @@ def _sum(weights: dict[str, float], *, is_exact: bool = False) -> FloatArray:
 
 
 def _joined(
-    fact_D: FloatArray, *, picture: FloatArray = _NONE, caption: FloatArray = _NONE
+    fact_D: FloatArray,
+    *,
+    picture: FloatArray = _NONE,
+    caption: FloatArray = _NONE,
+    denial: FloatArray = _NONE,
 ) -> FloatArray:
-    """Side by side: what only one picture or caption has never meets anything else."""
-    return np.concatenate([fact_D, picture, caption])
+    """Side by side: what only one picture or caption has meets nothing of another kind."""
+    return np.concatenate([fact_D, picture, caption, denial])
