@@ -2,22 +2,20 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from unbag.captions import pipelines
 from unbag.captions.edit import CaptionEditor, Edited, Given
 from unbag.captions.tally import Tally
 from unbag.errors import UserError
-from unbag.pictures import FilePicture, PixelPicture
+from unbag.pictures import FilePicture
 from unbag.probes import material_pairs
 from unbag.probes.material_find import find_material
-from unbag.probes.material_pairs import folder_material, near_pairs, pairs_material
+from unbag.probes.material_pairs import folder_material, pairs_material
 from unbag.train.open_pairs import open_pairs
-from unbag.types import Edit, FloatArray, Picture
+from unbag.types import Edit
 
 
 def draw(path: Path, shade: int) -> Path:
@@ -292,42 +290,6 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         find_material("sugarcrep")
     assert error.value.expected.startswith("did you mean 'sugarcrepe'")
-
-
-class Placed:
-    """A space in which vectors are given by the names of pictures."""
-
-    name, fingerprint, layers, tokens = "placed", "placed-1", None, None
-
-    def __init__(self, vectors: dict[str, Sequence[float]]) -> None:
-        self.vectors = vectors
-        self.damaged: dict[str, str] = {}
-
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return np.array([self.vectors[picture.name] for picture in pictures], dtype=float)
-
-    def captions(self, captions: Sequence[str]) -> FloatArray:
-        raise NotImplementedError
-
-
-def named(name: str, shade: int) -> PixelPicture:
-    return PixelPicture(np.full((2, 2, 3), shade, dtype=np.uint8), name=name)
-
-
-def test_the_nearest_pictures_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    nan = float("nan")
-    space = Placed({"a": (1, 0), "b": (0.8, 0.6), "c": (0, 1), "torn": (nan, nan), "d": (-1, 0)})
-    every = [named(name, n) for n, name in enumerate(space.vectors)]
-    copy = replace(every[0], name="a again")
-    for block in (1, 2, 512):
-        monkeypatch.setattr(material_pairs, "BLOCK", block)
-        found = near_pairs(space, [*every, copy], most=3)
-        # Cosines: a-b .8, b-c .6, a-c 0 and c-d 0, b-d -.8, a-d -1.
-        assert [one.id for one in found] == ["a/b", "b/c", "a/c"]
-        assert len(near_pairs(space, every, most=100)) == 6
-    assert {one.relation for one in found} == {"nearest pictures"}
-    assert found[0].captions is None
-    assert near_pairs(space, every[:1]) == ()
 
 
 def test_pictures_of_a_collection_are_files(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from unbag.types import Benchmark, BoolArray, Item, Picture, Sparse
 MOST_CAPTIONS = 16
 """Items with more captions are galleries, or lists of classes: nobody edited these."""
 
+DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
+"""Tags that say what the pictures of an item differ in: ours, MMVP-VLM's, Winoground's."""
+
 
 def world_material() -> Material:
     """Everything that the world's benchmarks show."""
@@ -95,7 +98,7 @@ def _pairs(benchmark: Benchmark, item: Item) -> Iterator[PicturePair]:
         return
     named = [metric.pairs for metric in benchmark.metrics if isinstance(metric, Pairs)]
     places = [(name, pair) for one in named for name, pair in (one or {}).items()]
-    usual = item.tags.get("relation") or item.tags.get("kind") or benchmark.name
+    usual = _difference(benchmark, item)
     places = places or [(usual, (i, i + 1)) for i in range(0, len(item.pictures) - 1, 2)]
     true_PC = true_cells(item.truth, item.id)
     for relation, (i, j) in dict.fromkeys(places):
@@ -133,7 +136,7 @@ def _grouped(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[PicturePai
                 id=f"{benchmark.name}/{first.id}/{second.id}",
                 first=first.pictures[0],
                 second=second.pictures[0],
-                relation=first.tags.get("kind") or benchmark.name,
+                relation=_difference(benchmark, first),
                 captions=None if first.question else _captions(first, *true_22),
                 cluster=f"{benchmark.name}/{name}",
             )
@@ -177,6 +180,12 @@ def _is_small(item: Item) -> bool:
         return False
     is_plain = all(isinstance(caption, str) for caption in item.captions)
     return is_plain and len(item.captions) <= MOST_CAPTIONS
+
+
+def _difference(benchmark: Benchmark, item: Item) -> str:
+    """What two pictures differ in, as far as the benchmark says it."""
+    told = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
+    return next(told, benchmark.name)
 
 
 def _cluster(benchmark: Benchmark, item: Item) -> str:

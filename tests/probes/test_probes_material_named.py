@@ -1,0 +1,113 @@
+"""Material from benchmarks by name, with small files in their own layout."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.metrics.choice import Choice
+from unbag.pictures import PixelPicture
+from unbag.probes.material_find import benchmark_material, find_material
+from unbag.types import Benchmark, Ensemble, Item
+
+
+def test_a_part_of_the_world_is_the_world_too() -> None:
+    found = find_material("world-pairs")
+    assert found.is_world
+    assert found.about == "world-pairs-a, world-pairs-b"
+    assert len(found.pairs) == 400
+
+
+def write_winoground(root: Path, count: int, *, without: int = 0) -> Path:
+    from PIL import Image
+
+    folder = root / "winoground" / "images"
+    folder.mkdir(parents=True)
+    lines = []
+    for n in range(count):
+        images = [f"ex_{n}_img_{i}" for i in (0, 1)]
+        for i, name in enumerate(images if n >= without else ()):
+            Image.new("RGB", (4, 4), (n, i, 0)).save(folder / f"{name}.png")
+        captions = {"caption_0": f"cup on plate {n}", "caption_1": f"plate on cup {n}"}
+        shown = {"image_0": images[0], "image_1": images[1]}
+        tags = {"tag": "Noun", "collapsed_tag": "Object"}
+        lines.append(json.dumps({"id": n, **shown, **captions, **tags}))
+    (root / "winoground" / "examples.jsonl").write_text("\n".join(lines))
+    return root
+
+
+def test_a_benchmark_is_read_from_its_folder(tmp_path: Path) -> None:
+    root = write_winoground(tmp_path, 3)
+    found = find_material("winoground", root=root)
+    assert found.about == "winoground"
+    assert not found.is_world
+    assert found.pairs[0].captions == ("cup on plate 0", "plate on cup 0")
+    assert {pair.relation for pair in found.pairs} == {"Object"}
+    assert len(found.rows) == 6
+    assert found.gallery is not None
+    assert len(found.gallery.pictures) == 6
+
+
+def test_items_without_pictures_are_left_out_and_told(tmp_path: Path) -> None:
+    root, progress = write_winoground(tmp_path, 3, without=1), Silent()
+    found = benchmark_material(["winoground"], root, progress=progress)
+    assert len(found.pairs) == 2
+    assert found.notes == (
+        "winoground: 1 of 3 items are left out, since 2 pictures are missing; the numbers are not "
+        "those of the whole benchmark",
+    )
+    assert progress.said == list(found.notes)
+
+
+def test_a_benchmark_without_any_picture(tmp_path: Path) -> None:
+    root = write_winoground(tmp_path, 2, without=2)
+    with pytest.raises(UserError) as error:
+        find_material("winoground", root=root)
+    assert error.value.found == "none of the 2 items of 'winoground' has its pictures there"
+    assert error.value.way_out == (
+        "complete the folder; see `unbag data check winoground --data DIR`"
+    )
+
+
+def test_a_benchmark_without_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"there is no folder .*winoground"):
+        find_material("winoground", root=tmp_path)
+    with pytest.raises(UserError, match="benchmark 'winoground' is read from files"):
+        find_material("winoground")
+
+
+def test_a_folder_of_the_user_wins_over_a_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="is read from files"):
+        find_material("whatsup")
+    (tmp_path / "whatsup").mkdir()
+    with pytest.raises(UserError, match="whatsup holds neither shards nor a folder for each class"):
+        find_material("whatsup")
+
+
+PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
+CLASSES = Benchmark(
+    "classes",
+    "",
+    lambda root: [Item("1", (PICTURE,), (Ensemble("cat", ("a cat",)),), np.array([[True]]))],
+    (Choice(),),
+    "accuracy",
+)
+
+
+def test_a_benchmark_that_probes_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unbag.world.benchmarks.SWAP", CLASSES)
+    with pytest.raises(UserError) as error:
+        find_material("unbag.world.benchmarks:SWAP")
+    assert error.value.found == (
+        "classes: nothing that probes can use; classes: 1 of 1 items have ratings, classes or more "
+        "than 16 captions"
+    )
+    assert error.value.way_out == (
+        "take sugarcrepe, whatsup, your own pictures or the built-in world"
+    )
