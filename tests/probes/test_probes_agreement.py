@@ -1,0 +1,340 @@
+"""Merged pictures: known spaces get the right sentence, odd input is told, pairs are mined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.tiny import load
+from unbag.pictures import PixelPicture
+from unbag.probes.agreement import MinedPair, mine, mine_pairs
+from unbag.probes.agreement_pixels import drawn, pixel_differences
+from unbag.probes.agreement_probe import AGREEMENT
+from unbag.probes.constructed import (
+    ConstructedSpace,
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    perfect_space,
+)
+from unbag.probes.encoded import EncoderSpace
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Material, PicturePair
+from unbag.probes.material_items import world_material
+from unbag.probes.plots import Scatter
+from unbag.probes.probe import Subject, Tone, put
+from unbag.probes.vectors import unit
+from unbag.registry import find
+from unbag.scorers.resolve import make_scorer
+from unbag.types import FloatArray, Picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FEW = Options(resamples=200)
+
+
+@pytest.fixture(scope="module")
+def world() -> Material:
+    """Twenty pairs of each relation."""
+    every = world_material()
+    by: dict[str, list[PicturePair]] = {}
+    for pair in every.pairs:
+        by.setdefault(pair.relation, []).append(pair)
+    pairs = tuple(pair for some in by.values() for pair in some[:20])
+    return Material(every.about, pairs=pairs, is_world=True)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A picture of one grey level, which knows its vector."""
+
+    name: str
+    vector: tuple[float, ...]
+    level: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    def open(self) -> Image:
+        if self.level < 0:
+            raise OSError("damaged")
+        return PixelPicture(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
+
+
+class Given:
+    """The vectors that pictures say they have."""
+
+    name = "given"
+    fingerprint = "given"
+    layers = None
+    tokens = None
+
+    def __init__(self) -> None:
+        self.damaged: dict[str, str] = {}
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        return np.array([p.vector for p in pictures if isinstance(p, Plain)])
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        return np.ones((len(captions), 2))
+
+
+def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> Material:
+    made = [PicturePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
+    return Material("two pictures of mine", pairs=tuple(made))
+
+
+def asked(material: Material, space: ConstructedSpace | None = None) -> Finding:
+    subject = constructed_subject(space or collapsed_space())
+    return put(AGREEMENT, subject if space else replace(subject, space=Given()), material, FEW)
+
+
+RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "replace_count")
+
+
+# 100 pairs in 80 clusters, since sets of four give two pairs each: Wilson's end for 0 of 80 is
+# 1.96^2 / (80 + 1.96^2) = 4.6 %.
+@pytest.mark.parametrize(
+    ("space", "tone", "sentence"),
+    [
+        (
+            bag_of_words_space(),
+            "fails",
+            "It takes pictures whose things have only changed places, colours or number for the "
+            "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
+            "words 100.0 %, a perfect model 0.0 %).",
+        ),
+        (
+            perfect_space(),
+            "holds",
+            "It keeps pictures whose things have only changed places, colours or number apart: "
+            "0.0 % [0.0, 4.6] of 100 such pairs have a cosine above 0.95 (a bag of words 100.0 %, "
+            "a perfect model 0.0 %).",
+        ),
+        (
+            collapsed_space(),
+            "fails",
+            "It takes pictures whose things have only changed places, colours or number for the "
+            "same: 100.0 % [95.4, 100.0] of 100 such pairs have a cosine above 0.95 (a bag of "
+            "words 100.0 %, a perfect model 0.0 %). It does so with pictures of other things too "
+            "(100.0 % [91.2, 100.0]): it merges whatever it sees.",
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, ConstructedSpace) else "",
+)
+def test_known_spaces_get_the_right_sentence(
+    world: Material, space: ConstructedSpace, tone: Tone, sentence: str
+) -> None:
+    finding = asked(world, space)
+    said = AGREEMENT.say(finding)
+    assert (said.sentence, said.tone) == (sentence, tone)
+    assert finding.headline == "merged, same things"
+
+
+def test_a_bag_of_words_merges_what_differs_in_no_word(world: Material) -> None:
+    finding = asked(world, bag_of_words_space())
+    for relation in RELATIONS:
+        rate = finding[f"merged, {relation}"]
+        assert (rate.estimate.value, rate.known.bag, rate.known.perfect) == (1.0, 1.0, 0.0)
+        assert finding[f"cosine, {relation}"].estimate.value == pytest.approx(1.0)
+        assert finding[f"rank correlation, {relation}"].estimate.value == pytest.approx(1.0)
+    for relation in ("replace_texture", "negate"):
+        rate = finding[f"merged, {relation}"]
+        assert (rate.estimate.value, rate.known.bag, rate.known.perfect) == (0.0, 0.0, 0.0)
+    assert finding["merged, all pairs"].known.bag == pytest.approx(5 / 7)
+
+
+def test_a_cone_is_seen_around_its_mean(world: Material) -> None:
+    finding = asked(world, collapsed_space())
+    assert finding["cosine, all pairs"].estimate.value > 0.99
+    assert abs(finding["centred cosine, all pairs"].estimate.value) < 0.1
+    assert any("around the mean of all" in note for note in finding.notes)
+
+
+def test_where_every_vector_is_the_same_nothing_is_left_around_the_mean(world: Material) -> None:
+    finding = asked(world, collapsed_space(noise=0))
+    assert AGREEMENT.say(finding).tone == "fails"
+    around = finding["centred cosine, all pairs"].estimate
+    assert (around.n, around.invalid) == (0, 140)
+    assert np.isnan(finding["cosine against pixels"].estimate.value)
+    assert finding.notes == (
+        "Every picture has the same vector: around the mean nothing is left of them.",
+    )
+
+
+def test_constant_vectors_have_no_rank_correlation() -> None:
+    flat = given((Plain("a", (0.5, 0.5)), Plain("b", (0.5, 0.5), 9)))
+    finding = asked(flat)
+    assert finding["merged, all pairs"].estimate.value == 1.0
+    rank = finding["rank correlation, left/right"].estimate
+    assert (rank.n, rank.invalid) == (0, 1)
+
+
+def test_cosines_ranks_and_pixels_by_hand() -> None:
+    first = Plain("a", (10.0, 11.0, 12.0), 10), Plain("b", (12.0, 11.0, 10.0), 30)
+    second = Plain("c", (1.0, 2.0, 2.0), 0), Plain("d", (-1.0, -2.0, -2.0), 60)
+    finding = asked(given(first, second))
+    assert finding.headline == "merged, all pairs"
+    assert finding["merged, all pairs"].estimate.value == 0.5
+    assert finding["merged, all pairs"].known.bag is None
+    outcomes = finding["cosine, all pairs"].outcomes
+    ranks = finding["rank correlation, all pairs"].outcomes
+    assert outcomes is not None
+    assert ranks is not None
+    assert outcomes.value_U == pytest.approx([0.989041, -1.0], abs=1e-6)
+    assert ranks.value_U == pytest.approx([-1.0, -1.0])
+    # The pair that differs in more pixels lies further apart.
+    assert finding["cosine against pixels"].estimate.value == pytest.approx(-1.0)
+    (plot,) = finding.plots
+    assert isinstance(plot, Scatter)
+    assert [(p.x, p.group, p.name) for p in plot.points] == [
+        (20.0, "left/right", "pair 0"),
+        (60.0, "left/right", "pair 1"),
+    ]
+    assert plot.lines == (("taken for the same above 0.95", 0.95),)
+
+
+def test_pairs_in_doubt_are_not_decided() -> None:
+    pairs = [(Plain(f"a{i}", (1.0, 0.0)), Plain(f"b{i}", (float(i < 2), 1.0))) for i in range(3)]
+    said = AGREEMENT.say(asked(given(*pairs)))
+    assert said.tone == "told"
+    assert said.sentence.startswith(
+        "There are too few pairs to say whether it takes different pictures for the same: 0.0 % [0"
+    )
+
+
+def test_relations_that_fare_differently_are_named() -> None:
+    near = [(Plain(f"a{i}", (1.0, 0.0)), Plain(f"b{i}", (1.0, 0.1))) for i in range(30)]
+    far = [(Plain(f"c{i}", (1.0, 0.0)), Plain(f"d{i}", (0.0, 1.0))) for i in range(30)]
+    both = given(*near, relation="size").pairs, given(*far).pairs
+    pairs = both[0] + tuple(replace(pair, id=f"far {pair.id}") for pair in both[1])
+    said = AGREEMENT.say(asked(Material("mine", pairs=pairs)))
+    assert said.tone == "mixed"
+    assert said.sentence.startswith("It takes some different pictures for the same: 50.0 % [")
+    assert said.sentence.endswith(
+        "Most often those that differ in size (100.0 % [88.6, 100.0]), least often in who is left "
+        "and who is right (0.0 % [0.0, 11.4])."
+    )
+
+
+def test_vectors_that_are_not_numbers_are_counted_not_compared() -> None:
+    fine = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.01))
+    lost = Plain("c", (float("nan"), 0.0)), Plain("d", (1.0, 0.0))
+    endless = Plain("e", (1.0, 0.0)), Plain("f", (float("inf"), 0.0))
+    finding = asked(given(fine, lost, endless))
+    rate = finding["merged, all pairs"].estimate
+    assert (rate.value, rate.n, rate.invalid) == (1.0, 1, 2)
+    assert finding["centred cosine, all pairs"].estimate.n == 1
+    assert "2 of 3 pairs have a picture without a direction; not counted." in finding.notes
+    nothing = AGREEMENT.say(asked(given(lost)))
+    assert nothing.sentence == (
+        "Nothing could be measured: no pair of pictures has two directions."
+    )
+    assert nothing.tone == "told"
+
+
+def test_copies_of_a_picture_are_no_pair() -> None:
+    one, other = Plain("a", (1.0, 0.0)), Plain("b", (0.0, 1.0))
+    finding = asked(given((one, one), (one, other)))
+    assert finding["merged, all pairs"].estimate.n == 1
+    assert "1 pairs of a picture with itself were left out." in finding.notes
+    only = asked(given((one, one)))
+    assert only.skipped.startswith(
+        "two pictures of mine has no pairs of pictures but 1 of a picture with itself; the world's"
+    )
+
+
+def test_without_pairs_or_vectors_nothing_is_asked() -> None:
+    none = asked(Material("my one picture"))
+    assert none.skipped == (
+        "my one picture has no pairs of pictures; the world's benchmarks would serve, or one whose "
+        "items have two pictures, such as whatsup_a or winoground"
+    )
+    chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)
+    skipped = put(AGREEMENT, chat, given((Plain("a", (1.0,)), Plain("b", (1.0,)))))
+    assert skipped.skipped == "a chat model has no vectors of pictures to compare"
+
+
+def test_damaged_pictures_have_no_pixels() -> None:
+    pairs = given(
+        (Plain("a", (1.0, 0.0), 5), Plain("b", (1.0, 0.1), -1)),
+        (Plain("c", (1.0, 0.0), 5), Plain("d", (1.0, 0.1), 9)),
+    )
+    found = pixel_differences(pairs.pairs, Silent())
+    assert np.isnan(found[0])
+    assert found[1] == 4.0
+    (plot,) = asked(pairs).plots
+    assert isinstance(plot, Scatter)
+    assert [point.name for point in plot.points] == ["pair 1"]
+
+
+def test_points_are_drawn_by_name_not_by_order() -> None:
+    plain = Plain("a", (1.0,))
+    pairs = [PicturePair(f"pair {i}", plain, plain, "") for i in range(50)]
+    some = {pairs[i].id for i in drawn(pairs, 10)}
+    turned = pairs[::-1]
+    assert len(some) == 10
+    assert {turned[i].id for i in drawn(turned, 10)} == some
+    assert drawn(pairs, 100).tolist() == list(range(50))
+
+
+def test_the_tiny_model_is_told_by_relation(world: Material) -> None:
+    model = load("base", device="cpu")
+    space = EncoderSpace(model)
+    subject = Subject("tiny:base", model, space, make_scorer(model))
+    finding = put(AGREEMENT, subject, world, FEW)
+    rates = [finding[f"merged, {relation}"].estimate for relation in RELATIONS]
+    assert [rate.n for rate in rates] == [20] * 5
+    cosines = finding["cosine, same things"].estimate, finding["cosine, other things"].estimate
+    assert cosines[0].value > cosines[1].value
+    assert "of 100 such pairs have a cosine above 0.95" in AGREEMENT.say(finding).sentence
+
+
+def test_the_probe_is_registered() -> None:
+    assert find("probe", "agreement") is AGREEMENT
+
+
+def test_pairs_are_mined_with_any_two_encoders(world: Material) -> None:
+    pictures = [picture for pair in world.pairs[:20] for picture in (pair.first, pair.second)]
+    found = mine(bag_of_words_space(), perfect_space(), [*pictures, pictures[0]])
+    places = {(pair.first, pair.second) for pair in found}
+    assert {(2 * i, 2 * i + 1) for i in range(20)} <= places
+    assert (0, 40) not in places
+    assert (1, 40) in places
+    assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in found)
+    with pytest.raises(UserError, match="1 pictures to find pairs among"):
+        mine(bag_of_words_space(), perfect_space(), pictures[:1])
+
+
+def test_pictures_without_a_direction_are_in_no_mined_pair() -> None:
+    nan, inf = float("nan"), float("inf")
+    merging = np.array([[1.0, 0.0], [1.0, 0.1], [nan, 0.0], [1.0, 0.2], [0.0, 0.0]])
+    parting = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [inf, 0.0], [0.0, 1.0]])
+    found = mine_pairs(merging, parting, above=-2.0)
+    assert [(pair.first, pair.second) for pair in found] == [(0, 1)]
+    assert mine_pairs(merging, parting, most=0) == []
+    assert mine_pairs(np.empty((0, 2)), np.empty((0, 2))) == []
+
+
+def test_mining_where_everything_is_merged() -> None:
+    rng = np.random.default_rng(0)
+    merging = 1 + 0.1 * rng.normal(size=(1_300, 8))
+    parting = rng.normal(size=(1_300, 6))
+    first, second = (unit(one) @ unit(one).T for one in (merging, parting))
+    i, j = np.nonzero(np.triu(first > 0.95, 1) & (second < 0.6))
+    best = np.argsort(-first[i, j])[:50]
+    assert len(i) > 500_000
+    found = mine_pairs(merging, parting, most=50, block=700)
+    assert isinstance(found[0], MinedPair)
+    assert [pair.merged for pair in found] == pytest.approx(first[i[best], j[best]], abs=1e-6)
+    wanted = set(zip(i[best].tolist(), j[best].tolist(), strict=True))
+    # Single precision may turn the last few round.
+    assert len(wanted & {(pair.first, pair.second) for pair in found}) >= 45
