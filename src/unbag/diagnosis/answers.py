@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.plots import Maps
@@ -60,5 +61,31 @@ class Diagnosis:
     """What was left out of the material, pictures that could not be opened ..."""
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
+    """ISO 8601, UTC."""
+    command: str = ""
+    device: str = ""
     is_whole: bool = True
     """False if it was stopped before the last question."""
+
+    @property
+    def answered(self) -> tuple[Answer, ...]:
+        """The questions that could be put."""
+        return tuple(answer for answer in self.answers if answer.verdict is not None)
+
+    @property
+    def skipped(self) -> tuple[Answer, ...]:
+        """The others; `finding.skipped` says why."""
+        return tuple(answer for answer in self.answers if answer.verdict is None)
+
+    def print(self) -> None:
+        """The questions with their sentences, as a table on the terminal."""
+        from unbag.diagnosis.table import print_diagnosis
+
+        print_diagnosis(self)
+
+    def write(self, folder: str | Path) -> Path:
+        """Write `diagnosis.json` and `diagnosis.html` into a folder; gives the page."""
+        from unbag.diagnosis.written import write_diagnosis
+
+        return write_diagnosis(self, Path(folder))

@@ -1,192 +1,76 @@
-"""A model comes in; every probe is put to it, to its random twin and to its rival; answers go out.
-
-A question that cannot be put, or fails, stops no other; what was answered is handed on at once.
-"""
+"""A model by name or as it is comes in; its diagnosis goes out: `ub.diagnose(model).print()`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from pathlib import Path
-from time import perf_counter
 
-from unbag.diagnosis.answers import Answer, Diagnosis, Examined
-from unbag.diagnosis.pairing import differences
-from unbag.diagnosis.subjects import make_subject, with_twin
-from unbag.engine.progress import Progress, Silent
-from unbag.engine.run import versions
-from unbag.errors import UserError
-from unbag.metrics.compare import correct
-from unbag.probes.finding import Finding, Options
+from unbag.diagnosis.answers import Diagnosis
+from unbag.diagnosis.inquiry import Inquiry, examine, registered_probes
+from unbag.engine.progress import Progress
+from unbag.probes.finding import Options
 from unbag.probes.material import Material
-from unbag.probes.material_items import world_material
-from unbag.probes.probe import Probe, Subject, Verdict
-from unbag.registry import find, names
-from unbag.scorers.resolve import Model
-
-ORDER = (
-    "order",
-    "agreement",
-    "extract",
-    "extract_text",
-    "conditions",
-    "superposition",
-    "sensitivity",
-    "stability",
-    "profile",
-    "transplant",
-    "prior",
-)
-"""As a reader would ask; probes of plug-ins follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inquiry:
-    """What is asked of whom."""
-
-    model: Model
-    against: Model | None = None
-    material: Material | None = None
-    """None is the world."""
-    probes: tuple[Probe, ...] | None = None
-    """None is all that are registered."""
-    options: Options = field(default_factory=Options)
-    has_twin: bool = True
-    """Put every question to the same model with random weights as well."""
-    cache: Path | None = None
-    batch: int = 256
+from unbag.probes.material_find import find_material
+from unbag.probes.probe import Probe
+from unbag.scorers.resolve import Model, load_model
 
 
 def diagnose(
-    inquiry: Inquiry,
+    model: str | Model,
     *,
+    against: str | Model | None = None,
+    data: str | Path | Material | None = None,
+    root: str | Path | None = None,
+    probes: Sequence[str | Probe] | None = None,
+    is_full: bool = False,
+    layers: Sequence[int] = (),
+    seed: int = 0,
+    has_twin: bool = True,
+    cache: str | Path | None = None,
+    device: str = "cpu",
     progress: Progress | None = None,
-    keep: Callable[[Diagnosis], None] | None = None,
 ) -> Diagnosis:
-    """Put all questions, one after the other; `keep` is given what there is after each."""
-    progress, started = progress or Silent(), perf_counter()
-    material = inquiry.material or world_material()
-    subject = _subject(inquiry, progress)
-    found = Diagnosis(
-        model=_examined(subject),
-        material=material.about,
-        options=inquiry.options,
-        twin=_examined(subject.twin) if subject.twin else None,
-        other=_examined(subject.other) if subject.other else None,
-        notes=material.notes,
-        versions=versions(),
-        is_whole=False,
-    )
-    for probe in inquiry.probes or registered_probes():
-        answer = ask(probe, subject, material, inquiry.options, progress)
-        found = replace(found, answers=(*found.answers, answer), seconds=perf_counter() - started)
-        if keep is not None:
-            keep(found)
-    found = replace(
-        found,
-        answers=_corrected(found.answers),
-        notes=(*found.notes, *_damage(subject)),
-        seconds=perf_counter() - started,
-        is_whole=True,
-    )
-    if keep is not None:
-        keep(found)
-    return found
+    """Put probes to a model, and say in one sentence each what was found.
 
-
-def ask(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
-) -> Answer:
-    """One question to all models."""
-    started = perf_counter()
-    finding = _put(probe, subject, material, options, progress)
-    is_asked = not finding.skipped
-    twin, other = (
-        _put(probe, one, material, options, progress) if one is not None and is_asked else None
-        for one in (subject.twin, subject.other)
-    )
-    return Answer(
-        probe=probe.name,
-        question=probe.question,
-        about=probe.about,
-        finding=finding,
-        verdict=_said(probe, finding),
-        twin=twin,
-        other=other,
-        other_verdict=_said(probe, other),
-        differences=differences(
-            finding, other, names=(subject.name, subject.other.name), options=options
+    Args:
+        model: By name (`tiny:base`) or loaded.
+        against: A second model; differences from it are paired.
+        data: What is looked at: None for the world, a benchmark, a file of captions, a folder of
+            pictures, or material made by hand.
+        root: Holds one folder for each benchmark that is read from files.
+        probes: By name, `package.module:NAME` or as they are; None is all that are registered.
+        is_full: All grids of readers and conditions, not the quick part of them.
+        layers: Layers to read from, besides the last; negative ones count from the end.
+        seed: Of samples, readers, intervals and the random twin.
+        has_twin: Put every question to the same model with random weights as well.
+        cache: Keeps vectors between runs.
+        device: Where models that are named here compute.
+        progress: Is told how far it is.
+    """
+    material = data
+    if not isinstance(data, Material):
+        material = find_material(
+            None if data is None else str(data),
+            root=Path(root) if root else None,
+            seed=seed,
+            progress=progress,
         )
-        if other is not None and subject.other is not None
-        else (),
-        seconds=perf_counter() - started,
+    assert isinstance(material, Material)
+    inquiry = Inquiry(
+        model=_loaded(model, device),
+        against=None if against is None else _loaded(against, device),
+        material=material,
+        probes=None if probes is None else _probes(probes),
+        options=Options(seed=seed, is_full=is_full, layers=tuple(layers)),
+        has_twin=has_twin,
+        cache=Path(cache) if cache else None,
     )
+    return examine(inquiry, progress=progress)
 
 
-def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
-    """Those named, or all in the order of a reader; plug-ins follow ours."""
-    known = names("probe")
-    if chosen is None:
-        chosen = [name for name in ORDER if name in known]
-        chosen += [name for name in known if name not in ORDER]
-    found = []
-    for name in dict.fromkeys(chosen):
-        probe = find("probe", name)
-        if not isinstance(probe, Probe):
-            raise UserError(
-                f"the probe {name!r} is a {type(probe).__name__}",
-                expected="a value of unbag.probes.probe.Probe",
-            )
-        found.append(probe)
-    return tuple(found)
+def _loaded(model: str | Model, device: str) -> Model:
+    return load_model(model, device=device) if isinstance(model, str) else model
 
 
-def _subject(inquiry: Inquiry, progress: Progress) -> Subject:
-    made = [
-        make_subject(model, cache=inquiry.cache, batch=inquiry.batch, progress=progress)
-        for model in (inquiry.model, inquiry.against)
-        if model is not None
-    ]
-    subject = made[0]
-    if inquiry.has_twin:
-        subject = with_twin(subject, seed=inquiry.options.seed, progress=progress)
-    if len(made) == 1:
-        return subject
-    if made[0].name == made[1].name:
-        raise UserError(
-            f"both models are called {made[0].name!r}",
-            expected="two names, to tell them apart in the tables",
-            way_out="set a model against another one, or rename a file",
-        )
-    return replace(subject, other=made[1])
-
-
-def _put(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
-    try:
-        return probe.ask(subject, material, options, progress)
-    except UserError as error:
-        return Finding(probe.name, skipped=str(error))
-
-
-def _said(probe: Probe, finding: Finding | None) -> Verdict | None:
-    return probe.say(finding) if finding is not None and not finding.skipped else None
-
-
-def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """Holm's correction over all differences, since all are read together."""
-    corrected = iter(correct([one for answer in answers for one in answer.differences]))
-    return tuple(
-        replace(answer, differences=tuple(next(corrected) for _ in answer.differences))
-        for answer in answers
-    )
-
-
-def _damage(subject: Subject) -> tuple[str, ...]:
-    damaged = dict(subject.space.damaged) if subject.space is not None else {}
-    return tuple(f"picture {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
-
-
-def _examined(subject: Subject) -> Examined:
-    return Examined(subject.name, subject.scorer.fingerprint)
+def _probes(asked: Sequence[str | Probe]) -> tuple[Probe, ...]:
+    return tuple(one if isinstance(one, Probe) else registered_probes([one])[0] for one in asked)

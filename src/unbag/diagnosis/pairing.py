@@ -49,8 +49,13 @@ def _difference(
 def _by_draws(
     probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
 ) -> Comparison | None:
-    """Resamples are drawn alike for every model, so their difference is that of one resample."""
+    """Resamples are drawn alike for every model, so their difference is that of one resample.
+
+    Where one model has fewer units, places mean other units: then there is nothing to pair.
+    """
     if mine.draw_R is None or theirs.draw_R is None or len(mine.draw_R) != len(theirs.draw_R):
+        return None
+    if mine.estimate.n != theirs.estimate.n:
         return None
     low, high, _ = percentile(mine.draw_R - theirs.draw_R, options.confidence, "paired bootstrap")
     return Comparison(
@@ -61,7 +66,7 @@ def _by_draws(
         difference=mine.estimate.value - theirs.estimate.value,
         low=low,
         high=high,
-        n=min(mine.estimate.n, theirs.estimate.n),
+        n=mine.estimate.n,
         p_value=None,
         p_holm=None,
         test="",

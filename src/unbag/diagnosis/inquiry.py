@@ -1,0 +1,214 @@
+"""A model comes in; every probe is put to it, to its random twin and to its rival; answers go out.
+
+A question that cannot be put, or fails, stops no other; what was answered is handed on at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+
+from unbag.diagnosis.answers import Answer, Diagnosis, Examined
+from unbag.diagnosis.examples import map_words
+from unbag.diagnosis.pairing import differences
+from unbag.diagnosis.subjects import make_subject, with_twin
+from unbag.engine.progress import Progress, Silent
+from unbag.engine.run import versions
+from unbag.errors import UserError
+from unbag.metrics.compare import correct
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Material
+from unbag.probes.material_items import world_material
+from unbag.probes.probe import Probe, Subject, Verdict
+from unbag.registry import find, names
+from unbag.scorers.resolve import Model
+
+ORDER = (
+    "order",
+    "agreement",
+    "extract",
+    "extract_text",
+    "conditions",
+    "superposition",
+    "sensitivity",
+    "stability",
+    "profile",
+    "transplant",
+    "prior",
+    "yes_bias",
+)
+"""As a reader would ask; probes of plug-ins follow."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """What is asked of whom."""
+
+    model: Model
+    against: Model | None = None
+    material: Material | None = None
+    """None is the world."""
+    probes: tuple[Probe, ...] | None = None
+    """None is all that are registered."""
+    options: Options = field(default_factory=Options)
+    has_twin: bool = True
+    """Put every question to the same model with random weights as well."""
+    cache: Path | None = None
+    batch: int = 256
+    command: str = ""
+    """As it was typed, for the record."""
+
+
+def examine(
+    inquiry: Inquiry,
+    *,
+    progress: Progress | None = None,
+    keep: Callable[[Diagnosis], None] | None = None,
+) -> Diagnosis:
+    """Put all questions, one after the other; `keep` is given what there is after each."""
+    progress, started = progress or Silent(), perf_counter()
+    subject = _subject(inquiry, progress)
+    material = inquiry.material or world_material()
+    begun = _begun(inquiry, subject, material)
+    answers: list[Answer] = []
+
+    def so_far(*, is_whole: bool = False) -> Diagnosis:
+        return replace(
+            begun,
+            answers=_corrected(answers),
+            notes=(*begun.notes, *_damage(subject)),
+            seconds=perf_counter() - started,
+            is_whole=is_whole,
+        )
+
+    probes = registered_probes() if inquiry.probes is None else inquiry.probes
+    for probe in probes:
+        answers.append(ask(probe, subject, material, inquiry.options, progress))
+        if keep is not None:
+            keep(so_far())
+    maps, notes = map_words(subject, material)
+    found = so_far(is_whole=True)
+    found = replace(found, maps=maps, notes=(*found.notes, *notes))
+    if keep is not None:
+        keep(found)
+    return found
+
+
+def ask(
+    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
+) -> Answer:
+    """One question to all models."""
+    started = perf_counter()
+    finding = _put(probe, subject, material, options, progress)
+    is_asked = not finding.skipped
+    twin, other = (
+        _put(probe, one, material, options, progress) if one is not None and is_asked else None
+        for one in (subject.twin, subject.other)
+    )
+    return Answer(
+        probe=probe.name,
+        question=probe.question,
+        about=probe.about,
+        finding=finding,
+        verdict=_said(probe, finding),
+        twin=twin,
+        other=other,
+        other_verdict=_said(probe, other),
+        differences=differences(
+            finding, other, names=(subject.name, subject.other.name), options=options
+        )
+        if other is not None and subject.other is not None
+        else (),
+        seconds=perf_counter() - started,
+    )
+
+
+def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
+    """Those named, or all in the order of a reader; plug-ins follow ours."""
+    known = names("probe")
+    if chosen is None:
+        chosen = [name for name in ORDER if name in known]
+        chosen += [name for name in known if name not in ORDER]
+    found = []
+    for name in dict.fromkeys(chosen):
+        probe = find("probe", name)
+        if not isinstance(probe, Probe):
+            raise UserError(
+                f"the probe {name!r} is a {type(probe).__name__}",
+                expected="a value of unbag.probes.probe.Probe",
+            )
+        found.append(probe)
+    return tuple(found)
+
+
+def _subject(inquiry: Inquiry, progress: Progress) -> Subject:
+    made = [
+        make_subject(model, cache=inquiry.cache, batch=inquiry.batch, progress=progress)
+        for model in (inquiry.model, inquiry.against)
+        if model is not None
+    ]
+    subject = made[0]
+    if inquiry.has_twin:
+        subject = with_twin(subject, seed=inquiry.options.seed, progress=progress)
+    if len(made) == 1:
+        return subject
+    if made[0].name == made[1].name:
+        raise UserError(
+            f"both models are called {made[0].name!r}",
+            expected="two names, to tell them apart in the tables",
+            way_out="set a model against another one, or rename a file",
+        )
+    return replace(subject, other=made[1])
+
+
+def _begun(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
+    """Before the first question."""
+    return Diagnosis(
+        model=_examined(subject),
+        material=material.about,
+        options=inquiry.options,
+        twin=_examined(subject.twin) if subject.twin else None,
+        other=_examined(subject.other) if subject.other else None,
+        notes=material.notes,
+        versions=versions(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=inquiry.command,
+        device=getattr(inquiry.model, "device", ""),
+        is_whole=False,
+    )
+
+
+def _put(
+    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
+) -> Finding:
+    try:
+        return probe.ask(subject, material, options, progress)
+    except UserError as error:
+        return Finding(probe.name, skipped=str(error))
+
+
+def _said(probe: Probe, finding: Finding | None) -> Verdict | None:
+    return probe.say(finding) if finding is not None and not finding.skipped else None
+
+
+def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Holm's correction over all differences, since all are read together."""
+    corrected = iter(correct([one for answer in answers for one in answer.differences]))
+    return tuple(
+        replace(answer, differences=tuple(next(corrected) for _ in answer.differences))
+        for answer in answers
+    )
+
+
+def _damage(subject: Subject) -> tuple[str, ...]:
+    """Pictures of either model; the twin sees the same."""
+    spaces = [one.space for one in (subject, subject.other) if one is not None]
+    damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
+    return tuple(f"picture {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
+
+
+def _examined(subject: Subject) -> Examined:
+    return Examined(subject.name, subject.scorer.fingerprint)

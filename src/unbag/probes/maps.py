@@ -1,0 +1,103 @@
+"""A picture and a caption come in; how near each patch is to each word goes out as maps.
+
+Dimensions: N captions, L patches or pieces of words, D joint space, S patches of a side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+
+import numpy as np
+
+from unbag.engine.cache import Vectors
+from unbag.engine.gallery import thumbnail
+from unbag.errors import UserError
+from unbag.probes.plots import Maps, WordMap
+from unbag.probes.space import Space, TokenView
+from unbag.types import FloatArray, Picture
+
+MOST_WORDS = 24
+ABOUT = (
+    "Cosine of the vector of each word with the vector of each patch, in the joint space. Towers "
+    "are trained on their read-out only, so a map shows what the parts came to hold, not what the "
+    "score is made of. The picture is drawn as a square; a model that cuts pictures sees less."
+)
+
+
+def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
+    """The cosine of each word with each patch, rows of patches from the top left.
+
+    A word of several pieces is the mean of their vectors. Where it cannot be known which pieces
+    form a word, pieces are shown by number. A model that shows no patches or words, patches that
+    make no square, and a picture that cannot be opened raise UserError.
+    """
+    view = space.tokens
+    if view is None:
+        raise UserError(f"{space.name} shows no vectors of patches and words")
+    patch_LD = _patches(view, picture, space.name)
+    found = _words(view, caption)
+    shown = tuple(WordMap(word, _squared(patch_LD @ vector_D)) for word, vector_D in found)
+    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
+
+
+def _patches(view: TokenView, picture: Picture, name: str) -> Vectors:
+    found = view.pictures([picture])
+    patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
+    if not len(patch_LD) or not np.isfinite(patch_LD).all():
+        raise UserError(f"{name} has no vectors for the patches of {picture.name}")
+    if isqrt(len(patch_LD)) ** 2 != len(patch_LD):
+        raise UserError(
+            f"{name} has {len(patch_LD)} patches in {picture.name}",
+            expected="as many in a row as in a column",
+        )
+    return patch_LD
+
+
+def _squared(cosine_L: Vectors) -> tuple[tuple[float, ...], ...]:
+    side = isqrt(len(cosine_L))
+    rows = np.round(cosine_L.astype(float), 4).reshape(side, side).tolist()
+    return tuple(tuple(row) for row in rows)
+
+
+def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
+    words = caption.split()
+    # A word once and twice: the difference is its pieces, what is left of it is special ones.
+    asked = [caption, *words, *(f"{word} {word}" for word in words)]
+    found = view.captions(asked)
+    count_N = found.mask_NL.sum(axis=1)
+    once, twice = count_N[1 : 1 + len(words)], count_N[1 + len(words) :]
+    piece_LD = found.vector_NLW[0][found.mask_NL[0]]
+    ends = _ends(int(count_N[0]), once.tolist(), twice.tolist())
+    if ends is None:
+        named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]
+        return named[:MOST_WORDS]
+    named = [
+        (word, _mean(piece_LD[start:stop]))
+        for word, (start, stop) in zip(words, ends, strict=True)
+        if stop > start
+    ]
+    return named[:MOST_WORDS]
+
+
+def _ends(count: int, once: Sequence[int], twice: Sequence[int]) -> list[tuple[int, int]] | None:
+    """Where the pieces of each word begin and end; None where that does not add up.
+
+    One special piece is the end, two are start and end; that is so in all tokenizers of CLIP's
+    kind, of SentencePiece and of BERT.
+    """
+    pieces = [b - a for a, b in zip(once, twice, strict=True)]
+    special = {a - piece for a, piece in zip(once, pieces, strict=True)}
+    if len(special) != 1 or min(pieces) < 0 or not special <= {0, 1, 2}:
+        return None
+    extra = special.pop()
+    if sum(pieces) + extra != count:
+        return None
+    stops = (np.cumsum(pieces) + (1 if extra == 2 else 0)).tolist()
+    return [(stop - piece, stop) for stop, piece in zip(stops, pieces, strict=True)]
+
+
+def _mean(piece_LD: Vectors) -> Vectors:
+    mean_D: FloatArray = piece_LD.mean(axis=0)
+    size = float(np.linalg.norm(mean_D))
+    return (mean_D / size if size else mean_D).astype(np.float32)
