@@ -22,7 +22,7 @@ from unbag.train.equal import code_of, find_equal
 from unbag.train.made_edits import MadeEdits
 from unbag.train.order import Orders
 from unbag.train.pairs import Pair, Pairs
-from unbag.train.trainable import Reads
+from unbag.train.trainable import Reads, read_picture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,7 +147,7 @@ class PairBatches:
         for skipped in range(min(_TRIES, len(self.pairs))):
             try:
                 pair = self.pairs[(place + skipped) % len(self.pairs)]
-                return _Opened(pair, self.reads.prepare(pair.picture.open()), skipped)
+                return _Opened(pair, read_picture(self.reads, pair.picture), skipped)
             except (OSError, ValueError, UserError) as error:
                 first = first or said_by(error)
         raise UserError(

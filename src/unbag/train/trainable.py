@@ -6,9 +6,9 @@ Dimensions: N pictures or captions, D joint space.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -69,3 +69,16 @@ class Reads(Protocol):
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Of each caption, special ones included."""
+
+
+@runtime_checkable
+class KeptReads(Protocol):
+    """Preparation that has met the pictures before, and opens none of them again."""
+
+    def kept(self, picture: Picture) -> Tensor:
+        """What the picture tower, or what is trained of it, is given."""
+
+
+def read_picture(reads: Reads, picture: Picture) -> Tensor:
+    """From memory where it is kept, else opened and prepared."""
+    return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
