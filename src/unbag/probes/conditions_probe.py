@@ -34,7 +34,8 @@ ABOUT = f"""\
 Twelve conditions of an ideal joint space of pictures and captions (methods.md 4.4; source S1,
 section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
 mean of the unit vectors of at least 8 pictures of a concept, at unit length again; pictures that
-are compared show the same sizes, textures, places and noise. "Less than 1" is asked as "at most
+are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
+of x in the second picture, in its colour. "Less than 1" is asked as "at most
 {1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
 all vectors point anywhere: it tells everything apart, so "less than 1" says something only
 together with the comparisons. A tie does not hold. Intervals resample rings of four things that
