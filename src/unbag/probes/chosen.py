@@ -10,29 +10,45 @@ from typing import TypeVar
 import numpy as np
 
 from unbag.captions.shuffles import BY_TAG, BY_WORD, words
+from unbag.probes.finding import Options
 from unbag.probes.material import Gallery, PicturePair, Row
 from unbag.types import IntArray, Sparse
 
+MOST_ROWS, MOST_SWAPS = 40, 60
+"""Of each kind, unless all are asked for; swaps decide, so there are more of them."""
+MOST_PAIRS = 16
+"""Of pictures, of each relation: each pair has two pictures of its own."""
 Kept = TypeVar("Kept")
 
 
-def choose_rows(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
-    """At most so many rows of each kind, cluster by cluster: one cluster shares its pictures."""
-    return _choose(rows, [(row.kind, cluster_of(row), row.id) for row in rows], most)
+def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
+    """Some of each kind, cluster by cluster: a cluster shares its pictures.
+
+    Every probe that asks this looks at the same rows, so that little is encoded for one alone.
+    """
+    if options.is_full:
+        return list(rows)
+    swaps = [row for row in rows if is_swap(row)]
+    known = {row.id for row in swaps}
+    others = [row for row in rows if row.id not in known]
+    few = [
+        *_choose(swaps, [(row.kind, cluster_of(row), row.id) for row in swaps], MOST_SWAPS),
+        *_choose(others, [(row.kind, cluster_of(row), row.id) for row in others], MOST_ROWS),
+    ]
+    kept = {row.id for row in few}
+    return [row for row in rows if row.id in kept]
 
 
-def choose_pairs(pairs: Sequence[PicturePair], most: int | None) -> tuple[PicturePair, ...]:
-    """At most so many pairs of each relation, likewise."""
+def choose_pairs(pairs: Sequence[PicturePair], options: Options) -> list[PicturePair]:
+    """Some of each relation, likewise."""
+    if options.is_full:
+        return list(pairs)
     names = [(pair.relation, pair.cluster or pair.id, pair.id) for pair in pairs]
-    return _choose(pairs, names, most)
+    return _choose(pairs, names, MOST_PAIRS)
 
 
-def _choose(
-    every: Sequence[Kept], names: Sequence[tuple[str, str, str]], most: int | None
-) -> tuple[Kept, ...]:
+def _choose(every: Sequence[Kept], names: Sequence[tuple[str, str, str]], most: int) -> list[Kept]:
     """By kind, cluster and id of each; in the order in which they come."""
-    if most is None:
-        return tuple(every)
     order = sorted(range(len(every)), key=lambda at: tuple(map(hashed, names[at][1:])))
     counts: Counter[str] = Counter()
     taken = set()
@@ -41,7 +57,7 @@ def _choose(
         counts[kind] += 1
         if counts[kind] <= most:
             taken.add(at)
-    return tuple(one for at, one in enumerate(every) if at in taken)
+    return [one for at, one in enumerate(every) if at in taken]
 
 
 def choose_gallery(gallery: Gallery, most: int | None) -> Gallery:

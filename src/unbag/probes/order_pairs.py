@@ -1,11 +1,11 @@
 """Captions beside the same words in another order come in; which is preferred, and how near, out.
 
-Dimensions: N captions with another, P pictures, D space.
+Dimensions: N captions with another, A captions asked about, P pictures, S seeds, D space.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from unbag.probes.order_shuffles import Shuffled, is_still_true
 from unbag.probes.order_verdict import OTHER, PRECISION, SIMILARITY, SWAPS
 from unbag.probes.space import Space
 from unbag.probes.vectors import cosines
-from unbag.types import Picture
+from unbag.types import FloatArray, Picture
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,13 @@ def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> lis
         for row in rows
         if row.negative is not None
     ]
-    return _beside(space, pairs, SWAPS, "another sentence of the same words", options)
+    picture_ND = space.pictures([pair.picture for pair in pairs])
+    return _beside(space, picture_ND, pairs, SWAPS, "another sentence of the same words", options)
 
 
 def shuffled_captions(
     space: Space,
+    picture_AD: FloatArray,
     asked: Sequence[Asked],
     drawn: Sequence[Shuffled],
     options: Options,
@@ -82,21 +84,27 @@ def shuffled_captions(
     is_world: bool,
 ) -> list[Quantity]:
     """Captions beside their shuffles of one kind, unless these say the same."""
-    pairs = []
+    pairs, places = [], []
     for one in drawn:
-        for ask in asked:
+        for place, ask in enumerate(asked):
             other = one.captions[ask.at]
             if other is None or (is_world and is_still_true(ask.picture, other)):
                 continue
             id = f"{ask.at}/{one.seed - options.seed}"
+            places.append(place)
             pairs.append(Beside(ask.picture, ask.caption, other, id, ask.cluster, one.name))
-    return _beside(space, pairs, drawn[0].name, "the same words shuffled", options)
+    picture_ND = picture_AD[np.array(places, dtype=np.int64)]
+    return _beside(space, picture_ND, pairs, drawn[0].name, "the same words shuffled", options)
 
 
 def _beside(
-    space: Space, pairs: Sequence[Beside], label: str, what: str, options: Options
+    space: Space,
+    picture_ND: FloatArray,
+    pairs: Sequence[Beside],
+    label: str,
+    what: str,
+    options: Options,
 ) -> list[Quantity]:
-    picture_ND = space.pictures([pair.picture for pair in pairs])
     caption_ND = space.captions([pair.caption for pair in pairs])
     other_ND = space.captions([pair.other for pair in pairs])
     units, clusters = [pair.id for pair in pairs], [pair.cluster for pair in pairs]
@@ -145,30 +153,35 @@ def other_captions(space: Space, asked: Sequence[Asked], options: Options) -> li
 
 
 def shuffled_pictures(
-    space: Space, gallery: Gallery, seeds: Sequence[int], options: Options
+    picture_PD: FloatArray, shuffled_SPD: Mapping[str, FloatArray], options: Options
 ) -> list[Quantity]:
     """How near a picture is to itself with its parts in another order, in the picture tower."""
-    picture_PD = space.pictures(gallery.pictures)
     found = []
-    for kind in GRIDS:
-        cosine = [
-            cosines(picture_PD, space.pictures(shuffle_pictures(gallery, kind, seed)))
-            for seed in seeds
-        ]
-        names = [f"picture {at}" for at in range(len(gallery.pictures))]
+    names = [f"picture {at}" for at in range(len(picture_PD))]
+    for kind, every_SPD in shuffled_SPD.items():
         quantity = mean(
             f"{SIMILARITY}{kind}",
-            np.concatenate(cosine),
+            cosines(picture_PD, every_SPD).ravel(),
             about=f"Mean cosine of a picture and itself with {kind} shuffled",
             options=options,
-            units=[f"{name}/{at}" for at in range(len(seeds)) for name in names],
-            clusters=names * len(seeds),
+            units=[f"{name}/{at}" for at in range(len(every_SPD)) for name in names],
+            clusters=names * len(every_SPD),
             better="lower",
         )
         found.append(quantity)
     return found
 
 
-def shuffle_pictures(gallery: Gallery, kind: str, seed: int) -> list[ShuffledPicture]:
-    """Every picture of the gallery."""
-    return [ShuffledPicture(picture, kind, seed) for picture in gallery.pictures]
+def encode_shuffled(
+    space: Space, pictures: Sequence[Picture], seeds: Sequence[int]
+) -> dict[str, FloatArray]:
+    """Vectors [S, P, D] of all pictures cut and put together anew, by kind of cut."""
+    return {
+        kind: np.array(
+            [
+                space.pictures([ShuffledPicture(one, kind, seed) for one in pictures])
+                for seed in seeds
+            ]
+        )
+        for kind in GRIDS
+    }

@@ -12,6 +12,7 @@ from unbag.probes.chosen import choose_gallery, choose_rows, is_swap
 from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.material import Gallery, Material
 from unbag.probes.order_pairs import (
+    encode_shuffled,
     of_gallery,
     of_rows,
     other_captions,
@@ -32,12 +33,10 @@ from unbag.probes.probe import Probe, Subject
 from unbag.probes.space import Space
 
 NAME = "order"
-MOST_PICTURES = 400
+MOST_PICTURES = 160
 """Of the gallery whose captions are shuffled, unless all is asked for."""
-MOST_SHUFFLED_PICTURES = 200
+MOST_SHUFFLED_PICTURES = 80
 """Of the gallery whose pictures are shuffled: each must be encoded anew."""
-MOST_ROWS = 200
-"""Of swaps, of each kind."""
 SEEDS = 3
 ABOUT = """\
 R@1 of retrieval with the words of all captions, or the parts of all pictures, in another order, and
@@ -64,17 +63,18 @@ def order(
     seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
     texts = [one.caption for one in asked] if gallery is None else gallery.captions
     drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
-    swaps = choose_rows(list(filter(is_swap, material.rows)), _most(MOST_ROWS, options))
+    swaps = choose_rows(list(filter(is_swap, material.rows)), options)
     quantities = swapped_captions(space, swaps, options) if swaps else []
+    asked_AD = space.pictures([one.picture for one in asked])
     for name in dict.fromkeys(one.name for one in drawn):
         every = [one for one in drawn if one.name == name]
-        quantities += shuffled_captions(space, asked, every, options, is_world=material.is_world)
+        quantities += shuffled_captions(
+            space, asked_AD, asked, every, options, is_world=material.is_world
+        )
     quantities += other_captions(space, asked, options)
     if gallery is not None and _can_search(gallery):
         quantities += _text_search(space, gallery, drawn, options)
-        few = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
-        quantities += _picture_search(space, few, seeds, options)
-        quantities += shuffled_pictures(space, few, seeds, options)
+        quantities += _picture_search(space, gallery, seeds, options)
     headline = next(one.name for one in quantities if one.name.startswith(PRECISION))
     notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
     return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
@@ -91,9 +91,10 @@ def _can_search(gallery: Gallery) -> bool:
 def _text_search(
     space: Space, gallery: Gallery, drawn: Sequence[Shuffled], options: Options
 ) -> list[Quantity]:
-    original = search(space, gallery)
+    picture_PD = space.pictures(gallery.pictures)
+    original = search(picture_PD, space.captions(gallery.captions), gallery)
     found = recalls(original, gallery, options)
-    for one in search_captions(space, gallery, drawn):
+    for one in search_captions(space, picture_PD, gallery, drawn):
         found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
     return found
 
@@ -101,11 +102,15 @@ def _text_search(
 def _picture_search(
     space: Space, gallery: Gallery, seeds: Sequence[int], options: Options
 ) -> list[Quantity]:
-    original = search(space, gallery)
+    """The original again, since the gallery may be a smaller one."""
+    gallery = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
+    picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
+    shuffled_SPD = encode_shuffled(space, gallery.pictures, seeds)
+    original = search(picture_PD, caption_CD, gallery)
     found = recalls(original, gallery, options, beside=f" ({len(gallery.pictures)} pictures)")
-    for one in search_pictures(space, gallery, seeds):
+    for one in search_pictures(shuffled_SPD, caption_CD, gallery):
         found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
-    return found
+    return found + shuffled_pictures(picture_PD, shuffled_SPD, options)
 
 
 def _notes(

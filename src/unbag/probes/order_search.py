@@ -18,7 +18,6 @@ from unbag.probes.chosen import first_pictures, truth_of
 from unbag.probes.finding import Known, Options, Quantity, mean
 from unbag.probes.material import Gallery
 from unbag.probes.order import found_first
-from unbag.probes.order_pairs import shuffle_pictures
 from unbag.probes.order_shuffles import Shuffled
 from unbag.probes.space import Space
 from unbag.types import BoolArray, FloatArray, IntArray
@@ -35,31 +34,32 @@ class Search:
     """[S, Q], one row a seed; NaN where nothing was asked."""
 
 
-def search(space: Space, gallery: Gallery) -> Search:
+def search(picture_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
     """As it is."""
-    picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
     found = found_first(picture_PD, caption_CD, truth_of(gallery))
     return Search(ORIGINAL, {direction: hit_Q[None] for direction, hit_Q in found.items()})
 
 
-def search_captions(space: Space, gallery: Gallery, drawn: Sequence[Shuffled]) -> list[Search]:
+def search_captions(
+    space: Space, picture_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
+) -> list[Search]:
     """With all captions shuffled, in every way that was drawn.
 
     A caption that has no other order stays in the gallery, and is no query.
     """
     found = []
     for name, every in groupby(drawn, key=lambda one: one.name):
-        hits = [_shuffled_captions(space, gallery, one) for one in every]
+        hits = [_shuffled_captions(space, picture_PD, gallery, one) for one in every]
         found.append(_search(name, hits))
     return found
 
 
 def _shuffled_captions(
-    space: Space, gallery: Gallery, one: Shuffled
+    space: Space, picture_PD: FloatArray, gallery: Gallery, one: Shuffled
 ) -> Mapping[Direction, FloatArray]:
     pairs = zip(one.captions, gallery.captions, strict=True)
     caption_CD = space.captions([old if new is None else new for new, old in pairs])
-    hit = found_first(space.pictures(gallery.pictures), caption_CD, truth_of(gallery))
+    hit = found_first(picture_PD, caption_CD, truth_of(gallery))
     is_new_C = np.array([new is not None for new in one.captions], dtype=np.bool_)
     is_new_P = np.zeros(len(gallery.pictures), dtype=np.bool_)
     is_new_P[gallery.picture_T[is_new_C[gallery.caption_T]]] = True
@@ -67,15 +67,15 @@ def _shuffled_captions(
     return {direction: np.where(asked[direction], hit[direction], np.nan) for direction in hit}
 
 
-def search_pictures(space: Space, gallery: Gallery, seeds: Sequence[int]) -> list[Search]:
-    """With all pictures cut and put together in another order."""
-    caption_CD, truth = space.captions(gallery.captions), truth_of(gallery)
-    found = []
-    for kind in GRIDS:
-        every = [shuffle_pictures(gallery, kind, seed) for seed in seeds]
-        hits = [found_first(space.pictures(one), caption_CD, truth) for one in every]
-        found.append(_search(kind, hits))
-    return found
+def search_pictures(
+    shuffled_SPD: Mapping[str, FloatArray], caption_CD: FloatArray, gallery: Gallery
+) -> list[Search]:
+    """With all pictures cut and put together in another order, for each kind of cut."""
+    truth = truth_of(gallery)
+    return [
+        _search(kind, [found_first(picture_PD, caption_CD, truth) for picture_PD in every_SPD])
+        for kind, every_SPD in shuffled_SPD.items()
+    ]
 
 
 def _search(name: str, hits: Sequence[Mapping[Direction, FloatArray]]) -> Search:

@@ -15,6 +15,9 @@ from unbag.probes.vectors import TIE
 
 PRECISION, SIMILARITY = "order precision, ", "similarity, "
 SWAPS, OTHER = "swaps", "another caption"
+KEPT, WHOLE = "retention, all_words, text to image", "R@1, original, text to image"
+LEAST = 20
+"""Queries that must be answered as they are before it makes sense to say how many still are."""
 SEES = 0.9
 """Order precision above which, by its interval, order is seen."""
 ALIKE = 0.95
@@ -57,8 +60,8 @@ def _beside(finding: Finding) -> str:
 
 
 def _retained(finding: Finding) -> str:
-    kept = finding.get("retention, all_words, text to image")
-    if kept is None or kept.estimate.value != kept.estimate.value:
+    kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
+    if kept is None or whole is None or not whole.estimate.value * whole.estimate.n >= LEAST:
         return ""
     return f"; {shown(kept.estimate)} of retrieval is left with all words shuffled"
 

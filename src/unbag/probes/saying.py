@@ -9,10 +9,18 @@ from unbag.probes.plots import Bar
 from unbag.types import Estimate
 
 
-def shown(found: Estimate, unit: str = "") -> str:
-    """With its interval: "74.1 % [73.1, 75.1]", or "0.973 [0.971, 0.975]"."""
+def shown(found: Estimate, unit: str = "", *, digits: int = 3) -> str:
+    """With its interval: "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]", "1.2 degrees [1, 2]"."""
     unit = f" {unit}" if unit else " %" if found.is_rate else ""
-    return f"{found.show(found.value)}{unit} [{found.show(found.low)}, {found.show(found.high)}]"
+    value, low, high = (_number(found, one, digits) for one in (found.value, found.low, found.high))
+    return f"{value}{unit} [{low}, {high}]"
+
+
+def _number(found: Estimate, value: float, digits: int) -> str:
+    if found.is_rate or value != value:
+        return found.show(value)
+    # Nothing is minus nothing.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def bar(quantity: Quantity, name: str) -> Bar:

@@ -71,13 +71,10 @@ def detector_ratio(gap_negative_N: FloatArray, gap_positive_N: FloatArray) -> fl
 
 def detector_auc(gap_negative_N: FloatArray, gap_positive_N: FloatArray) -> float:
     """Area under the curve of telling negatives from positives by their gaps; ties count half."""
-    from scipy.stats import rankdata
-
     n, p = len(gap_negative_N), len(gap_positive_N)
-    if not n or not p:
+    if not n or not p or np.isnan(gap_negative_N).any() or np.isnan(gap_positive_N).any():
         return float("nan")
-    both = np.concatenate([gap_negative_N, gap_positive_N])
-    if np.isnan(both).any():
-        return float("nan")
-    ranks = np.asarray(rankdata(both), dtype=float)
-    return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * p))
+    ordered_N = np.sort(gap_positive_N)
+    below = np.searchsorted(ordered_N, gap_negative_N).sum()
+    not_above = np.searchsorted(ordered_N, gap_negative_N, side="right").sum()
+    return float((below + not_above) / (2 * n * p))

@@ -76,11 +76,11 @@ def say(finding: Finding) -> Verdict:
 def _clause(finding: Finding, suffix: str, found: State) -> str:
     what, gap = _WHAT[suffix], finding[f"gap{suffix}"].estimate
     if found == "blind":
-        return f"{what} go unnoticed, a hard negative costs {shown(gap)}"
+        return f"{what} go unnoticed, a hard negative costs {shown(gap, digits=4)}"
     if found == "noticed":
         return (
-            f"a hard negative ({what}) costs {shown(gap)}; without hard positives it is not "
-            "known whether any edit would"
+            f"a hard negative ({what}) costs {shown(gap, digits=4)}; without hard positives it is "
+            "not known whether any edit would"
         )
     how = {
         "detector": "are noticed but not understood",

@@ -13,14 +13,17 @@ Dimensions: N comparisons, D space.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from unbag.probes.vectors import TIE, cosines, unit
-from unbag.types import FloatArray
+from unbag.types import FloatArray, IntArray
 
+LEAST = 3
+"""Numbers that a rank correlation needs."""
 Rounding = Literal["bfloat16", "float16"]
 
 
@@ -92,6 +95,31 @@ def rounded(vector_ND: FloatArray, to: Rounding) -> FloatArray:
     # bfloat16 is the upper half of single precision; NaN must not be carried over into infinity.
     even = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(vector_ND), np.nan, even.view(np.float32).astype(float))
+
+
+def rank_correlation(first_N: FloatArray, second_N: FloatArray) -> Callable[[IntArray], float]:
+    """Spearman's correlation of any units, by their places, equal values at their mean rank.
+
+    Values are put in order once, so that thousands of resamples cost little. NaN for fewer than
+    three units, and where one side is constant.
+    """
+    first_M, second_M = (np.unique(one, return_inverse=True)[1] for one in (first_N, second_N))
+
+    def of(place_M: IntArray) -> float:
+        if len(place_M) < LEAST:
+            return float("nan")
+        one, other = _centred_ranks(first_M[place_M]), _centred_ranks(second_M[place_M])
+        return float(cosines(one, other))
+
+    return of
+
+
+def _centred_ranks(code_M: IntArray) -> FloatArray:
+    """Around their mean; equal codes share theirs."""
+    count = np.bincount(code_M)
+    rank = np.cumsum(count) - (count - 1) / 2
+    found: FloatArray = rank[code_M] - (len(code_M) + 1) / 2
+    return found
 
 
 def _sides(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> FloatArray:

@@ -14,8 +14,14 @@ from unbag.probes.chosen import cluster_of
 from unbag.probes.finding import Better, Known, Options, Quantity, mean, statistic
 from unbag.probes.material import PicturePair, Row
 from unbag.probes.space import Space
-from unbag.probes.stability import Decisions, Rounding, changed_by, decide, flip_chance
-from unbag.probes.vectors import spearman
+from unbag.probes.stability import (
+    Decisions,
+    Rounding,
+    changed_by,
+    decide,
+    flip_chance,
+    rank_correlation,
+)
 from unbag.types import FloatArray, IntArray
 
 SIZES = (0.05, 0.10)
@@ -182,19 +188,13 @@ def _median(angle_M: FloatArray, held_M: FloatArray) -> float:
 
 def by_cosine(asked: Compared, suffix: str, options: Options) -> list[Quantity]:
     """Rank correlation of the angle with the cosine of the two, over what is right."""
-    angle_N, cosine_N, is_right_N = asked.found.angle_N, asked.found.cosine_N, asked.found.right
-
-    def correlation(place_M: IntArray) -> float:
-        kept_M = place_M[is_right_N[place_M] == 1]
-        if len(kept_M) < 3:
-            return float("nan")
-        return float(spearman(angle_N[kept_M][None], cosine_N[kept_M][None])[0])
-
+    is_right_N = asked.found.right == 1
+    correlation = rank_correlation(asked.found.angle_N, asked.found.cosine_N)
     return [
         statistic(
             f"angle against cosine{suffix}",
-            correlation,
-            len(angle_N),
+            lambda place_M: correlation(place_M[is_right_N[place_M]]),
+            len(is_right_N),
             about="Rank correlation of the angle with the cosine of the two that are compared",
             options=options,
             clusters=asked.clusters,

@@ -24,8 +24,6 @@ from unbag.probes.stability_angles import (
 from unbag.probes.stability_verdict import PICTURES, SAME_WORDS, say
 
 NAME = "stability"
-MOST_ROWS = 100
-"""Of each kind, and of picture pairs of each relation, unless all are asked for."""
 MOST_POINTS = 400
 ABOUT = """\
 A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
@@ -43,12 +41,12 @@ is surely wrong is stable too; look at the share that is right first."""
 
 def stability(space: Space, material: Material, options: Options) -> Finding:
     """How firm the preferences of any space of vectors are."""
-    most = None if options.is_full else MOST_ROWS
-    rows = choose_rows([row for row in material.rows if row.negative is not None], most)
-    pairs = choose_pairs([pair for pair in material.pairs if pair.captions is not None], most)
+    rows = [row for row in material.rows if row.negative is not None]
+    pairs = [pair for pair in material.pairs if pair.captions is not None]
     if not rows and not pairs:
         needs = "captions with hard negatives, or pairs of pictures with a caption each"
         return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+    rows, pairs = choose_rows(rows, options), choose_pairs(pairs, options)
     quantities: list[Quantity] = []
     plots: list[Scatter] = []
     if rows:

@@ -7,7 +7,7 @@ from unbag.probes.probe import Verdict
 from unbag.probes.saying import shown
 
 SAME_WORDS, PICTURES = ", same words", ", pictures"
-FIRM, FRAGILE = 0.05, 0.25
+FIRM, FRAGILE = 0.1, 0.25
 """Share of right preferences that noise of 10 % turns: surely below, surely above."""
 _BETWEEN = {
     SAME_WORDS: "two captions of the same words",
@@ -26,14 +26,18 @@ def say(finding: Finding) -> Verdict:
         return Verdict("Not known: no preference between vectors that are numbers.", "told")
     if not right.value:
         ties = "ties" if angle.value == 0 else "ties or wrong"
-        at = "" if angle.n == 0 or angle.value != angle.value else f", {shown(angle, 'degrees')}"
+        at = (
+            ""
+            if angle.n == 0 or angle.value != angle.value
+            else f", {shown(angle, 'degrees', digits=1)}"
+        )
         return Verdict(
             f"Nothing holds them: all preferences between {between} are {ties}{at}.", "fails"
         )
     told = (
         f"{shown(right)} of preferences between {between} are right; a rotation of "
-        f"{shown(angle, 'degrees')} takes the middle one of these away, and noise of 10 % turns "
-        f"{shown(flipped)} of them{_against(finding, suffix)}"
+        f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
+        f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
     )
     if not right.low > 0.5:
         return Verdict(f"It decides no better than chance: {told}.", "fails")
