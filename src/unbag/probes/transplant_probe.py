@@ -12,7 +12,7 @@ import numpy as np
 
 from unbag.engine.progress import Progress
 from unbag.errors import UserError
-from unbag.probes.chosen import choose_rows, cluster_of
+from unbag.probes.chosen import choose_rows, cluster_of, hashed
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean
 from unbag.probes.material import Material, Row
@@ -33,9 +33,7 @@ from unbag.probes.transplant_said import (
 from unbag.types import DualEncoder, FloatArray
 
 MOST_ROWS = 160
-"""Of a kind, unless all are asked for."""
-FEW_ROWS = 32
-"""Of a kind in the average over all kinds, for which every kind has to be encoded anew."""
+"""Of a kind on which the models differ most, unless all are asked for."""
 LEAST_ROWS = 20
 """Of a kind that can be named as one on which the models differ."""
 MOST_KINDS = 2
@@ -56,8 +54,7 @@ class Encoded:
 
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     """Combine the parts of both models; only two new models have to be encoded."""
-    edited = [row for row in material.rows if row.negative is not None]
-    rows = choose_rows(edited, None if options.is_full else MOST_ROWS)
+    rows = [row for row in material.rows if row.negative is not None]
     if subject.other is None:
         return Finding("transplant", skipped="needs a second model: --against")
     if subject.space is None or subject.other.space is None:
@@ -72,7 +69,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     except UserError as error:
         return Finding("transplant", skipped=error.found)
     spaces = (subject.other.space, subject.space)
-    scopes = choose_scopes(rows, spaces, most=None if options.is_full else FEW_ROWS)
+    scopes = choose_scopes(rows, spaces, options)
     if not scopes:
         return Finding("transplant", skipped="no picture could be opened")
     used = tuple({row.id: row for some in scopes.values() for row in some}.values())
@@ -95,23 +92,30 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 
 
 def choose_scopes(
-    rows: Sequence[Row], spaces: tuple[Space, Space], *, most: int | None
+    rows: Sequence[Row], spaces: tuple[Space, Space], options: Options
 ) -> dict[str, tuple[Row, ...]]:
-    """Some of every kind, and the kinds on which the two models differ most, the most last."""
-    base_N, other_N = (wins(one.picture_ND, one) for one in (_encoded(s, rows) for s in spaces))
-    change_N = other_N - base_N
-    kinds: dict[str, list[int]] = {}
-    for at in np.flatnonzero(np.isfinite(change_N)).tolist():
-        kinds.setdefault(rows[at].kind, []).append(at)
-    apart = {
-        kind: abs(float(change_N[at].mean())) for kind, at in kinds.items() if len(at) >= LEAST_ROWS
-    }
-    worst = sorted(apart, key=lambda kind: (apart[kind], kind))[-MOST_KINDS:]
-    by_kind = {kind: tuple(rows[at] for at in kinds[kind]) for kind in worst}
-    if len(kinds) < 2 and by_kind:
-        return {kind or EVERY: some for kind, some in by_kind.items()}
-    every = choose_rows([rows[at] for places in kinds.values() for at in places], most)
-    return {EVERY: every} | by_kind if every else {}
+    """Some of every kind, and more of those on which the two models differ most, the most last.
+
+    Empty if no picture could be opened.
+    """
+    some = choose_rows(rows, options)
+    base_N, other_N = (wins(one.picture_ND, one) for one in (encode(s, some) for s in spaces))
+    changes: dict[str, list[float]] = {}
+    for row, change in zip(some, (other_N - base_N).tolist(), strict=True):
+        if np.isfinite(change):
+            changes.setdefault(row.kind, []).append(change)
+    apart = {k: abs(float(np.mean(c))) for k, c in changes.items() if len(c) >= LEAST_ROWS}
+    kinds = sorted(apart, key=lambda kind: (apart[kind], kind))[-MOST_KINDS:]
+    most = None if options.is_full else MOST_ROWS
+    by_kind = {kind: _first([row for row in rows if row.kind == kind], most) for kind in kinds}
+    if len(changes) == len(by_kind) == 1:
+        return {kind or EVERY: found for kind, found in by_kind.items()}
+    return {EVERY: tuple(some)} | by_kind if changes else {}
+
+
+def _first(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
+    """By hash, cluster by cluster, as rows are chosen for all probes."""
+    return tuple(sorted(rows, key=lambda row: (hashed(cluster_of(row)), hashed(row.id)))[:most])
 
 
 def _part(right: Mapping[Choice, FloatArray], at: Sequence[int]) -> dict[Choice, FloatArray]:
@@ -126,15 +130,16 @@ def encode_variants(
     A picture's vector depends on the picture tower and its projection only, so the two models and
     the two with their read-outs exchanged hold the vectors of all eight.
     """
-    found = {(s, s): _encoded(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
+    found = {(s, s): encode(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
     if donors.parts.read_out:
         for tower, read_out in (SOURCES, SOURCES[::-1]):
             encoder = donors.combine(Choice(tower, tower, read_out))
-            found[tower, read_out] = _encoded(EncoderSpace(encoder, progress=progress), rows)
+            found[tower, read_out] = encode(EncoderSpace(encoder, progress=progress), rows)
     return found
 
 
-def _encoded(space: Space, rows: Sequence[Row]) -> Encoded:
+def encode(space: Space, rows: Sequence[Row]) -> Encoded:
+    """Pictures, captions and negatives of rows."""
     captions = [row.caption for row in rows]
     vector_MD = space.captions([*captions, *(str(row.negative) for row in rows)])
     picture_ND = space.pictures([row.picture for row in rows])
