@@ -84,6 +84,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "caption": "unbag.models.caption_only:load",
         "hf": "unbag.models.hf:load",
         "oracle": "unbag.world.oracles:load",
+        "photo": "unbag.models.photo:load",
         "server": "unbag.models.server:load",
     },
     "scorer": {
@@ -167,6 +168,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
     "probe": {
+        "order": "unbag.probes.order_probe:ORDER",
+        "sensitivity": "unbag.probes.sensitivity_probe:SENSITIVITY",
+        "stability": "unbag.probes.stability_probe:STABILITY",
         "profile": "unbag.probes.profile:PROFILE",
         "transplant": "unbag.probes.transplant_probe:TRANSPLANT",
         "agreement": "unbag.probes.agreement_probe:AGREEMENT",
@@ -179,6 +183,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
 
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
+    "order": "does the text tower see order? shuffled words and pictures, swaps",
+    "sensitivity": "did it learn meaning, or only to notice edits?",
+    "stability": "how little turns its preferences: angle, noise, rounding",
     "agreement": "different pictures that the picture tower takes for the same",
     "conditions": "twelve conditions of an ideal space: names, colours, binding, places, negation",
     "superposition": "whether the vector of two things is the sum of their vectors; the cone",
@@ -196,6 +203,7 @@ ABOUT: Mapping[str, str] = {
     "caption": "blind: caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH",
     "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
+    "photo": "photo:mini, photo:random, photo:FILE: EfficientNet-Lite0 and MiniLM with heads",
     "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",
     "cosine": "cosine of picture and caption vector, for every dual encoder",
     "match": "the matching head of BLIP and BLIP-2, which is their own way to score",
