@@ -6,8 +6,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import log
 
+import numpy as np
+
 from unbag.errors import UserError
 from unbag.models.asks import Ask
+from unbag.pictures import PixelPicture
+from unbag.probes.material import Material, PicturePair, Row
 from unbag.types import Picture
 from unbag.world.oracles import semantic
 
@@ -26,6 +30,38 @@ def prefers(picture: Picture | None, caption: str) -> float:
     """A pure prior: it believes what it likes, whatever the picture."""
     number = int.from_bytes(blake2b(caption.encode(), digest_size=4).digest(), "big")
     return (1 + number) / 2**33
+
+
+def drawn(shade: int) -> PixelPicture:
+    return PixelPicture(np.full((8, 8, 3), shade, dtype=np.uint8), name=f"shade {shade}")
+
+
+def few(pairs: int = 4, *, rows: int = 0) -> Material:
+    """Pictures with even shades are dark cats, those with odd ones dark dogs."""
+    return Material(
+        "shades",
+        tuple(
+            Row(f"row {n}", drawn(2 * n), f"a cat, {n}", f"a dog, {n}", kind="noun")
+            for n in range(rows)
+        ),
+        tuple(
+            PicturePair(
+                f"pair {n}", drawn(2 * n), drawn(2 * n + 1), "noun", (f"a cat, {n}", f"a dog, {n}")
+            )
+            for n in range(pairs)
+        ),
+    )
+
+
+def is_cat(picture: Picture) -> bool:
+    return int(np.asarray(picture.open())[0, 0, 0]) % 2 == 0
+
+
+def sees_cats(picture: Picture | None, caption: str) -> float:
+    """A perfect reader of shades without a prior."""
+    if picture is None:
+        return 0.5
+    return 0.9 if is_cat(picture) == ("cat" in caption) else 0.1
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.engine.progress import Silent
-from unbag.pictures import FilePicture, PixelPicture
+from unbag.pictures import FilePicture
 from unbag.probes.chat_asked import MOST, items_of
 from unbag.probes.chat_prior import PROBE as PRIOR
 from unbag.probes.chat_prior import prior
@@ -23,42 +23,10 @@ from unbag.registry import find, names
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Picture
 
-from .chat_said import Ruled, prefers, reads
+from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats
 
 QUICK = Options(resamples=200)
 WORLD = world_material()
-
-
-def drawn(shade: int) -> PixelPicture:
-    return PixelPicture(np.full((8, 8, 3), shade, dtype=np.uint8), name=f"shade {shade}")
-
-
-def few(pairs: int = 4, *, rows: int = 0) -> Material:
-    """Pictures with even shades are dark cats, those with odd ones dark dogs."""
-    return Material(
-        "shades",
-        tuple(
-            Row(f"row {n}", drawn(2 * n), f"a cat, {n}", f"a dog, {n}", kind="noun")
-            for n in range(rows)
-        ),
-        tuple(
-            PicturePair(
-                f"pair {n}", drawn(2 * n), drawn(2 * n + 1), "noun", (f"a cat, {n}", f"a dog, {n}")
-            )
-            for n in range(pairs)
-        ),
-    )
-
-
-def is_cat(picture: Picture) -> bool:
-    return int(np.asarray(picture.open())[0, 0, 0]) % 2 == 0
-
-
-def sees_cats(picture: Picture | None, caption: str) -> float:
-    """A perfect reader of shades without a prior."""
-    if picture is None:
-        return 0.5
-    return 0.9 if is_cat(picture) == ("cat" in caption) else 0.1
 
 
 def value(finding: Finding, name: str) -> float:
@@ -83,8 +51,8 @@ def test_a_reader_of_scenes_has_no_prior() -> None:
     assert verdict.tone == "holds"
     assert verdict.sentence == (
         "Its choice is the same without the picture in 50.0 % [46.9, 53.1] of cases (50 % if it "
-        "reads pictures, 100 % if it never looks); it is right in 100.0 %, and the other order of "
-        "the options changes 0.0 % of its choices."
+        "reads pictures, 100 % if it never looks); it is right in 100.0 %, 50.0 % without the "
+        "picture, and the other order of the options changes 0.0 % of its choices."
     )
 
 
@@ -235,10 +203,31 @@ def test_without_captions_there_is_nothing_to_ask(probe: Any) -> None:
 
 
 def test_captions_alone_are_enough() -> None:
-    found = prior(Ruled(prefers), few(0, rows=5), QUICK)
+    found = prior(Ruled(prefers), few(0, rows=60), QUICK)
     assert value(found, "same without the picture") == 1
     assert found.get("right, pairs") is None
-    assert "(100 % if it never looks)" in PRIOR.say(found).sentence
+    verdict = PRIOR.say(found)
+    assert verdict.tone == "fails"
+    assert "(100 % if it never looks)" in verdict.sentence
+
+
+def test_captions_that_give_the_answer_away_decide_nothing() -> None:
+    def sees_well(picture: Picture | None, caption: str) -> float:
+        return 0.6 if picture is None and "cat" in caption else sees_cats(picture, caption)
+
+    cats = few(0, rows=60)
+    found = prior(Ruled(sees_well), cats, QUICK)
+    assert value(found, "same without the picture") == 1
+    assert value(found, "right without the picture") == 1
+    assert PRIOR.say(found).tone == "mixed"
+    dogs = [
+        replace(r, picture=drawn(1), caption=str(r.negative), negative=r.caption) for r in cats.rows
+    ]
+    found = prior(Ruled(sees_well), replace(cats, rows=(*cats.rows[:30], *dogs[30:])), QUICK)
+    assert value(found, "right, hard negatives") == 1
+    assert value(found, "right without the picture") == 0.5
+    assert PRIOR.say(found).tone == "holds"
+    assert "it is right in 100.0 %, 50.0 % without the picture" in PRIOR.say(found).sentence
 
 
 def test_a_full_diagnosis_asks_all_and_shows_a_grey_picture() -> None:
@@ -265,7 +254,7 @@ def test_a_few_are_chosen_whatever_their_order() -> None:
     found = yes_bias(Ruled(reads), WORLD, QUICK)
     assert found.notes == (
         "60 of 780 pairs were asked about",
-        "60 of 6,920 captions were asked about",
+        "60 of 6,920 hard negatives were asked about",
     )
 
 

@@ -186,7 +186,7 @@ def told(items: Sequence[Item], material: Material) -> tuple[str, ...]:
     pairs = sum(map(is_pair, items))
     counts = (
         (pairs, len(material.pairs), "pairs"),
-        (len(items) - pairs, len(material.rows), "captions"),
+        (len(items) - pairs, len(material.rows), "hard negatives"),
     )
     return tuple(f"{n:,} of {of:,} {what} were asked about" for n, of, what in counts if n < of)
 

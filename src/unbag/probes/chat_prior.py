@@ -33,6 +33,7 @@ NAME = "prior"
 SAME = "same without the picture"
 FLIPS = "order flips"
 RIGHT_PAIRS, RIGHT_ROWS = "right, pairs", "right, hard negatives"
+RIGHT_BLIND = "right without the picture"
 NEARER = 0.75
 """Half way between a model that reads pictures and one that never looks."""
 BLIND, GREY = "choices without the picture", "choices with a grey picture"
@@ -91,18 +92,22 @@ def say(finding: Finding) -> Verdict:
     same, flips = finding[SAME].estimate, finding[FLIPS].estimate
     if np.isnan(same.value):
         return Verdict("None of its choices could be read.", "told")
-    rights = [one for one in map(finding.get, (RIGHT_PAIRS, RIGHT_ROWS)) if one is not None]
-    right = rights[0].estimate
-    reading = "50 % if it reads pictures, " if finding.get(RIGHT_PAIRS) else ""
+    pairs, blind = finding.get(RIGHT_PAIRS), finding.get(RIGHT_BLIND)
+    right = (pairs or finding[RIGHT_ROWS]).estimate
+    # Captions alone may give the answer away; for pairs they cannot.
+    guessed = blind.estimate.value if blind is not None and pairs is None else 0.5
+    never = "100 % if it never looks"
     sentence = (
-        f"Its choice is the same without the picture in {shown(same)} of cases ({reading}100 % if "
-        f"it never looks); it is right in {right.show(right.value)} %, and the other order of the "
-        f"options changes {flips.show(flips.value)} % of its choices."
+        f"Its choice is the same without the picture in {shown(same)} of cases "
+        f"({never if pairs is None else f'50 % if it reads pictures, {never}'}); it is right in "
+        f"{right.show(right.value)} %, {right.show(guessed)} % without the picture, and the other "
+        f"order of the options changes {flips.show(flips.value)} % of its choices."
     )
-    if same.low > NEARER:
+    sees = right.low > guessed
+    if same.low > NEARER and (pairs is not None or right.low <= 0.5):
         return Verdict(sentence, "fails")
-    sees = same.high < NEARER and any(one.estimate.low > 0.5 for one in rights)
-    return Verdict(sentence, "holds" if sees else "mixed")
+    holds = sees and (pairs is None or same.high < NEARER)
+    return Verdict(sentence, "holds" if holds else "mixed")
 
 
 PROBE = Probe(
