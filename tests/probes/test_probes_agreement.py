@@ -225,6 +225,32 @@ def test_relations_that_fare_differently_are_named() -> None:
     )
 
 
+def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
+    pictures = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.1), 8), Plain("c", (0.0, 1.0))
+    finding = asked(Material("a folder", pictures=pictures))
+    rate = finding["merged, nearest pictures"]
+    assert (rate.estimate.n, rate.known.perfect) == (3, None)
+    said = AGREEMENT.say(finding)
+    assert said.tone == "told"
+    assert said.sentence.startswith(
+        "Of the 3 pairs of these pictures that lie nearest to each other, 1 have a cosine above"
+    )
+
+
+def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: Material) -> None:
+    finding = asked(world, bag_of_words_space())
+    merged = finding["merged, left/right"].estimate
+    changed = [
+        replace(one, estimate=merged) if one.name == "merged, replace_texture" else one
+        for one in finding.quantities
+    ]
+    said = AGREEMENT.say(replace(finding, quantities=tuple(changed)))
+    assert said.sentence.endswith(
+        "It also merges what a bag of words tells apart: the texture of a thing (100.0 % [83.9, "
+        "100.0])."
+    )
+
+
 def test_vectors_that_are_not_numbers_are_counted_not_compared() -> None:
     fine = Plain("a", (1.0, 0.0)), Plain("b", (1.0, 0.01))
     lost = Plain("c", (float("nan"), 0.0)), Plain("d", (1.0, 0.0))
@@ -255,9 +281,11 @@ def test_copies_of_a_picture_are_no_pair() -> None:
 def test_without_pairs_or_vectors_nothing_is_asked() -> None:
     none = asked(Material("my one picture"))
     assert none.skipped == (
-        "my one picture has no pairs of pictures; the world's benchmarks would serve, or one whose "
-        "items have two pictures, such as whatsup_a or winoground"
+        "my one picture has no pairs of pictures; the world's benchmarks would serve, one whose "
+        "items have two pictures, such as whatsup_a or winoground, or a folder of two or more "
+        "pictures"
     )
+    assert asked(Material("a folder", pictures=(Plain("a", (1.0, 0.0)),))).skipped
     chat = replace(constructed_subject(collapsed_space()), name="a chat model", space=None)
     skipped = put(AGREEMENT, chat, given((Plain("a", (1.0,)), Plain("b", (1.0,)))))
     assert skipped.skipped == "a chat model has no vectors of pictures to compare"

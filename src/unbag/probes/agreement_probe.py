@@ -17,6 +17,7 @@ from unbag.probes.agreement_said import ALL, OTHER, SAME, merged, say
 from unbag.probes.constructed import bag_of_words_space
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean, statistic
 from unbag.probes.material import Material, PicturePair
+from unbag.probes.material_pairs import NEAREST, near_pairs
 from unbag.probes.plots import Point, Scatter
 from unbag.probes.probe import Probe, Subject
 from unbag.probes.space import Space
@@ -49,8 +50,11 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
     if subject.space is None:
         return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
-    pairs = tuple(pair for pair in material.pairs if pair.first.key != pair.second.key)
-    same = len(material.pairs) - len(pairs)
+    given = material.pairs
+    if not given and material.pictures:
+        given = near_pairs(subject.space, material.pictures)
+    pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
+    same = len(given) - len(pairs)
     if not pairs:
         return Finding(NAME, skipped=_no_pairs(material, same))
     found = _measured(subject.space, pairs, material)
@@ -68,8 +72,9 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 def _no_pairs(material: Material, same: int) -> str:
     only = f" but {same} of a picture with itself" if same else ""
     return (
-        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, or "
-        "one whose items have two pictures, such as whatsup_a or winoground"
+        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, "
+        "one whose items have two pictures, such as whatsup_a or winoground, or a folder of two or "
+        "more pictures"
     )
 
 
@@ -130,7 +135,7 @@ def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
             options=options,
             units=units,
             clusters=clusters,
-            known=Known(bag=bag, perfect=0.0),
+            known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
             better="lower",
             is_rate=True,
             tags=[{"relation": pair.relation} for pair in pairs],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unbag.probes.agreement import ABOVE
 from unbag.probes.finding import Finding, Quantity
+from unbag.probes.material_pairs import NEAREST
 from unbag.probes.probe import Tone, Verdict
 from unbag.probes.saying import shown
 from unbag.types import Estimate
@@ -44,6 +45,8 @@ def say(finding: Finding) -> Verdict:
     found = head.estimate
     if not found.n:
         return Verdict("Nothing could be measured: no pair of pictures has two directions.", "told")
+    if finding.get(merged(NEAREST)):
+        return Verdict(_nearest(found), "told")
     which = _which(finding)
     tone = _tone(found)
     begin = {
@@ -53,6 +56,15 @@ def say(finding: Finding) -> Verdict:
         "told": f"There are too few pairs to say whether it takes {which} for the same",
     }[tone]
     return Verdict(f"{begin}: {_number(head)}.{_further(finding)}", tone)
+
+
+def _nearest(found: Estimate) -> str:
+    """Chosen as the nearest, they are no sample of others: a count, without an interval."""
+    return (
+        f"Of the {found.n:,} pairs of these pictures that lie nearest to each other, "
+        f"{round(found.value * found.n):,} have a cosine above {ABOVE}; the plot names them, and "
+        "whether they show the same is for you to say."
+    )
 
 
 def _tone(found: Estimate) -> Tone:
@@ -93,7 +105,14 @@ def _further(finding: Finding) -> str:
             f" It does so with pictures of other things too ({shown(other.estimate)}): it merges "
             "whatever it sees."
         )
-    rates = [one for one in _relations(finding) if _counts(finding, one)]
+    rates = [one for one in _relations(finding) if one.estimate.n]
+    # The sentence is about relations that a bag of words cannot tell, or about all.
+    about = [one for one in rates if finding.headline == merged(ALL) or one.known.bag == 1.0]
+    return _spread(about) + _besides([one for one in rates if one not in about])
+
+
+def _spread(rates: list[Quantity]) -> str:
+    """The two ends, where their intervals are apart."""
     if len(rates) < 2:
         return ""
     most = max(rates, key=lambda one: one.estimate.value)
@@ -106,10 +125,11 @@ def _further(finding: Finding) -> str:
     )
 
 
-def _counts(finding: Finding, rate: Quantity) -> bool:
-    """Whether the relation is among those that the sentence is about."""
-    is_about = finding.headline == merged(ALL) or rate.known.bag == 1.0
-    return is_about and rate.estimate.n > 0
+def _besides(rates: list[Quantity]) -> str:
+    """What even a bag of words could tell."""
+    found = [one for one in rates if one.known.bag == 0.0 and one.estimate.low > MOSTLY]
+    told = " and ".join(f"{_words(one)} ({shown(one.estimate)})" for one in found)
+    return f" It also merges what a bag of words tells apart: {told}." if found else ""
 
 
 def _relations(finding: Finding) -> list[Quantity]:
