@@ -12,6 +12,7 @@ from unbag.version import __version__
 
 if TYPE_CHECKING:
     from unbag.captions.edit import edit
+    from unbag.diagnosis.diagnose import diagnose
     from unbag.engine.evaluate import benchmark, evaluate, model, scorer
     from unbag.engine.job import Job
     from unbag.engine.one_picture import score
@@ -27,6 +28,7 @@ _HOME = {
     "Job": "unbag.engine.job",
     "UserError": "unbag.errors",
     "benchmark": "unbag.engine.evaluate",
+    "diagnose": "unbag.diagnosis.diagnose",
     "edit": "unbag.captions.edit",
     "evaluate": "unbag.engine.evaluate",
     "make_recipe": "unbag.train.settings",
@@ -44,6 +46,7 @@ __all__ = [
     "UserError",
     "__version__",
     "benchmark",
+    "diagnose",
     "edit",
     "evaluate",
     "make_recipe",

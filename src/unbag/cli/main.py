@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.cli.data_options import add_data
+from unbag.cli.diagnose_options import add_diagnose
 from unbag.cli.edit_options import add_edit
 from unbag.cli.export_options import add_export
 from unbag.cli.merge_options import add_merge
@@ -34,6 +35,7 @@ first steps:
   unbag list benchmarks                           what can be measured
   unbag run --model tiny:base --bench world --out runs/first
   unbag report runs/first runs/second --out both.html
+  unbag diagnose --model tiny:base                why it scores so: one sentence a question
 """
 
 _RUN = """\
@@ -95,6 +97,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from unbag.cli.score import score_command
 
         return score_command(options)
+    if options.command == "diagnose":
+        from unbag.cli.diagnose import diagnose_command
+
+        return diagnose_command(options)
     if options.command == "edit":
         from unbag.cli.edit import edit_command
 
@@ -149,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(commands)
     add_score(commands)
     _add_cache(add_verify(commands))
+    _add_cache(add_diagnose(commands))
     add_edit(commands)
     _add_cache(add_nearest(commands))
     _add_cache(add_train(commands))

@@ -13,6 +13,7 @@ from unbag.probes.material import Material
 from unbag.probes.material_find import find_material
 from unbag.probes.probe import Probe
 from unbag.scorers.resolve import Model, load_model
+from unbag.train.named import model_name
 
 
 def diagnose(
@@ -33,7 +34,7 @@ def diagnose(
     """Put probes to a model, and say in one sentence each what was found.
 
     Args:
-        model: By name (`tiny:base`) or loaded.
+        model: By name (`tiny:base`), the folder of a training run, or loaded.
         against: A second model; differences from it are paired.
         data: What is looked at: None for the world, a benchmark, a file of captions, a folder of
             pictures, or material made by hand.
@@ -69,7 +70,7 @@ def diagnose(
 
 
 def _loaded(model: str | Model, device: str) -> Model:
-    return load_model(model, device=device) if isinstance(model, str) else model
+    return load_model(model_name(model), device=device) if isinstance(model, str) else model
 
 
 def _probes(asked: Sequence[str | Probe]) -> tuple[Probe, ...]:

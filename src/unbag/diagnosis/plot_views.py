@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from math import isfinite
@@ -18,8 +18,10 @@ from unbag.types import Estimate
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-FAR = 215
-"""How dark a patch is that is far from a word, of 255."""
+NEAR = (255, 120, 0)
+"""Colour of patches that are near to a word; it is seen on dark and on light pictures."""
+STRONGEST = 190
+"""How much of it, of 255, where the word is nearest."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,10 @@ class CellView:
 
 @dataclass(frozen=True)
 class TileView:
-    """A word, and a veil over the patches that are far from it."""
+    """A word, and a glow over the patches that are near to it."""
 
     word: str
-    veil: str
+    glow: str
     """As a data: address."""
     text: str
 
@@ -187,9 +189,10 @@ def _cell(value: float) -> CellView:
 def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
     sides = []
     for at, (name, plot) in enumerate(some):
-        low, high = _range(plot.maps)
+        # One width of scale for all words, so that a word that is nowhere looks flat.
+        wide = max((_high(one) - _low(one) for one in plot.maps), default=0.0)
         tiles = tuple(
-            TileView(one.word, _veil(one, low, high), f"to {max(_values(one)):.2f}")
+            TileView(one.word, _glow(one, wide), f"{_low(one):.2f} to {_high(one):.2f}")
             for one in plot.maps
         )
         sides.append(SideView(name, tiles=tiles, picture=plot.picture, anchor=f"{anchor}-{at}"))
@@ -197,23 +200,24 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
     return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
 
 
-def _values(one: WordMap) -> list[float]:
-    return [value for row in one.values for value in row]
+def _low(one: WordMap) -> float:
+    return min(map(min, one.values))
 
 
-def _range(maps: Iterable[WordMap]) -> tuple[float, float]:
-    values = [value for one in maps for value in _values(one)] or [0.0]
-    return min(values), max(values)
+def _high(one: WordMap) -> float:
+    return max(map(max, one.values))
 
 
-def _veil(one: WordMap, low: float, high: float) -> str:
-    """A tiny picture, a pixel a patch: clear where the word is near, dark where it is far."""
+def _glow(one: WordMap, wide: float) -> str:
+    """A tiny picture, a pixel a patch: the nearer the word, the stronger."""
     from PIL import Image
 
-    wide = high - low
-    alpha = [round(FAR * (1 - (v - low) / wide)) if wide > 0 else FAR // 2 for v in _values(one)]
-    image = Image.new("LA", (len(one.values[0]), len(one.values)))
-    image.putdata([(0, dark) for dark in alpha])
+    low = _low(one)
+    image = Image.new("RGBA", (len(one.values[0]), len(one.values)))
+    for y, row in enumerate(one.values):
+        for x, value in enumerate(row):
+            strength = (value - low) / wide if wide > 0 else 0.0
+            image.putpixel((x, y), (*NEAR, round(STRONGEST * strength)))
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()

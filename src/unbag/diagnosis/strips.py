@@ -83,11 +83,12 @@ def strip(found: Estimate, column: Column, axis: Axis, known: Known, *, name: st
 
 
 def labels(quantity: Quantity, axis: Axis) -> str:
-    """Ticks of the axis, then each reference by name on a line of its own, so that none overlap."""
+    """Each reference by name on a line of its own, so that none overlap, then ticks of the axis."""
     shown = references(quantity.known)
-    parts = [_tick(axis, tick) for tick in axis.ticks()]
+    below = ROW * len(shown)
+    parts = [_tick(axis, tick, y=below + 12) for tick in axis.ticks()]
     for row, one in enumerate(shown, start=1):
-        y = ROW * (row + 1) - 3
+        y = ROW * row - 3
         x, is_left = axis.place(one.value), axis.part(one.value) < 0.5
         anchor, shift = ("start", 5) if is_left else ("end", -5)
         text = f"{and_list(one.names)} {quantity.estimate.show(one.value)}"
@@ -96,8 +97,10 @@ def labels(quantity: Quantity, axis: Axis) -> str:
             f'<text class="reference" x="{x}" y="{y}" dx="{shift}" text-anchor="{anchor}">'
             f"{escape(text)}</text>"
         )
-    height = ROW * (len(shown) + 1) + 2
-    return f'<svg class="strip" width="100%" height="{height}" role="img">{"".join(parts)}</svg>'
+    return (
+        f'<svg class="strip" width="100%" height="{below + 16}" role="img">'
+        f"<title>{escape(quantity.name)}, known values</title>{''.join(parts)}</svg>"
+    )
 
 
 def axis_ticks(axis: Axis) -> str:
@@ -132,10 +135,10 @@ def bar(
     )
 
 
-def _tick(axis: Axis, tick: float) -> str:
+def _tick(axis: Axis, tick: float, *, y: float = 11) -> str:
     part = axis.part(tick)
     anchor = "start" if part < 0.03 else "end" if part > 0.97 else "middle"
-    return f'<text x="{axis.place(tick)}" y="11" text-anchor="{anchor}">{axis.text(tick)}</text>'
+    return f'<text x="{axis.place(tick)}" y="{y:g}" text-anchor="{anchor}">{axis.text(tick)}</text>'
 
 
 def _grid(axis: Axis) -> str:
@@ -147,5 +150,4 @@ def _grid(axis: Axis) -> str:
 
 def _line(axis: Axis, one: Reference, *, to: float | None = None) -> str:
     x, end = axis.place(one.value), "100%" if to is None else f"{to:g}"
-    start = "0" if to is None else "14"
-    return f'<line class="ref {one.kind}" x1="{x}" x2="{x}" y1="{start}" y2="{end}"/>'
+    return f'<line class="ref {one.kind}" x1="{x}" x2="{x}" y1="0" y2="{end}"/>'

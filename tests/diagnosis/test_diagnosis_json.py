@@ -1,0 +1,112 @@
+"""`diagnosis.json` and the folder it stands in: strict, whole, and never over something else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unbag.diagnosis.answers import Diagnosis
+from unbag.diagnosis.as_json import KIND, to_json
+from unbag.diagnosis.inquiry import Inquiry, examine
+from unbag.diagnosis.written import check_folder
+from unbag.errors import UserError
+from unbag.models.tiny import load as load_tiny
+
+from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
+
+
+@pytest.fixture(scope="module")
+def found() -> Diagnosis:
+    return examine(
+        Inquiry(
+            load_tiny("base"),
+            against=Counted(),
+            material=small_material(),
+            probes=(SHARE, BROKEN),
+            options=OPTIONS,
+            command="unbag diagnose --model tiny:base",
+        )
+    )
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+def test_everything_is_in_it(found: Diagnosis) -> None:
+    said: dict[str, Any] = json.loads(to_json(found), parse_constant=no_constant)
+    assert said["kind"] == KIND
+    assert said["is_whole"] is True
+    assert (said["model"]["name"], said["against"]["name"]) == ("tiny:base", "counted")
+    assert said["twin"]["name"] == "tiny:base, random weights"
+    assert (said["seed"], said["material"], said["notes"]) == (0, "a few drawings", ["a note"])
+    assert said["record"]["command"] == "unbag diagnose --model tiny:base"
+    assert said["record"]["versions"]["numpy"]
+    share, broken = said["answers"]
+    assert broken["skipped"].startswith("no such scene\n  expected: another one")
+    assert broken["verdict"] is None
+    assert share["verdict"] == {"sentence": share["verdict"]["sentence"], "tone": "mixed"}
+    assert share["headline"] == "right"
+    assert share["notes"] == ["six rows"]
+    assert [one["kind"] for one in share["plots"]] == ["scatter", "bars", "lines", "grid"]
+    assert share["plots"][3]["values"] == [[0.75, 0.25], [None, 1]]
+    assert [one["kind"] for one in said["maps"]] == ["maps"] * 6
+    assert said["maps"][0]["picture"].startswith("data:image/jpeg;base64,")
+
+
+def test_a_quantity_has_its_interval_its_references_and_the_other_models(found: Diagnosis) -> None:
+    answer = found.answers[0]
+    right = json.loads(to_json(found))["answers"][0]["quantities"][0]
+    estimate = answer.finding["right"].estimate
+    assert right["value"] == estimate.value
+    assert (right["low"], right["high"]) == (estimate.low, estimate.high)
+    assert (right["n"], right["invalid"], right["is_rate"]) == (6, 0, True)
+    assert right["interval"] == estimate.interval
+    assert (right["bag"], right["perfect"], right["chance"]) == (0.5, 1.0, 0.5)
+    assert answer.twin is not None
+    assert answer.other is not None
+    assert right["twin"]["value"] == answer.twin["right"].estimate.value
+    assert right["against"]["value"] == answer.other["right"].estimate.value
+    assert right["difference"]["value"] == pytest.approx(right["value"] - right["against"]["value"])
+    assert right["difference"]["low"] <= right["difference"]["value"]
+    assert right["better"] == "higher"
+
+
+def test_numbers_that_are_none_are_null(found: Diagnosis) -> None:
+    first = found.answers[0]
+    odd = replace(first.finding.quantities[0].estimate, value=float("nan"), high=float("inf"))
+    quantity = replace(first.finding.quantities[0], estimate=odd)
+    answer = replace(first, finding=replace(first.finding, quantities=(quantity,)))
+    said = json.loads(to_json(replace(found, answers=(answer,))), parse_constant=no_constant)
+    assert said["answers"][0]["quantities"][0]["value"] is None
+    assert said["answers"][0]["quantities"][0]["high"] is None
+    assert [one["name"] for one in said["answers"][0]["only_against"]] == ["gap"]
+
+
+def test_it_is_written_and_may_be_written_again(found: Diagnosis, tmp_path: Path) -> None:
+    page = found.write(tmp_path / "new" / "one")
+    assert page == tmp_path / "new" / "one" / "diagnosis.html"
+    assert sorted(path.name for path in page.parent.iterdir()) == [
+        "diagnosis.html",
+        "diagnosis.json",
+    ]
+    again = replace(found, material="others")
+    again.write(page.parent)
+    assert '"material": "others"' in (page.parent / "diagnosis.json").read_text(encoding="utf-8")
+
+
+def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
+    assert check_folder(tmp_path) == tmp_path
+    (tmp_path / "thesis.txt").write_text("dear reader")
+    with pytest.raises(UserError, match="holds something else than a diagnosis") as error:
+        check_folder(tmp_path)
+    assert "a new or empty folder" in error.value.expected
+    (tmp_path / "diagnosis.json").write_text('{"kind": "other"}')
+    with pytest.raises(UserError, match="something else"):
+        check_folder(tmp_path)
+    with pytest.raises(UserError, match=r"thesis\.txt is a file"):
+        check_folder(tmp_path / "thesis.txt")
