@@ -1,19 +1,14 @@
-"""Merged pictures: known spaces get the right sentence, odd input is told, pairs are mined."""
+"""Merged pictures: known spaces get the right sentence, odd input is told."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from unbag.engine.progress import Silent
-from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.pictures import PixelPicture
-from unbag.probes.agreement import MinedPair, mine, mine_pairs
 from unbag.probes.agreement_pixels import drawn, pixel_differences
 from unbag.probes.agreement_probe import AGREEMENT
 from unbag.probes.constructed import (
@@ -24,20 +19,14 @@ from unbag.probes.constructed import (
     perfect_space,
 )
 from unbag.probes.encoded import EncoderSpace
-from unbag.probes.finding import Finding, Options
 from unbag.probes.material import Material, PicturePair
 from unbag.probes.material_items import world_material
 from unbag.probes.plots import Scatter
 from unbag.probes.probe import Subject, Tone, put
-from unbag.probes.vectors import unit
 from unbag.registry import find
 from unbag.scorers.resolve import make_scorer
-from unbag.types import FloatArray, Picture
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-FEW = Options(resamples=200)
+from .agreement_given import FEW, Plain, asked, given
 
 
 @pytest.fixture(scope="module")
@@ -49,52 +38,6 @@ def world() -> Material:
         by.setdefault(pair.relation, []).append(pair)
     pairs = tuple(pair for some in by.values() for pair in some[:20])
     return Material(every.about, pairs=pairs, is_world=True)
-
-
-@dataclass(frozen=True)
-class Plain:
-    """A picture of one grey level, which knows its vector."""
-
-    name: str
-    vector: tuple[float, ...]
-    level: int = 0
-
-    @property
-    def key(self) -> str:
-        return self.name
-
-    def open(self) -> Image:
-        if self.level < 0:
-            raise OSError("damaged")
-        return PixelPicture(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
-
-
-class Given:
-    """The vectors that pictures say they have."""
-
-    name = "given"
-    fingerprint = "given"
-    layers = None
-    tokens = None
-
-    def __init__(self) -> None:
-        self.damaged: dict[str, str] = {}
-
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        return np.array([p.vector for p in pictures if isinstance(p, Plain)])
-
-    def captions(self, captions: Sequence[str]) -> FloatArray:
-        return np.ones((len(captions), 2))
-
-
-def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> Material:
-    made = [PicturePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
-    return Material("two pictures of mine", pairs=tuple(made))
-
-
-def asked(material: Material, space: ConstructedSpace | None = None) -> Finding:
-    subject = constructed_subject(space or collapsed_space())
-    return put(AGREEMENT, subject if space else replace(subject, space=Given()), material, FEW)
 
 
 RELATIONS = ("left/right", "on/under", "front/behind", "swap_attributes", "replace_count")
@@ -328,41 +271,3 @@ def test_the_tiny_model_is_told_by_relation(world: Material) -> None:
 
 def test_the_probe_is_registered() -> None:
     assert find("probe", "agreement") is AGREEMENT
-
-
-def test_pairs_are_mined_with_any_two_encoders(world: Material) -> None:
-    pictures = [picture for pair in world.pairs[:20] for picture in (pair.first, pair.second)]
-    found = mine(bag_of_words_space(), perfect_space(), [*pictures, pictures[0]])
-    places = {(pair.first, pair.second) for pair in found}
-    assert {(2 * i, 2 * i + 1) for i in range(20)} <= places
-    assert (0, 40) not in places
-    assert (1, 40) in places
-    assert all(pair.merged > 0.95 and pair.apart < 0.6 for pair in found)
-    with pytest.raises(UserError, match="1 pictures to find pairs among"):
-        mine(bag_of_words_space(), perfect_space(), pictures[:1])
-
-
-def test_pictures_without_a_direction_are_in_no_mined_pair() -> None:
-    nan, inf = float("nan"), float("inf")
-    merging = np.array([[1.0, 0.0], [1.0, 0.1], [nan, 0.0], [1.0, 0.2], [0.0, 0.0]])
-    parting = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [inf, 0.0], [0.0, 1.0]])
-    found = mine_pairs(merging, parting, above=-2.0)
-    assert [(pair.first, pair.second) for pair in found] == [(0, 1)]
-    assert mine_pairs(merging, parting, most=0) == []
-    assert mine_pairs(np.empty((0, 2)), np.empty((0, 2))) == []
-
-
-def test_mining_where_everything_is_merged() -> None:
-    rng = np.random.default_rng(0)
-    merging = 1 + 0.1 * rng.normal(size=(1_300, 8))
-    parting = rng.normal(size=(1_300, 6))
-    first, second = (unit(one) @ unit(one).T for one in (merging, parting))
-    i, j = np.nonzero(np.triu(first > 0.95, 1) & (second < 0.6))
-    best = np.argsort(-first[i, j])[:50]
-    assert len(i) > 500_000
-    found = mine_pairs(merging, parting, most=50, block=700)
-    assert isinstance(found[0], MinedPair)
-    assert [pair.merged for pair in found] == pytest.approx(first[i[best], j[best]], abs=1e-6)
-    wanted = set(zip(i[best].tolist(), j[best].tolist(), strict=True))
-    # Single precision may turn the last few round.
-    assert len(wanted & {(pair.first, pair.second) for pair in found}) >= 45

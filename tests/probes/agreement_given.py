@@ -1,0 +1,68 @@
+"""Pictures that know their vector, as pairs to put to the probe of agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unbag.pictures import PixelPicture
+from unbag.probes.agreement_probe import AGREEMENT
+from unbag.probes.constructed import ConstructedSpace, collapsed_space, constructed_subject
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Material, PicturePair
+from unbag.probes.probe import put
+from unbag.types import FloatArray, Picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FEW = Options(resamples=200)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A picture of one grey level, which knows its vector."""
+
+    name: str
+    vector: tuple[float, ...]
+    level: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    def open(self) -> Image:
+        if self.level < 0:
+            raise OSError("damaged")
+        return PixelPicture(np.full((10, 10, 3), self.level, dtype=np.uint8)).open()
+
+
+class Given:
+    """The vectors that pictures say they have."""
+
+    name = "given"
+    fingerprint = "given"
+    layers = None
+    tokens = None
+
+    def __init__(self) -> None:
+        self.damaged: dict[str, str] = {}
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        return np.array([p.vector for p in pictures if isinstance(p, Plain)])
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        return np.ones((len(captions), 2))
+
+
+def given(*pairs: tuple[Plain, Plain], relation: str = "left/right") -> Material:
+    made = [PicturePair(f"pair {i}", a, b, relation) for i, (a, b) in enumerate(pairs)]
+    return Material("two pictures of mine", pairs=tuple(made))
+
+
+def asked(material: Material, space: ConstructedSpace | None = None) -> Finding:
+    subject = constructed_subject(space or collapsed_space())
+    return put(AGREEMENT, subject if space else replace(subject, space=Given()), material, FEW)
