@@ -28,7 +28,7 @@ from unbag.probes.order_search import (
     search_pictures,
 )
 from unbag.probes.order_shuffles import Shuffled, shuffle_captions, tagger_for
-from unbag.probes.order_verdict import PRECISION, plots, say
+from unbag.probes.order_verdict import PRECISION, SWAPS, plots, say
 from unbag.probes.probe import Probe, Subject
 from unbag.probes.space import Space
 
@@ -75,7 +75,8 @@ def order(
     if gallery is not None and _can_search(gallery):
         quantities += _text_search(space, gallery, drawn, options)
         quantities += _picture_search(space, gallery, seeds, options)
-    headline = next(one.name for one in quantities if one.name.startswith(PRECISION))
+    # Whatever caption has another order has one when all of its words move.
+    headline = PRECISION + (SWAPS if swaps else "all_words")
     notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
     return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
 

@@ -20,12 +20,14 @@ LEAST = 20
 """Queries that must be answered as they are before it makes sense to say how many still are."""
 SEES = 0.9
 """Order precision above which, by its interval, order is seen."""
+UNSURE = 0.75
+"""Half way from chance to all: an interval from chance to above it decides nothing."""
 ALIKE = 0.95
 """Cosine above which captions of other words are all alike."""
 
 
 def say(finding: Finding) -> Verdict:
-    """No where precision may be chance, yes where it is surely above 90 % on swaps."""
+    """No where precision is about chance or less, yes where it is surely above 90 % on swaps."""
     label = finding.headline.removeprefix(PRECISION)
     found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
     is_swap = label == SWAPS
@@ -43,6 +45,8 @@ def say(finding: Finding) -> Verdict:
         f"chance; their vectors have cosine {shown(similar)}{_beside(finding)}{_retained(finding)}"
     )
     if found.low <= 0.5:
+        if found.high > UNSURE:
+            return Verdict(f"Not decided: {told}.", "mixed")
         return Verdict(f"No: {told}.", "fails")
     if not is_swap:
         return Verdict(f"Perhaps, since language alone tells nonsense: {told}.", "mixed")

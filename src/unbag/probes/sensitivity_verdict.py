@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from unbag.metrics.intervals import FEW
 from unbag.probes.finding import Finding
 from unbag.probes.plots import Bars, Plot
 from unbag.probes.probe import Verdict
 from unbag.probes.saying import bar, shown
 from unbag.probes.vectors import TIE
+from unbag.types import Outcomes
 
 SAME_WORDS, OTHER_WORDS = "same words", "other words"
 TELLS = 0.9
@@ -38,9 +40,9 @@ def _groups(finding: Finding) -> list[str]:
 
 
 def state(finding: Finding, suffix: str) -> State | None:
-    """What intervals say of one group of edits; None if nothing was measured."""
+    """What intervals say of one group of edits; None if too little was measured."""
     gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
-    if gap is None or not gap.estimate.n:
+    if gap is None or gap.outcomes is None or _clusters(gap.outcomes) < FEW:
         return None
     if not gap.estimate.low > TIE:
         return "blind"
@@ -52,12 +54,20 @@ def state(finding: Finding, suffix: str) -> State | None:
     return "semantic" if auc.estimate.low > TELLS and is_cheap else "partly"
 
 
+def _clusters(outcomes: Outcomes) -> int:
+    """Those with a unit that has a number."""
+    there = zip(outcomes.clusters, outcomes.value_U, strict=True)
+    return len({cluster for cluster, value in there if value == value})
+
+
 def say(finding: Finding) -> Verdict:
     """One clause for each type of edit; any failure decides."""
     states = {suffix: state(finding, suffix) for suffix in _groups(finding)}
     known = {suffix: found for suffix, found in states.items() if found is not None}
     if not known:
-        return Verdict("Not known: no hard negative has a vector that is a number.", "told")
+        return Verdict(
+            f"Not known: fewer than {FEW} independent rows have hard negatives and vectors.", "told"
+        )
     told = "; ".join(_clause(finding, suffix, found) for suffix, found in known.items())
     found = set(known.values())
     if found == {"semantic"}:

@@ -9,6 +9,8 @@ from unbag.probes.saying import shown
 SAME_WORDS, PICTURES = ", same words", ", pictures"
 FIRM, FRAGILE = 0.1, 0.25
 """Share of right preferences that noise of 10 % turns: surely below, surely above."""
+UNSURE = 0.75
+"""Half way from chance to all right: an interval from chance to above it decides nothing."""
 _BETWEEN = {
     SAME_WORDS: "two captions of the same words",
     "": "two captions",
@@ -39,7 +41,9 @@ def say(finding: Finding) -> Verdict:
         f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
         f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
     )
-    if not right.low > 0.5:
+    if right.low <= 0.5 and right.high > UNSURE:
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if right.low <= 0.5:
         return Verdict(f"It decides no better than chance: {told}.", "fails")
     if flipped.low > FRAGILE:
         return Verdict(f"Very little: {told}.", "fails")

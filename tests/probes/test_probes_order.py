@@ -1,0 +1,290 @@
+"""Whether a text tower sees order: known spaces, worked numbers, and material that lacks much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from unbag.captions.shuffles import BY_TAG
+from unbag.probes.chosen import choose_gallery, choose_rows, first_pictures, is_swap, truth_of
+from unbag.probes.constructed import (
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    perfect_space,
+)
+from unbag.probes.finding import Options
+from unbag.probes.material import Gallery, Material, Row
+from unbag.probes.material_items import world_material
+from unbag.probes.order import found_first, preferred
+from unbag.probes.order_probe import ORDER, order
+from unbag.probes.order_shuffles import WorldTagger, shuffle_captions
+from unbag.probes.probe import Subject, Verdict, put
+from unbag.registry import find
+from unbag.types import FloatArray, Picture, Sparse
+
+QUICK = Options(resamples=200)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A picture that is only a name."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    def open(self) -> Image.Image:
+        raise AssertionError("a constructed space opens nothing")
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """A space of vectors written down; texts that are not are all alike."""
+
+    picture: Mapping[str, Sequence[float]]
+    caption: Mapping[str, Sequence[float]]
+    name: str = "given"
+    fingerprint: str = "given"
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    layers: None = None
+    tokens: None = None
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        found = [self.picture.get(p.key.rpartition(":")[2], (0.0, 1.0)) for p in pictures]
+        return np.array(found, dtype=float).reshape(-1, 2)
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        found = [self.caption.get(caption, (0.0, 1.0)) for caption in captions]
+        return np.array(found, dtype=float).reshape(-1, 2)
+
+
+@pytest.fixture(scope="module")
+def world() -> Material:
+    found = world_material()
+    assert found.gallery is not None
+    rows = choose_rows([row for row in found.rows if is_swap(row)], Options())
+    return replace(found, rows=tuple(rows), gallery=choose_gallery(found.gallery, 60))
+
+
+def said(subject: Subject, material: Material) -> Verdict:
+    return ORDER.say(put(ORDER, subject, material, QUICK))
+
+
+def test_a_bag_of_words_is_blind_and_loses_nothing(world: Material) -> None:
+    finding = put(ORDER, constructed_subject(bag_of_words_space()), world, QUICK)
+    verdict = ORDER.say(finding)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith(
+        "No: a caption and another sentence of the same words have the same vector (cosine 1.000"
+    )
+    assert "100.0 % [94.0, 100.0] of retrieval is left with all words shuffled" in verdict.sentence
+    for name in ("swaps", "all_words", "trigrams", "within_trigrams", *BY_TAG):
+        assert finding[f"order precision, {name}"].estimate.value == 0
+        assert finding[f"similarity, {name}"].estimate.value == pytest.approx(1)
+        assert finding[f"order precision, {name}"].known.bag == 0
+    for name in ("all_words", "nouns_and_adjectives", "rows_4", "columns_4", "patches_9"):
+        for way in ("text to image", "image to text"):
+            assert finding[f"retention, {name}, {way}"].estimate.value == pytest.approx(1)
+    assert finding["similarity, another caption"].estimate.value < 0.5
+    assert finding.headline == "order precision, swaps"
+    assert finding.notes == ("Parts of speech: the words of the world.",)
+
+
+def test_a_perfect_space_sees_order_and_loses_all_without_it(world: Material) -> None:
+    finding = put(ORDER, constructed_subject(perfect_space()), world, QUICK)
+    verdict = ORDER.say(finding)
+    assert verdict.tone == "holds"
+    assert verdict.sentence.startswith("Yes: the picture prefers a caption to another sentence of")
+    for name in ("swaps", "all_words", "trigrams", "within_trigrams", *BY_TAG):
+        assert finding[f"order precision, {name}"].estimate.value == 1
+    assert finding["R@1, original, text to image"].estimate.value == 1
+    assert finding["retention, all_words, text to image"].estimate.value < 0.1
+
+
+def test_a_collapsed_space_is_told_to_be_one(world: Material) -> None:
+    verdict = said(constructed_subject(collapsed_space()), world)
+    assert verdict.tone == "fails"
+    assert "those of unrelated captions 0.997 (all captions are alike)" in verdict.sentence
+    # Next to nothing is found in order, so nothing is said about what is left of it.
+    assert "retrieval" not in verdict.sentence
+
+
+def test_constant_vectors_prefer_nothing(world: Material) -> None:
+    finding = put(ORDER, constructed_subject(collapsed_space(noise=0)), world, QUICK)
+    assert ORDER.say(finding).tone == "fails"
+    assert finding["order precision, swaps"].estimate.value == 0
+    assert finding["R@1, original, text to image"].estimate.value == 0
+    assert np.isnan(finding["retention, all_words, text to image"].estimate.value)
+
+
+def test_all_seeds_are_asked_in_full_and_pictures_resampled_together(world: Material) -> None:
+    assert world.gallery is not None
+    few = replace(world, gallery=choose_gallery(world.gallery, 8), rows=())
+    subject = constructed_subject(bag_of_words_space())
+    quick, full = (put(ORDER, subject, few, replace(QUICK, is_full=f)) for f in (False, True))
+    name = "R@1, all_words, text to image"
+    assert (quick[name].estimate.n, full[name].estimate.n) == (8, 24)
+    outcomes = full[name].outcomes
+    assert outcomes is not None
+    assert len(set(outcomes.clusters)) == 8
+    assert len(set(outcomes.units)) == 24
+
+
+def test_worked_recall() -> None:
+    score_PC = np.array([[0.9, 0.1, 0.8, 0.2], [0.3, 0.7, 0.6, 0.1]])
+    truth = Sparse((2, 4), np.array([0, 1, 0, 1]), np.array([0, 1, 2, 3]))
+    hit = found_first(np.eye(2), score_PC.T, truth)
+    assert hit["text_to_image"].tolist() == [1, 1, 1, 0]
+    assert hit["image_to_text"].tolist() == [1, 1]
+
+
+def test_a_tie_is_no_preference_and_rounding_no_difference() -> None:
+    picture = np.array([[1.0, 0.0]] * 4)
+    caption = np.array([[0.8, 0.6], [0.8, 0.6], [0.8, 0.6], [np.nan, 1.0]])
+    other = np.array([[0.6, 0.8], [0.8, 0.6], [0.8 - 1e-8, 0.6], [1.0, 0.0]])
+    found = preferred(picture, caption, other)
+    assert found[:3].tolist() == [1, 0, 0]
+    assert np.isnan(found[3])
+
+
+def test_worked_retention() -> None:
+    """Both captions find their picture; shuffled, neither text is known, and all is a tie."""
+    space = Given({"p": (1, 0), "q": (0.6, 0.8)}, {"a b": (1, 0), "c d": (0.6, 0.8)})
+    gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
+    finding = order(space, Material("two", gallery=gallery), QUICK)
+    assert finding["R@1, original, text to image"].estimate.value == 1
+    assert finding["R@1, original, text to image"].estimate.chance == 0.5
+    # "b a" and "d c" are both (0, 1), so both find the second picture, and pictures find a tie.
+    assert finding["R@1, all_words, text to image"].estimate.value == 0.5
+    assert finding["retention, all_words, text to image"].estimate.value == 0.5
+    assert finding["retention, all_words, image to text"].estimate.value == 0
+    assert finding["similarity, all_words"].estimate.value == pytest.approx((0 + 0.8) / 2)
+    assert finding.headline == "order precision, all_words"
+    assert any(note.startswith("No tagger, so") for note in finding.notes)
+    assert any("language alone" in note for note in finding.notes)
+
+
+def test_only_swaps_prove_that_order_is_seen() -> None:
+    """Each picture likes its own caption, and no text that is not written down."""
+    names = [f"p{i}" for i in range(100)]
+    captions = [f"one{i} two{i}" for i in range(100)]
+    space = Given(dict.fromkeys(names, (1.0, 0.0)), dict.fromkeys(captions, (1.0, 0.0)))
+    pictures = tuple(map(Named, names))
+    gallery = Gallery(pictures, tuple(captions), np.arange(100), np.arange(100))
+    verdict = ORDER.say(order(space, Material("many", gallery=gallery), QUICK))
+    assert verdict.tone == "mixed"
+    assert verdict.sentence.startswith("Perhaps, since language alone tells nonsense: ")
+
+
+def test_captions_without_another_order_are_left_out_and_counted() -> None:
+    space = Given({"p": (1, 0), "q": (0, 1)}, {"star": (1, 0), "red cup": (0, 1)})
+    gallery = Gallery((Named("p"), Named("q")), ("star", "red cup"), np.arange(2), np.arange(2))
+    finding = order(space, Material("two", gallery=gallery), QUICK)
+    assert finding["order precision, all_words"].estimate.n == 1
+    assert finding["R@1, all_words, text to image"].estimate.n == 1
+    assert any("without another order are left out: " in note for note in finding.notes)
+    assert any("all_words 1" in note for note in finding.notes)
+
+
+def test_a_single_picture_is_asked_without_retrieval() -> None:
+    row = Row("r", Named("p"), "a red star", negative="a red cup")
+    space = Given({"p": (1, 0)}, {"a red star": (1, 0)})
+    finding = order(space, Material("one", rows=(row,)), QUICK)
+    assert "Retrieval is not asked: it needs two pictures and two captions." in finding.notes
+    assert finding["order precision, all_words"].estimate.value == 1
+    assert finding.get("R@1, original, text to image") is None
+    verdict = ORDER.say(finding)
+    assert verdict.tone == "mixed"
+    assert verdict.sentence.startswith("Not decided: ")
+
+
+def test_missing_vectors_are_left_out(world: Material) -> None:
+    assert world.gallery is not None
+    bag = bag_of_words_space()
+    lost = world.gallery.pictures[0].key
+
+    def of_picture(picture: Picture) -> FloatArray:
+        found = bag.of_picture(picture)
+        return found * np.nan if picture.key == lost else found
+
+    space = replace(bag, of_picture=of_picture, _picture={}, _caption={})
+    finding = put(ORDER, constructed_subject(space), world, QUICK)
+    found = finding["R@1, original, image to text"].estimate
+    assert found.invalid == 1
+    assert finding["order precision, all_words"].estimate.invalid == 1
+    assert finding["retention, all_words, image to text"].estimate.value == pytest.approx(1)
+
+
+def test_nothing_that_is_a_number_is_not_known() -> None:
+    gone = (float("nan"), float("nan"))
+    space = Given({"p": gone, "q": gone}, {})
+    gallery = Gallery((Named("p"), Named("q")), ("a b", "c d"), np.arange(2), np.arange(2))
+    verdict = ORDER.say(order(space, Material("two", gallery=gallery), QUICK))
+    assert verdict == Verdict(
+        "Not known: no caption and picture have vectors that are numbers.", "told"
+    )
+
+
+def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
+    subject = constructed_subject(bag_of_words_space())
+    found = put(ORDER, subject, Material("a folder without captions", is_world=True))
+    assert found.skipped == "a folder without captions: no captions with their pictures"
+    found = put(ORDER, replace(subject, name="chat", space=None), world)
+    assert found.skipped == "chat has no vectors of captions"
+
+
+def test_shuffles_by_part_of_speech_need_a_tagger() -> None:
+    texts = ["a red star and a blue cup", "two stars"]
+    tagged = list(WorldTagger()(texts))
+    assert [tag for _, tag in tagged[0]] == ["XX", "JJ", "NN", "XX", "XX", "JJ", "NN"]
+    assert tagged[1][1] == ("stars", "NNS")
+    with_tags = {one.name for one in shuffle_captions(texts, seeds=(0,), tagger=WorldTagger())}
+    without = {one.name for one in shuffle_captions(texts, seeds=(0,), tagger=None)}
+    assert with_tags - without == set(BY_TAG)
+
+
+def test_rows_and_galleries_are_chosen_whatever_their_order(world: Material) -> None:
+    rows = [
+        Row(f"{i}", Named(f"{i}"), "a b", "c", kind="k", cluster=f"{i // 2}") for i in range(99)
+    ]
+    chosen = choose_rows(rows, Options())
+    assert len(chosen) == 40
+    assert {row.id for row in choose_rows(rows[::-1], Options())} == {row.id for row in chosen}
+    assert choose_rows(rows, Options(is_full=True)) == rows
+    assert len({row.cluster for row in chosen}) in (20, 21)
+    assert world.gallery is not None
+    few = choose_gallery(world.gallery, 5)
+    assert len(few.pictures) == 5
+    assert (first_pictures(few) >= 0).all()
+    whole = {
+        (world.gallery.pictures[p].key, world.gallery.captions[c])
+        for p, c in zip(world.gallery.picture_T, world.gallery.caption_T, strict=True)
+    }
+    kept = {
+        (few.pictures[p].key, few.captions[c])
+        for p, c in zip(few.picture_T, few.caption_T, strict=True)
+    }
+    names = {picture.key for picture in few.pictures}
+    assert kept == {pair for pair in whole if pair[0] in names}
+    assert truth_of(few).shape == (5, len(few.captions))
+
+
+def test_swaps_are_other_sentences_of_the_same_words() -> None:
+    def row(negative: str, kind: str = "swap") -> Row:
+        return Row("r", Named("p"), "A cup on a star", negative, kind=kind)
+
+    assert is_swap(row("a star on a cup"))
+    assert not is_swap(row("a star under a cup"))
+    assert not is_swap(row("a cup on a star"))
+    assert not is_swap(row("star a on cup a", kind="trigrams"))
+
+
+def test_it_is_registered() -> None:
+    assert find("probe", "order") is ORDER

@@ -1,0 +1,306 @@
+"""Meaning or only edits: known spaces, worked numbers, and rows that lack a side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from unbag.probes.chosen import choose_rows
+from unbag.probes.constructed import (
+    ConstructedSpace,
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    detector_space,
+    perfect_space,
+    unmixed,
+)
+from unbag.probes.edit_distance import words_changed
+from unbag.probes.finding import Finding, Options, statistic
+from unbag.probes.material import Material, Row
+from unbag.probes.material_items import world_material
+from unbag.probes.probe import put
+from unbag.probes.sensitivity import detector_auc
+from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity, edit_type, once
+from unbag.probes.sensitivity_verdict import OTHER_WORDS, SAME_WORDS, state
+from unbag.registry import find
+from unbag.types import FloatArray, IntArray, Picture
+
+QUICK = Options(resamples=300)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A picture that is only a name."""
+
+    key: str
+
+    @property
+    def name(self) -> str:
+        return self.key
+
+    def open(self) -> Image.Image:
+        raise AssertionError("a constructed space opens nothing")
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Every picture is (1, 0); a text has the cosine with it that is written down."""
+
+    cosine: Mapping[str, float]
+    name: str = "given"
+    fingerprint: str = "given"
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    layers: None = None
+    tokens: None = None
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        return np.array([(1.0, 0.0)] * len(pictures)).reshape(-1, 2)
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        along = np.array([self.cosine[caption] for caption in captions], dtype=float)
+        return np.stack([along, np.sqrt(1 - along**2)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def world() -> Material:
+    found = world_material()
+    rows = [row for row in found.rows if row.positive is not None]
+    return replace(found, rows=tuple(choose_rows(rows, Options())), gallery=None)
+
+
+def asked(space: ConstructedSpace, material: Material) -> Finding:
+    return put(SENSITIVITY, constructed_subject(space), material, QUICK)
+
+
+def test_a_bag_of_words_is_blind_to_exchanged_words(world: Material) -> None:
+    found = asked(bag_of_words_space(), world)
+    verdict = SENSITIVITY.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith(
+        "Some words, not all that is said: exchanged words go unnoticed, a hard negative costs "
+        "0.0000 [0.0000, 0.0000]; replaced words are understood in part, "
+    )
+    assert found["gap, same words"].estimate.value == pytest.approx(0, abs=1e-12)
+    assert found["intra_hn, same words"].estimate.value == pytest.approx(1)
+    assert found["auc, same words"].estimate.value == 0.5
+    assert found.get("rho, same words") is None
+    assert found["selectivity, same words"].known.bag == 0
+
+
+def test_a_perfect_space_knows_the_meaning(world: Material) -> None:
+    found = asked(perfect_space(), world)
+    verdict = SENSITIVITY.say(found)
+    assert verdict.tone == "holds"
+    assert verdict.sentence.startswith("Meaning: exchanged words are understood, a negative costs")
+    assert found["auc"].estimate.value == pytest.approx(1, abs=1e-3)
+    assert found["rho"].estimate.value == pytest.approx(0, abs=1e-3)
+    assert found.headline == "auc, same words"
+
+
+def test_a_collapsed_space_learned_neither(world: Material) -> None:
+    for noise in (0.05, 0):
+        found = asked(collapsed_space(noise=noise), world)
+        verdict = SENSITIVITY.say(found)
+        assert verdict.tone == "fails"
+        assert verdict.sentence.startswith("Neither: exchanged words go unnoticed, ")
+    assert found["gap"].estimate.value == 0
+    assert found.get("rho") is None
+
+
+def test_a_detector_only_notices_edits(world: Material) -> None:
+    rows = unmixed(world.rows)
+    found = asked(detector_space(rows), replace(world, rows=rows))
+    verdict = SENSITIVITY.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith(
+        "Only to notice edits: exchanged words are noticed but not understood, a negative costs "
+        "more than a positive with chance 0.500 [0.500, 0.500]"
+    )
+    assert found["rho, same words"].estimate.value == pytest.approx(1)
+    assert found["selectivity, same words"].estimate.value == pytest.approx(0, abs=1e-6)
+    assert found["gap, same words"].estimate.low > 0
+
+
+ROWS = (
+    Row("1", Named("p"), "a b", "a c", "a d", kind="replace", cluster="x"),
+    Row("2", Named("p"), "e f", "e g", "e h", kind="replace", cluster="y"),
+)
+COSINE = {"a b": 0.8, "a c": 0.6, "a d": 0.7, "e f": 0.6, "e g": 0.0, "e h": 0.5}
+
+
+def test_worked_numbers() -> None:
+    found = edit_sensitivity(Given(COSINE), Material("two", rows=ROWS), QUICK)
+    assert found["gap"].estimate.value == pytest.approx((0.2 + 0.6) / 2)
+    assert found["gap_hp"].estimate.value == pytest.approx(0.1)
+    assert found["rho"].estimate.value == pytest.approx(0.1 / 0.4)
+    assert found["auc"].estimate.value == 1
+    intra = (0.8 * 0.6 + 0.6 * 0.8, 0.6 * 0.0 + 0.8 * 1.0)
+    assert found["intra_hn"].estimate.value == pytest.approx(np.mean(intra))
+    assert found["score c"].estimate.value == pytest.approx(0.7)
+    assert found["score n"].estimate.value == pytest.approx(0.3)
+    assert found["score p"].estimate.value == pytest.approx(0.6)
+    assert found["words changed, negative"].estimate.value == 1
+    assert found["auc, same distance"].estimate.n == 2
+    assert found["gap, replace"].estimate.value == found["gap"].estimate.value
+    assert "in 2 rows both change as many (same distance)" in found.notes[1]
+    # Two clusters decide nothing, however narrow their interval is.
+    assert SENSITIVITY.say(found).tone == "told"
+
+
+def test_scores_are_set_against_a_base_model() -> None:
+    base = Given({text: value / 2 for text, value in COSINE.items()})
+    found = edit_sensitivity(Given(COSINE), Material("two", rows=ROWS), QUICK, base=base)
+    assert found["score c minus base"].estimate.value == pytest.approx(0.35)
+    assert found["score n minus base"].estimate.value == pytest.approx(0.15)
+    assert found["score p minus base"].estimate.value == pytest.approx(0.3)
+
+
+def test_the_base_is_the_rival_of_the_subject(world: Material) -> None:
+    few = replace(world, rows=world.rows[:8])
+    other = constructed_subject(collapsed_space())
+    subject = constructed_subject(bag_of_words_space(), other=other)
+    assert put(SENSITIVITY, subject, few, QUICK).get("score c minus base") is not None
+    alone = constructed_subject(bag_of_words_space())
+    assert put(SENSITIVITY, alone, few, QUICK).get("score c minus base") is None
+
+
+def test_intervals_are_of_99_percent() -> None:
+    values = np.random.default_rng(0).normal(0.5, 0.1, size=200).clip(0, 1)
+    rows = tuple(Row(f"{i}", Named("p"), f"c{i} x", f"c{i} y") for i in range(200))
+    cosine = {f"c{i} x": 0.9 for i in range(200)} | {f"c{i} y": v for i, v in enumerate(values)}
+    found = edit_sensitivity(Given(cosine), Material("many", rows=rows), Options(is_full=True))
+    gap = found["gap"].estimate
+    half = 2.5758 * values.std() / np.sqrt(200)
+    assert (gap.high - gap.low) / 2 == pytest.approx(half, rel=0.06)
+    verdict = SENSITIVITY.say(found)
+    assert verdict.tone == "told"
+    assert verdict.sentence.startswith(
+        "It notices edits: a hard negative (replaced words) costs 0."
+    )
+    assert found.notes == (
+        "No row has both a negative and a positive, so a mere detector is not told apart.",
+    )
+
+
+def test_states_are_decided_by_intervals() -> None:
+    def told(drop_n: float, drop_p: float, spread: float = 0.001) -> object:
+        noise = spread * np.random.default_rng(1).normal(size=(2, 100))
+        rows = [Row(f"{i}", Named("p"), f"{i} c", f"{i} n", f"{i} p") for i in range(100)]
+        cosine = {f"{i} c": 0.5 for i in range(100)}
+        cosine |= {f"{i} n": 0.5 - drop_n + noise[0, i] for i in range(100)}
+        cosine |= {f"{i} p": 0.5 - drop_p + noise[1, i] for i in range(100)}
+        options = Options(is_full=True, resamples=300)
+        found = edit_sensitivity(Given(cosine), Material("m", rows=tuple(rows)), options)
+        return state(found, f", {OTHER_WORDS}")
+
+    assert told(0.1, 0.0) == "semantic"
+    assert told(0.1, 0.1) == "detector"
+    assert told(0.1, 0.05) == "partly"
+    assert told(0.1, 0.0, spread=0.1) == "partly"
+    assert told(0.0, 0.0) == "blind"
+    assert told(-0.1, 0.0) == "blind"
+
+
+def test_rows_that_turn_a_positive_round_count_once() -> None:
+    first = Row("1", Named("p"), "a b", "n", "b a")
+    turned = Row("2", Named("p"), "b a", "n", "a b")
+    elsewhere = Row("3", Named("q"), "b a", "n", "a b")
+    alone = Row("4", Named("p"), "b a", "n")
+    assert once([first, turned, elsewhere, alone, first]) == [first, elsewhere, alone, first]
+
+
+def test_edits_of_one_type_are_matched() -> None:
+    def kind(negative: str | None, positive: str | None) -> str:
+        return edit_type(Row("1", Named("p"), "a cup on a star", negative, positive))
+
+    assert kind("a star on a cup", "on a star a cup") == SAME_WORDS
+    assert kind("a cup on a bell", "a mug on a star") == OTHER_WORDS
+    assert kind("a star on a cup", "a mug on a star") == ""
+    assert kind("a star on a cup", None) == SAME_WORDS
+
+
+def test_missing_vectors_are_left_out() -> None:
+    gone = COSINE | {"e g": float("nan")}
+    found = edit_sensitivity(Given(gone), Material("two", rows=ROWS), QUICK)
+    assert found["gap"].estimate.invalid == 1
+    assert found["gap"].estimate.value == pytest.approx(0.2)
+    assert found["auc"].estimate.n == 1
+    nothing = edit_sensitivity(
+        Given(dict.fromkeys(COSINE, float("nan"))), Material("two", rows=ROWS), QUICK
+    )
+    verdict = SENSITIVITY.say(nothing)
+    assert verdict.sentence == (
+        "Not known: fewer than 5 independent rows have hard negatives and vectors."
+    )
+
+
+def test_only_positives_leave_the_question_open() -> None:
+    rows = tuple(replace(row, negative=None) for row in ROWS)
+    found = edit_sensitivity(Given(COSINE), Material("two", rows=rows), QUICK)
+    assert found["gap_hp"].estimate.value == pytest.approx(0.1)
+    assert found.headline == "gap_hp"
+    assert SENSITIVITY.say(found).tone == "told"
+
+
+def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
+    subject = constructed_subject(bag_of_words_space())
+    rows = (Row("1", Named("p"), "a b"),)
+    found = put(SENSITIVITY, subject, Material("my pairs", rows=rows))
+    needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
+    assert found.skipped == f"my pairs: it needs {needs}"
+    found = put(SENSITIVITY, replace(subject, name="chat", space=None), world)
+    assert found.skipped == "chat has no vectors of pictures and captions"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [
+        ("a red star", "a red star", 0),
+        ("A red star.", "a red star.", 0),
+        ("a red star", "a blue star", 1),
+        ("a red star", "a star", 1),
+        ("a cup on a star", "a star on a cup", 2),
+        ("a red star and a blue cup", "a blue cup and a red star", 4),
+        ("", "two words", 2),
+    ],
+)
+def test_words_changed(first: str, second: str, distance: int) -> None:
+    assert words_changed(first, second) == words_changed(second, first) == distance
+
+
+numbers = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(negative=numbers, positive=numbers)
+def test_auc_is_the_share_of_pairs(negative: list[float], positive: list[float]) -> None:
+    plain = np.mean([(n > p) + 0.5 * (n == p) for n in negative for p in positive])
+    assert detector_auc(np.array(negative), np.array(positive)) == pytest.approx(plain)
+
+
+def test_clusters_are_resampled_whole() -> None:
+    value_N = np.repeat(np.random.default_rng(0).normal(size=50), 4)
+    clusters = [f"{i // 4}" for i in range(200)]
+
+    def middle(place_M: IntArray) -> float:
+        assert (np.bincount(place_M, minlength=200).reshape(50, 4).std(axis=1) == 0).all()
+        return float(value_N[place_M].mean())
+
+    found = statistic(
+        "m", middle, 200, about="", options=Options(resamples=500), clusters=clusters
+    ).estimate
+    assert found.interval == "clustered bootstrap"
+    assert found.n == 200
+    half = 1.96 * value_N.std() / np.sqrt(50)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+
+
+def test_it_is_registered() -> None:
+    assert find("probe", "sensitivity") is SENSITIVITY
