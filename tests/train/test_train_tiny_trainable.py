@@ -142,7 +142,8 @@ def test_too_many_locks_name_the_number_of_layers(encoder: Tiny, count: Any) -> 
     assert str(raised.value) == (
         f"{count} layers of the picture tower of tiny:small are to be locked\n"
         "  expected: 0 to 4: embedding, 2 blocks, and what follows\n"
-        "  way out:  --set locks.picture=all locks the whole tower"
+        "  way out:  --set locks.picture=all locks the whole tower, =part all but its "
+        "last layer"
     )
 
 
@@ -219,7 +220,7 @@ def test_what_is_no_dual_encoder_says_what_can_be_trained() -> None:
         make_trainable(load_caption_only("short"), device="cpu")
     assert str(raised.value) == (
         "caption:short cannot be trained: it is no dual encoder of a known library\n"
-        "  expected: tiny:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, "
-        "ALIGN ...)\n"
+        "  expected: tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, "
+        "SigLIP, ALIGN ...)\n"
         "  way out:  `unbag list models` shows what each name is"
     )

@@ -58,7 +58,7 @@ class Column:
 def score_command(options: argparse.Namespace) -> int:
     """Ask every model, one after the other."""
     # Before any model is loaded, which can take minutes.
-    opened(FilePicture(options.picture))
+    opened(FilePicture(options.picture, turn_upright=True))
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)

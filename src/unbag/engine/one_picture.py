@@ -32,7 +32,10 @@ def score(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Sc
 def answered(picture: str | Path | Picture, captions: Sequence[Caption], scorer: Scorer) -> Scores:
     """The same with the raw answer of a chat model; NaN where no rule could read it."""
     _check(captions)
-    shown = opened(FilePicture(Path(picture)) if isinstance(picture, str | Path) else picture)
+    if isinstance(picture, str | Path):
+        # A photograph of the user's own: as its camera was held, which is how people see it.
+        picture = FilePicture(Path(picture), turn_upright=True)
+    shown = opened(picture)
     if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
         score_PC = scorer.score_matrix([shown], captions)
         score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))

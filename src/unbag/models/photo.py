@@ -20,9 +20,10 @@ from torch.nn import functional
 from unbag.errors import UserError, unknown_name
 from unbag.models.fingerprint import fingerprint
 from unbag.models.finite import check_finite
+from unbag.models.photo_layers import caption_layers, picture_layers
 from unbag.models.photo_parts import SIDE, caption_part, check_parts, parts_said, picture_part
 from unbag.models.photo_towers import PhotoConfig, PhotoTowers, mean_words
-from unbag.types import Tokens
+from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,7 +72,10 @@ class Photo:
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
-        return [len(ids) for ids in self.tokenizer(list(captions))["input_ids"]] if captions else []
+        if not captions:
+            return []
+        # Not verbose: it would warn of a length that MiniLM has no places for, before it is cut.
+        return [len(ids) for ids in self.tokenizer(list(captions), verbose=False)["input_ids"]]
 
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
@@ -97,6 +101,16 @@ class Photo:
         towers = self.towers.caption
         vector_NLD = _unit(towers.head(towers.words(token_NL, mask_NL)))
         return Tokens(vector_NLD, mask_NL.bool().cpu())
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Places of stem, blocks and what the head is given, with their means."""
+        return picture_layers(self.towers.picture, pixels.to(self.device))
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens, special ones included, of embedding and blocks, with their means."""
+        return caption_layers(self.towers.caption, *self._placed(captions))
 
     @torch.inference_mode()
     def picture_features(self, pixels: Tensor) -> Tensor:
@@ -129,7 +143,14 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     """`mini`, `random` (heads before training), or a .safetensors file of your own."""
     check_parts()
     if name in SHIPPED:
-        with as_file(files("unbag.models") / "weights" / f"photo-{name}.safetensors") as path:
+        shipped = files("unbag.models") / "weights" / f"photo-{name}.safetensors"
+        if not shipped.is_file():
+            raise UserError(
+                f"photo:{name} is not shipped with this version of unbag",
+                expected="a version that has its heads",
+                way_out="build heads of your own from photo:random: docs/photos.md",
+            )
+        with as_file(shipped) as path:
             return read(path, name=f"photo:{name}", device=device)
     if name == "random":
         return build({}, PhotoConfig(), name="photo:random", device=device)

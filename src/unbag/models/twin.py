@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unbag.models.hf_blip import Blip
     from unbag.models.hf_dual import HfDual
     from unbag.models.open_clip.encoder import OpenClip
+    from unbag.models.photo import Photo
     from unbag.types import DualEncoder
 
 
@@ -28,6 +29,7 @@ def random_twin(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
     from unbag.models.hf_blip import Blip
     from unbag.models.hf_dual import HfDual
     from unbag.models.open_clip.encoder import OpenClip
+    from unbag.models.photo import Photo
     from unbag.models.tiny import Tiny, untrained
 
     name = f"{encoder.name}, random weights"
@@ -37,6 +39,8 @@ def random_twin(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
         return _of_open_clip(encoder, name=name, seed=seed)
     if isinstance(encoder, HfDual | Blip):
         return _of_transformers(encoder, name=name, seed=seed)
+    if isinstance(encoder, Photo):
+        return _of_photo(encoder, name=name, seed=seed)
     return None
 
 
@@ -80,6 +84,24 @@ def _of_transformers(encoder: HfDual | Blip, *, name: str, seed: int) -> HfDual 
             device=encoder.device,
             dtype=str(old.dtype).removeprefix("torch."),
         )
+
+
+def _of_photo(encoder: Photo, *, name: str, seed: int) -> Photo:
+    """Parts before training too, whatever the heads stand on.
+
+    Batch norms before training divide by one, and fifty convolutions then leave nothing of any
+    picture: a twin that is blind by accident would flatter the model. So they are given the
+    averages of drawn noise, as a first step of training would give them those of its batch.
+    """
+    from unbag.models.photo import Photo
+    from unbag.models.photo_parts import average_norms, picture_part, untrained_caption_part
+    from unbag.models.photo_towers import PhotoTowers
+
+    with _seeded(seed):
+        picture = picture_part(is_trained=False)
+        average_norms(picture)
+        towers = PhotoTowers(picture, untrained_caption_part(), encoder.config)
+    return Photo(towers, encoder.tokenizer, name=name, device=encoder.device)
 
 
 @contextmanager

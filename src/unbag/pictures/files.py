@@ -100,9 +100,10 @@ def decode(
 
     try:
         with _header(file, name or str(file), keeps_exif=turn_upright) as image:
-            part = ImageOps.exif_transpose(image) if turn_upright else image
-            if box:
-                part = part.crop(_corners(box, part.size))
+            if turn_upright:
+                # In place: else an upright picture, as most are, would be copied for nothing.
+                ImageOps.exif_transpose(image, in_place=True)
+            part = image.crop(_corners(box, image.size)) if box else image
             return _rgb(part, image.format)
     except (OSError, ValueError, MemoryError):
         raise

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unbag.train.exported import Exported, Folder
 
 _HUB = re.compile(r"hf:([\w.-]+/[\w.-]+)")
-_KINDS = {"open_clip": "open_clip", "transformers": "transformers", "tiny": "unbag"}
+_KINDS = {"open_clip": "open_clip", "transformers": "transformers"}
 SAME_LICENCE = "That of the weights it was made from; nothing is granted here beside it."
 
 
@@ -72,7 +72,7 @@ def render(card: Card, exported: Exported) -> str:
 def _head(card: Card, exported: Exported) -> str:
     first = exported.folders[0].library
     lines = [
-        f"library_name: {_KINDS[first]}",
+        f"library_name: {_KINDS.get(first, 'unbag')}",
         "pipeline_tag: zero-shot-image-classification",
         "tags:",
         *(f"- {tag}" for tag in ("clip", "compositionality", "unbag")),
@@ -120,7 +120,7 @@ def _code(folder: Folder) -> str:
             f"model = {folder.load_line()}\n"
             f'processor = transformers.AutoProcessor.from_pretrained("DIR/{folder.place}")'
         )
-    return f"import unbag.models.tiny\n\nencoder = {folder.load_line()}"
+    return f"import unbag.models.{folder.library}\n\nencoder = {folder.load_line()}"
 
 
 def _training(card: Card) -> str:

@@ -48,9 +48,10 @@ class Lora:
 class Locks:
     """Which layers stay as they are, counted from the input; a locked tower is in eval mode."""
 
-    picture: int | Literal["all"] = 0
-    """Layers of the picture tower: 1 is the patch embedding alone, "all" its projection too."""
-    caption: int | Literal["all"] = 0
+    picture: int | Literal["part", "all"] = 0
+    """Layers of the picture tower: 1 is the patch embedding alone, "part" everything but the last
+    layer (a head, or what follows the blocks), "all" that too."""
+    caption: int | Literal["part", "all"] = 0
     scale: bool = False
     """Keep temperature and bias."""
 

@@ -26,6 +26,7 @@ from unbag.models.finite import check_finite
 from unbag.models.hf_dual import HfDual
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.tokens import ClipTokenizer
+from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.train import export_forms as forms
 from unbag.train.card import Card, render
@@ -33,6 +34,7 @@ from unbag.train.clip_config import NoOtherFormError
 from unbag.train.clip_tokens import ODD
 from unbag.train.export_check import Again, agreement, read_open_clip, read_transformers
 from unbag.train.exported import Exported, Folder, LeftOut, Library
+from unbag.train.photo_export import PHOTO, read_photo, said_of_parts, write_photo
 from unbag.types import DualEncoder
 
 TINY = "tiny.safetensors"
@@ -41,7 +43,7 @@ FORMAT = "unbag-export-1"
 FAR = 0.999
 """Cosine below which another way of resizing is said to change a picture's vector."""
 _BOTH: tuple[Library, ...] = ("open_clip", "transformers")
-_NO_TINY = "the tiny encoder is an architecture of unbag's own"
+_OURS = "the {} encoder is an architecture of unbag's own"
 _Written = tuple[tuple[Folder, ...], tuple[LeftOut, ...]]
 
 
@@ -57,17 +59,17 @@ class _Form:
 
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
     """Write all forms that the model can have, its card and unbag.json; `out` must be new."""
-    if not isinstance(encoder, OpenClip | HfDual | Tiny):
+    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo):
         raise UserError(
             f"{encoder.name} is a {type(encoder).__name__}",
-            expected="a dual encoder loaded as open_clip:, hf: or tiny:",
+            expected="a dual encoder loaded as open_clip:, hf:, photo: or tiny:",
             way_out="a model of your own is saved by your own code",
         )
-    module = encoder.towers if isinstance(encoder, Tiny) else encoder.model
+    module = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
     _check_weights(module, encoder.name)
     with _new_folder(out) as folder:
-        if isinstance(encoder, Tiny):
-            written, left_out = _write_tiny(encoder, folder)
+        if isinstance(encoder, Tiny | Photo):
+            written, left_out = _write_ours(encoder, folder)
         else:
             written, left_out = _write_forms(encoder, folder)
         found = Exported(
@@ -131,14 +133,21 @@ def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
     return [first, second] if isinstance(encoder, OpenClip) else [second, first]
 
 
-def _write_tiny(encoder: Tiny, folder: Path) -> _Written:
+def _write_ours(encoder: Tiny | Photo, folder: Path) -> _Written:
     """In full precision: what is shipped with unbag is half of it, to be small."""
-    path = folder / TINY
-    tiny.write(encoder.towers, path, dtype=torch.float32)
-    again = tiny.read(path, name=encoder.name, device=encoder.device)
+    library: Library
+    again: Tiny | Photo
+    if isinstance(encoder, Photo):
+        library, path = "photo", folder / PHOTO
+        write_photo(encoder, path)
+        again = read_photo(path, encoder)
+    else:
+        library, path = "tiny", folder / TINY
+        tiny.write(encoder.towers, path, dtype=torch.float32)
+        again = tiny.read(path, name=encoder.name, device=encoder.device)
     agrees = agreement(encoder, again, own=again, what="unbag")
-    found = Folder("tiny", TINY, agrees, _sums(path, folder))
-    return (found,), tuple(LeftOut(library, _NO_TINY) for library in _BOTH)
+    found = Folder(library, path.name, agrees, _sums(path, folder))
+    return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
 
 
 def _check_weights(module: Any, name: str) -> None:
@@ -202,7 +211,10 @@ def _sum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _notes(encoder: OpenClip | HfDual | Tiny, written: tuple[Folder, ...]) -> Iterator[str]:
+def _notes(encoder: OpenClip | HfDual | Tiny | Photo, written: tuple[Folder, ...]) -> Iterator[str]:
+    if isinstance(encoder, Photo):
+        yield said_of_parts(encoder)
+        return
     libraries = {one.library for one in written}
     has_bias = (
         not isinstance(encoder, Tiny) and getattr(encoder.model, "logit_bias", None) is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-Library = Literal["open_clip", "transformers", "tiny"]
+Library = Literal["open_clip", "transformers", "tiny", "photo"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Folder:
 
     library: Library
     place: str
-    """Below the export: a folder, for the tiny encoder a file."""
+    """Below the export: a folder, for an encoder of our own a file."""
     agreement: Agreement
     weights: tuple[tuple[str, str], ...]
     """Files of weights, below the export, with their sha256."""
@@ -42,13 +42,13 @@ class Folder:
             return f'open_clip.create_model_and_transforms("local-dir:{at}")'
         if self.library == "transformers":
             return f'transformers.{self.kind}.from_pretrained("{at}")'
-        return f'unbag.models.tiny.load("{at}")'
+        return f'unbag.models.{self.library}.load("{at}")'
 
     def model_name(self, out: Path | str = "DIR") -> str:
         """As `unbag run --model` takes it."""
         at = f"{out}/{self.place}"
-        start = {"open_clip": "open_clip:local-dir:", "transformers": "hf:", "tiny": "tiny:"}
-        return start[self.library] + at
+        start = {"open_clip": "open_clip:local-dir:", "transformers": "hf:"}
+        return start.get(self.library, f"{self.library}:") + at
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from torch import nn
 
@@ -10,6 +10,9 @@ from unbag.errors import UserError
 from unbag.train.config import Locks
 from unbag.train.layers import Layers, modules_of, weights_of
 from unbag.train.trainable import Trainable
+
+Tower: TypeAlias = Literal["picture", "caption"]
+Count: TypeAlias = int | Literal["part", "all"]
 
 
 def apply_locks(trainable: Trainable, locks: Locks) -> str:
@@ -51,23 +54,30 @@ def open_share(trainable: Trainable) -> str:
     return f"trained numbers: {', '.join(shown)}"
 
 
+def is_part_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+    """Whether all but the last layer of a tower stays as it is."""
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    count = locks.picture if tower == "picture" else locks.caption
+    return len(_first(trainable, tower, count)) >= len(layers) - 1
+
+
 def _locked(trainable: Trainable, locks: Locks) -> list[tuple[nn.Module | nn.Parameter, ...]]:
     picture = _first(trainable, "picture", locks.picture)
     return [*picture, *_first(trainable, "caption", locks.caption)]
 
 
-def _first(
-    trainable: Trainable, tower: Literal["picture", "caption"], count: int | Literal["all"]
-) -> Layers:
+def _first(trainable: Trainable, tower: Tower, count: Count) -> Layers:
     layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
     every = tuple(tuple(layer) for layer in layers)
     if count == "all":
         return every
+    if count == "part":
+        return every[:-1]
     # A setting of the command line may be of any type.
     if type(count) is not int or not 0 <= count <= len(every):
         raise UserError(
             f"{count} layers of the {tower} tower of {trainable.name} are to be locked",
             expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
-            way_out=f"--set locks.{tower}=all locks the whole tower",
+            way_out=f"--set locks.{tower}=all locks the whole tower, =part all but its last layer",
         )
     return every[:count]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from unbag.errors import UserError
 from unbag.models.hf_dual import HfDual
 from unbag.models.open_clip.encoder import OpenClip
+from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.train.hf_trainable import HfTrainable
 from unbag.train.open_clip_trainable import OpenClipTrainable
+from unbag.train.photo_trainable import PhotoTrainable
 from unbag.train.tiny_trainable import TinyTrainable
 from unbag.train.trainable import Trainable
 
@@ -20,9 +22,12 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         return OpenClipTrainable(encoder, device=device)
     if isinstance(encoder, HfDual):
         return HfTrainable(encoder, device=device)
+    if isinstance(encoder, Photo):
+        return PhotoTrainable(encoder, device=device)
     raise UserError(
         f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
         "encoder of a known library",
-        expected="tiny:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, ALIGN ...)",
+        expected="tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, "
+        "ALIGN ...)",
         way_out="`unbag list models` shows what each name is",
     )

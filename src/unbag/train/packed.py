@@ -76,7 +76,8 @@ class PackedPairs:
         name, picture, captions, *edits = json.loads(row)
         return Pair(
             name,
-            FilePicture(self.root / picture),
+            # Photographs of a user's own, which a camera may have stored on their side.
+            FilePicture(self.root / picture, turn_upright=True),
             tuple(captions),
             tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
             tuple(self.near[_span(self.near_end_N, place)].tolist()),

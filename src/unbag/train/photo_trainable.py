@@ -50,9 +50,9 @@ class PhotoReads:
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
-        return (
-            [len(ids) for ids in self._tokenizer(list(captions))["input_ids"]] if captions else []
-        )
+        if not captions:
+            return []
+        return [len(ids) for ids in self._tokenizer(list(captions), verbose=False)["input_ids"]]
 
 
 class PhotoTrainable:

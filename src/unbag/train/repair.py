@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -24,6 +24,8 @@ from unbag.train.job import TrainJob
 from unbag.train.loop import Trained, train
 from unbag.train.make_trainable import make_trainable
 from unbag.train.open_pairs import open_pairs
+from unbag.train.pair_batches import PairBatches
+from unbag.train.photo_features import keep_features
 from unbag.train.price import Priced, price
 from unbag.train.price_shown import price_markdown
 from unbag.train.ready_batches import ready_batches
@@ -119,6 +121,11 @@ def repair(
     batches = _batches(
         wanted, recipe, trainable, seed=seed, team=team, micro=where.micro, progress=progress
     )
+    if isinstance(batches, PairBatches) and team.size == 1:
+        trainable = keep_features(
+            model, trainable, batches.pairs, recipe, cache=where.cache, progress=progress
+        )
+        batches = replace(batches, reads=trainable.reads)
     for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
         progress.say(line)
     _check_bias(trainable, recipe)

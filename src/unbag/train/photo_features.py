@@ -1,0 +1,191 @@
+"""A photo model, pairs and a recipe that locks its parts come in; towers on kept features go out.
+
+What a locked part makes of a picture never changes, so it is computed once, kept on disk by the
+part's fingerprint and the picture's content, and the heads are trained on it.
+
+Every pass has the same shape: pictures in slices of one size, captions in slices of one size and
+one length, the last filled up. So a row does not depend on what was computed beside it, and a run
+that finds some of its features in the cache has the bits of one that found none.
+
+Dimensions: N pictures or captions, C features of a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from unbag.engine.cache import Shelf, Vectors, open_shelf
+from unbag.engine.progress import Progress
+from unbag.engine.reading import Turn, reading
+from unbag.errors import UserError
+from unbag.models.fingerprint import fingerprint
+from unbag.models.photo import Photo
+from unbag.models.photo_parts import WIDE, WORDS_WIDE, parts_said
+from unbag.train.config import Recipe
+from unbag.train.draw import columns_of
+from unbag.train.kept_photo import Features, KeptPhoto
+from unbag.train.locks import is_part_locked
+from unbag.train.pairs import Pair, Pairs
+from unbag.train.trainable import Trainable
+from unbag.types import Picture
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SLICE, SLICE_CUDA = 16, 256
+"""Inputs of a pass."""
+PICTURES, CAPTIONS = 128, 1_024
+"""Whose features are written together; a run that is stopped loses no more."""
+MOST = 1 << 30
+"""Numbers that are kept in memory: four gigabytes, 800,000 pictures or 2.7 million captions."""
+_VERSION = "features-1"
+
+
+def keep_features(
+    model: object,
+    trainable: Trainable,
+    pairs: Pairs,
+    recipe: Recipe,
+    *,
+    cache: Path | None,
+    progress: Progress,
+) -> Trainable:
+    """The towers as they are, or on kept features where the recipe locks all before a head.
+
+    Captions are kept if all that can be drawn is known: their edits were made before, or there are
+    none. Without a cache folder features are kept in memory only.
+    """
+    if not isinstance(model, Photo):
+        return trainable
+    sees = is_part_locked(trainable, "picture", recipe.locks)
+    reads = is_part_locked(trainable, "caption", recipe.locks)
+    kinds = frozenset(columns_of(recipe).kinds)
+    reads = reads and (pairs.has_edits or not kinds)
+    if not sees and not reads:
+        return trainable
+    found = list(_read(pairs))
+    texts = _texts(found, kinds) if reads else ()
+    numbers = len(found) * WIDE * sees + len(texts) * WORDS_WIDE
+    if numbers > MOST:
+        progress.say(
+            f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
+            "in memory; locked parts are run at every step"
+        )
+        return trainable
+    pictures = [pair.picture for pair in found]
+    return KeptPhoto(
+        model,
+        device=model.device,
+        pictures=_pictures(model, pictures, cache, progress) if sees else None,
+        captions=_captions(model, texts, cache, progress) if reads else None,
+    )
+
+
+def _pictures(
+    model: Photo, pictures: Sequence[Picture], cache: Path | None, progress: Progress
+) -> Features:
+    key_of = {picture.name: picture.key for picture in pictures}
+    picture_of = {key_of[picture.name]: picture for picture in pictures}
+    shelf = _shelf(model, "picture", cache, progress)
+    have = shelf.get(picture_of)
+    missing = [key for key in picture_of if key not in have]
+    damaged: dict[str, str] = {}
+    todo = [missing[at : at + PICTURES] for at in range(0, len(missing), PICTURES)]
+    with (
+        progress.task("features of pictures", len(missing)) as advance,
+        reading(model, picture_of, todo, turn=Turn(model.device)) as blocks,
+    ):
+        for block in blocks:
+            damaged.update(block.damaged)
+            if block.pixels is not None:
+                shelf.put(block.keys, _sliced(block.pixels, model.picture_features, model.device))
+            advance(len(block.keys) + len(block.damaged))
+    said = {name: damaged[key] for name, key in key_of.items() if key in damaged}
+    names = {name: key for name, key in key_of.items() if name not in said}
+    return _table(names, shelf, said)
+
+
+def _captions(
+    model: Photo, texts: Sequence[str], cache: Path | None, progress: Progress
+) -> Features:
+    key_of = {text: blake2b(text.encode(), digest_size=16).hexdigest() for text in texts}
+    shelf = _shelf(model, "caption", cache, progress)
+    have = shelf.get(key_of.values())
+    missing = [text for text, key in key_of.items() if key not in have]
+    with progress.task("features of captions", len(missing)) as advance:
+        for some in _by_length(model, missing):
+            vector_NC = _sliced(some, model.caption_features, model.device)
+            shelf.put([key_of[text] for text in some], vector_NC)
+            advance(len(some))
+    return _table(key_of, shelf)
+
+
+def _by_length(model: Photo, texts: Sequence[str]) -> Iterator[list[str]]:
+    """Captions of as many tokens each, so that none is padded."""
+    count_of = dict(zip(texts, model.count_tokens(texts), strict=True))
+    lengths = {text: min(count, model.context) for text, count in count_of.items()}
+    for _, some in groupby(sorted(texts, key=lambda text: (lengths[text], text)), lengths.get):
+        every = list(some)
+        yield from (every[at : at + CAPTIONS] for at in range(0, len(every), CAPTIONS))
+
+
+def _sliced(inputs: Tensor | list[str], run: Callable[..., Tensor], device: str) -> Vectors:
+    """Rows of all inputs, from passes of one size; the last repeats its last input."""
+    size = SLICE if device == "cpu" else SLICE_CUDA
+    found = []
+    for at in range(0, len(inputs), size):
+        part = inputs[at : at + size]
+        rest = size - len(part)
+        if isinstance(part, list):
+            found.append(run([*part, *part[-1:] * rest])[: len(part)])
+        else:
+            filled = torch.cat([part, part[-1:].expand(rest, *part.shape[1:])])
+            found.append(run(filled)[: len(part)])
+    vector_NC: Vectors = torch.cat(found).numpy()
+    return vector_NC
+
+
+def _table(
+    key_of: Mapping[str, str], shelf: Shelf, damaged: Mapping[str, str] | None = None
+) -> Features:
+    """Rows in the order of the names; two names of one content share a row."""
+    keys = list(dict.fromkeys(key_of.values()))
+    have = shelf.get(keys)
+    if not keys:
+        raise UserError("no picture can be opened", expected="at least one, to train on")
+    row_of = {key: row for row, key in enumerate(keys)}
+    vector_NC = torch.from_numpy(np.stack([have[key] for key in keys]))
+    places = {name: row_of[key] for name, key in key_of.items()}
+    return Features(places, vector_NC, damaged or {})
+
+
+def _shelf(model: Photo, tower: str, cache: Path | None, progress: Progress) -> Shelf:
+    part = getattr(model.towers, tower).part
+    name = fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
+    return open_shelf(cache, f"{name}-{model.device.partition(':')[0]}", tower, progress=progress)
+
+
+def _read(pairs: Pairs) -> Iterator[Pair]:
+    """Those that can be read; training skips the others too."""
+    for place in range(len(pairs)):
+        try:
+            yield pairs[place]
+        except UserError:
+            continue
+
+
+def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
+    """Every string that a step may draw."""
+    found: dict[str, None] = {}
+    for pair in pairs:
+        found.update(dict.fromkeys(pair.captions))
+        for edits in pair.edits:
+            found.update((edit.text, None) for edit in edits if edit.kind in kinds)
+    return tuple(found)
