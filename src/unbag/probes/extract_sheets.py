@@ -20,8 +20,8 @@ from unbag.types import IntArray
 from unbag.world.words import DEFAULT
 
 Given = TypeVar("Given", covariant=True)
-SHAPES = 6
-COLOURS = 4
+SHAPES = 4
+COLOURS = 2
 """Of each hand."""
 
 

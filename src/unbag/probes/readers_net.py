@@ -2,7 +2,8 @@
 
 Readers of all tasks are trained at once, each with weights of its own: nothing passes between
 them, and features are read from memory once for all.
-Dimensions: R readers, N units, B units of a batch, L patches or words, F or W features, H hidden, K classes.
+Dimensions: R readers, N units, B units of a batch, L patches or words, F or W features, H hidden,
+K classes.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _trained(
     last_better = 0
     for epoch in range(effort.epochs):
         order = torch.from_numpy(generator(tasks[0].seed, "order", str(epoch)).permutation(count))
-        for at_B in order.split(BATCH):
+        for at_B in torch.split(order, BATCH):
             loss_RB = _losses(forward(at_B), truth_RN[:, at_B])
             optimiser.zero_grad()
             # Weights sum to 1 over all batches of an epoch, not over this one.
@@ -134,7 +135,7 @@ def _trained(
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         with torch.no_grad():
-            every = [forward(at_B) for at_B in torch.arange(count).split(BATCH)]
+            every = [forward(at_B) for at_B in torch.split(torch.arange(count), BATCH)]
             logit_RNK = torch.cat(every, dim=1)
             held_R = (_losses(logit_RNK, truth_RN) * stop_RN).sum(dim=1)
         better_R = held_R < least_R
