@@ -1,10 +1,18 @@
 """Two test processes share two cores: each computes with one thread, its subprocesses too."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from .pages import Open, Scheme, Watched
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -25,6 +33,41 @@ def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         return folder
 
     return get
+
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real browser, for pages; the system's own, since nothing is downloaded in tests.
+
+    Of a module, not of the session: while it is open an event loop runs in this thread.
+    """
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is not installed, so no page can be opened")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Open]:
+    """Opens pages and closes them after the test."""
+    from .pages import Watched
+
+    opened: list[Watched] = []
+
+    def open_one(file: Path, width: int = 1280, scheme: Scheme = "light") -> Watched:
+        opened.append(Watched(browser, file, width, scheme))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.page.close()
 
 
 @pytest.fixture(autouse=True)

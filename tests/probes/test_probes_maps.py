@@ -70,9 +70,8 @@ class Space:
 def test_a_word_lights_up_its_patch(special: tuple[int, int]) -> None:
     found = word_maps(Space(Parts(special=special)), PICTURE, "a c dd")
     assert [one.word for one in found.maps] == ["a", "c", "dd"]
-    assert found.maps[0].values == ((1, 0), (0, 0))
-    assert found.maps[1].values == ((0, 0), (1, 0))
-    assert found.maps[2].values == ((0, 0), (0, 1))
+    shown = [one.values for one in found.maps]
+    assert shown == [((1, 0), (0, 0)), ((0, 0), (1, 0)), ((0, 0), (0, 1))]
     assert (found.title, found.caption) == ("a space", "a c dd")
     assert found.picture.startswith("data:image/")
 

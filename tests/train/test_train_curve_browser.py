@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,23 +13,7 @@ from unbag.train.price_sides import Side
 from unbag.types import Estimate
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-CHROMIUM = Path("/usr/bin/chromium")
-pytestmark = pytest.mark.skipif(
-    not CHROMIUM.exists(), reason=f"{CHROMIUM} is not installed, so no page can be opened"
-)
-Scheme = Literal["light", "dark"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+    from tests.pages import Open, Scheme
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +36,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_it_fits_and_asks_for_nothing(
-    browser: Browser, file: Path, width: int, scheme: Scheme
+    open_page: Open, file: Path, width: int, scheme: Scheme
 ) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(file.as_uri())
+    seen = open_page(file, width, scheme)
+    page = seen.page
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
+    assert seen.said == []
+    assert seen.outside == []
     ink = page.evaluate("getComputedStyle(document.querySelector('.curve .label')).fill")
     assert ink == ("rgb(29, 33, 38)" if scheme == "light" else "rgb(228, 227, 222)")
     # From the base to the right and up: more composition lies higher, less recognition to the left.
@@ -72,4 +51,3 @@ def test_it_fits_and_asks_for_nothing(
     places = [(one["x"], one["y"]) for one in marks if one is not None]
     assert places[0][0] > places[1][0] > places[2][0]
     assert places[0][1] > places[1][1] > places[2][1]
-    page.close()

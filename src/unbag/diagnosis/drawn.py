@@ -49,8 +49,8 @@ def scatter(plot: Scatter, alike: Sequence[Scatter]) -> Drawing:
     groups = list(dict.fromkeys(p.group for one in alike for p in one.points))
     shown = [p for p in plot.points if isfinite(p.x) and isfinite(p.y)][:MOST_POINTS]
     parts = [_grid(across, up)]
-    parts += [_height(up, value, name) for name, value in plot.lines]
     parts += [_dot(point, groups.index(point.group), across, up) for point in shown]
+    parts += [_height(up, value, name) for name, value in plot.lines]
     said = f"{len(shown):,} points; {plot.y} over {plot.x}"
     more = len(plot.points) - len(shown)
     return Drawing(
