@@ -1,0 +1,210 @@
+"""Which part was repaired: scores of all combinations, worked verdicts, what is skipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unbag.engine.progress import Silent
+from unbag.probes.chosen import choose_rows
+from unbag.probes.constructed import bag_of_words_space, constructed_subject
+from unbag.probes.encoded import EncoderSpace
+from unbag.probes.finding import Finding, Options, mean
+from unbag.probes.material import Material, Row
+from unbag.probes.plots import Grid
+from unbag.probes.probe import Subject, put
+from unbag.probes.transplant import open_donors, transplant
+from unbag.probes.transplant_probe import TRANSPLANT, credits, encode, encode_variants, wins
+from unbag.probes.transplant_said import PARTS, alone, lost
+from unbag.registry import find
+from unbag.scorers.cosine import Cosine
+from unbag.types import DualEncoder, FloatArray
+
+from .small_models import CONFIG, perturbed, rows, small
+
+QUICK = Options(resamples=300)
+
+
+def subject(encoder: DualEncoder, other: Subject | None = None) -> Subject:
+    return Subject(encoder.name, encoder, EncoderSpace(encoder), Cosine(encoder), other=other)
+
+
+def asked(model: DualEncoder, base: DualEncoder, some: tuple[Row, ...] | None = None) -> Finding:
+    material = Material("rows", rows() if some is None else some)
+    return put(TRANSPLANT, subject(model, subject(base)), material, QUICK)
+
+
+def test_four_encoders_give_the_scores_of_all_eight() -> None:
+    base = perturbed(small(0), "base", size=0.5)
+    other = perturbed(small(1), "other", size=0.5, seed=4)
+    some = rows()
+    donors = open_donors(base, other)
+    spaces = EncoderSpace(base), EncoderSpace(other)
+    encoded = encode_variants(donors, spaces, some, Silent())
+    assert len(encoded) == 4
+    right = credits(donors.choices, encoded)
+    margins = set()
+    for one in transplant(base, other):
+        whole = encode(EncoderSpace(one.encoder), some)
+        read_out = one.choice.read_out
+        assert read_out is not None
+        pictures, text = encoded[one.choice.picture, read_out], encoded[one.choice.text, read_out]
+        np.testing.assert_array_equal(pictures.picture_ND, whole.picture_ND)
+        np.testing.assert_array_equal(text.caption_ND, whole.caption_ND)
+        np.testing.assert_array_equal(text.negative_ND, whole.negative_ND)
+        assert right[one.choice].tolist() == wins(whole.picture_ND, whole).tolist()
+        margins.add(float((whole.picture_ND * (whole.caption_ND - whole.negative_ND)).sum()))
+    assert len(margins) == 8
+
+
+@pytest.mark.parametrize(
+    ("only", "part"), [("caption.blocks", "text tower"), ("picture.blocks", "picture tower")]
+)
+def test_a_change_in_one_tower_is_placed_there(only: str, part: str) -> None:
+    base = perturbed(small(0), "base", size=0.5)
+    repaired = perturbed(base, "repaired", only=only, size=0.5, seed=4)
+    found = asked(repaired, base, _only_second(base, repaired))
+    assert found["swap: none"].estimate.value == 0.0
+    assert found["swap: difference"].estimate.value == 1.0
+    # All else is the same, so the part alone is the whole.
+    assert found[f"swap: {part} alone"].estimate.value == 1.0
+    assert found[f"swap: lost without {part}"].estimate.value == 1.0
+    assert found["swap: read-out alone"].estimate.value == 0.0
+    verdict = TRANSPLANT.say(found)
+    assert verdict.tone == "told"
+    assert verdict.sentence.startswith("Of +100.0 points [")
+    assert verdict.sentence.endswith(f": it sits in the {part}.")
+
+
+def _only_second(base: DualEncoder, repaired: DualEncoder) -> tuple[Row, ...]:
+    """Rows, their captions turned where needed, in which the base errs and the other does not."""
+    margins = [_margins(EncoderSpace(encoder), rows(160)) for encoder in (base, repaired)]
+    turned = [
+        row if gap > 0 else replace(row, caption=str(row.negative), negative=row.caption)
+        for row, gap in zip(rows(160), margins[1], strict=True)
+    ]
+    is_kept_N = (margins[0] * margins[1] < 0) & (np.minimum(*map(np.abs, margins)) > 1e-5)
+    found = [replace(row, kind="swap") for row, kept in zip(turned, is_kept_N, strict=True) if kept]
+    assert len(found) >= 20
+    return tuple(found)
+
+
+def _margins(space: EncoderSpace, some: tuple[Row, ...]) -> FloatArray:
+    picture_ND = space.pictures([row.picture for row in some])
+    true_ND = space.captions([row.caption for row in some])
+    false_ND = space.captions([str(row.negative) for row in some])
+    found: FloatArray = (picture_ND * (true_ND - false_ND)).sum(axis=1)
+    return found
+
+
+def test_quantities_and_the_grid() -> None:
+    base, other = small(0), perturbed(small(0), "other")
+    found = asked(other, base, rows(48))
+    # Two kinds of 24 rows, all kinds, each with 8 shares, a difference and 2 effects of 3 parts.
+    assert len(found.quantities) == 3 * (8 + 1 + 6)
+    assert found.headline.endswith(": difference")
+    difference = found["all kinds: all"].estimate.value - found["all kinds: none"].estimate.value
+    assert found["all kinds: difference"].estimate.value == pytest.approx(difference)
+    with_text = found["all kinds: text tower"].estimate.value
+    alone = with_text - found["all kinds: none"].estimate.value
+    assert found["all kinds: text tower alone"].estimate.value == pytest.approx(alone)
+    without = found["all kinds: picture tower + read-out"].estimate.value
+    lost = found["all kinds: all"].estimate.value - without
+    assert found["all kinds: lost without text tower"].estimate.value == pytest.approx(lost)
+    grid = found.plots[0]
+    assert isinstance(grid, Grid)
+    assert grid.rows == ("pictures of tiny:0", "pictures of other")
+    assert grid.columns[2] == "text of other, read-out of tiny:0"
+    assert grid.values[0][2] == found["all kinds: text tower"].estimate.value
+    assert grid.values[1][3] == found["all kinds: all"].estimate.value
+    assert found.notes[0] == "parts come from tiny:0, or where they are named from other"
+    units = found["all kinds: all"].outcomes
+    assert units is not None
+    assert len(set(units.clusters)) == 12
+
+
+def test_the_same_model_twice_has_no_part_to_name() -> None:
+    verdict = TRANSPLANT.say(asked(small(0), small(0)))
+    assert verdict.sentence.startswith("The two models do not differ ")
+    assert verdict.sentence.endswith("no part to name.")
+
+
+def test_registered() -> None:
+    assert find("probe", "transplant") is TRANSPLANT
+    with_negative = Material("rows", rows(4))
+    assert put(TRANSPLANT, subject(small(0)), with_negative).skipped == (
+        "needs a second model: --against"
+    )
+
+
+def test_skipped_with_the_reason() -> None:
+    base = subject(small(0))
+    none = Material("none", tuple(replace(row, negative=None) for row in rows(4)))
+    found = put(TRANSPLANT, subject(small(1), base), none)
+    assert found.skipped == "needs captions with negatives, and there are none"
+    bag = constructed_subject(bag_of_words_space(), other=base)
+    found = put(TRANSPLANT, bag, Material("rows", rows(4)))
+    assert found.skipped == "needs two dual encoders: others have no two towers"
+    wide = subject(small(0, name="wide", config=replace(CONFIG, joint=12)), base)
+    found = put(TRANSPLANT, wide, Material("rows", rows(4)))
+    assert found.skipped.startswith("tiny:0 and wide differ in architecture: ")
+    chat = replace(base, space=None)
+    found = put(TRANSPLANT, replace(base, other=chat), Material("rows", rows(4)))
+    assert found.skipped == "needs two dual encoders: others have no two towers"
+
+
+def test_without_a_read_out_only_towers_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unbag.probes.transplant._PROJECTIONS", frozenset())
+    base, other = small(0), perturbed(small(0), "other")
+    found = asked(other, base, rows(48))
+    assert len(found.quantities) == 3 * (4 + 1 + 4)
+    assert [one.name for one in found.quantities[:4]] == [
+        "all kinds: none", "all kinds: text tower", "all kinds: picture tower", "all kinds: all",
+    ]  # fmt: skip
+    assert found.notes[1] == "neither tower has a separate projection: only towers were exchanged"
+    grid = found.plots[0]
+    assert isinstance(grid, Grid)
+    assert grid.columns == ("text of tiny:0", "text of other")
+    assert "read-out" not in TRANSPLANT.say(found).sentence
+
+
+def test_all_rows_are_asked_in_full() -> None:
+    base, other = small(0), perturbed(small(0), "other")
+    material = Material("rows", rows(200))
+    full = put(TRANSPLANT, subject(other, subject(base)), material, replace(QUICK, is_full=True))
+    assert full["all kinds: all"].estimate.n == 200
+    quick = put(TRANSPLANT, subject(other, subject(base)), material, QUICK)
+    # The rows that other probes look at too, and more of the kinds on which the two differ most.
+    count = len(choose_rows(material.rows, QUICK))
+    assert quick["all kinds: all"].estimate.n == count < 200
+    assert quick["swap: all"].estimate.n == quick["replace: all"].estimate.n == 100
+
+
+@pytest.mark.parametrize(
+    ("brought", "gone", "said"),
+    [
+        ((0.0, 0.9, 0.0), (0.1, 1.0, 0.0), "it sits in the text tower"),
+        ((0.9, 0.8, 0.0), (0.1, 0.0, 0.0), "the picture tower or the text tower suffices"),
+        ((0.2, 0.1, 0.0), (0.9, 1.0, 0.5), "all parts are needed together"),
+        ((0.2, 0.1, 0.0), (0.9, 1.0, 0.0), "the picture tower and the text tower are needed"),
+        ((0.2, 0.1, 0.0), (0.1, 0.6, 0.0), "the text tower is needed, but does not suffice"),
+        ((0.3, 0.3, 0.3), (0.3, 0.3, 0.3), "it is spread over the parts"),
+    ],
+)
+def test_the_part_that_is_named(
+    brought: tuple[float, ...], gone: tuple[float, ...], said: str
+) -> None:
+    """Shares of a difference of -0.4: signs cancel."""
+    value = {"difference": 1.0}
+    for part, one, other in zip(PARTS, brought, gone, strict=True):
+        value |= {alone(part): one, lost(part): other}
+    quantities = tuple(
+        mean(f"swap: {name}", np.array([-0.4 * share] * 9), about="", options=QUICK)
+        for name, share in value.items()
+    )
+    finding = Finding("transplant", quantities, headline="swap: difference")
+    verdict = TRANSPLANT.say(finding)
+    assert verdict.sentence.startswith("Of -40.0 points [")
+    assert f": {said}" in verdict.sentence
