@@ -13,7 +13,8 @@ Scheme = Literal["light", "dark"]
 
 CONTRAST = """() => {
   const light = colour => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).map(v => v / 255)
+    const whole = colour.startsWith('color(') ? 1 : 255;
+    const [r, g, b] = colour.match(/[\\d.]+/g).map(v => v / whole)
       .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
