@@ -183,6 +183,24 @@ def test_only_swaps_prove_that_order_is_seen() -> None:
     assert verdict.sentence.startswith("Perhaps, since language alone tells nonsense: ")
 
 
+def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
+    """Attributes are always right, arguments a tie for every second picture."""
+
+    def row(i: int, kind: str) -> Row:
+        said, other = f"{kind} {i}", f"{i} {kind}"
+        return Row(f"{kind}{i}", Named("p"), said, other, kind=kind, cluster=f"{kind}{i}")
+
+    rows = [row(i, kind) for i in range(60) for kind in ("things", "colours", "both")]
+    right = {r.caption: (1.0, 0.0) for r in rows if r.kind != "things" or int(r.id[6:]) % 2}
+    space = Given({"p": (1.0, 0.0)}, right)
+    finding = order(space, Material("swaps", rows=tuple(rows)), QUICK)
+    assert finding["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
+    assert finding["order precision, swaps: things"].estimate.value == 0.5
+    verdict = ORDER.say(finding)
+    assert verdict.tone == "mixed"
+    assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the picture prefers")
+
+
 def test_captions_without_another_order_are_left_out_and_counted() -> None:
     space = Given({"p": (1, 0), "q": (0, 1)}, {"star": (1, 0), "red cup": (0, 1)})
     gallery = Gallery((Named("p"), Named("q")), ("star", "red cup"), np.arange(2), np.arange(2))

@@ -87,6 +87,7 @@ def test_a_bag_of_words_is_blind_to_exchanged_words(world: Material) -> None:
         "Some words, not all that is said: exchanged words go unnoticed, a hard negative costs "
         "0.0000 [0.0000, 0.0000]; replaced words are understood in part, "
     )
+    assert "; by kind, unnoticed are replace_relation, " in verdict.sentence
     assert found["gap, same words"].estimate.value == pytest.approx(0, abs=1e-12)
     assert found["intra_hn, same words"].estimate.value == pytest.approx(1)
     assert found["auc, same words"].estimate.value == 0.5

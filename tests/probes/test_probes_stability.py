@@ -86,7 +86,7 @@ def rows(*vectors: list[float]) -> FloatArray:
 def test_worked_angles() -> None:
     """v at right angles to the middle of c and n is 45 degrees from the boundary, and so on."""
     vector = rows([1, 0], [1, 1], [0, 1], [3, 4], [0, 0])
-    found = decide(vector, rows(*[[1, 0]] * 5), rows(*[[0, 1]] * 5))
+    found = decide(vector, np.eye(2)[[0] * 5], np.eye(2)[[1] * 5])
     assert found.angle_N[:3] == pytest.approx([45, 0, -45])
     assert found.angle_N[3] == pytest.approx(np.degrees(np.arctan2(3, 4)) - 45)
     assert found.margin_N[:4] == pytest.approx([1, 0, -1, -0.2])
@@ -172,7 +172,7 @@ def test_rank_correlation_is_that_of_mean_ranks() -> None:
     assert of(np.arange(4)) == pytest.approx(-1)
     rng = np.random.default_rng(2)
     first = rng.integers(5, size=40).astype(float)
-    second = first + rng.integers(4, size=40)
+    second = first + rng.integers(4, size=40).astype(float)
     of = rank_correlation(first, second)
     for place in (np.arange(40), rng.integers(40, size=40)):
         wanted = np.corrcoef(plain_ranks(first[place]), plain_ranks(second[place]))[0, 1]

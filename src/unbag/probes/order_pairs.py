@@ -64,14 +64,21 @@ def of_rows(rows: Sequence[Row], most: int | None) -> list[Asked]:
 
 
 def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> list[Quantity]:
-    """Captions beside another sentence of the same words, which is false of the picture."""
+    """Captions beside another sentence of the same words, false of the picture; by kind too."""
     pairs = [
         Beside(row.picture, row.caption, row.negative, row.id, cluster_of(row), row.kind)
         for row in rows
         if row.negative is not None
     ]
     picture_ND = space.pictures([pair.picture for pair in pairs])
-    return _beside(space, picture_ND, pairs, SWAPS, "another sentence of the same words", options)
+    what = "another sentence of the same words"
+    found = _beside(space, picture_ND, pairs, SWAPS, what, options)
+    kinds = sorted({pair.kind for pair in pairs})
+    for kind in kinds if len(kinds) > 1 else ():
+        places = [at for at, pair in enumerate(pairs) if pair.kind == kind]
+        some = [pairs[at] for at in places]
+        found += _beside(space, picture_ND[places], some, f"{SWAPS}: {kind}", what, options)
+    return found
 
 
 def shuffled_captions(

@@ -27,7 +27,10 @@ ALIKE = 0.95
 
 
 def say(finding: Finding) -> Verdict:
-    """No where precision is about chance or less, yes where it is surely above 90 % on swaps."""
+    """No where precision is about chance or less, yes where it is surely above 90 % on swaps.
+
+    A kind of swap that may be chance makes it a part only.
+    """
     label = finding.headline.removeprefix(PRECISION)
     found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
     is_swap = label == SWAPS
@@ -50,9 +53,19 @@ def say(finding: Finding) -> Verdict:
         return Verdict(f"No: {told}.", "fails")
     if not is_swap:
         return Verdict(f"Perhaps, since language alone tells nonsense: {told}.", "mixed")
+    worst = min(_by_kind(finding), key=lambda one: one.estimate.low, default=None)
+    if worst is not None and worst.estimate.low <= 0.5:
+        kind = worst.name.removeprefix(f"{PRECISION}{SWAPS}: ")
+        return Verdict(f"In part ({kind}: {shown(worst.estimate)}): {told}.", "mixed")
     if found.low < SEES:
         return Verdict(f"In part: {told}.", "mixed")
     return Verdict(f"Yes: {told}.", "holds")
+
+
+def _by_kind(finding: Finding) -> list[Quantity]:
+    begin = f"{PRECISION}{SWAPS}: "
+    every = [one for one in finding.quantities if one.name.startswith(begin)]
+    return [one for one in every if one.estimate.n]
 
 
 def _beside(finding: Finding) -> str:

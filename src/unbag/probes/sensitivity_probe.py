@@ -14,7 +14,14 @@ from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.material import Material, Row
 from unbag.probes.probe import Probe, Subject
 from unbag.probes.sensitivity_costs import BY_KIND, Asked, ask_rows, costs
-from unbag.probes.sensitivity_verdict import OTHER_WORDS, SAME_WORDS, headline, plots, say
+from unbag.probes.sensitivity_verdict import (
+    OTHER_WORDS,
+    SAME_DISTANCE,
+    SAME_WORDS,
+    headline,
+    plots,
+    say,
+)
 from unbag.probes.space import Space
 from unbag.types import FloatArray
 
@@ -96,7 +103,7 @@ def _same_distance(asked: Asked, options: Options) -> list[Quantity]:
     if not alike.rows:
         return quantities
     return quantities + costs(
-        alike, ", same distance", options, only=("gap", "gap_hp", "auc"), is_swap=False
+        alike, f", {SAME_DISTANCE}", options, only=("gap", "gap_hp", "auc"), is_swap=False
     )
 
 

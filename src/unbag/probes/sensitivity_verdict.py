@@ -12,7 +12,9 @@ from unbag.probes.saying import bar, shown
 from unbag.probes.vectors import TIE
 from unbag.types import Outcomes
 
-SAME_WORDS, OTHER_WORDS = "same words", "other words"
+SAME_WORDS, OTHER_WORDS, SAME_DISTANCE = "same words", "other words", "same distance"
+SHOWN = 4
+"""Kinds that a sentence names."""
 TELLS = 0.9
 """auc above which, by its interval, edits that matter are told from those that do not."""
 CHEAP = 0.25
@@ -69,7 +71,10 @@ def say(finding: Finding) -> Verdict:
             f"Not known: fewer than {FEW} independent rows have hard negatives and vectors.", "told"
         )
     told = "; ".join(_clause(finding, suffix, found) for suffix, found in known.items())
+    told += _unnoticed(finding)
     found = set(known.values())
+    if found == {"semantic"} and _blind_kinds(finding):
+        return Verdict(f"In part: {told}.", "mixed")
     if found == {"semantic"}:
         return Verdict(f"Meaning: {told}.", "holds")
     if found == {"blind"}:
@@ -81,6 +86,21 @@ def say(finding: Finding) -> Verdict:
     if found == {"noticed"}:
         return Verdict(f"It notices edits: {told}.", "told")
     return Verdict(f"In part: {told}.", "mixed")
+
+
+def _blind_kinds(finding: Finding) -> list[str]:
+    """Kinds of edit whose gap may be 0."""
+    every = [
+        one.name.removeprefix("gap, ") for one in finding.quantities if one.name.startswith("gap, ")
+    ]
+    kinds = [name for name in every if name not in (SAME_WORDS, OTHER_WORDS, SAME_DISTANCE)]
+    return [kind for kind in kinds if state(finding, f", {kind}") == "blind"]
+
+
+def _unnoticed(finding: Finding) -> str:
+    kinds = _blind_kinds(finding)
+    more = f" and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
+    return f"; by kind, unnoticed are {', '.join(kinds[:SHOWN])}{more}" if kinds else ""
 
 
 def _clause(finding: Finding, suffix: str, found: State) -> str:
