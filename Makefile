@@ -43,6 +43,7 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/evaluate.py
 	$(BIN)/python perf/edit.py
 	$(BIN)/python perf/train_step.py
+	$(BIN)/python perf/photos.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo

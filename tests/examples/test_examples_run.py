@@ -12,6 +12,8 @@ CHECKED = {
     "compare_two_models.py",
     "blind_scores.py",
     "judge_edits.py",
+    # In test_examples_photos.py.
+    "repair_on_photos.py",
 }
 
 

