@@ -73,10 +73,12 @@ def test_a_benchmark_without_any_picture(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_without_files(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no folder .*winoground"):
+    with pytest.raises(UserError, match=r"there is no folder .*winoground") as error:
         find_material("winoground", root=tmp_path)
-    with pytest.raises(UserError, match="benchmark 'winoground' is read from files"):
+    assert error.value.way_out == "check --root; it names the folder above the benchmark's own"
+    with pytest.raises(UserError, match="benchmark 'winoground' is read from files") as error:
         find_material("winoground")
+    assert error.value.way_out == "say with --root where the benchmark folders are"
 
 
 def test_a_folder_of_the_user_wins_over_a_family(

@@ -19,6 +19,7 @@ from unbag.probes.material_pairs import ENDINGS, MOST, folder_material, pairs_ma
 from unbag.registry import names
 from unbag.train.open_pairs import open_pairs
 from unbag.train.pairs import Pairs
+from unbag.types import Benchmark, Item
 
 WORLD = "world"
 MOST_ROWS = 2_000
@@ -83,7 +84,7 @@ def benchmark_material(
     told = Silent()
     items = {}
     for one in benchmarks:
-        every = load_items(one, root, progress=told)
+        every = _loaded(one, root, told)
         items[one.name] = without_missing(one.name, every, missing="skip", progress=told)
         if not items[one.name]:
             raise UserError(
@@ -103,6 +104,18 @@ def benchmark_material(
             way_out="take sugarcrepe, whatsup, your own pictures or the built-in world",
         )
     return replace(found, notes=(*told.said, *found.notes))
+
+
+def _loaded(benchmark: Benchmark, root: Path | None, told: Progress) -> Sequence[Item]:
+    try:
+        return load_items(benchmark, root, progress=told)
+    except UserError as error:
+        # What is --data of `unbag run` is --root where --data says what is looked at.
+        way_out = error.way_out
+        for begin in ("say with", "check"):
+            if way_out.startswith(f"{begin} --data"):
+                way_out = way_out.replace("--data", "--root", 1)
+        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
 
 
 def _nothing(data: str) -> UserError:
