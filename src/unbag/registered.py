@@ -174,6 +174,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "profile": "unbag.probes.profile:PROFILE",
         "transplant": "unbag.probes.transplant_probe:TRANSPLANT",
         "agreement": "unbag.probes.agreement_probe:AGREEMENT",
+        "extract": "unbag.probes.extract_probe:EXTRACT",
+        "extract_text": "unbag.probes.extract_text_probe:EXTRACT_TEXT",
         "conditions": "unbag.probes.conditions_probe:CONDITIONS_PROBE",
         "superposition": "unbag.probes.superposition_probe:SUPERPOSITION",
         "prior": "unbag.probes.chat_prior:PROBE",
@@ -184,6 +186,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
 # One line for `unbag list`; written here because importing a model to ask it is slow.
 ABOUT: Mapping[str, str] = {
     "order": "does the text tower see order? shuffled words and pictures, swaps",
+    "extract": "is the answer in the picture features? readers of vectors, patches and layers",
+    "extract_text": "are order, binding and negation in the text vector and its words?",
     "sensitivity": "did it learn meaning, or only to notice edits?",
     "stability": "how little turns its preferences: angle, noise, rounding",
     "agreement": "different pictures that the picture tower takes for the same",

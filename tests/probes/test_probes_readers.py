@@ -209,5 +209,5 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_effort_must_be_able_to_judge() -> None:
-    with pytest.raises(UserError, match="2 folds, 1 shuffles, 40 epochs, 3 strengths"):
+    with pytest.raises(UserError, match="2 folds, 1 shuffles, 40 epochs, 2 strengths"):
         Effort(folds=2)

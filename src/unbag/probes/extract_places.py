@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isqrt
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -30,6 +31,9 @@ class Summary:
 
     mean_NW: Vectors
     pooled_NW: Vectors | None
+    quarter_NQ: Vectors | None = None
+    """Means over each quarter of a picture, one after the other; None where there is no square
+    grid of patches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +60,9 @@ def picture_places(space: Space, pictures: Sequence[Picture], options: Options) 
     projected_ND = space.pictures(pictures)
     if view is None:
         return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(projected_ND, pictures, view.pictures, lambda: view.picture_depth, options)
+    return _places(
+        projected_ND, pictures, view.pictures, lambda: view.picture_depth, options, quarters
+    )
 
 
 def caption_places(space: Space, captions: Sequence[str], options: Options) -> Places:
@@ -65,7 +71,9 @@ def caption_places(space: Space, captions: Sequence[str], options: Options) -> P
     projected_ND = space.captions(captions)
     if view is None:
         return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(projected_ND, captions, view.captions, lambda: view.caption_depth, options)
+    return _places(
+        projected_ND, captions, view.captions, lambda: view.caption_depth, options, lambda _: None
+    )
 
 
 def _places(
@@ -74,10 +82,11 @@ def _places(
     ask: Ask[Given],
     depth: Callable[[], int],
     options: Options,
+    quartered: Callable[[Features], Vectors | None],
 ) -> Places:
     try:
         layers, note = curve_layers(depth(), options)
-        parts = list(_parts(given, ask, layers))
+        parts = list(_parts(given, ask, layers, quartered))
     except UserError as error:
         return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
     summaries = {
@@ -97,11 +106,17 @@ def curve_layers(depth: int, options: Options) -> tuple[list[int], tuple[str, ..
 
 
 def _parts(
-    given: Sequence[Given], ask: Ask[Given], layers: Sequence[int]
+    given: Sequence[Given],
+    ask: Ask[Given],
+    layers: Sequence[int],
+    quartered: Callable[[Features], Vectors | None],
 ) -> Iterator[tuple[list[Summary], Features]]:
     for at in range(0, len(given), CHUNK):
         found = ask(given[at : at + CHUNK], layers)
-        yield [Summary(mean_place(one), one.pooled_NW) for one in found], found[-1]
+        yield (
+            [Summary(mean_place(one), one.pooled_NW, quartered(one)) for one in found],
+            found[-1],
+        )
 
 
 def mean_place(features: Features) -> Vectors:
@@ -114,13 +129,29 @@ def mean_place(features: Features) -> Vectors:
     return mean_NW
 
 
+def quarters(features: Features) -> Vectors | None:
+    """[N, 4 W]: the mean patch of each quarter; None unless patches fill a square grid."""
+    n, length, wide = features.vector_NLW.shape
+    side = isqrt(length)
+    if side < 2 or side * side != length or not features.mask_NL.all():
+        return None
+    grid_NRCW = features.vector_NLW.reshape(n, side, side, wide)
+    halves = (slice(None, side // 2), slice(side // 2, None))
+    means = [grid_NRCW[:, rows, columns].mean(axis=(1, 2)) for rows in halves for columns in halves]
+    return np.concatenate(means, axis=1)
+
+
 def _joined(parts: Sequence[Summary]) -> Summary:
-    pooled = [part.pooled_NW for part in parts if part.pooled_NW is not None]
-    is_pooled = len(pooled) == len(parts)
     return Summary(
         np.concatenate([part.mean_NW for part in parts]),
-        np.concatenate(pooled) if is_pooled else None,
+        _whole([part.pooled_NW for part in parts]),
+        _whole([part.quarter_NQ for part in parts]),
     )
+
+
+def _whole(parts: Sequence[Vectors | None]) -> Vectors | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
 def _padded(parts: Sequence[Features]) -> Features:

@@ -23,8 +23,8 @@ from unbag.probes.space import Space
 from unbag.types import FloatArray, Picture
 
 NAME = "extract"
-PICTURES, ALL_PICTURES = 720, 1_440
-"""Of each sheet, by default and in full: 5 and 10 sets of four for each pair of shapes."""
+PICTURES, ALL_PICTURES = 576, 1_536
+"""Of each sheet, by default and in full: 9 and 24 sets of four for each pair of shapes."""
 SAID = ("left/right", "binding")
 """What the sentence is about; the rest stands in the table."""
 TIE = 1e-9
@@ -35,8 +35,9 @@ Is the answer in the features though the score ignores it? (methods.md 4.3; it g
 argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
 exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
 hand of cards, so both answers have the same words and a bag of words is at chance. Features:
-projected (the unit vector that is compared), unprojected (what enters the projection), mean patch
-and all patches of the last layer, and a curve over layers. Readers: logistic regression with the
+projected (the unit vector that is compared), unprojected (what enters the projection), and of the
+last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
+also a curve over layers. Readers: logistic regression with the
 strength of its L2 penalty chosen by cross-validation, a network with one hidden layer of 256, and
 one learned query over all patches with a linear layer. Every picture is judged by a reader that
 never saw its pair of shapes. Control: the same reader fitted to shuffled labels; selectivity =

@@ -19,6 +19,8 @@ from unbag.probes.readers import Reader, Reading, read
 from unbag.types import BoolArray
 
 SELECTIVITY = "selectivity"
+QUARTERS = "patches by quarter"
+"""Means over quarters keep where things lie, and need fewer pictures than a learned query."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ def spots(places: Places, side: Side, options: Options) -> list[Spot]:
         found.append(Spot("unprojected", places.last.pooled_NW, vector))
     if places.last is not None:
         found.append(Spot(side.mean, places.last.mean_NW, vector))
+    if places.last is not None and places.last.quarter_NQ is not None:
+        found.append(Spot(QUARTERS, places.last.quarter_NQ, ("linear",)))
     if places.whole is not None:
         whole = places.whole
         found.append(Spot(side.whole, whole.vector_NLW, ("attentive",), whole.mask_NL))
@@ -69,10 +73,13 @@ def spots(places: Places, side: Side, options: Options) -> list[Spot]:
 
 
 def curve_spots(places: Places, side: Side) -> list[Spot]:
-    """The layers before the last."""
+    """The layers before the last: what is read out there, and its patches or words."""
     found = []
     for layer, summary in sorted(places.layers.items())[:-1]:
-        found.append(Spot(at_layer(side.mean, layer), summary.mean_NW, ("linear",)))
+        place, feature = side.mean, summary.mean_NW
+        if summary.quarter_NQ is not None:
+            place, feature = QUARTERS, summary.quarter_NQ
+        found.append(Spot(at_layer(place, layer), feature, ("linear",)))
         if summary.pooled_NW is not None:
             found.append(Spot(at_layer("unprojected", layer), summary.pooled_NW, ("linear",)))
     return found
@@ -157,7 +164,7 @@ def curves(
     value_of = {quantity.name: quantity.estimate for quantity in made}
     last = max(places.layers, default=0)
     series = []
-    for place, shown in ((side.mean, side.mean), ("unprojected", "vector that is read out")):
+    for place in (QUARTERS, side.mean, "unprojected"):
         rows = []
         for layer in sorted(places.layers):
             spot = place if layer == last else at_layer(place, layer)
@@ -166,7 +173,7 @@ def curves(
         if len(rows) > 1:
             series.append(
                 Series(
-                    shown,
+                    "vector that is read out" if place == "unprojected" else place,
                     tuple(float(layer) for layer, _ in rows),
                     tuple(value.value for _, value in rows),
                     tuple(value.low for _, value in rows),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from unbag.probes.extract_readings import SELECTIVITY, Side
+from unbag.probes.extract_readings import QUARTERS, SELECTIVITY, Side
 from unbag.probes.finding import Finding, Quantity
 from unbag.probes.probe import Tone, Verdict
 from unbag.probes.saying import shown
@@ -52,7 +52,11 @@ def best(finding: Finding, label: str, place: str) -> Found | None:
     """None where this place was not read from."""
     named = [finding.get(f"{label}, {place}, {reader}") for reader in READERS]
     rows = [_judged(finding, one) for one in named if one is not None and one.estimate.n]
-    return max(rows, key=lambda row: (row.is_read, row.quantity.estimate.value), default=None)
+    return max(rows, key=_rank, default=None)
+
+
+def _rank(found: Found) -> tuple[bool, float]:
+    return found.is_read, found.quantity.estimate.value
 
 
 def _judged(finding: Finding, quantity: Quantity) -> Found:
@@ -81,8 +85,8 @@ def _said(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
         return _kept(finding, label, what, compared)
     projected = f"{COMPARED} ({compared.shown})"
     unprojected = best(finding, label, "unprojected")
-    parts = [best(finding, label, place) for place in (side.whole, side.mean)]
-    inner = max((one for one in parts if one), key=lambda row: row.is_read, default=None)
+    parts = [best(finding, label, place) for place in (side.whole, QUARTERS, side.mean)]
+    inner = max((one for one in parts if one), key=_rank, default=None)
     if unprojected is None and inner is None:
         return f"{what} cannot be read from {projected}", "fails"
     if unprojected is not None and unprojected.is_read:

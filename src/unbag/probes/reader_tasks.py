@@ -29,7 +29,7 @@ class Effort:
     """How hard a reader tries."""
 
     folds: int = 3
-    inverse_strengths: tuple[float, ...] = (1e-4, 1e-2, 1.0)
+    inverse_strengths: tuple[float, ...] = (1e-3, 1e-1)
     """C of a logistic regression, weakest last: it least sum(loss) + |weights|^2 / (2 C)."""
     shuffles: int = 1
     """Controls: readers that are fitted to shuffled labels; 0 for none."""

@@ -1,0 +1,308 @@
+"""Extractability: balanced sheets, spaces with known verdicts, a fake tower with known layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from unbag.errors import UserError
+from unbag.probes.constructed import (
+    ConstructedSpace,
+    bag_of_words_space,
+    collapsed_space,
+    constructed_subject,
+    perfect_space,
+)
+from unbag.probes.extract_captions import caption_sheets
+from unbag.probes.extract_pictures import picture_sheets
+from unbag.probes.extract_places import (
+    NO_LAYERS,
+    caption_places,
+    curve_layers,
+    mean_place,
+    picture_places,
+    quarters,
+)
+from unbag.probes.extract_probe import EXTRACT, credits
+from unbag.probes.extract_readings import PICTURE_SIDE
+from unbag.probes.extract_said import say_of
+from unbag.probes.extract_sheets import Label, Sheet
+from unbag.probes.extract_text_probe import EXTRACT_TEXT
+from unbag.probes.finding import Finding, Known, Options, Quantity, mean
+from unbag.probes.material import Material
+from unbag.probes.plots import Lines
+from unbag.probes.probe import Subject, put
+from unbag.probes.readers import read
+from unbag.probes.space import Features
+from unbag.registry import find
+from unbag.types import Picture
+from unbag.world.draw import ScenePicture
+from unbag.world.grammar import holds
+from unbag.world.parse import parse
+from unbag.world.words import DEFAULT
+
+WORLD = Material("the world", is_world=True)
+QUICK = Options(resamples=500)
+
+
+def _full() -> tuple[Sheet[Picture], ...]:
+    return picture_sheets(seed=0, pictures=96, is_full=True)
+
+
+def test_each_picture_has_the_class_whose_caption_is_true() -> None:
+    for sheet in _full():
+        for label in sheet.labels:
+            assert len(sheet.given) == len(sheet.groups) == len(label.captions) == 96
+            for picture, own, captions in zip(
+                sheet.given, label.class_N, label.captions, strict=True
+            ):
+                assert isinstance(picture, ScenePicture)
+                truth = [holds(parse(caption), picture.scene) for caption in captions]
+                assert truth == [at == own for at in range(len(captions))], label.name
+
+
+def test_classes_are_balanced_within_every_group() -> None:
+    sheets: list[Sheet[Picture] | Sheet[str]] = [*_full()]
+    sheets += caption_sheets(seed=0, captions=96, is_full=True)
+    for sheet in sheets:
+        for label in sheet.labels:
+            count = Counter(zip(sheet.groups, label.class_N.tolist(), strict=True))
+            by_group = {
+                group: {count[group, own] for own in set(label.class_N.tolist())}
+                for group in sheet.groups
+            }
+            assert all(len(counts) == 1 for counts in by_group.values()), label.name
+
+
+def test_captions_of_one_set_have_the_same_words() -> None:
+    for sheet in caption_sheets(seed=1, captions=64, is_full=False):
+        (label,) = sheet.labels
+        words = [tuple(sorted(caption.split())) for caption in sheet.given]
+        by_class = [
+            Counter(w for w, own in zip(words, label.class_N, strict=True) if own == k)
+            for k in (0, 1)
+        ]
+        assert by_class[0] == by_class[1], label.name
+
+
+def test_a_bag_of_words_is_at_chance_for_relation_and_binding() -> None:
+    space = bag_of_words_space()
+    (sheet,) = picture_sheets(seed=0, pictures=192, is_full=False)
+    for label in sheet.labels:
+        found = read(space.pictures(sheet.given), label.class_N, sheet.groups)
+        assert found.accuracy == 0.5, label.name
+    for said in caption_sheets(seed=0, captions=96, is_full=True):
+        (label,) = said.labels
+        assert read(space.captions(said.given), label.class_N, said.groups).accuracy == 0.5
+
+
+def test_presence_and_number_are_another_matter() -> None:
+    *_, count, presence = picture_sheets(seed=0, pictures=192, is_full=True)
+    space = bag_of_words_space()
+    (label,) = presence.labels
+    vector_ND = space.pictures(presence.given)
+    assert read(vector_ND, label.class_N, presence.groups).accuracy > 0.95
+    (label,) = count.labels
+    assert abs(read(space.pictures(count.given), label.class_N, count.groups).accuracy - 0.25) < 0.1
+
+
+def test_verdict_of_a_bag_of_words() -> None:
+    found = put(EXTRACT, constructed_subject(bag_of_words_space()), WORLD, QUICK)
+    assert found["left/right, projected, linear"].estimate.value == 0.5
+    assert found["binding, projected, linear"].estimate.value == 0.5
+    # All captions of a set are one vector: a tie counts half.
+    assert found["binding, own score"].estimate.value == 0.5
+    assert found.notes == (NO_LAYERS,)
+    verdict = EXTRACT.say(found)
+    assert verdict.tone == "fails"
+    assert verdict.sentence.startswith(
+        "Left or right cannot be read from the vector that is compared (50.0 % "
+    )
+
+
+def test_verdict_of_a_perfect_space() -> None:
+    found = put(EXTRACT, constructed_subject(perfect_space()), WORLD, QUICK)
+    assert found["left/right, own score"].estimate.value == 1.0
+    assert found["binding, own score"].estimate.value == 1.0
+    verdict = EXTRACT.say(found)
+    assert "its score uses it (100.0 % [" in verdict.sentence
+    assert verdict.tone == "holds"
+
+
+def test_constant_vectors_are_at_chance_on_both_sides() -> None:
+    subject = constructed_subject(collapsed_space(noise=0.0))
+    found = put(EXTRACT, subject, WORLD, QUICK)
+    assert found["left/right, projected, mlp"].estimate.value == 0.5
+    assert EXTRACT.say(found).tone == "fails"
+    said = put(EXTRACT_TEXT, subject, WORLD, QUICK)
+    assert said["order, projected, linear"].estimate.value == 0.5
+    assert EXTRACT_TEXT.say(said).tone == "fails"
+
+
+@dataclass(frozen=True)
+class FakeLayers:
+    """Patches know what lies in them, the vector that is read out knows nothing."""
+
+    picture_depth: int = 4
+    caption_depth: int = 3
+    asked: list[int] = field(default_factory=list)
+
+    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
+        self.asked.append(len(pictures))
+        rows = [self._patches(picture) for picture in pictures]
+        empty_NW = np.zeros((len(rows), 3), dtype=np.float32)
+        one = Features(np.stack(rows), np.ones((len(rows), 4), dtype=np.bool_), empty_NW)
+        blank = replace(one, vector_NLW=np.zeros_like(one.vector_NLW))
+        return tuple(one if layer >= 2 else blank for layer in layers)
+
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
+        raise UserError("this tower cannot be taken apart")
+
+    def _patches(self, picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        """2 x 2 patches of width 60: shapes and colours that lie in each."""
+        assert isinstance(picture, ScenePicture)
+        vector_LW = np.zeros((4, 60), dtype=np.float32)
+        for thing in picture.scene.things:
+            at = 2 * (thing.y >= 32) + (thing.x >= 32)
+            vector_LW[at, DEFAULT.shapes.index(thing.shape)] += 1
+            vector_LW[at, 48 + DEFAULT.colours.index(thing.colour)] += 1
+        return vector_LW
+
+
+@dataclass(frozen=True, eq=False)
+class LayeredSpace(ConstructedSpace):
+    """A bag of words with layers before it."""
+
+    layers: FakeLayers = field(default_factory=FakeLayers)  # type: ignore[assignment]
+
+
+def _layered() -> LayeredSpace:
+    bag = bag_of_words_space()
+    return LayeredSpace(bag.name, bag.fingerprint, bag.of_picture, bag.of_caption)
+
+
+def test_what_is_in_the_patches_only_is_lost_in_the_read_out() -> None:
+    found = put(EXTRACT, constructed_subject(_layered()), WORLD, QUICK)
+    assert found["left/right, patches by quarter, linear"].estimate.value > 0.99
+    assert found["left/right, unprojected, linear"].estimate.value == 0.5
+    assert found["left/right, projected, linear"].estimate.value == 0.5
+    assert found["left/right, mean patch, linear"].estimate.value == 0.5
+    # The curve: nothing before layer 2, all of it after.
+    assert found["left/right, patches by quarter at layer 1, linear"].estimate.value == 0.5
+    curve = next(plot for plot in found.plots if plot.title.startswith("left/right"))
+    assert isinstance(curve, Lines)
+    assert curve.chance == 0.5
+    by_name = {series.name: series for series in curve.series}
+    assert by_name["patches by quarter"].x == (0.0, 1.0, 3.0)
+    assert by_name["patches by quarter"].y[-1] > 0.99
+    assert set(by_name["vector that is read out"].y) == {0.5}
+    sentence = EXTRACT.say(found).sentence
+    assert sentence.startswith("Left or right can be read from the patches (100.0 % [")
+    assert "but not from the vector that is compared (50.0 %" in sentence
+    assert "it is there, and the read-out loses it" in sentence
+
+
+def test_a_tower_that_cannot_be_taken_apart_is_said_so() -> None:
+    places = caption_places(_layered(), ["a star", "a cup"], QUICK)
+    assert places.whole is None
+    assert places.notes == (f"{NO_LAYERS} (this tower cannot be taken apart)",)
+
+
+def test_layers_asked_for_are_read_and_those_that_are_not_there_are_named() -> None:
+    assert curve_layers(7, Options()) == ([0, 3, 6], ())
+    assert curve_layers(7, Options(is_full=True))[0] == list(range(7))
+    layers, notes = curve_layers(7, Options(layers=(-2, 1, 9)))
+    assert layers == [0, 1, 3, 5, 6]
+    assert notes == ("there is no layer 9: there are 7, from 0 on",)
+
+
+def test_layers_are_asked_for_in_chunks() -> None:
+    space = _layered()
+    (sheet,) = picture_sheets(seed=0, pictures=160, is_full=False)
+    places = picture_places(space, sheet.given, Options(layers=(2,)))
+    assert space.layers.asked == [64, 64, 32]
+    assert sorted(places.layers) == [0, 1, 2, 3]
+    assert places.whole is not None
+    assert places.whole.vector_NLW.shape == (160, 4, 60)
+
+
+def test_means_over_a_mask_and_over_quarters() -> None:
+    vector_NLW = np.arange(16, dtype=np.float32).reshape(1, 16, 1)
+    mask_NL = np.ones((1, 16), dtype=np.bool_)
+    whole = Features(vector_NLW, mask_NL)
+    assert mean_place(whole).tolist() == [[7.5]]
+    found = quarters(whole)
+    assert found is not None
+    assert found.tolist() == [[2.5, 4.5, 10.5, 12.5]]
+    assert quarters(Features(vector_NLW[:, :15], mask_NL[:, :15])) is None
+    mask_NL[0, 2:] = False
+    assert mean_place(whole).tolist() == [[0.5]]
+    assert quarters(whole) is None
+    mask_NL[:] = False
+    assert np.isnan(mean_place(whole)).all()
+
+
+def test_ties_of_the_own_score_count_their_share() -> None:
+    label = Label("x", np.array([0, 1, 1, 0]), 0.5)
+    score_NK = np.array([[0.2, 0.1], [0.2, 0.1], [0.1, 0.1], [np.nan, 0.1]])
+    assert credits(score_NK, label)[:3].tolist() == [1.0, 0.0, 0.5]
+    assert np.isnan(credits(score_NK, label)[3])
+
+
+def test_who_cannot_be_asked_is_skipped_with_the_reason() -> None:
+    subject = constructed_subject(bag_of_words_space())
+    for probe in (EXTRACT, EXTRACT_TEXT):
+        assert "my pictures: " in put(probe, subject, Material("my pictures")).skipped
+        blind = Subject("chat", subject.model, None, subject.scorer)
+        assert put(probe, blind, WORLD).skipped == "chat has no vectors to read from"
+
+
+def _rates(name: str, share: float, *, beyond: float = 0.3) -> list[Quantity]:
+    """A reading of 400 units, and its selectivity."""
+    value_N = (np.arange(400) < round(400 * share)).astype(float)
+    known = Known(chance=0.5)
+    selectivity_N = np.random.default_rng(0).normal(beyond, 0.1, 400)
+    return [
+        mean(name, value_N, about="", options=QUICK, known=known, is_rate=True),
+        mean(f"{name}, selectivity", selectivity_N, about="", options=QUICK),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("projected", "unprojected", "patches", "own", "words", "tone"),
+    [
+        (0.95, 0.95, 0.95, 0.97, "and its score uses it (97.0 %", "holds"),
+        (0.95, 0.95, 0.95, 0.52, "but its score does not use it (52.0 %", "mixed"),
+        (0.65, 0.95, 0.95, 0.65, "can in part be read from the vector that is compared", "mixed"),
+        (0.51, 0.95, 0.95, 0.50, "the projection loses it", "fails"),
+        (0.51, 0.50, 0.95, 0.50, "it is there, and the read-out loses it", "fails"),
+        (0.51, 0.50, 0.52, 0.50, "can be read neither from the vector that is", "fails"),
+    ],
+)
+def test_sentences(
+    projected: float, unprojected: float, patches: float, own: float, words: str, tone: str
+) -> None:
+    made = [
+        *_rates("left/right, projected, linear", projected),
+        *_rates("left/right, unprojected, linear", unprojected),
+        *_rates("left/right, all patches, attentive", patches),
+        _rates("left/right, own score", own)[0],
+    ]
+    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    assert words in verdict.sentence
+    assert verdict.tone == tone
+
+
+def test_what_a_control_reads_as_well_is_not_read() -> None:
+    made = _rates("left/right, projected, linear", 0.9, beyond=0.0)
+    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
+    assert verdict.tone == "fails"
+
+
+def test_both_probes_are_registered() -> None:
+    assert find("probe", "extract") is EXTRACT
+    assert find("probe", "extract_text") is EXTRACT_TEXT
