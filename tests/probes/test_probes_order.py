@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,20 +10,23 @@ import pytest
 from PIL import Image
 
 from unbag.captions.shuffles import BY_TAG
-from unbag.probes.chosen import choose_gallery, choose_rows, first_pictures, is_swap, truth_of
+from unbag.probes.chosen import choose_gallery, choose_rows, is_swap
 from unbag.probes.constructed import (
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.finding import Options
-from unbag.probes.material import Gallery, Material, Row
+from unbag.probes.finding import Finding, Options
+from unbag.probes.material import Gallery, Material, PicturePair, Row
 from unbag.probes.material_items import world_material
 from unbag.probes.order import found_first, preferred
 from unbag.probes.order_probe import ORDER, order
 from unbag.probes.order_shuffles import WorldTagger, shuffle_captions
-from unbag.probes.probe import Subject, Verdict, put
+from unbag.probes.probe import Probe, Subject, Verdict, put
+from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity
+from unbag.probes.space import Space
+from unbag.probes.stability_probe import STABILITY, stability
 from unbag.registry import find
 from unbag.types import FloatArray, Picture, Sparse
 
@@ -250,6 +253,29 @@ def test_nothing_that_is_a_number_is_not_known() -> None:
     )
 
 
+class Unopened(Given):
+    """No picture can be opened, so that nobody knows how wide their vectors are."""
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        return np.full((len(pictures), 1), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("probe", "ask"),
+    [(ORDER, order), (SENSITIVITY, edit_sensitivity), (STABILITY, stability)],
+    ids=["order", "sensitivity", "stability"],
+)
+def test_pictures_that_cannot_be_opened_leave_the_questions_open(
+    probe: Probe, ask: Callable[[Space, Material, Options], Finding]
+) -> None:
+    pictures = Named("p"), Named("q")
+    gallery = Gallery(pictures, ("a b", "c d"), np.arange(2), np.arange(2))
+    rows = tuple(Row(f"{i}", one, "a b", "b a", "a b e") for i, one in enumerate(pictures))
+    pair = PicturePair("x", *pictures, "left/right", ("a b", "b a"))
+    material = Material("lost", rows, (pair,), gallery)
+    assert probe.say(ask(Unopened({}, {"a b": (1, 0)}), material, QUICK)).tone == "told"
+
+
 def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> None:
     subject = constructed_subject(bag_of_words_space())
     found = put(ORDER, subject, Material("a folder without captions", is_world=True))
@@ -266,42 +292,6 @@ def test_shuffles_by_part_of_speech_need_a_tagger() -> None:
     with_tags = {one.name for one in shuffle_captions(texts, seeds=(0,), tagger=WorldTagger())}
     without = {one.name for one in shuffle_captions(texts, seeds=(0,), tagger=None)}
     assert with_tags - without == set(BY_TAG)
-
-
-def test_rows_and_galleries_are_chosen_whatever_their_order(world: Material) -> None:
-    rows = [
-        Row(f"{i}", Named(f"{i}"), "a b", "c", kind="k", cluster=f"{i // 2}") for i in range(99)
-    ]
-    chosen = choose_rows(rows, Options())
-    assert len(chosen) == 40
-    assert {row.id for row in choose_rows(rows[::-1], Options())} == {row.id for row in chosen}
-    assert choose_rows(rows, Options(is_full=True)) == rows
-    assert len({row.cluster for row in chosen}) in (20, 21)
-    assert world.gallery is not None
-    few = choose_gallery(world.gallery, 5)
-    assert len(few.pictures) == 5
-    assert (first_pictures(few) >= 0).all()
-    whole = {
-        (world.gallery.pictures[p].key, world.gallery.captions[c])
-        for p, c in zip(world.gallery.picture_T, world.gallery.caption_T, strict=True)
-    }
-    kept = {
-        (few.pictures[p].key, few.captions[c])
-        for p, c in zip(few.picture_T, few.caption_T, strict=True)
-    }
-    names = {picture.key for picture in few.pictures}
-    assert kept == {pair for pair in whole if pair[0] in names}
-    assert truth_of(few).shape == (5, len(few.captions))
-
-
-def test_swaps_are_other_sentences_of_the_same_words() -> None:
-    def row(negative: str, kind: str = "swap") -> Row:
-        return Row("r", Named("p"), "A cup on a star", negative, kind=kind)
-
-    assert is_swap(row("a star on a cup"))
-    assert not is_swap(row("a star under a cup"))
-    assert not is_swap(row("a cup on a star"))
-    assert not is_swap(row("star a on cup a", kind="trigrams"))
 
 
 def test_it_is_registered() -> None:

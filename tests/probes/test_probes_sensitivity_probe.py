@@ -21,16 +21,15 @@ from unbag.probes.constructed import (
     perfect_space,
     unmixed,
 )
-from unbag.probes.edit_distance import words_changed
-from unbag.probes.finding import Finding, Options, statistic
+from unbag.probes.finding import Finding, Options
 from unbag.probes.material import Material, Row
 from unbag.probes.material_items import world_material
 from unbag.probes.probe import put
 from unbag.probes.sensitivity import detector_auc
-from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity, edit_type, once
-from unbag.probes.sensitivity_verdict import OTHER_WORDS, SAME_WORDS, state
+from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity
+from unbag.probes.sensitivity_verdict import OTHER_WORDS, state
 from unbag.registry import find
-from unbag.types import FloatArray, IntArray, Picture
+from unbag.types import FloatArray, Picture
 
 QUICK = Options(resamples=300)
 
@@ -209,24 +208,6 @@ def test_states_are_decided_by_intervals() -> None:
     assert told(-0.1, 0.0) == "blind"
 
 
-def test_rows_that_turn_a_positive_round_count_once() -> None:
-    first = Row("1", Named("p"), "a b", "n", "b a")
-    turned = Row("2", Named("p"), "b a", "n", "a b")
-    elsewhere = Row("3", Named("q"), "b a", "n", "a b")
-    alone = Row("4", Named("p"), "b a", "n")
-    assert once([first, turned, elsewhere, alone, first]) == [first, elsewhere, alone, first]
-
-
-def test_edits_of_one_type_are_matched() -> None:
-    def kind(negative: str | None, positive: str | None) -> str:
-        return edit_type(Row("1", Named("p"), "a cup on a star", negative, positive))
-
-    assert kind("a star on a cup", "on a star a cup") == SAME_WORDS
-    assert kind("a cup on a bell", "a mug on a star") == OTHER_WORDS
-    assert kind("a star on a cup", "a mug on a star") == ""
-    assert kind("a star on a cup", None) == SAME_WORDS
-
-
 def test_missing_vectors_are_left_out() -> None:
     gone = COSINE | {"e g": float("nan")}
     found = edit_sensitivity(Given(gone), Material("two", rows=ROWS), QUICK)
@@ -260,22 +241,6 @@ def test_what_cannot_be_asked_is_skipped_with_the_reason(world: Material) -> Non
     assert found.skipped == "chat has no vectors of pictures and captions"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "distance"),
-    [
-        ("a red star", "a red star", 0),
-        ("A red star.", "a red star.", 0),
-        ("a red star", "a blue star", 1),
-        ("a red star", "a star", 1),
-        ("a cup on a star", "a star on a cup", 2),
-        ("a red star and a blue cup", "a blue cup and a red star", 4),
-        ("", "two words", 2),
-    ],
-)
-def test_words_changed(first: str, second: str, distance: int) -> None:
-    assert words_changed(first, second) == words_changed(second, first) == distance
-
-
 numbers = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
 
 
@@ -284,23 +249,6 @@ numbers = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12)
 def test_auc_is_the_share_of_pairs(negative: list[float], positive: list[float]) -> None:
     plain = np.mean([(n > p) + 0.5 * (n == p) for n in negative for p in positive])
     assert detector_auc(np.array(negative), np.array(positive)) == pytest.approx(plain)
-
-
-def test_clusters_are_resampled_whole() -> None:
-    value_N = np.repeat(np.random.default_rng(0).normal(size=50), 4)
-    clusters = [f"{i // 4}" for i in range(200)]
-
-    def middle(place_M: IntArray) -> float:
-        assert (np.bincount(place_M, minlength=200).reshape(50, 4).std(axis=1) == 0).all()
-        return float(value_N[place_M].mean())
-
-    found = statistic(
-        "m", middle, 200, about="", options=Options(resamples=500), clusters=clusters
-    ).estimate
-    assert found.interval == "clustered bootstrap"
-    assert found.n == 200
-    half = 1.96 * value_N.std() / np.sqrt(50)
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
 
 
 def test_it_is_registered() -> None:

@@ -26,6 +26,9 @@ def found_first(
 
     NaN for a query without anything true, and for one whose vector is missing.
     """
+    if picture_PD.shape[1] != caption_CD.shape[1]:
+        # A space that could open no picture does not know how wide their vectors are.
+        picture_PD = np.full((len(picture_PD), caption_CD.shape[1]), np.nan)
 
     def block(start: int, stop: int) -> FloatArray:
         score_BC: FloatArray = picture_PD[start:stop] @ caption_CD.T
