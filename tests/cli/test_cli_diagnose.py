@@ -1,0 +1,155 @@
+"""`unbag diagnose` from the command line, with a model of a few numbers and probes of our own."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.diagnosis import written
+from unbag.models.tiny import untrained, write
+from unbag.models.tiny_towers import TinyConfig
+
+CONFIG = TinyConfig(
+    pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
+    joint=8, heads=2, context=16, words=("a", "red", "star", "and", "blue"),
+)  # fmt: skip
+PROBES = """
+import numpy as np
+from unbag.metrics.triples import Triples
+from unbag.probes.finding import Finding, Known, mean
+from unbag.probes.probe import Probe, Verdict
+from unbag.types import Benchmark
+from unbag.world.items import triple_items
+
+def ask(subject, material, options, progress):
+    found = np.array([subject.space.pictures([row.picture])[0, 0] > 0 for row in material.rows])
+    share = mean("share", found.astype(float), about="a sign", options=options, is_rate=True,
+                 known=Known(chance=0.5))
+    return Finding("few", (share,), headline="share", notes=(str(options.layers),))
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+def say(finding):
+    return Verdict(f"It is {finding['share'].estimate.value:.2f}.", "told")
+
+FEW = Probe("few", "Is it positive?", "A sign.", ask, say)
+NEVER = Probe("never", "Is it anything?", "Nothing.",
+              lambda *_: Finding("never", skipped="it is not to be asked"), say)
+STOP = Probe("stop", "Does it stop?", "It does.", stop, say)
+
+def swaps(root):
+    return triple_items(["swap"], n=2)
+
+SWAP = Benchmark("few-swap", "a", swaps, (Triples(),), "original")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "few_probes.py").write_text(PROBES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for seed, name in enumerate(("old", "new")):
+        write(untrained(CONFIG, seed=seed), tmp_path / f"{name}.safetensors")
+    return tmp_path
+
+
+def diagnose(*more: str, probes: tuple[str, ...] = ("few_probes:FEW",)) -> int:
+    words = ["diagnose", "--model", "tiny:old.safetensors", "--data", "few_probes:SWAP"]
+    return main([*words, "--probes", *probes, "--device", "cpu", "--no-cache", *more])
+
+
+def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    probes = ("few_probes:FEW", "few_probes:NEVER")
+    assert diagnose("--layers", "-2", "1", "--seed", "3", probes=probes) == 0
+    said = capsys.readouterr()
+    assert "Is it positive?" in said.out
+    assert "It is " in said.out
+    assert "i fact" in said.out
+    assert "not asked: Is it anything? it is not to be asked" in said.out
+    out = Path("unbag-diagnosis", "tiny-old.safetensors")
+    assert f"page:    {out / 'diagnosis.html'}" in said.out
+    assert f"numbers: {out / 'diagnosis.json'}" in said.out
+    assert "few: answered (" in said.err
+    assert "never: not asked (" in said.err
+    found = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
+    assert found["is_whole"] is True
+    assert found["seed"] == 3
+    assert found["answers"][0]["notes"] == ["(-2, 1)"]
+    assert found["twin"] is not None
+    assert found["material"] == "few-swap"
+    assert "--layers -2 1" in found["record"]["command"]
+    assert "Why does" in (out / "diagnosis.html").read_text(encoding="utf-8")
+
+
+def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert diagnose("--against", "tiny:new.safetensors", "--no-twin", "--json", "--out", "o") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["twin"] is None
+    assert found["against"]["name"] == "tiny:new"
+    quantity = found["answers"][0]["quantities"][0]
+    assert quantity["difference"]["value"] == pytest.approx(
+        quantity["value"] - quantity["against"]["value"]
+    )
+    assert quantity["twin"] is None
+
+
+def test_a_stop_keeps_what_there_is_and_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probes = ("few_probes:FEW", "few_probes:STOP")
+    assert diagnose("--out", "half", probes=probes) == 130
+    page = Path("half", "diagnosis.html")
+    said = capsys.readouterr().err
+    assert f"stopped; 1 question of the diagnosis can be read in {page}" in said
+    assert json.loads(Path("half", "diagnosis.json").read_text())["is_whole"] is False
+    assert "stopped before the last question" in page.read_text(encoding="utf-8")
+    assert diagnose("--out", "none", probes=("few_probes:STOP",)) == 130
+    assert "stopped before the first question was answered; nothing was written" in (
+        capsys.readouterr().err
+    )
+    assert not Path("none").exists()
+    # The same folder may be filled again.
+    assert diagnose("--out", "half") == 0
+
+
+def test_nothing_that_could_be_asked_is_no_success(folder: Path) -> None:
+    assert diagnose("--out", "o", probes=("few_probes:NEVER",)) == 1
+    assert "No question could be put to" in Path("o", "diagnosis.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_with_something_else_is_left_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine").mkdir()
+    Path("mine", "thesis.txt").write_text("dear reader")
+    assert diagnose("--out", "mine") == 1
+    assert "the folder mine holds something else than a diagnosis" in capsys.readouterr().err
+    assert [path.name for path in Path("mine").iterdir()] == ["thesis.txt"]
+
+
+def test_wrong_names_are_said_before_anything_is_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert diagnose(probes=("agremeent",)) == 1
+    assert "did you mean 'agreement'?" in capsys.readouterr().err
+    assert diagnose("--data", "no/such/folder") == 1
+    assert "there is no file or folder no/such/folder" in capsys.readouterr().err
+    assert diagnose("--against", "tiny:old.safetensors") == 1
+    assert "both models are called" in capsys.readouterr().err
+    assert diagnose("--dtype", "bfloat16") == 1
+    assert "cannot compute in bfloat16" in capsys.readouterr().err
+    assert not Path("unbag-diagnosis").exists()
+
+
+def test_a_full_disk_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(written, "write_text", full)
+    assert diagnose("--out", "o") == 1
+    assert "cannot write to o: No space left on device" in capsys.readouterr().err
