@@ -70,10 +70,7 @@ HF = {
     "clip": {"visual_projection.weight", "text_projection.weight", "logit_scale"},
     "siglip": {"text_model.head.weight", "text_model.head.bias", "logit_scale", "logit_bias"},
     "align": {"text_projection.weight", "text_projection.bias", "log_scale"},
-    "vision-text-dual-encoder": {
-        "visual_projection.weight", "text_projection.weight", "logit_scale",
-    },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", HF)

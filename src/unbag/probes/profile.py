@@ -200,7 +200,8 @@ def confusion_grid(items: Sequence[Item], scores: Sequence[FloatArray]) -> Grid:
         values=tuple(values),
         row_name="what the scene shows",
         column_name="the caption with the highest score",
-        about='captions "a star left of a cup" in all eight relations, the same two things',
+        about='captions "a star left of a cup" in all eight relations, the same two things; a '
+        "column that is high throughout is a preference for one word, not a confusion",
     )
 
 
