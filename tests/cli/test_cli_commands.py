@@ -70,7 +70,7 @@ def test_help_shows_examples_and_version(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.strip() == f"unbag {__version__}"
 
 
-@pytest.mark.parametrize("kind", ["benchmarks", "models", "scorers", "losses"])
+@pytest.mark.parametrize("kind", ["benchmarks", "models", "scorers", "losses", "probes"])
 def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", kind]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -79,8 +79,8 @@ def test_lists(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_empty_list_says_how_to_fill_it(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["list", "probes"])
-    assert "entry point group unbag.probes" in capsys.readouterr().out
+    main(["list", "taggers"])
+    assert "entry point group unbag.taggers" in capsys.readouterr().out
 
 
 def test_a_family_is_all_its_members_once() -> None:
