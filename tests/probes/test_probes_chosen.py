@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unbag.probes.chosen import choose_gallery, choose_rows, first_pictures, is_swap, truth_of
+from unbag.probes.chosen import (
+    choose_gallery,
+    choose_rows,
+    first_pictures,
+    is_swap,
+    told_part,
+    truth_of,
+)
 from unbag.probes.edit_distance import words_changed
 from unbag.probes.finding import Options, statistic
 from unbag.probes.material import Row
@@ -121,3 +128,10 @@ def test_clusters_are_resampled_whole() -> None:
     assert found.n == 200
     half = 1.96 * value_N.std() / np.sqrt(50)
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+
+
+def test_what_is_left_out_is_told() -> None:
+    assert told_part(5, 5, "rows") == ()
+    assert told_part(40, 6920, "rows") == (
+        "40 of 6,920 rows are looked at, chosen by hash; --full takes all.",
+    )

@@ -76,6 +76,13 @@ def choose_gallery(gallery: Gallery, most: int | None) -> Gallery:
     )
 
 
+def told_part(kept: int, every: int, what: str) -> tuple[str, ...]:
+    """A note where not all is looked at."""
+    if kept == every:
+        return ()
+    return (f"{kept:,} of {every:,} {what} are looked at, chosen by hash; --full takes all.",)
+
+
 def truth_of(gallery: Gallery) -> Sparse:
     """What belongs together, as ranking wants it."""
     shape = (len(gallery.pictures), len(gallery.captions))

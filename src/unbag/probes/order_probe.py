@@ -8,9 +8,9 @@ from unbag.benchmarks.order_free import TEXT
 from unbag.captions.pipelines import HOW_TO
 from unbag.captions.shuffles import BY_TAG, Tagger
 from unbag.engine.progress import Progress
-from unbag.probes.chosen import choose_gallery, choose_rows, is_swap
+from unbag.probes.chosen import choose_gallery, choose_rows, is_swap, told_part
 from unbag.probes.finding import Finding, Options, Quantity
-from unbag.probes.material import Gallery, Material
+from unbag.probes.material import Gallery, Material, Row
 from unbag.probes.order_pairs import (
     encode_shuffled,
     of_gallery,
@@ -77,7 +77,7 @@ def order(
         quantities += _picture_search(space, gallery, seeds, options)
     # Whatever caption has another order has one when all of its words move.
     headline = PRECISION + (SWAPS if swaps else "all_words")
-    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps))
+    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps)) + _parts(gallery, material, swaps)
     return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 
@@ -138,6 +138,16 @@ def _notes(
             "into nonsense: these can be told by language alone."
         )
     return tuple(notes)
+
+
+def _parts(gallery: Gallery | None, material: Material, swaps: Sequence[Row]) -> tuple[str, ...]:
+    """What was left out to be quick."""
+    every = sum(map(is_swap, material.rows))
+    notes = told_part(len(swaps), every, "captions with swaps")
+    if gallery is None or material.gallery is None:
+        return notes
+    whole = len(material.gallery.pictures)
+    return notes + told_part(len(gallery.pictures), whole, "pictures of the gallery")
 
 
 def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:

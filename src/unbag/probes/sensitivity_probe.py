@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from unbag.engine.progress import Progress
-from unbag.probes.chosen import choose_rows, has_same_words
+from unbag.probes.chosen import choose_rows, has_same_words, told_part
 from unbag.probes.edit_distance import words_changed
 from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.material import Material, Row
@@ -52,7 +52,8 @@ def edit_sensitivity(
         needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
         return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
     options = replace(options, confidence=CONFIDENCE)
-    asked = ask_rows(space, once(choose_rows(rows, options)))
+    chosen = choose_rows(rows, options)
+    asked = ask_rows(space, once(chosen))
     every = asked.part([True] * len(asked.rows))
     quantities = costs(every, "", options, is_swap=False)
     for label in (SAME_WORDS, OTHER_WORDS):
@@ -63,7 +64,8 @@ def edit_sensitivity(
     for kind in sorted({row.kind for row in asked.rows}):
         part = asked.part([row.kind == kind for row in asked.rows])
         quantities += costs(part, f", {kind}", quick, only=BY_KIND, is_swap=False)
-    found = Finding(NAME, tuple(quantities), notes=_notes(every, asked))
+    notes = _notes(every, asked) + told_part(len(chosen), len(rows), "rows")
+    found = Finding(NAME, tuple(quantities), notes=notes)
     return replace(found, headline=headline(found), plots=plots(found))
 
 

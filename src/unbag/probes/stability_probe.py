@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unbag.engine.progress import Progress
-from unbag.probes.chosen import choose_pairs, choose_rows, hashed, is_swap
+from unbag.probes.chosen import choose_pairs, choose_rows, hashed, is_swap, told_part
 from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.material import Material, Row
 from unbag.probes.plots import Point, Scatter
@@ -46,19 +46,23 @@ def stability(space: Space, material: Material, options: Options) -> Finding:
     if not rows and not pairs:
         needs = "captions with hard negatives, or pairs of pictures with a caption each"
         return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
-    rows, pairs = choose_rows(rows, options), choose_pairs(pairs, options)
+    kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
+    notes = (
+        "A preference that is wrong does not count: see how many are right first.",
+        *told_part(len(kept), len(rows), "rows"),
+        *told_part(len(kept_pairs), len(pairs), "pairs of pictures"),
+    )
     quantities: list[Quantity] = []
     plots: list[Scatter] = []
-    if rows:
-        asked = of_rows(space, rows)
-        quantities += _of_captions(asked, rows, options)
+    if kept:
+        asked = of_rows(space, kept)
+        quantities += _of_captions(asked, kept, options)
         plots.append(_scatter(asked, "captions", options))
-    if pairs:
-        between = of_pairs(space, pairs)
+    if kept_pairs:
+        between = of_pairs(space, kept_pairs)
         quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
         plots.append(_scatter(between, "pictures", options))
     headline = next(one.name for one in quantities if one.name.startswith("angle"))
-    notes = ("A preference that is wrong does not count: see how many are right first.",)
     return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
 
 
