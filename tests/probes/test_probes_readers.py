@@ -50,7 +50,8 @@ def test_exclusive_or_is_read_by_the_network_only() -> None:
     sign_NF = np.sign(_noise(2))
     label_N = (sign_NF[:, 0] * sign_NF[:, 1] > 0).astype(int)
     feature_NF = sign_NF + 0.1 * _noise(2, seed=1)
-    assert read(feature_NF, label_N, NAMES, reader="mlp").accuracy > 0.97
+    effort = Effort(epochs=100, patience=30)
+    assert read(feature_NF, label_N, NAMES, reader="mlp", effort=effort).accuracy > 0.97
     assert abs(read(feature_NF, label_N, NAMES, reader="linear").accuracy - 0.5) < 0.12
 
 
@@ -209,5 +210,5 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
 
 
 def test_an_effort_must_be_able_to_judge() -> None:
-    with pytest.raises(UserError, match="2 folds, 1 shuffles, 40 epochs, 2 strengths"):
+    with pytest.raises(UserError, match="2 folds, 1 shuffles, 25 epochs, 2 strengths"):
         Effort(folds=2)

@@ -23,8 +23,8 @@ from unbag.probes.space import Space
 from unbag.types import FloatArray, Picture
 
 NAME = "extract"
-PICTURES, ALL_PICTURES = 576, 1_536
-"""Of each sheet, by default and in full: 9 and 24 sets of four for each pair of shapes."""
+PICTURES, ALL_PICTURES = 512, 1_536
+"""Of each sheet, by default and in full: 8 and 24 sets of four for each pair of shapes."""
 SAID = ("left/right", "binding")
 """What the sentence is about; the rest stands in the table."""
 TIE = 1e-9

@@ -14,7 +14,7 @@ from unbag.probes.plots import Plot
 from unbag.probes.probe import Probe, Subject, Verdict
 
 NAME = "extract_text"
-CAPTIONS, ALL_CAPTIONS = 432, 1_152
+CAPTIONS, ALL_CAPTIONS = 384, 1_152
 """Of each label, by default and in full."""
 SAID = ("order", "binding", "negation")
 NO_WORDS = "the captions are those of the world: diagnose on the world's pictures as well"
@@ -22,7 +22,7 @@ ABOUT = """\
 Is order in the text vector, and in its words? (methods.md 4.3, on the side of text.) Captions come
 in sets of exactly the same words, so a bag of words is at chance: "a red star left of a blue cup"
 and "a blue cup left of a red star" (order: is the shape of the first hand of cards named first);
-colours exchanged or not, named in both orders (binding); "a red star but no blue cup" and its
+colours exchanged or not, named in both orders (binding); "a red star without a blue cup" and its
 turn (negation: which one is denied; the world denies what stands last, so this is order too); in
 full also "left of" and "right of" in both orders (relation: which one is said to be on the left).
 Readers, controls and intervals are those of `extract`, with words in place of patches; pairs of

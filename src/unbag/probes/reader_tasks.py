@@ -33,9 +33,9 @@ class Effort:
     """C of a logistic regression, weakest last: it least sum(loss) + |weights|^2 / (2 C)."""
     shuffles: int = 1
     """Controls: readers that are fitted to shuffled labels; 0 for none."""
-    epochs: int = 40
+    epochs: int = 25
     """Most rounds over the training part of the readers that are networks."""
-    patience: int = 8
+    patience: int = 5
     """Rounds without a better loss on the groups that say when to stop."""
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ HIDDEN = 256
 MLP_RATE = 3e-3
 ATTENTIVE_RATE = 3e-2
 DECAY = 1e-2
+BETAS = (0.9, 0.999)
 BATCH = 96
 
 
@@ -121,7 +122,7 @@ def _trained(
     import torch
 
     truth_RN, fit_RN, stop_RN = _shares(tasks, count)
-    optimiser = torch.optim.AdamW(weights, lr=rate, weight_decay=DECAY)
+    descent = _Adam(weights, rate)
     least_R = torch.full((len(tasks),), torch.inf)
     answer_RN = torch.zeros((len(tasks), count), dtype=torch.long)
     last_better = 0
@@ -129,11 +130,9 @@ def _trained(
         order = torch.from_numpy(generator(tasks[0].seed, "order", str(epoch)).permutation(count))
         for at_B in torch.split(order, BATCH):
             loss_RB = _losses(forward(at_B), truth_RN[:, at_B])
-            optimiser.zero_grad()
             # Weights sum to 1 over all batches of an epoch, not over this one.
             loss = (loss_RB * fit_RN[:, at_B]).sum() * (count / len(at_B))
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            descent.step(torch.autograd.grad(loss, weights))
         with torch.no_grad():
             every = [forward(at_B) for at_B in torch.split(torch.arange(count), BATCH)]
             logit_RNK = torch.cat(every, dim=1)
@@ -145,6 +144,29 @@ def _trained(
         if epoch - last_better >= effort.patience:
             break
     return [answer_RN[r].numpy()[task.test_T] for r, task in enumerate(tasks)]
+
+
+class _Adam:
+    """AdamW as in its paper; that of torch imports a compiler first, which takes seconds."""
+
+    def __init__(self, weights: list[Tensor], rate: float) -> None:
+        self._weights, self._rate, self._steps = weights, rate, 0
+        self._mean = [weight.detach() * 0 for weight in weights]
+        self._square = [weight.detach() * 0 for weight in weights]
+
+    def step(self, slopes: Sequence[Tensor]) -> None:
+        import torch
+
+        self._steps += 1
+        fair_mean, fair_square = (1 - beta**self._steps for beta in BETAS)
+        with torch.no_grad():
+            for weight, slope, mean, square in zip(
+                self._weights, slopes, self._mean, self._square, strict=True
+            ):
+                mean.lerp_(slope, 1 - BETAS[0])
+                square.lerp_(slope * slope, 1 - BETAS[1])
+                weight *= 1 - self._rate * DECAY
+                weight -= self._rate * (mean / fair_mean) / ((square / fair_square).sqrt() + 1e-8)
 
 
 def _losses(logit_RNK: Tensor, truth_RN: Tensor) -> Tensor:
