@@ -35,7 +35,9 @@ def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], t
 
 def examples(material: Material) -> tuple[tuple[Picture, str], ...]:
     """Both pictures of a left/right pair and one of exchanged colours, or what there is."""
-    found = {picture.key: (picture, caption) for picture, caption in _candidates(material)}
+    found: dict[str, tuple[Picture, str]] = {}
+    for picture, caption in _candidates(material):
+        found.setdefault(picture.key, (picture, caption))
     return tuple(found.values())[:SHOWN]
 
 

@@ -208,11 +208,14 @@ def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
 
 def _notes(found: Diagnosis, answer: Answer) -> list[str]:
     notes = list(answer.finding.notes)
+    reasons = {one.skipped for one in (answer.other, answer.twin) if one is not None}
+    # A question about both models at once can be put to neither of the others.
+    is_shared = len(reasons) == 1 and answer.other is not None and answer.twin is not None
     for finding, name in (
         (answer.other, found.other.name if found.other else ""),
         (answer.twin, "random weights"),
     ):
-        if finding is not None and finding.skipped:
+        if finding is not None and finding.skipped and not is_shared:
             notes.append(f"{name}: not asked; {first_line(finding.skipped)}")
     if answer.other is not None and found.other is not None:
         known = set(notes)
