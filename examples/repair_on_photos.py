@@ -23,7 +23,7 @@ import numpy as np
 from rich.console import Console
 
 import unbag as ub
-from unbag.cli.show import Shown
+from unbag.cli.show import Shown, output
 from unbag.corpus.forms import form_of
 from unbag.corpus.job import EditJob
 from unbag.corpus.run import run_edit
@@ -65,7 +65,7 @@ def main() -> None:
         sys.exit(str(error))
     if found.priced is None:
         sys.exit("stopped; the same command goes on from there")
-    Console().print(price_table(found.priced))
+    output().print(price_table(found.priced))
     print(f"page:  {found.priced.folder / 'report.html'}")
     print(f"model: {model_name(str(asked.out / 'repaired'))}")
 
@@ -123,7 +123,9 @@ def trained(
     if "locks" not in " ".join(asked.set) and recipe.locks == Locks():
         # Its features are then computed once, and a small collection cannot spoil it.
         recipe = replace(recipe, locks=Locks(picture="part"))
-    recipe = replace(recipe, batch=min(recipe.batch, rows))
+    batch = min(recipe.batch, rows)
+    warm_up = min(recipe.warm_up, recipe.epochs * (rows // batch) // 10)
+    recipe = replace(recipe, batch=batch, warm_up=warm_up)
     device = choose_device(asked.device)
     model = load_model(model_name(name), device=device)
     if not isinstance(model, DualEncoder):

@@ -69,11 +69,13 @@ def test_heads_are_trained_exported_scored_and_merged(
     trained = "photo:run/export/photo.safetensors"
     assert main(["score", "0.png", "a dog", "un chien", "dog " * 999, "--model", trained]) == 0
     shown = capsys.readouterr().out
-    assert "photo:photo" in shown
+    assert "photo:run" in shown
     assert "cut 1 caption to its context length" in shown
     words = ["merge", "--base", "photo:random", "--tuned", "run", "--weights", "0,1", *BENCH]
     assert main([*words, "--out", "merged", "--device", "cpu", "--cache", "cache"]) == 0
-    assert "few-find" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "recognition" in told
+    assert "model:   merged/weight-" in told
     [kept] = (folder / "merged").glob("weight-*/photo.safetensors")
     assert photo.read(kept, name="kept").fingerprint
 

@@ -33,6 +33,7 @@ SHIPPED = ("mini",)
 CONTEXT = 128
 """Tokens of a caption; the longest human caption of our training data has 46."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
+_SAYS_NOTHING = ("photo", "export")
 _VERSION = "photo-1"
 """Raise it whenever the code here changes a number."""
 
@@ -157,7 +158,13 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     path = Path(name).expanduser()
     if not path.suffix:
         raise unknown_name("model", f"photo:{name}", [f"photo:{n}" for n in (*SHIPPED, "random")])
-    return read(path, name=f"photo:{path.stem}", device=device)
+    return read(path, name=_named(path), device=device)
+
+
+def _named(path: Path) -> str:
+    """An export's file is photo.safetensors whatever is in it; then its folder says more."""
+    told = [part for part in path.absolute().with_suffix("").parts if part not in _SAYS_NOTHING]
+    return f"photo:{told[-1]}"
 
 
 def build(
