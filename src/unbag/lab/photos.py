@@ -165,7 +165,9 @@ def main() -> None:
     encoder = load("random", device=given.device)
     store = Store([*opened(train), *val], PhotoReads(encoder.tokenizer), device=given.device)
     store.look(encoder)
-    bench = Bench(train, store, make_questions(val, store), given.out, given.device, given.workers)
+    bench = Bench(
+        train, store, make_questions(val, store.place), given.out, given.device, given.workers
+    )
     arms = dict(BUILD) if given.stage == "build" else repair_arms(given.base)
     for seed in given.seeds:
         for name in given.arms or arms:

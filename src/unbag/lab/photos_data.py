@@ -6,7 +6,7 @@ file. Dimensions: N photographs, Q captions, T triples.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -101,7 +101,7 @@ class Questions:
     """Of the negative and the positive of each triple."""
 
 
-def make_questions(pairs: Sequence[Pair], store: Store) -> Questions:
+def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> Questions:
     """A triple for every negative of a caption, with the positive that a hash chooses."""
     row: dict[str, int] = {}
     captions, triples, kinds = [], [], []
@@ -118,7 +118,7 @@ def make_questions(pairs: Sequence[Pair], store: Store) -> Questions:
                 triples.append((at, number, row.setdefault(edit.text, len(row)), positive))
                 kinds.append((edit.kind, other.kind if other else ""))
     said = torch.tensor(captions)
-    place_N = torch.tensor([store.place[pair.picture.name] for pair in pairs])
+    place_N = torch.tensor([place[pair.picture.name] for pair in pairs])
     return Questions(
         place_N, tuple(row), said[:, 0], said[:, 1], torch.tensor(triples), tuple(kinds)
     )

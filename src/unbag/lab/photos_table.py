@@ -1,0 +1,240 @@
+"""Answers of photo arms come in; numbers by seed, with intervals, and tables go out.
+
+    python -m unbag.lab.photos_table runs/photos --val val-edits.jsonl --out arms.json
+    python -m unbag.lab.photos_table arms.json
+
+An interval is a bootstrap over photographs of the mean over seeds; a difference is paired within
+seeds and has Student's interval over them. Dimensions: N photographs, S seeds, T triples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from statistics import fmean, stdev
+
+import numpy as np
+
+from unbag.lab.photos import SEEN, SEEN_POSITIVES
+from unbag.metrics.intervals import bootstrap
+from unbag.metrics.resample import generator
+from unbag.types import FloatArray, IntArray
+
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""97.5 % of Student's t for so many seeds."""
+SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
+SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
+CONTROL = "clip_ft"
+ARMS = ("neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
+LOCKED = {
+    "": "All open",
+    "-locked": "Picture part locked",
+    "-heads": "Both parts locked, heads open",
+}
+RECALLS = ("text to image R@1", "text to image R@5", "image to text R@1", "image to text R@5")
+SHOWN = (
+    "text to image R@1", "image to text R@1", "swap, seen: original", "swap, seen: augmented",
+    "swap, seen: brittleness", "replace, seen: original", "replace, seen: augmented",
+    "replace, seen: brittleness", "unseen: original", "unseen: augmented", "unseen: brittleness",
+)  # fmt: skip
+"""Columns of the tables, in percent."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One metric of one arm."""
+
+    arm: str
+    metric: str
+    by_seed: tuple[float, ...]
+    low: float
+    """Over photographs, of the mean over seeds."""
+    high: float
+    n: int
+    """Units: captions, photographs or triples."""
+
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return fmean(self.by_seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """Who owns what among the answers."""
+
+    owner_Q: IntArray
+    photo_T: IntArray
+    kinds: tuple[tuple[str, str], ...]
+    photographs: int
+
+
+def numbers_of(arm: str, answers: Sequence[Mapping[str, FloatArray]], told: Told) -> list[Number]:
+    """Everything that is shown of an arm, from the answers of its seeds."""
+    found = []
+    everyone = np.arange(told.photographs)
+    for k in (1, 5):
+        rank = [np.asarray(one["caption_rank"] < k, dtype=float) for one in answers]
+        found.append(_number(arm, f"text to image R@{k}", rank, told.owner_Q))
+        rank = [np.asarray(one["picture_rank"] < k, dtype=float) for one in answers]
+        found.append(_number(arm, f"image to text R@{k}", rank, everyone))
+    scores = [one["scores"].astype(float) for one in answers]
+    for group, is_in_T in _groups(told).items():
+        for metric, value in _triples(scores, is_in_T).items():
+            found.append(_number(arm, f"{group}: {metric}", value, told.photo_T[is_in_T]))
+    return found
+
+
+def _groups(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+    """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
+    negative = np.array([kind for kind, _ in told.kinds])
+    has_both = np.array([bool(positive) for _, positive in told.kinds])
+    is_seen = np.isin(negative, list(SEEN_KINDS))
+    is_swap = np.char.startswith(negative, "swap")
+    knows_p = np.isin([positive for _, positive in told.kinds], list(SEEN_POSITIVE_KINDS))
+    groups = {
+        "all": has_both,
+        "swap, seen": has_both & is_seen & is_swap,
+        "replace, seen": has_both & is_seen & ~is_swap,
+        "unseen": has_both & ~is_seen,
+        "positive seen": has_both & knows_p,
+        "positive unseen": has_both & ~knows_p,
+    }
+    kinds = {f"kind {kind}": has_both & (negative == kind) for kind in sorted(set(negative))}
+    return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= 20}
+
+
+def _triples(
+    scores: Sequence[FloatArray], is_in_T: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+) -> dict[str, list[FloatArray]]:
+    """As `unbag.metrics.triples` judges; a tie is wrong."""
+    parts = [one[is_in_T].T for one in scores]
+    return {
+        "original": [np.asarray(c > n, dtype=float) for c, n, _ in parts],
+        "augmented": [np.asarray((c > n) & (p > n), dtype=float) for c, n, p in parts],
+        "brittleness": [np.asarray((c > n) != (p > n), dtype=float) for c, n, p in parts],
+        "mean c": [c for c, _, _ in parts],
+        "mean n": [n for _, n, _ in parts],
+        "mean p": [p for _, _, p in parts],
+    }
+
+
+def _number(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> Number:
+    """Units of one photograph are resampled together."""
+    mean_U = np.mean(values, axis=0)
+    low, high, _ = bootstrap(
+        mean_U,
+        clusters=[str(owner) for owner in owner_U.tolist()],
+        resamples=5_000,
+        rng=generator(0, metric),
+    )
+    by_seed = tuple(round(float(one.mean()), 6) for one in values)
+    return Number(arm, metric, by_seed, round(low, 6), round(high, 6), len(mean_U))
+
+
+def difference(one: Number, control: Number) -> tuple[float, float]:
+    """Mean and half the interval of the paired difference over seeds."""
+    apart = [a - b for a, b in zip(one.by_seed, control.by_seed, strict=True)]
+    return fmean(apart), STUDENT[len(apart)] * stdev(apart) / sqrt(len(apart))
+
+
+def read_told(path: str, pictures: Path | None) -> Told:
+    """The same questions as `unbag.lab.photos` asks."""
+    from unbag.lab.photos_data import make_questions, opened
+    from unbag.train.open_pairs import open_pairs
+
+    pairs = opened(open_pairs(path, pictures=pictures))
+    place = {pair.picture.name: at for at, pair in enumerate(pairs)}
+    asked = make_questions(pairs, place)
+    triple = asked.triple_T4.numpy()
+    return Told(asked.owner_Q.numpy(), triple[:, 0], asked.kinds, len(pairs))
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("results", type=Path, help="folder of arms, or the file made of it")
+    parser.add_argument("--val", help="what the arms were asked about")
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.results.is_dir():
+        numbers = _measured(given.results, read_told(given.val, given.pictures))
+    else:
+        numbers = read_numbers(given.results)
+    if given.out:
+        rows = [json.dumps(asdict(one)) for one in numbers]
+        given.out.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+    print(tables(numbers))
+
+
+def read_numbers(path: Path) -> list[Number]:
+    """What `--out` wrote."""
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [Number(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
+
+
+def _measured(folder: Path, told: Told) -> list[Number]:
+    from safetensors.numpy import load_file
+
+    found = []
+    for stage in ("build", "repair"):
+        seeds = sorted((folder / stage).iterdir(), key=lambda path: int(path.name))
+        arms = [path.stem for path in sorted(seeds[0].glob("*.answers"))]
+        for arm in arms:
+            answers = [load_file(seed / f"{arm}.answers") for seed in seeds]
+            found += numbers_of(arm, answers, told)
+    return found
+
+
+def tables(numbers: Sequence[Number]) -> str:
+    """Building, repair, and differences to plain fine-tuning with the same lock, in Markdown."""
+    of = {(one.arm, one.metric): one for one in numbers}
+    arms = list(dict.fromkeys(one.arm for one in numbers))
+    built = [arm for arm in ("heads", "text", "both") if arm in arms]
+    seeds = len(numbers[0].by_seed)
+    parts = [
+        f"Retrieval among the photographs of val, {seeds} seeds; in brackets 95 % intervals over "
+        "photographs.",
+        _table(built, RECALLS, lambda arm, metric: _absolute(of[arm, metric])),
+    ]
+    for suffix, about in LOCKED.items():
+        control = f"{CONTROL}{suffix}"
+        mine = [f"{name}{suffix}" for name in ARMS if f"{name}{suffix}" in arms]
+        if control not in arms:
+            continue
+        parts += [
+            f"**{about}.** Means over {seeds} seeds:",
+            _table(
+                ["heads", control, *mine], SHOWN, lambda arm, metric: _absolute(of[arm, metric])
+            ),
+            f"Difference to `{control}`, paired within seeds: mean [95 % t interval over seeds, "
+            f"n = {seeds}]:",
+            _table(mine, SHOWN, partial(_apart, of=of, control=control)),
+        ]
+    return "\n\n".join(parts)
+
+
+def _table(arms: Sequence[str], metrics: Sequence[str], cell: Callable[[str, str], str]) -> str:
+    head = ["arm", *metrics]
+    rows = [[f"`{arm}`", *(cell(arm, metric) for metric in metrics)] for arm in arms]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _absolute(one: Number) -> str:
+    return f"{100 * one.mean:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
+
+
+def _apart(arm: str, metric: str, *, of: Mapping[tuple[str, str], Number], control: str) -> str:
+    mean, half = difference(of[arm, metric], of[control, metric])
+    return f"{100 * mean:+.1f} [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}]"
+
+
+if __name__ == "__main__":
+    main()
