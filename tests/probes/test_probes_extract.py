@@ -28,11 +28,9 @@ from unbag.probes.extract_places import (
     quarters,
 )
 from unbag.probes.extract_probe import EXTRACT, credits
-from unbag.probes.extract_readings import PICTURE_SIDE
-from unbag.probes.extract_said import say_of
 from unbag.probes.extract_sheets import Label, Sheet
 from unbag.probes.extract_text_probe import EXTRACT_TEXT
-from unbag.probes.finding import Finding, Known, Options, Quantity, mean
+from unbag.probes.finding import Options
 from unbag.probes.material import Material
 from unbag.probes.plots import Lines
 from unbag.probes.probe import Subject, put
@@ -266,48 +264,6 @@ def test_who_cannot_be_asked_is_skipped_with_the_reason() -> None:
         assert "my pictures: " in put(probe, subject, Material("my pictures")).skipped
         blind = Subject("chat", subject.model, None, subject.scorer)
         assert put(probe, blind, WORLD).skipped == "chat has no vectors to read from"
-
-
-def _rates(name: str, share: float, *, beyond: float = 0.3) -> list[Quantity]:
-    """A reading of 400 units, and its selectivity."""
-    value_N = (np.arange(400) < round(400 * share)).astype(float)
-    known = Known(chance=0.5)
-    selectivity_N = np.random.default_rng(0).normal(beyond, 0.1, 400)
-    return [
-        mean(name, value_N, about="", options=QUICK, known=known, is_rate=True),
-        mean(f"{name}, selectivity", selectivity_N, about="", options=QUICK),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("projected", "unprojected", "patches", "own", "words", "tone"),
-    [
-        (0.95, 0.95, 0.95, 0.97, "and its score uses it (97.0 %", "holds"),
-        (0.95, 0.95, 0.95, 0.52, "but its score does not use it (52.0 %", "mixed"),
-        (0.65, 0.95, 0.95, 0.65, "can in part be read from the vector that is compared", "mixed"),
-        (0.51, 0.95, 0.95, 0.50, "the projection loses it", "fails"),
-        (0.51, 0.50, 0.95, 0.50, "it is there, and the read-out loses it", "fails"),
-        (0.51, 0.50, 0.52, 0.50, "can be read neither from the vector that is", "fails"),
-    ],
-)
-def test_sentences(
-    projected: float, unprojected: float, patches: float, own: float, words: str, tone: str
-) -> None:
-    made = [
-        *_rates("left/right, projected, linear", projected),
-        *_rates("left/right, unprojected, linear", unprojected),
-        *_rates("left/right, all patches, attentive", patches),
-        _rates("left/right, own score", own)[0],
-    ]
-    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
-    assert words in verdict.sentence
-    assert verdict.tone == tone
-
-
-def test_what_a_control_reads_as_well_is_not_read() -> None:
-    made = _rates("left/right, projected, linear", 0.9, beyond=0.0)
-    verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
-    assert verdict.tone == "fails"
 
 
 def test_both_probes_are_registered() -> None:

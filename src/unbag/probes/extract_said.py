@@ -1,7 +1,8 @@
 """What readers found comes in; a sentence on where the answer is and where it is lost goes out.
 
-Something counts as read where the interval of the accuracy lies above chance and that of the
-selectivity above 0; clearly, where the first also lies above the middle between chance and 1.
+Something counts as read where the interval of the accuracy lies above chance, that of the
+selectivity above 0, and the accuracy goes at least a tenth of the way from chance to 1, since
+intervals leave out the luck of the folds; clearly, where the interval also lies above the middle.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from unbag.probes.probe import Tone, Verdict
 from unbag.probes.saying import shown
 
 OWN = "own score"
+LEAST = 0.1
+"""Of the way from chance to 1."""
 READERS = ("linear", "mlp", "attentive")
 COMPARED = "the vector that is compared"
 WORDS = {
@@ -60,9 +63,11 @@ def _rank(found: Found) -> tuple[bool, float]:
 
 
 def _judged(finding: Finding, quantity: Quantity) -> Found:
-    low, chance = quantity.estimate.low, quantity.known.chance or 0.0
+    found, chance = quantity.estimate, quantity.known.chance or 0.0
+    low = found.low
     selectivity = finding.get(f"{quantity.name}, {SELECTIVITY}")
     is_beyond = selectivity is None or selectivity.estimate.low > 0
+    is_beyond &= found.value >= chance + LEAST * (1 - chance)
     return Found(quantity, is_beyond and low > chance, is_beyond and low > (1 + chance) / 2)
 
 
