@@ -29,6 +29,8 @@ def _rates(name: str, share: float, *, beyond: float = 0.3) -> list[Quantity]:
         (0.95, 0.95, 0.95, 0.97, "and its score uses it (97.0 %", "holds"),
         (0.95, 0.95, 0.95, 0.52, "but its score does not use it (52.0 %", "mixed"),
         (0.65, 0.95, 0.95, 0.65, "can in part be read from the vector that is compared", "mixed"),
+        (0.65, 0.65, 0.95, 0.98, "is in the vector that is compared, for its score uses", "holds"),
+        (0.51, 0.51, 0.95, 0.98, "though readers find it in 51.0 % [", "holds"),
         (0.54, 0.50, 0.95, 0.50, "but not from the vector that is compared (54.0 %", "fails"),
         (0.51, 0.95, 0.95, 0.50, "the projection loses it", "fails"),
         (0.51, 0.50, 0.95, 0.50, "it is there, and the read-out loses it", "fails"),

@@ -86,7 +86,7 @@ def _said(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
     compared = best(finding, label, "projected")
     if compared is None:
         return f"{what} could not be read, since no vector is finite", "told"
-    if compared.is_read:
+    if compared.is_read or _is_used(finding, label):
         return _kept(finding, label, what, compared)
     projected = f"{COMPARED} ({compared.shown})"
     unprojected = best(finding, label, "unprojected")
@@ -106,15 +106,24 @@ def _said(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
     return f"{what} can be read neither from {projected} nor from {deeper}", "fails"
 
 
+def _is_used(finding: Finding, label: str) -> bool:
+    """Whether the model's own score clearly decides by it: then it is there, readers or not."""
+    own = finding.get(f"{label}, {OWN}")
+    return own is not None and own.estimate.low > (1 + (own.known.chance or 0.0)) / 2
+
+
 def _kept(finding: Finding, label: str, what: str, compared: Found) -> tuple[str, Tone]:
     """In the vector that is compared; whether the model's own score uses it."""
     words = f"{what} {compared.can} from {COMPARED} ({compared.shown})"
     own = finding.get(f"{label}, {OWN}")
     if own is None:
         return words, "holds" if compared.is_clear else "mixed"
+    used = f"its score uses it ({shown(own.estimate)})"
+    if _is_used(finding, label):
+        if compared.is_clear:
+            return f"{words} and {used}", "holds"
+        weak = f"readers find it in {compared.shown} of unseen pairs"
+        return f"{what} is in {COMPARED}, for {used}, though {weak}", "holds"
     if own.estimate.low > (own.known.chance or 0.0):
-        is_good = compared.is_clear and own.estimate.low > (1 + (own.known.chance or 0.0)) / 2
-        return f"{words} and its score uses it ({shown(own.estimate)})", (
-            "holds" if is_good else "mixed"
-        )
+        return f"{words} and in part {used}", "mixed"
     return f"{words}, but its score does not use it ({shown(own.estimate)})", "mixed"
