@@ -148,19 +148,19 @@ def test_tones_are_counted_in_words() -> None:
     assert counted(found.answers) == "1 fails, 1 holds, 1 is mixed and 1 is a fact"
     assert counted([found.answers[0]] * 2) == "2 fail"
     assert counted([]) == ""
-    assert standing(found) == "stopped before the last question: 5 questions put"
+    assert standing(found) == "not finished: 5 questions put so far"
 
 
 def test_the_page_says_what_is_missing() -> None:
     page = render_diagnosis(made(against=False))
-    assert "Not whole" not in page
+    assert "not finished" not in page
     assert "Set against" not in page
     assert "How much is the prior?" in page
     assert "<script" not in page
     nothing = replace(made(), answers=made().answers[-1:], maps=(), is_whole=False)
     page = render_diagnosis(nothing)
     assert f"No question could be put to <strong>{MODEL}</strong>" in page
-    assert "stopped before the last question: 1 question put" in page
+    assert "not finished: 1 question put so far" in page
     assert "Nothing was drawn." in page
 
 

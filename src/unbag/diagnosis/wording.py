@@ -84,5 +84,5 @@ def counted(answers: Sequence[Answer]) -> str:
 
 
 def standing(found: Diagnosis) -> str:
-    """Of one that was stopped."""
-    return f"stopped before the last question: {count_text(len(found.answers), 'question')} put"
+    """Of one that was stopped, or still goes on."""
+    return f"not finished: {count_text(len(found.answers), 'question')} put so far"
