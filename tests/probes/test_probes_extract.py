@@ -142,8 +142,9 @@ def test_constant_vectors_are_at_chance_on_both_sides() -> None:
     found = put(EXTRACT, subject, WORLD, QUICK)
     assert found["left/right, projected, mlp"].estimate.value == 0.5
     assert EXTRACT.say(found).tone == "fails"
-    said = put(EXTRACT_TEXT, subject, WORLD, QUICK)
+    said = put(EXTRACT_TEXT, replace(subject, twin=subject), WORLD, QUICK)
     assert said["order, projected, linear"].estimate.value == 0.5
+    assert said["order, projected, linear, random encoder"].estimate.value == 0.5
     assert EXTRACT_TEXT.say(said).tone == "fails"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.probes.extract_readings import PICTURE_SIDE
+from unbag.probes.extract_readings import CAPTION_SIDE, PICTURE_SIDE
 from unbag.probes.extract_said import say_of
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean
 
@@ -55,3 +55,22 @@ def test_what_a_control_reads_as_well_is_not_read() -> None:
     made = _rates("left/right, projected, linear", 0.9, beyond=0.0)
     verdict = say_of(Finding("extract", tuple(made)), ["left/right"], PICTURE_SIDE)
     assert verdict.tone == "fails"
+
+
+@pytest.mark.parametrize(
+    ("trained", "random", "words", "tone"),
+    [
+        (0.65, 1.0, "can in part be read from the vector that is compared (65.0 % [", "mixed"),
+        (0.65, 1.0, "less than with random weights (100.0 % [", "mixed"),
+        (0.95, 0.95, "no more than with random weights (95.0 % [", "told"),
+        (0.95, 0.6, "more than with random weights (60.0 % [", "holds"),
+    ],
+)
+def test_what_random_weights_give_too_is_no_merit(
+    trained: float, random: float, words: str, tone: str
+) -> None:
+    made = _rates("order, projected, linear", trained)
+    made.append(_rates("order, projected, linear, random encoder", random)[0])
+    verdict = say_of(Finding("extract_text", tuple(made)), ["order"], CAPTION_SIDE)
+    assert words in verdict.sentence
+    assert verdict.tone == tone

@@ -12,7 +12,7 @@ import numpy as np
 from unbag.engine.progress import Progress
 from unbag.probes.extract_pictures import picture_sheets
 from unbag.probes.extract_places import picture_places
-from unbag.probes.extract_readings import PICTURE_SIDE, read_label
+from unbag.probes.extract_readings import PICTURE_SIDE, read_label, read_twin
 from unbag.probes.extract_said import OWN, say_of
 from unbag.probes.extract_sheets import Label
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean
@@ -71,6 +71,9 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
                     own_score(subject.space, sheet.given, label, sheet.groups, options),
                 ]
                 plots += drawn
+                if subject.twin is not None and subject.twin.space is not None:
+                    twin_ND = subject.twin.space.pictures(sheet.given)
+                    made += read_twin(twin_ND, label, sheet.groups, options)
                 advance(1)
     notes = list(dict.fromkeys(notes))
     return Finding(NAME, tuple(made), f"{SAID[0]}, projected, linear", tuple(plots), tuple(notes))

@@ -16,9 +16,10 @@ from unbag.probes.finding import Known, Options, Quantity, mean
 from unbag.probes.plots import Lines, Plot, Series
 from unbag.probes.reader_tasks import FULL, QUICK, Effort, Feature
 from unbag.probes.readers import Reader, Reading, read
-from unbag.types import BoolArray
+from unbag.types import BoolArray, FloatArray
 
 SELECTIVITY = "selectivity"
+RANDOM = "random encoder"
 QUARTERS = "patches by quarter"
 """Means over quarters keep where things lie, and need fewer pictures than a learned query."""
 
@@ -203,3 +204,23 @@ def read_label(
     made = list(quantities(found, label, groups, options))
     curve = curves(made, label, places, side, title=f"{label.name}: readable at which layer")
     return made, [curve] if curve is not None else []
+
+
+def read_twin(
+    projected_ND: FloatArray, label: Label, groups: Sequence[str], options: Options
+) -> list[Quantity]:
+    """What the vector that is compared gives without training."""
+    effort = replace(FULL if options.is_full else QUICK, shuffles=0)
+    spot = Spot("projected", projected_ND, ("linear", "mlp"))
+    return [
+        mean(
+            f"{label.name}, {place}, {reader}, {RANDOM}",
+            reading.correct_N,
+            about="the same of the model with random weights",
+            options=options,
+            clusters=groups,
+            known=Known(chance=reading.chance),
+            is_rate=True,
+        )
+        for place, reader, reading in readings([spot], label, groups, options, effort)
+    ]

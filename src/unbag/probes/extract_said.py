@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from unbag.probes.extract_readings import QUARTERS, SELECTIVITY, Side
+from unbag.probes.extract_readings import QUARTERS, RANDOM, SELECTIVITY, Side
 from unbag.probes.finding import Finding, Quantity
 from unbag.probes.probe import Tone, Verdict
 from unbag.probes.saying import shown
@@ -117,7 +117,7 @@ def _kept(finding: Finding, label: str, what: str, compared: Found) -> tuple[str
     words = f"{what} {compared.can} from {COMPARED} ({compared.shown})"
     own = finding.get(f"{label}, {OWN}")
     if own is None:
-        return words, "holds" if compared.is_clear else "mixed"
+        return _beside_random(finding, label, words, compared)
     used = f"its score uses it ({shown(own.estimate)})"
     if _is_used(finding, label):
         if compared.is_clear:
@@ -127,3 +127,18 @@ def _kept(finding: Finding, label: str, what: str, compared: Found) -> tuple[str
     if own.estimate.low > (own.known.chance or 0.0):
         return f"{words} and in part {used}", "mixed"
     return f"{words}, but its score does not use it ({shown(own.estimate)})", "mixed"
+
+
+def _beside_random(finding: Finding, label: str, words: str, compared: Found) -> tuple[str, Tone]:
+    """Without a score to judge by: what any network of that build gives is no merit."""
+    named = [finding.get(f"{label}, projected, {reader}, {RANDOM}") for reader in READERS]
+    known = [one.estimate for one in named if one is not None and one.estimate.n]
+    if not known:
+        return words, "holds" if compared.is_clear else "mixed"
+    random, found = max(known, key=lambda one: one.value), compared.quantity.estimate
+    if found.high < random.value:
+        return f"{words}, less than with random weights ({shown(random)})", "mixed"
+    if found.low <= random.value:
+        return f"{words}, no more than with random weights ({shown(random)})", "told"
+    more = f"{words}, more than with random weights ({shown(random)})"
+    return more, "holds" if compared.is_clear else "mixed"

@@ -6,7 +6,7 @@ from unbag.engine.progress import Progress
 from unbag.probes.extract_captions import caption_sheets
 from unbag.probes.extract_places import caption_places
 from unbag.probes.extract_probe import NO_VECTORS
-from unbag.probes.extract_readings import CAPTION_SIDE, read_label
+from unbag.probes.extract_readings import CAPTION_SIDE, read_label, read_twin
 from unbag.probes.extract_said import say_of
 from unbag.probes.finding import Finding, Options, Quantity
 from unbag.probes.material import Material
@@ -50,6 +50,9 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
                 found, drawn = read_label(places, label, sheet.groups, CAPTION_SIDE, options)
                 made += found
                 plots += drawn
+                if subject.twin is not None and subject.twin.space is not None:
+                    twin_ND = subject.twin.space.captions(sheet.given)
+                    made += read_twin(twin_ND, label, sheet.groups, options)
             advance(1)
     notes = list(dict.fromkeys(notes))
     return Finding(NAME, tuple(made), f"{SAID[0]}, projected, linear", tuple(plots), tuple(notes))
