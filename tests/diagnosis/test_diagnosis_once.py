@@ -1,0 +1,55 @@
+"""Over all probes that there are, each picture and each caption goes through a tower once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from unbag.diagnosis.inquiry import Inquiry, examine, registered_probes
+from unbag.models.tiny import Tiny, untrained
+from unbag.models.tiny import load as load_tiny
+
+from .small_probes import OPTIONS, small_material
+
+READERS = ("extract", "extract_text")
+"""They read layers, which are too large to be remembered; and training readers takes long."""
+
+
+class Remembering(Tiny):
+    """A small tower that counts how often it was given the same input."""
+
+    def __init__(self) -> None:
+        small = replace(
+            load_tiny("base").config, pixels=32, patch=16, picture_width=8, picture_depth=1,
+            caption_width=8, caption_depth=1, joint=8, heads=2,
+        )  # fmt: skip
+        super().__init__(untrained(small, seed=0), name="small", device="cpu")
+        self.seen: Counter[bytes | str] = Counter()
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        self.seen.update(one.numpy().tobytes() for one in pixels)
+        return super().encode_pictures(pixels)
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        self.seen.update(captions)
+        return super().encode_captions(captions)
+
+
+def test_nothing_is_encoded_twice() -> None:
+    model = Remembering()
+    probes = tuple(one for one in registered_probes() if one.name not in READERS)
+    found = examine(
+        Inquiry(
+            model,
+            material=small_material(rows=40),
+            probes=probes,
+            options=replace(OPTIONS, resamples=50),
+            has_twin=False,
+        )
+    )
+    assert {one.probe for one in found.answered} >= {"order", "agreement", "conditions"}
+    assert set(model.seen.values()) == {1}
+    assert len(model.seen) > 1_000
