@@ -156,7 +156,7 @@ def test_settings_reach_every_part() -> None:
         ("clip_ft", "clip_norm=no", "the setting clip_norm=no; expected: a number or none"),
         ("clip_ft", "lora=4", "expected: parts of it, such as lora.rank or none"),
         ("clip_ft", "locks=all", "expected: parts of it, such as locks.picture"),
-        ("clip_ft", "locks.picture=most", "expected: a whole number or all"),
+        ("clip_ft", "locks.picture=most", "expected: a whole number or part, all"),
         ("clip_ft", "betas=(0.9,)", "expected: (a number, a number)"),
         ("clip_ft", "betas=(0.9,1)", "a recipe with betas (0.9, 1.0); expected: two numbers from"),
         ("clip_ft", "batch=0", "a recipe with batch 0; expected: a number above 0"),
