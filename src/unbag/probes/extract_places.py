@@ -71,9 +71,7 @@ def caption_places(space: Space, captions: Sequence[str], options: Options) -> P
     projected_ND = space.captions(captions)
     if view is None:
         return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(
-        projected_ND, captions, view.captions, lambda: view.caption_depth, options, lambda _: None
-    )
+    return _places(projected_ND, captions, view.captions, lambda: view.caption_depth, options)
 
 
 def _places(
@@ -82,11 +80,12 @@ def _places(
     ask: Ask[Given],
     depth: Callable[[], int],
     options: Options,
-    quartered: Callable[[Features], Vectors | None],
+    quartered: Callable[[Features], Vectors | None] | None = None,
 ) -> Places:
+    """Pictures have a curve by default, captions only in full: it is quick to do without."""
     try:
-        layers, note = curve_layers(depth(), options)
-        parts = list(_parts(given, ask, layers, quartered))
+        layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
+        parts = list(_parts(given, ask, layers, quartered or (lambda _: None)))
     except UserError as error:
         return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
     summaries = {
@@ -96,11 +95,14 @@ def _places(
     return Places(projected_ND, whole, summaries, note)
 
 
-def curve_layers(depth: int, options: Options) -> tuple[list[int], tuple[str, ...]]:
-    """The last, those asked for, and a few between (all of them in full), from 0 on."""
+def curve_layers(
+    depth: int, options: Options, *, has_curve: bool = True
+) -> tuple[list[int], tuple[str, ...]]:
+    """The last, those asked for, and two for a curve (all of them in full), from 0 on."""
     asked = {layer + depth if layer < 0 else layer for layer in options.layers}
     beyond = sorted(layer for layer in asked if not 0 <= layer < depth)
-    usual = range(depth) if options.is_full else (0, (depth - 1) // 2, depth - 1)
+    few = (0, (depth - 1) // 2, depth - 1) if has_curve else (depth - 1,)
+    usual = range(depth) if options.is_full else few
     notes = [f"there is no layer {layer}: there are {depth}, from 0 on" for layer in beyond]
     return sorted({*usual, *asked} - set(beyond)), tuple(notes)
 
