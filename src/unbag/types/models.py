@@ -158,8 +158,9 @@ class Layers:
     vector_NLW: tuple[Tensor, ...]
     """Patches or words, without what only pools (CLS); one for each layer, [N, L, W]."""
     pooled_NW: tuple[Tensor | None, ...]
-    """The vector that is read out: CLS or end token at that layer. None where the tower has no
-    such place before its last layer (attention pooling, means)."""
+    """The vector that is read out: CLS or end token at that layer, or the mean where a tower reads
+    out by one (`photo:`). None where it has no such place before its last layer (attention
+    pooling, maps of ALIGN)."""
     mask_NL: Tensor
     """True where there is a patch or word."""
 
