@@ -65,18 +65,20 @@ def test_the_files_of_extending_work_together(
         "my_benchmark.py",
         "my_scorer.py",
         "my_tagger.py",
+        "my_probe.py",
     }
     for name, code in files.items():
         (tmp_path / name).write_text(code, encoding="utf-8")
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^unbag (run .*)$", page, flags=re.MULTILINE)
-    assert len(commands) == 2
+    commands = re.findall(r"^unbag ((?:run|diagnose) .*)$", page, flags=re.MULTILINE)
+    assert len(commands) == 3
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for command in commands:
         assert main([*command.split(), "--no-cache"]) == 0
     printed = capsys.readouterr().out
     assert "brightness (distance)" in printed
+    assert "The right colour wins in 100.0 % of 160 cases." in printed
     _check_layers(import_module("my_layers").MODEL)
     tagger = find_tagger("my_tagger:TAGGER")
     assert tagger is not None
