@@ -105,7 +105,8 @@ def test_layers_of_both_towers_end_with_the_head() -> None:
 
 
 def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> None:
-    asked = recipe("hard_negative")
+    # AdamW divides gradients by their size; this much keeps it from enlarging rounding.
+    asked = recipe("hard_negative", epsilon=1e-4)
     plain, _ = trained(tmp_path / "plain", pairs, asked, keeps=False)
     kept, trainable = trained(tmp_path / "kept", pairs, asked)
     assert isinstance(trainable, KeptPhoto)
@@ -117,7 +118,7 @@ def test_training_on_kept_features_is_training(tmp_path: Path, pairs: Pairs) -> 
             assert torch.equal(kept[name], value)
         elif value.is_floating_point():
             # Passes of another size round in another way; nothing else differs.
-            torch.testing.assert_close(kept[name], value, rtol=0, atol=2e-4)
+            torch.testing.assert_close(kept[name], value, rtol=0, atol=1e-4)
     head = "picture.head.project.weight"
     assert float((plain[head] - start[head]).abs().max()) > 0.01
 
