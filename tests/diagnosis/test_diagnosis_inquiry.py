@@ -9,13 +9,15 @@ import pytest
 
 import unbag as ub
 from unbag.diagnosis.answers import Diagnosis
+from unbag.diagnosis.as_json import to_json
 from unbag.diagnosis.inquiry import ORDER, Inquiry, examine, registered_probes
 from unbag.diagnosis.pairing import differences
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.pictures.files import PixelPicture
 from unbag.probes.finding import Finding, Options, mean, statistic
-from unbag.probes.probe import Probe
+from unbag.probes.plots import Maps
+from unbag.probes.probe import Probe, Subject, Verdict
 from unbag.registry import names
 from unbag.types import FloatArray, IntArray, Picture
 
@@ -48,6 +50,51 @@ def test_a_question_that_fails_or_is_skipped_stops_no_other() -> None:
     assert found.answers[0].verdict is None
     assert found.answers[2].verdict is not None
     assert found.answers[2].verdict.sentence.startswith("share gives ")
+
+
+def test_a_probe_that_breaks_stops_no_other() -> None:
+    def ask(*_: object) -> Finding:
+        raise ValueError("17 is no shape")
+
+    def say(_: Finding) -> Verdict:
+        raise KeyError("merged")
+
+    asks, says = replace(SHARE, name="asks", ask=ask), replace(SHARE, name="says", say=say)
+    found = examine(inquiry(SHARE, asks, says, AGAIN))
+    assert [one.probe for one in found.answered] == ["share", "again"]
+    first, second = found.skipped
+    assert first.finding.skipped.startswith("it broke: ValueError: 17 is no shape (test_diagnosis_")
+    assert second.finding.skipped.startswith("it broke: KeyError: 'merged' (test_diagnosis_inquiry")
+    assert second.finding["right"].estimate.n == 6
+    assert "it broke: KeyError" in to_json(found)
+
+
+def test_a_map_that_breaks_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Maps:
+        raise RuntimeError("no patches here")
+
+    monkeypatch.setattr("unbag.diagnosis.examples.word_maps", broken)
+    found = examine(inquiry(SHARE))
+    assert found.is_whole
+    assert "no map of words over patches: RuntimeError: no patches here" in found.notes
+
+
+def test_both_models_have_a_twin_and_those_of_one_build_share_it() -> None:
+    seen: list[Subject] = []
+
+    def ask(subject: Subject, *_: object) -> Finding:
+        seen.append(subject)
+        return Finding("seen")
+
+    probe = Probe("seen", "Who?", "Nobody.", ask, lambda _: Verdict("Seen.", "told"))
+    asked = replace(inquiry(probe), model=load_tiny("base"), against=Counted(), has_twin=True)
+    examine(asked)
+    model, twin, other = seen
+    assert model.twin is twin
+    assert other.twin is twin
+    seen.clear()
+    examine(replace(asked, has_twin=False))
+    assert [one.twin for one in seen] == [None, None]
 
 
 def test_the_twin_and_the_other_are_asked_too() -> None:

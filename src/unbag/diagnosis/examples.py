@@ -30,6 +30,9 @@ def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], t
                 maps.append(word_maps(one.space, picture, caption))
             except UserError as error:
                 notes[f"{NOTE}: {error.found}"] = None
+            except Exception as error:
+                # All questions are answered by now; a map is not worth to lose them.
+                notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
     return tuple(maps), tuple(notes)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
+from traceback import extract_tb
 
 from unbag.diagnosis.answers import Answer, Diagnosis, Examined
 from unbag.diagnosis.examples import map_words
@@ -108,15 +109,18 @@ def ask(
         _put(probe, one, material, options, progress) if one is not None and is_asked else None
         for one in (subject.twin, subject.other)
     )
+    said, verdict = _said(probe, finding)
+    assert said is not None
+    other, other_verdict = _said(probe, other)
     return Answer(
         probe=probe.name,
         question=probe.question,
         about=probe.about,
-        finding=finding,
-        verdict=_said(probe, finding),
+        finding=said,
+        verdict=verdict,
         twin=twin,
         other=other,
-        other_verdict=_said(probe, other),
+        other_verdict=other_verdict,
         differences=differences(
             finding, other, names=(subject.name, subject.other.name), options=options
         )
@@ -161,7 +165,16 @@ def _subject(inquiry: Inquiry, progress: Progress) -> Subject:
             expected="two names, to tell them apart in the tables",
             way_out="set a model against another one, or rename a file",
         )
-    return replace(subject, other=made[1])
+    return replace(subject, other=_beside(made[1], subject, inquiry, progress))
+
+
+def _beside(other: Subject, subject: Subject, inquiry: Inquiry, progress: Progress) -> Subject:
+    """With a twin too, so that both are judged alike; one of the same build is the same twin."""
+    if not inquiry.has_twin:
+        return other
+    other = with_twin(other, seed=inquiry.options.seed, progress=progress)
+    twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
+    return replace(other, twin=subject.twin) if len(twins) == 2 and len(set(twins)) == 1 else other
 
 
 def _begun(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
@@ -188,10 +201,26 @@ def _put(
         return probe.ask(subject, material, options, progress)
     except UserError as error:
         return Finding(probe.name, skipped=str(error))
+    except Exception as error:
+        # A fault of one probe, such as a plug-in's, must not cost what the others found.
+        return Finding(probe.name, skipped=broken(error))
 
 
-def _said(probe: Probe, finding: Finding | None) -> Verdict | None:
-    return probe.say(finding) if finding is not None and not finding.skipped else None
+def _said(probe: Probe, finding: Finding | None) -> tuple[Finding | None, Verdict | None]:
+    """What was measured stays in the finding, even if no sentence can be made of it."""
+    if finding is None or finding.skipped:
+        return finding, None
+    try:
+        return finding, probe.say(finding)
+    except Exception as error:
+        return replace(finding, skipped=broken(error)), None
+
+
+def broken(error: Exception) -> str:
+    """What went wrong and where: the file and line that a plug-in's author needs."""
+    place = extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"it broke: {type(error).__name__}: {error} ({where})"
 
 
 def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
