@@ -15,6 +15,7 @@ from unbag.probes.chosen import (
     is_swap,
     told_part,
     truth_of,
+    unite,
 )
 from unbag.probes.edit_distance import words_changed
 from unbag.probes.finding import Options, statistic
@@ -48,6 +49,26 @@ def test_rows_and_galleries_are_chosen_whatever_their_order() -> None:
     assert {row.id for row in choose_rows(rows[::-1], Options())} == {row.id for row in chosen}
     assert choose_rows(rows, Options(is_full=True)) == rows
     assert len({row.cluster for row in chosen}) in (20, 21)
+
+
+def test_clusters_that_share_a_picture_are_one() -> None:
+    given = [("p", "one"), ("q", "two"), ("r", ""), ("q", "three"), ("p", "three"), ("s", "four")]
+    rows = [Row(f"{i}", Named(p), "a", "b", cluster=c) for i, (p, c) in enumerate(given)]
+    found = unite(rows)
+    assert [row.cluster for row in found] == ["one", "one", "", "one", "one", "four"]
+    assert [row.id for row in found] == [row.id for row in rows]
+    assert found[2] is rows[2]
+
+
+def test_no_picture_of_the_world_is_in_two_clusters() -> None:
+    """Two benchmarks of the world show the same scenes: each scene must count once."""
+    every = world_material().rows
+    told = {(row.picture.key, row.cluster) for row in every}
+    assert len(told) > len({key for key, _ in told})
+    chosen = choose_rows(every, Options(is_full=True))
+    assert len(chosen) == len(every)
+    clusters = {(row.picture.key, row.cluster) for row in chosen}
+    assert len(clusters) == len({key for key, _ in clusters})
 
 
 def test_a_smaller_gallery_keeps_what_belongs_together() -> None:

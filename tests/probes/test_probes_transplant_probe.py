@@ -208,3 +208,20 @@ def test_the_part_that_is_named(
     verdict = TRANSPLANT.say(finding)
     assert verdict.sentence.startswith("Of -40.0 points [")
     assert f": {said}" in verdict.sentence
+
+
+def test_a_part_is_named_only_where_its_interval_leaves_0_out() -> None:
+    sure, unsure = np.array([0.0, 1.0] * 12), np.array([-1.0, 1.0, 1.0] * 8)
+    value = {"difference": sure}
+    value |= {alone(part): unsure if part is PARTS[0] else 0 * sure for part in PARTS}
+    value |= {lost(part): 0 * sure for part in PARTS}
+    quantities = tuple(
+        mean(f"swap: {name}", value_N * (1.0 if name == "difference" else 1.5), about="",
+             options=QUICK)
+        for name, value_N in value.items()
+    )  # fmt: skip
+    finding = Finding("transplant", quantities, headline="swap: difference")
+    part = finding[f"swap: {alone(PARTS[0])}"].estimate
+    assert part.value == pytest.approx(0.5)
+    assert part.low <= 0
+    assert "so few rows do not say which part it sits in" in TRANSPLANT.say(finding).sentence

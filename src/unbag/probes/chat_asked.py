@@ -16,6 +16,7 @@ from unbag.engine.asking import QueryScoring
 from unbag.engine.progress import Progress
 from unbag.errors import PictureError, UserError
 from unbag.models.asks import Ask, answers_of, logprobs_of, scores_ends
+from unbag.probes.chosen import unite
 from unbag.probes.finding import Options
 from unbag.probes.material import Material
 from unbag.scorers.chat import Protocol
@@ -153,7 +154,8 @@ def items_of(material: Material, options: Options) -> tuple[Item, ...]:
             group=row.cluster or row.id,
             tags={"kind": row.kind},
         )
-        for row in material.rows
+        # A few of many seldom share a picture, and to know it all files would have to be read.
+        for row in (unite(material.rows) if options.is_full else material.rows)
         if row.negative is not None and row.negative != row.caption
     ]
     return (*_chosen(pairs, options), *_chosen(rows, options))

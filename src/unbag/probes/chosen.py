@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -25,9 +26,10 @@ def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
     """Some of each kind, cluster by cluster: a cluster shares its pictures.
 
     Every probe that asks this looks at the same rows, so that little is encoded for one alone.
+    Clusters that turn out to share a picture are one.
     """
     if options.is_full:
-        return list(rows)
+        return unite(rows)
     swaps = [row for row in rows if is_swap(row)]
     known = {row.id for row in swaps}
     others = [row for row in rows if row.id not in known]
@@ -36,7 +38,30 @@ def choose_rows(rows: Sequence[Row], options: Options) -> list[Row]:
         *_choose(others, [(row.kind, cluster_of(row), row.id) for row in others], MOST_ROWS),
     ]
     kept = {row.id for row in few}
-    return [row for row in rows if row.id in kept]
+    return unite([row for row in rows if row.id in kept])
+
+
+def unite(rows: Sequence[Row]) -> list[Row]:
+    """Clusters that show a picture in common become one, under the name of the first.
+
+    Benchmarks may share scenes: taken apart, one scene would count as several.
+    """
+    above: dict[str, str] = {}
+
+    def top(name: str) -> str:
+        while above.get(name, name) != name:
+            name = above[name]
+        return name
+
+    first_of: dict[str, str] = {}
+    for row in rows:
+        name = cluster_of(row)
+        above[top(name)] = top(first_of.setdefault(row.picture.key, name))
+    names = [top(cluster_of(row)) for row in rows]
+    return [
+        row if cluster_of(row) == name else replace(row, cluster=name)
+        for row, name in zip(rows, names, strict=True)
+    ]
 
 
 def choose_pairs(pairs: Sequence[PicturePair], options: Options) -> list[PicturePair]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbag.pictures.shuffled import GRIDS, ShuffledPicture
-from unbag.probes.chosen import cluster_of, first_pictures, hashed
+from unbag.probes.chosen import cluster_of, first_pictures, hashed, unite
 from unbag.probes.finding import Known, Options, Quantity, mean
 from unbag.probes.material import Gallery, Row
 from unbag.probes.order import preferred
@@ -59,7 +59,7 @@ def of_rows(rows: Sequence[Row], most: int | None) -> list[Asked]:
     """Every picture with its caption once, or so many of them, chosen by hash."""
     every = {(row.picture.key, row.caption): row for row in rows}
     chosen = sorted(every, key=lambda pair: hashed("\0".join(pair)))[:most]
-    found = [every[pair] for pair in chosen]
+    found = unite([every[pair] for pair in chosen])
     return [Asked(row.picture, row.caption, at, cluster_of(row)) for at, row in enumerate(found)]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from unbag.engine.progress import Progress
 from unbag.errors import UserError
-from unbag.probes.chosen import choose_rows, cluster_of, hashed
+from unbag.probes.chosen import choose_rows, cluster_of, hashed, unite
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean
 from unbag.probes.material import Material, Row
@@ -115,7 +115,8 @@ def choose_scopes(
 
 def _first(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
     """By hash, cluster by cluster, as rows are chosen for all probes."""
-    return tuple(sorted(rows, key=lambda row: (hashed(cluster_of(row)), hashed(row.id)))[:most])
+    order = sorted(rows, key=lambda row: (hashed(cluster_of(row)), hashed(row.id)))
+    return tuple(unite(order[:most]))
 
 
 def _part(right: Mapping[Choice, FloatArray], at: Sequence[int]) -> dict[Choice, FloatArray]:

@@ -9,6 +9,7 @@ from unbag.probes.finding import Finding
 from unbag.probes.probe import Verdict
 from unbag.probes.transplant import Choice, Source
 from unbag.reports.wording import difference_text
+from unbag.types import Estimate
 
 EVERY = "all kinds"
 DIFFERENCE = "difference"
@@ -71,24 +72,33 @@ def say(finding: Finding) -> Verdict:
     if not (whole.low > 0 or whole.high < 0):
         return Verdict(f"The two models do not differ {where} ({size}): no part to name.", "told")
     parts = [part for part in PARTS if finding.get(f"{scope}: {alone(part)}")]
-    brought = [finding[f"{scope}: {alone(part)}"].estimate.value for part in parts]
-    gone = [finding[f"{scope}: {lost(part)}"].estimate.value for part in parts]
+    brought = [finding[f"{scope}: {alone(part)}"].estimate for part in parts]
+    gone = [finding[f"{scope}: {lost(part)}"].estimate for part in parts]
     told = ", ".join(
         f"the {part.name} {'alone brings ' if part is parts[0] else ''}"
-        f"{difference_text(value, is_rate=True)}"
-        for part, value in zip(parts, brought, strict=True)
+        f"{difference_text(one.value, is_rate=True)}"
+        for part, one in zip(parts, brought, strict=True)
     )
     place = _place(
         [part.name for part in parts],
-        [value / whole.value for value in brought],
-        [value / whole.value for value in gone],
+        [_has(one, whole, SUFFICES) for one in brought],
+        [_has(one, whole, NEEDED) for one in gone],
     )
     return Verdict(f"Of {size} from the other model to this one {where}, {told}: {place}.", "told")
 
 
-def _place(names: Sequence[str], brought: Sequence[float], gone: Sequence[float]) -> str:
-    enough = [name for name, share in zip(names, brought, strict=True) if share >= SUFFICES]
-    needed = [name for name, share in zip(names, gone, strict=True) if share >= NEEDED]
+def _has(one: Estimate, whole: Estimate, share: float) -> bool | None:
+    """Whether a part has this share of the difference; None where it may as well have nothing."""
+    if not one.value / whole.value >= share:
+        return False
+    return True if (one.low > 0 if whole.value > 0 else one.high < 0) else None
+
+
+def _place(
+    names: Sequence[str], brought: Sequence[bool | None], gone: Sequence[bool | None]
+) -> str:
+    enough = [name for name, has in zip(names, brought, strict=True) if has]
+    needed = [name for name, has in zip(names, gone, strict=True) if has]
     if len(enough) == 1:
         return f"it sits in the {enough[0]}"
     if enough:
@@ -99,4 +109,6 @@ def _place(names: Sequence[str], brought: Sequence[float], gone: Sequence[float]
         return f"the {' and the '.join(needed)} are needed together"
     if needed:
         return f"the {needed[0]} is needed, but does not suffice"
+    if None in (*brought, *gone):
+        return "so few rows do not say which part it sits in"
     return "it is spread over the parts"
