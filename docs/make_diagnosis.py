@@ -1,0 +1,139 @@
+"""Folders of diagnoses come in; docs/diagnosis_numbers.json and the tables made of it go out.
+
+unbag diagnose --model tiny:base --out d/base          (and so on for the other MODELS)
+unbag diagnose --model tiny:hard_negative --against tiny:base --probes transplant --out d/parts-1
+unbag diagnose --model tiny:ce_clip_fixed --against tiny:base --probes transplant --out d/parts-2
+python docs/make_diagnosis.py d/*
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+FILE, PAGE = HERE / "diagnosis_numbers.json", HERE / "diagnosis.md"
+START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
+MODELS = ("tiny:base", "tiny:hard_negative", "tiny:ce_clip_fixed", "tiny:random")
+ROWS = (
+    ("order", "order precision, swaps", "picture prefers caption to a swap"),
+    ("order", "order precision, swaps: swap_arguments", "the same, who is where"),
+    ("order", "retention, all_words, text to image", "R@1 left with all words shuffled"),
+    ("agreement", "merged, same things", "pictures of the same things merged"),
+    ("agreement", "merged, left/right", "the same, left/right"),
+    ("agreement", "merged, swap_attributes", "the same, colours exchanged"),
+    ("extract", "left/right, projected, linear", "left/right read from the vector"),
+    ("extract", "left/right, patches by quarter, linear", "left/right read from the patches"),
+    ("extract", "left/right, own score", "left/right by its own score"),
+    ("extract", "binding, projected, linear", "colours read from the vector"),
+    ("extract_text", "order, projected, linear", "who is named first, read from the text vector"),
+    ("extract_text", "negation, projected, linear", "what is denied, read from it"),
+    ("conditions", "beyond a bag", "conditions no bag of words meets"),
+    ("superposition", "sum, centred", "cosine with the sum, centred"),
+    ("superposition", "other pair, centred", "with the sum of another pair"),
+    ("superposition", "colours exchanged", "cosine with colours exchanged"),
+    ("sensitivity", "auc, same words", "negative costs more than positive, same words"),
+    ("sensitivity", "auc, other words", "the same, other words"),
+    ("sensitivity", "rho, same words", "cost of positive to negative, same words"),
+    ("stability", "right, same words", "preferences right, same words"),
+    ("stability", "angle, same words", "degrees that take these away"),
+    ("stability", "flipped at 10 %, same words", "of these turned by noise of 10 %"),
+    ("profile", "relations", "relations right"),
+    ("profile", "objects 2", "the same, 2 things in the scene"),
+    ("profile", "objects 3", "3 things"),
+    ("profile", "objects 4", "4 things"),
+    ("profile", "objects 5", "5 things"),
+    ("profile", "binding", "bindings right"),
+)
+"""Probe, quantity, and what the table calls it."""
+PARTS = (
+    ("none", "the base"),
+    ("picture tower", "with its picture tower"),
+    ("text tower", "with its text tower"),
+    ("read-out", "with its read-out"),
+    ("picture tower + text tower", "with both towers"),
+    ("all", "the repaired model"),
+)
+SCOPE = "swap_arguments"
+
+
+def collected(folders: list[Path]) -> dict[str, Any]:
+    """What the tables need, in the precision that they show."""
+    found = [json.loads((one / "diagnosis.json").read_text(encoding="utf-8")) for one in folders]
+    assert {(one["seed"], one["is_whole"]) for one in found} == {(0, True)}
+    whole = {one["model"]["name"]: one for one in found if one["against"] is None}
+    other = {one["model"]["name"]: one for one in found if one["against"] is not None}
+    return {
+        "material": found[0]["material"],
+        "seed": 0,
+        "models": {name: _answers(whole[name], {(p, q) for p, q, _ in ROWS}) for name in MODELS},
+        "parts": {
+            name: _answers(one, {("transplant", f"{SCOPE}: {part}") for part, _ in PARTS})
+            for name, one in sorted(other.items(), key=lambda pair: MODELS.index(pair[0]))
+        },
+    }
+
+
+def _answers(diagnosis: dict[str, Any], wanted: set[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        f"{answer['probe']}: {one['name']}": {
+            key: one[key] for key in ("value", "low", "high", "n", "is_rate")
+        }
+        for answer in diagnosis["answers"]
+        for one in answer["quantities"]
+        if (answer["probe"], one["name"]) in wanted
+    }
+
+
+def models_table(numbers: dict[str, Any]) -> str:
+    """A row a quantity, a column a model."""
+    lines = [_line(["probe", "quantity", *(f"`{name}`" for name in MODELS)]), _line(["---"] * 6)]
+    before = ""
+    for probe, quantity, words in ROWS:
+        cells = [_shown(numbers["models"][name].get(f"{probe}: {quantity}")) for name in MODELS]
+        lines.append(_line([f"`{probe}`" if probe != before else "", words, *cells]))
+        before = probe
+    return "\n".join(lines) + "\n"
+
+
+def parts_table(numbers: dict[str, Any]) -> str:
+    """A row a combination, a column a repair."""
+    names = list(numbers["parts"])
+    head = ["`tiny:base` and parts of", *(f"`{name}`" for name in names)]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for part, words in PARTS:
+        of = (numbers["parts"][name].get(f"transplant: {SCOPE}: {part}") for name in names)
+        lines.append(_line([words, *map(_shown, of)]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _shown(one: dict[str, Any] | None) -> str:
+    if one is None or one["value"] is None:
+        return "–"
+    scale, digits = (100, 1) if one["is_rate"] else (1, 3)
+    value, low, high = (
+        "–" if one[key] is None else f"{round(scale * one[key], digits) + 0.0:.{digits}f}"
+        for key in ("value", "low", "high")
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def renewed(page: str, numbers: dict[str, Any]) -> str:
+    """The page with both tables as the numbers say."""
+    for name, table in (("models", models_table(numbers)), ("parts", parts_table(numbers))):
+        start, end = START.format(name), END.format(name)
+        before, _, rest = page.partition(start)
+        page = before + start + "\n" + table + "\n" + end + rest.partition(end)[2]
+    return page
+
+
+if __name__ == "__main__":
+    made = collected([Path(one) for one in sys.argv[1:]])
+    FILE.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
