@@ -191,11 +191,11 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
 
     def row(i: int, kind: str) -> Row:
         said, other = f"{kind} {i}", f"{i} {kind}"
-        return Row(f"{kind}{i}", Named("p"), said, other, kind=kind, cluster=f"{kind}{i}")
+        return Row(f"{kind}{i}", Named(f"{kind}{i}"), said, other, kind=kind, cluster=f"{kind}{i}")
 
     rows = [row(i, kind) for i in range(60) for kind in ("things", "colours", "both")]
     right = {r.caption: (1.0, 0.0) for r in rows if r.kind != "things" or int(r.id[6:]) % 2}
-    space = Given({"p": (1.0, 0.0)}, right)
+    space = Given({r.picture.key: (1.0, 0.0) for r in rows}, right)
     finding = order(space, Material("swaps", rows=tuple(rows)), QUICK)
     assert finding["order precision, swaps"].estimate.value == pytest.approx(150 / 180)
     assert finding["order precision, swaps: things"].estimate.value == 0.5

@@ -173,7 +173,7 @@ def test_the_base_is_the_rival_of_the_subject(world: Material) -> None:
 
 def test_intervals_are_of_99_percent() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, size=200).clip(0, 1)
-    rows = tuple(Row(f"{i}", Named("p"), f"c{i} x", f"c{i} y") for i in range(200))
+    rows = tuple(Row(f"{i}", Named(f"{i}"), f"c{i} x", f"c{i} y") for i in range(200))
     cosine = {f"c{i} x": 0.9 for i in range(200)} | {f"c{i} y": v for i, v in enumerate(values)}
     found = edit_sensitivity(Given(cosine), Material("many", rows=rows), Options(is_full=True))
     gap = found["gap"].estimate
@@ -190,15 +190,17 @@ def test_intervals_are_of_99_percent() -> None:
 
 
 def test_states_are_decided_by_intervals() -> None:
-    def told(drop_n: float, drop_p: float, spread: float = 0.001) -> object:
+    def asked(drop_n: float, drop_p: float, spread: float = 0.001, count: int = 100) -> Finding:
         noise = spread * np.random.default_rng(1).normal(size=(2, 100))
-        rows = [Row(f"{i}", Named("p"), f"{i} c", f"{i} n", f"{i} p") for i in range(100)]
+        rows = [Row(f"{i}", Named(f"{i}"), f"{i} c", f"{i} n", f"{i} p") for i in range(count)]
         cosine = {f"{i} c": 0.5 for i in range(100)}
         cosine |= {f"{i} n": 0.5 - drop_n + noise[0, i] for i in range(100)}
         cosine |= {f"{i} p": 0.5 - drop_p + noise[1, i] for i in range(100)}
         options = Options(is_full=True, resamples=300)
-        found = edit_sensitivity(Given(cosine), Material("m", rows=tuple(rows)), options)
-        return state(found, f", {OTHER_WORDS}")
+        return edit_sensitivity(Given(cosine), Material("m", rows=tuple(rows)), options)
+
+    def told(drop_n: float, drop_p: float, spread: float = 0.001) -> object:
+        return state(asked(drop_n, drop_p, spread), f", {OTHER_WORDS}")
 
     assert told(0.1, 0.0) == "semantic"
     assert told(0.1, 0.1) == "detector"
@@ -206,6 +208,15 @@ def test_states_are_decided_by_intervals() -> None:
     assert told(0.1, 0.0, spread=0.1) == "partly"
     assert told(0.0, 0.0) == "blind"
     assert told(-0.1, 0.0) == "blind"
+    # Six rows leave both open, whatever the middle of the interval says.
+    few = asked(0.1, 0.1, count=6)
+    auc = few["auc, other words"].estimate
+    assert auc.low <= 0.5
+    assert auc.high > 0.75
+    assert SENSITIVITY.say(few).tone == "mixed"
+    assert SENSITIVITY.say(few).sentence.startswith(
+        "Not decided: replaced words are noticed, whether they are understood is open, a negative"
+    )
 
 
 def test_missing_vectors_are_left_out() -> None:

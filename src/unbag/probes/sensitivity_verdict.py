@@ -19,10 +19,13 @@ TELLS = 0.9
 """auc above which, by its interval, edits that matter are told from those that do not."""
 CHEAP = 0.25
 """rho below which, by its interval, a positive costs next to nothing."""
+UNSURE = 0.75
+"""Half way from a detector to meaning: an auc that may be 0.5 and above this decides nothing."""
 
-State = Literal["blind", "detector", "semantic", "partly", "noticed"]
-"""blind: the gap may be 0. detector: there is a gap, and auc may be 0.5. semantic: auc above
-`TELLS` and rho below `CHEAP`. noticed: a gap, and no positives to compare."""
+State = Literal["blind", "detector", "unsure", "semantic", "partly", "noticed"]
+"""blind: the gap may be 0. detector: there is a gap, and auc may be 0.5. unsure: a gap, and auc may
+be either. semantic: auc above `TELLS` and rho below `CHEAP`. noticed: a gap, and no positives to
+compare."""
 _WHAT = {f", {SAME_WORDS}": "exchanged words", f", {OTHER_WORDS}": "replaced words", "": "edits"}
 
 
@@ -51,7 +54,7 @@ def state(finding: Finding, suffix: str) -> State | None:
     if auc is None:
         return "noticed"
     if not auc.estimate.low > 0.5:
-        return "detector"
+        return "detector" if auc.estimate.high <= UNSURE else "unsure"
     is_cheap = rho is not None and rho.estimate.high < CHEAP
     return "semantic" if auc.estimate.low > TELLS and is_cheap else "partly"
 
@@ -83,6 +86,8 @@ def say(finding: Finding) -> Verdict:
         return Verdict(f"Only to notice edits: {told}.", "fails")
     if "blind" in found:
         return Verdict(f"Some words, not all that is said: {told}.", "fails")
+    if "unsure" in found:
+        return Verdict(f"Not decided: {told}.", "mixed")
     if found == {"noticed"}:
         return Verdict(f"It notices edits: {told}.", "told")
     return Verdict(f"In part: {told}.", "mixed")
@@ -114,6 +119,7 @@ def _clause(finding: Finding, suffix: str, found: State) -> str:
         )
     how = {
         "detector": "are noticed but not understood",
+        "unsure": "are noticed, whether they are understood is open",
         "semantic": "are understood",
         "partly": "are understood in part",
     }[found]
