@@ -178,6 +178,8 @@ def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
     assert said.sentence.startswith(
         "Of the 3 pairs of these pictures that lie nearest to each other, 1 have a cosine above"
     )
+    # Another model has other nearest pairs, so nothing can be paired.
+    assert {(one.outcomes, one.draw_R) for one in finding.quantities} == {(None, None)}
 
 
 def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: Material) -> None:

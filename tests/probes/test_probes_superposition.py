@@ -137,6 +137,20 @@ def test_a_bag_of_words_is_a_sum_that_forgets() -> None:
             assert one.estimate.value == pytest.approx(one.known.bag)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "tone"), [(0.96, 0.98, "fails"), (0.94, 0.98, "mixed"), (0.9, 0.95, "told")]
+)
+def test_what_a_sum_forgets_is_decided_by_the_interval(low: float, high: float, tone: str) -> None:
+    found = asked(bag_of_words_space())
+    quantities = [
+        replace(one, estimate=replace(one.estimate, low=low, high=high))
+        if one.name == "colours exchanged"
+        else one
+        for one in found.quantities
+    ]
+    assert SUPERPOSITION.say(replace(found, quantities=tuple(quantities))).tone == tone
+
+
 def test_a_perfect_space_adds_up_and_remembers() -> None:
     verdict = SUPERPOSITION.say(asked(perfect_space()))
     assert verdict.tone == "told"

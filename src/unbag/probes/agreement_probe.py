@@ -6,7 +6,7 @@ Dimensions: N pairs, K pairs whose pixels were compared, M pictures, D joint spa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,9 +60,13 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     found = _measured(subject.space, pairs, material)
     place_K = drawn(pairs, PIXEL_PAIRS)
     pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
+    quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
+    if pairs[0].relation == NEAREST:
+        # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
+        quantities = tuple(replace(one, outcomes=None, draw_R=None) for one in quantities)
     return Finding(
         NAME,
-        (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options)),
+        quantities,
         headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
         plots=(_scatter(found, place_K, pixel_K),),
         notes=tuple(_notes(found, same, len(place_K))),

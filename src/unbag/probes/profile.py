@@ -19,6 +19,7 @@ from unbag.probes.profile_said import BINDING, RELATIONS, parts_of, say, taken
 from unbag.probes.profile_scenes import BLOCK, ORDER, profile_items
 from unbag.probes.saying import bar
 from unbag.probes.space import Space
+from unbag.probes.vectors import TIE as ROUNDING
 from unbag.types import FloatArray, Item
 from unbag.world.words import INVERSE
 
@@ -87,9 +88,15 @@ def _by_vectors(space: Space, items: Sequence[Item]) -> tuple[FloatArray, ...]:
     caption_MD = space.captions(captions)
     rows = [[place[str(caption)] for caption in item.captions] for item in items]
     return tuple(
-        (caption_MD[row] * picture_D).sum(axis=-1)
+        _tied((caption_MD[row] * picture_D).sum(axis=-1))
         for row, picture_D in zip(rows, picture_ND, strict=True)
     )
+
+
+def _tied(cosine_C: FloatArray) -> FloatArray:
+    """What differs from the highest by rounding only is as high."""
+    highest = cosine_C.max()
+    return np.where(cosine_C >= highest - ROUNDING, highest, cosine_C)
 
 
 def two_way(

@@ -32,6 +32,8 @@ def say(finding: Finding) -> Verdict:
     """Relations first, then bindings; where neither is above chance, which relation is mistaken."""
     both = [finding[name].estimate for name in (RELATIONS, BINDING)]
     parts = [finding[name] for name in parts_of(finding.quantities)]
+    if not any(one.n for one in both):
+        return Verdict("Nothing could be measured: no picture and caption have a score.", "told")
     if not any(one.value for one in both):
         told = " and ".join(map(_share, (RELATIONS, "bindings"), both))
         return Verdict(f"As of a bag of words, every caption ties or loses: {told}.", "fails")

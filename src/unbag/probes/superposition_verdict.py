@@ -44,8 +44,10 @@ def say(finding: Finding) -> Verdict:
     )
     if not is_sum:
         return Verdict(f"{sentence}.", "told")
-    if exchanged.value > MERGED:
+    if exchanged.low > MERGED:
         return Verdict(f"{sentence}: a sum forgets what belongs to what.", "fails")
+    if exchanged.high > MERGED:
+        return Verdict(f"{sentence}: whether that is one picture is not decided.", "mixed")
     return Verdict(f"{sentence}: what belongs to what is there beside the sum.", "told")
 
 

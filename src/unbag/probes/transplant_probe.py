@@ -30,6 +30,7 @@ from unbag.probes.transplant_said import (
     say,
     with_part,
 )
+from unbag.probes.vectors import TIE
 from unbag.types import DualEncoder, FloatArray
 
 MOST_ROWS = 160
@@ -163,7 +164,7 @@ def wins(picture_ND: FloatArray, said: Encoded) -> FloatArray:
     true_N, false_N = (
         (picture_ND * said_ND).sum(axis=-1) for said_ND in (said.caption_ND, said.negative_ND)
     )
-    return np.where(np.isfinite(true_N), (true_N > false_N).astype(float), np.nan)
+    return np.where(np.isfinite(true_N), (true_N - false_N > TIE).astype(float), np.nan)
 
 
 def _all(
