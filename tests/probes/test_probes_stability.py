@@ -221,6 +221,12 @@ STAR = Row("2", Named("q"), "a star", "a cup", kind="k", cluster="2")
 ANGLES = {"a cup": 0.0, "a star": 90.0, "p": 35.0, "q": 20.0}
 
 
+def test_one_wrong_preference_decides_nothing() -> None:
+    verdict = STABILITY.say(stability(Given(ANGLES), Material("one", rows=(STAR,)), QUICK))
+    told = "Not decided: none of 1 preferences between two captions is right, too few to say more."
+    assert (verdict.sentence, verdict.tone) == (told, "mixed")
+
+
 def test_only_right_preferences_count() -> None:
     """p is 10 degrees on the side of the cup; q is there too, and wrong."""
     found = stability(Given(ANGLES), Material("two", rows=(CUP, STAR)), QUICK)

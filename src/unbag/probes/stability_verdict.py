@@ -26,6 +26,9 @@ def say(finding: Finding) -> Verdict:
     flipped = finding[f"flipped at 10 %{suffix}"].estimate
     if not right.n:
         return Verdict("Not known: no preference between vectors that are numbers.", "told")
+    if not right.value and angle.value != 0 and right.high > UNSURE:
+        told = f"none of {right.n:,} preferences between {between} is right, too few to say more"
+        return Verdict(f"Not decided: {told}.", "mixed")
     if not right.value:
         ties = "ties" if angle.value == 0 else "ties or wrong"
         at = (
