@@ -98,7 +98,7 @@ def signs(name: str, width: int) -> FloatArray:
     """
     blocks = [blake2b(f"{name}|{i}".encode()).digest() for i in range(ceil(width / _BITS))]
     bit_D = np.unpackbits(np.frombuffer(b"".join(blocks), dtype=np.uint8), count=width)
-    found: FloatArray = (2.0 * bit_D - 1.0) / sqrt(width)
+    found: FloatArray = (2.0 * bit_D.astype(float) - 1.0) / sqrt(width)
     return found
 
 
