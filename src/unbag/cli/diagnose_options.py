@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 _ABOUT = """\
@@ -68,3 +69,15 @@ def _add_data(diagnose: argparse.ArgumentParser) -> None:
     data.add_argument("--root", type=Path, metavar="DIR", help=text)
     text = "folder that names of pictures in a file of captions start from"
     data.add_argument("--pictures", type=Path, metavar="DIR", help=text)
+
+
+def start_diagnose(options: argparse.Namespace) -> int:
+    """Run the command, with one thread for the products of NumPy and SciPy.
+
+    They are small here, and between two of them a second thread of OpenBLAS spins: on two busy
+    cores that made readers seven times slower. It must be said before NumPy is imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from unbag.cli.diagnose import diagnose_command
+
+    return diagnose_command(options)

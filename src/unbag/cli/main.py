@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.cli.data_options import add_data
-from unbag.cli.diagnose_options import add_diagnose
+from unbag.cli.diagnose_options import add_diagnose, start_diagnose
 from unbag.cli.edit_options import add_edit
 from unbag.cli.export_options import add_export
 from unbag.cli.merge_options import add_merge
@@ -98,9 +98,7 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return score_command(options)
     if options.command == "diagnose":
-        from unbag.cli.diagnose import diagnose_command
-
-        return diagnose_command(options)
+        return start_diagnose(options)
     if options.command == "edit":
         from unbag.cli.edit import edit_command
 

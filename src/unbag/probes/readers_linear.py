@@ -5,8 +5,7 @@ Dimensions: N units, T units of a part, F features, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -52,19 +51,18 @@ def answer_linear(
     training groups; controls are the same reader, so they have it too.
     """
     train_NF, test_TF = vector_NF[tasks[0].train_T], vector_NF[tasks[0].test_T]
-    with _one_thread():
-        chosen = _chosen(train_NF, tasks[0], classes, effort)
-        scale = scale_of(train_NF)
-        fits = [
-            fit_logistic(
-                scale.of(train_NF),
-                task.told_T,
-                classes=classes,
-                strength=1 / (chosen * len(train_NF)),
-                tolerance=TOLERANCE,
-            )
-            for task in tasks
-        ]
+    chosen = _chosen(train_NF, tasks[0], classes, effort)
+    scale = scale_of(train_NF)
+    fits = [
+        fit_logistic(
+            scale.of(train_NF),
+            task.told_T,
+            classes=classes,
+            strength=1 / (chosen * len(train_NF)),
+            tolerance=TOLERANCE,
+        )
+        for task in tasks
+    ]
     return [fit.scores(scale.of(test_TF)).argmax(axis=1) for fit in fits], chosen
 
 
@@ -76,19 +74,6 @@ def _chosen(train_NF: Feature, task: Task, classes: int, effort: Effort) -> floa
         held_TF = scale_of(train_NF[~is_held_T]).of(train_NF[is_held_T])
         loss_C += [_log_loss(fit.scores(held_TF), task.told_T[is_held_T]) for fit in fits]
     return effort.inverse_strengths[int(loss_C.argmin())]
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Products this small are done sooner, and summed in one order, without helpers."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _path(train_TF: Feature, told_T: IntArray, classes: int, effort: Effort) -> list[Logistic]:
