@@ -19,6 +19,7 @@ Dimensions: D joint space, S things that are so, F facts whose directions are dr
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import combinations, product
 
@@ -68,7 +69,8 @@ _NONE = np.zeros(OWN)
 @cache
 def _place_of() -> dict[str, int]:
     """What a thing can be, one attribute or two: few enough for a coordinate each."""
-    names = [noun.name for noun in NOUNS], COLOURS, SIZES, TEXTURES
+    shapes = [noun.name for noun in NOUNS]
+    names: Sequence[Iterable[str]] = (shapes, COLOURS, SIZES, TEXTURES)
     every = zip(ATTRIBUTES, names, strict=True)
     values = [[f"{attribute} {name}" for name in some] for attribute, some in every]
     facts = [SOMETHING, *(_is((one,)) for some in values for one in some)]
