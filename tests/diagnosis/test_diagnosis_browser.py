@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from unbag.diagnosis.page import render_diagnosis
+from unbag.probes.plots import Grid
 
 from .made_diagnosis import HOSTILE, made
 
@@ -109,6 +111,22 @@ def test_a_map_shows_the_picture_under_every_word(open_page: Open, files: dict[s
     assert used is not None
     assert used["width"] == pytest.approx(used["height"], abs=0.5)
     assert used["width"] > 50
+
+
+def test_all_columns_of_parts_are_seen_without_scrolling(open_page: Open, tmp_path: Path) -> None:
+    # What a repair did stands in the last columns: hidden, the table says the opposite.
+    names = "tiny:base", "tiny:hard_negative"
+    columns = tuple(f"text of {one}, read-out of {two}" for one in names for two in names)
+    rows = tuple(f"pictures of {one}" for one in names)
+    grid = Grid("Parts", rows, columns, ((0.5,) * 4,) * 2, "picture tower", "text and read-out")
+    found = made(against=True)
+    first = found.answers[0]
+    first = replace(first, finding=replace(first.finding, plots=(grid,)), other=None)
+    page = tmp_path / "parts.html"
+    page.write_text(render_diagnosis(replace(found, answers=(first,))), encoding="utf-8")
+    for width in (390, 1280):
+        wide = open_page(page, width, "light").page.locator(".wide:has(.heat)").first
+        assert wide.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
 def test_print_opens_every_fold(open_page: Open, files: dict[str, Path]) -> None:

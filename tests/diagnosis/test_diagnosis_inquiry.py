@@ -10,6 +10,7 @@ import pytest
 import unbag as ub
 from unbag.diagnosis.answers import Diagnosis
 from unbag.diagnosis.as_json import to_json
+from unbag.diagnosis.diagnose import _probes
 from unbag.diagnosis.inquiry import ORDER, Inquiry, examine, registered_probes
 from unbag.diagnosis.pairing import differences
 from unbag.errors import UserError
@@ -238,6 +239,7 @@ def test_the_friendly_way_takes_names_and_things(capsys: pytest.CaptureFixture[s
         "tiny:base", against=Counted(), data=small_material(), probes=[SHARE], has_twin=False
     )
     assert (found.model.name, found.material) == ("tiny:base", "a few drawings")
+    assert [one.name for one in _probes("agreement")] == ["agreement"]
     found.print()
     said = capsys.readouterr().out
     assert "How often does the true" in said

@@ -176,10 +176,16 @@ def test_the_nearest_of_a_users_pictures_are_counted_not_judged() -> None:
     said = AGREEMENT.say(finding)
     assert said.tone == "told"
     assert said.sentence.startswith(
-        "Of the 3 pairs of these pictures that lie nearest to each other, 1 have a cosine above"
+        "Of the 3 pairs of these pictures that lie nearest to each other, 1 has a cosine above"
     )
     # Another model has other nearest pairs, so nothing can be paired.
     assert {(one.outcomes, one.draw_R) for one in finding.quantities} == {(None, None)}
+    # They are no sample either.
+    ends = [end for one in finding.quantities for end in (one.estimate.low, one.estimate.high)]
+    assert np.isnan(ends).all()
+    (plot,) = finding.plots
+    assert isinstance(plot, Scatter)
+    assert {point.name for point in plot.points} == {"a and b", "b and c", "a and c"}
 
 
 def test_what_a_bag_of_words_tells_apart_is_said_to_be_merged_too(world: Material) -> None:

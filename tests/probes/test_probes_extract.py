@@ -222,9 +222,13 @@ def test_layers_asked_for_are_read_and_those_that_are_not_there_are_named() -> N
     assert curve_layers(7, Options()) == ([0, 3, 6], ())
     assert curve_layers(7, Options(is_full=True), has_curve=False)[0] == list(range(7))
     assert curve_layers(7, Options(layers=(2,)), has_curve=False)[0] == [2, 6]
-    layers, notes = curve_layers(7, Options(layers=(-2, 1, 9)))
+    layers, notes = curve_layers(7, Options(layers=(-2, 1, 9, -7, -8)))
     assert layers == [0, 1, 3, 5, 6]
-    assert notes == ("there is no layer 9: there are 7, from 0 on",)
+    # By the number that was typed.
+    assert notes == (
+        "there is no layer -8: there are 7, from 0 on",
+        "there is no layer 9: there are 7, from 0 on",
+    )
 
 
 def test_layers_are_asked_for_in_chunks() -> None:

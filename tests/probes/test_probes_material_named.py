@@ -88,8 +88,20 @@ def test_a_folder_of_the_user_wins_over_a_family(
     with pytest.raises(UserError, match="is read from files"):
         find_material("whatsup")
     (tmp_path / "whatsup").mkdir()
-    with pytest.raises(UserError, match="whatsup holds neither shards nor a folder for each class"):
+    with pytest.raises(UserError, match="the folder whatsup holds neither pictures nor captions"):
         find_material("whatsup")
+
+
+def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for n in range(2):
+        Image.new("RGB", (4, 4), (n, 0, 0)).save(tmp_path / f"{n}.png")
+    (tmp_path / "captions.jsonl").write_text('{"image": "0.png", "caption": "a star"}\n')
+    assert find_material(str(tmp_path)).notes == (
+        "a folder is read without captions, so only the picture tower is asked: "
+        f"name {tmp_path / 'captions.jsonl'} if it holds captions",
+    )
 
 
 PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))

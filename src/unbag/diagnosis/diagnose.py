@@ -22,7 +22,7 @@ def diagnose(
     against: str | Model | None = None,
     data: str | Path | Material | None = None,
     root: str | Path | None = None,
-    probes: Sequence[str | Probe] | None = None,
+    probes: str | Sequence[str | Probe] | None = None,
     is_full: bool = False,
     layers: Sequence[int] = (),
     seed: int = 0,
@@ -39,7 +39,8 @@ def diagnose(
         data: What is looked at: None for the world, a benchmark, a file of captions, a folder of
             pictures, or material made by hand.
         root: Holds one folder for each benchmark that is read from files.
-        probes: By name, `package.module:NAME` or as they are; None is all that are registered.
+        probes: One or several, by name, `package.module:NAME` or as they are; None is all that
+            are registered.
         is_full: All grids of readers and conditions, not the quick part of them.
         layers: Layers to read from, besides the last; negative ones count from the end.
         seed: Of samples, readers, intervals and the random twin.
@@ -73,5 +74,6 @@ def _loaded(model: str | Model, device: str) -> Model:
     return load_model(model_name(model), device=device) if isinstance(model, str) else model
 
 
-def _probes(asked: Sequence[str | Probe]) -> tuple[Probe, ...]:
+def _probes(asked: str | Sequence[str | Probe]) -> tuple[Probe, ...]:
+    asked = [asked] if isinstance(asked, str) else asked
     return tuple(one if isinstance(one, Probe) else registered_probes([one])[0] for one in asked)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from unbag.diagnosis.answers import Answer, Diagnosis
 from unbag.diagnosis.wording import first_line, sign_of, standing, tone_text
+from unbag.probes.extract_places import NO_LAYERS, NO_SUCH_LAYER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,11 +55,21 @@ def _rows(found: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
     return rows
 
 
+def _not_there(found: Diagnosis) -> list[str]:
+    """Layers that were asked for in vain; a tower of pictures and one of captions may differ."""
+    return [
+        f"{answer.probe}: {note}"
+        for answer in found.answered
+        for note in answer.finding.notes
+        if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and found.options.layers
+    ]
+
+
 def said_under(found: Diagnosis) -> list[str]:
     """What was not asked and why, notes, and how it stands if it was stopped."""
     lines = [
         f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
     ]
-    lines += [f"note: {note}" for note in found.notes]
+    lines += [f"note: {note}" for note in (*_not_there(found), *found.notes)]
     lines += [] if found.is_whole else [standing(found)]
     return lines

@@ -63,7 +63,7 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
     if pairs[0].relation == NEAREST:
         # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
-        quantities = tuple(replace(one, outcomes=None, draw_R=None) for one in quantities)
+        quantities = tuple(_without_interval(one) for one in quantities)
     return Finding(
         NAME,
         quantities,
@@ -71,6 +71,12 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
         plots=(_scatter(found, place_K, pixel_K),),
         notes=tuple(_notes(found, same, len(place_K))),
     )
+
+
+def _without_interval(one: Quantity) -> Quantity:
+    nan = float("nan")
+    told = replace(one.estimate, low=nan, high=nan, interval="no interval: chosen, not sampled")
+    return replace(one, estimate=told, outcomes=None, draw_R=None)
 
 
 def _no_pairs(material: Material, same: int) -> str:
@@ -191,7 +197,10 @@ def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatte
     for i in drawn(found.pairs, POINTS).tolist():
         pair, cosine = found.pairs[i], float(found.cosine_N[i])
         if np.isfinite(cosine) and np.isfinite(pixel_of[i]):
-            points.append(Point(pixel_of[i], cosine, pair.relation, pair.id))
+            name = pair.id
+            if pair.relation == NEAREST:
+                name = f"{pair.first.name} and {pair.second.name}"
+            points.append(Point(pixel_of[i], cosine, pair.relation, name))
     return Scatter(
         "Cosine of two pictures against the difference of their pixels",
         "mean difference of pixels, in grey levels",

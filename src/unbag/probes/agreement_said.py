@@ -60,9 +60,11 @@ def say(finding: Finding) -> Verdict:
 
 def _nearest(found: Estimate) -> str:
     """Chosen as the nearest, they are no sample of others: a count, without an interval."""
+    count = round(found.value * found.n)
+    have = "has" if count == 1 else "have"
     return (
         f"Of the {found.n:,} pairs of these pictures that lie nearest to each other, "
-        f"{round(found.value * found.n):,} have a cosine above {ABOVE}; the plot names them, and "
+        f"{count:,} {have} a cosine above {ABOVE}; the plot names them, and "
         "whether they show the same is for you to say."
     )
 

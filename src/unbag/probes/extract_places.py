@@ -22,6 +22,7 @@ Given = TypeVar("Given")
 Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[Features, ...]]
 CHUNK = 64
 """Inputs whose layers are in memory at once: only their means are kept."""
+NO_SUCH_LAYER = "there is no layer"
 NO_LAYERS = "the model does not show its layers: only the vector that is compared was read from"
 
 
@@ -99,12 +100,12 @@ def curve_layers(
     depth: int, options: Options, *, has_curve: bool = True
 ) -> tuple[list[int], tuple[str, ...]]:
     """The last, those asked for, and two for a curve (all of them in full), from 0 on."""
-    asked = {layer + depth if layer < 0 else layer for layer in options.layers}
-    beyond = sorted(layer for layer in asked if not 0 <= layer < depth)
+    beyond = sorted({layer for layer in options.layers if not -depth <= layer < depth})
+    asked = {layer % depth for layer in options.layers if layer not in beyond}
     few = (0, (depth - 1) // 2, depth - 1) if has_curve else (depth - 1,)
     usual = range(depth) if options.is_full else few
-    notes = [f"there is no layer {layer}: there are {depth}, from 0 on" for layer in beyond]
-    return sorted({*usual, *asked} - set(beyond)), tuple(notes)
+    notes = [f"{NO_SUCH_LAYER} {layer}: there are {depth}, from 0 on" for layer in beyond]
+    return sorted({*usual, *asked}), tuple(notes)
 
 
 def _parts(

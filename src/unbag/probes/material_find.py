@@ -15,7 +15,7 @@ from unbag.engine.progress import Progress, Silent
 from unbag.errors import UserError, unknown_name
 from unbag.probes.material import Material
 from unbag.probes.material_items import items_material, world_material
-from unbag.probes.material_pairs import ENDINGS, MOST, folder_material, pairs_material
+from unbag.probes.material_pairs import CAPTIONS, ENDINGS, MOST, folder_material, pairs_material
 from unbag.registry import names
 from unbag.train.open_pairs import open_pairs
 from unbag.train.pairs import Pairs
@@ -24,7 +24,6 @@ from unbag.types import Benchmark, Item
 WORLD = "world"
 MOST_ROWS = 2_000
 """Rows and pairs of benchmarks, which have up to a hundred thousand, unless more are wanted."""
-_CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
 
 
@@ -158,7 +157,7 @@ def _without_captions(path: Path) -> Path | None:
     inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
     if any(one.suffix.lower() in ENDINGS for one in inside):
         return path
-    captions = [one for one in inside if one.suffix.lower() in _CAPTIONS]
+    captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
     if captions:
         raise UserError(
             f"the folder {path} holds {', '.join(one.name for one in captions[:3])}",
@@ -166,4 +165,10 @@ def _without_captions(path: Path) -> Path | None:
             way_out=f"name {captions[0]}",
         )
     folders = [one for one in inside if one.is_dir()]
+    if not folders:
+        raise UserError(
+            f"the folder {path} holds neither pictures nor captions",
+            expected="pictures, a file of captions, shards (.tar), or a folder for each class",
+            way_out="name the folder that holds the pictures, or the file of captions itself",
+        )
     return folders[0] if len(folders) == 1 else None

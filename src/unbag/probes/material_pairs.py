@@ -28,6 +28,7 @@ MOST = 500
 MOST_PAIRS = 200
 BLOCK = 512
 NEAREST = "nearest pictures"
+CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
 
 
@@ -73,7 +74,10 @@ def folder_material(path: Path, *, most: int | None = MOST, seed: int = 0) -> Ma
             way_out="name a folder with more pictures; without one, the built-in world is asked "
             "about",
         )
-    notes = ["there are no captions, so only the picture tower is asked: name a file with captions"]
+    beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
+    begin = "a folder is read without captions" if beside else "there are no captions"
+    hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
+    notes = [f"{begin}, so only the picture tower is asked: name {hint}"]
     notes += _part(len(chosen), len(files))
     if len(pictures) < len(chosen):
         notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
