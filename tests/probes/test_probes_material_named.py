@@ -104,6 +104,26 @@ def test_captions_that_lie_beside_pictures_are_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("a.jsonl", '{"file": "0.png", "words": "a star"}', "line 1 has neither caption nor"),
+        ("a.jsonl", "a star", "line 1 is not JSON"),
+        ("a.csv", "file,words\n0.png,a star", "has no column of captions"),
+        ("a.jsonl", '{"file": "0.png", "caption": "a star"}', "names no picture"),
+    ],
+)
+def test_captions_of_which_no_line_can_be_read_say_why(
+    tmp_path: Path, name: str, text: str, found: str
+) -> None:
+    (tmp_path / name).write_text(f"{text}\n")
+    with pytest.raises(UserError, match=found) as error:
+        find_material(str(tmp_path / name))
+    # No option that a diagnosis does not have.
+    assert "--" not in f"{error.value.expected} {error.value.way_out}"
+    assert error.value.way_out.startswith(("mend it; ", "rename it: "))
+
+
 PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8))
 CLASSES = Benchmark(
     "classes",

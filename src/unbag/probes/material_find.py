@@ -26,6 +26,10 @@ MOST_ROWS = 2_000
 """Rows and pairs of benchmarks, which have up to a hundred thousand, unless more are wanted."""
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
 
+# Readers speak of options of `unbag train` and `unbag edit`, which a diagnosis does not have.
+_OTHER_FIELD = ", or the name of another field with --caption-column"
+_MEND = "mend it; broken lines are left out as long as others are whole"
+
 
 def find_material(
     data: str | None = None,
@@ -131,10 +135,23 @@ def _opened(data: str, pictures: Path | None) -> Pairs:
     """Without pictures that are not there and lines that are broken; their number is told."""
     try:
         return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
-    except UserError as error:
-        # Readers speak of an option of `unbag train`.
+    except UserError as nothing_left:
+        error = _first_fault(data, pictures) or nothing_left
+        expected = error.expected.replace(_OTHER_FIELD, "")
         way_out = error.way_out.replace("say which it is with --form", "rename it")
-        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+        way_out = way_out.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
+        if "-column" in way_out:
+            way_out = "rename it: captions are looked for in caption, pictures in image"
+        raise UserError(error.found, expected=expected, way_out=way_out) from error
+
+
+def _first_fault(data: str, pictures: Path | None) -> UserError | None:
+    """What is wrong with the first broken line: if all are, their number does not tell."""
+    try:
+        open_pairs(data, pictures=pictures, skips_missing=True)
+    except UserError as error:
+        return error
+    return None
 
 
 def _is_benchmark(data: str) -> bool:
