@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from unbag.captions.shuffles import BY_TAG
 from unbag.probes.chosen import choose_gallery, choose_rows, is_swap
@@ -30,21 +29,9 @@ from unbag.probes.stability_probe import STABILITY, stability
 from unbag.registry import find
 from unbag.types import FloatArray, Picture, Sparse
 
+from .named_pictures import Named
+
 QUICK = Options(resamples=200)
-
-
-@dataclass(frozen=True)
-class Named:
-    """A picture that is only a name."""
-
-    key: str
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    def open(self) -> Image.Image:
-        raise AssertionError("a constructed space opens nothing")
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from unbag.probes.chosen import choose_rows
 from unbag.probes.constructed import (
@@ -31,21 +30,9 @@ from unbag.probes.sensitivity_verdict import OTHER_WORDS, state
 from unbag.registry import find
 from unbag.types import FloatArray, Picture
 
+from .named_pictures import Named
+
 QUICK = Options(resamples=300)
-
-
-@dataclass(frozen=True)
-class Named:
-    """A picture that is only a name."""
-
-    key: str
-
-    @property
-    def name(self) -> str:
-        return self.key
-
-    def open(self) -> Image.Image:
-        raise AssertionError("a constructed space opens nothing")
 
 
 @dataclass(frozen=True, eq=False)
