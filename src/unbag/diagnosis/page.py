@@ -24,11 +24,11 @@ from unbag.probes.finding import Finding, Quantity
 from unbag.probes.plots import Plot
 from unbag.probes.probe import Verdict
 from unbag.reports.charts import key
+from unbag.reports.environment import environment
 from unbag.reports.layout import Column
 from unbag.version import __version__
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
     from markupsafe import Markup
 
 
@@ -82,7 +82,7 @@ def render_diagnosis(found: Diagnosis) -> str:
     names = [found.model.name, *([found.other.name] if found.other else [])]
     sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
     return (
-        _environment()
+        environment()
         .get_template("diagnosis.html")
         .render(
             version=__version__,
@@ -97,18 +97,6 @@ def render_diagnosis(found: Diagnosis) -> str:
             meaning=MEANING,
             standing=standing(found),
         )
-    )
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("unbag.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
 
 

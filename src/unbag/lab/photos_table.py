@@ -14,19 +14,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 
 from unbag.lab.photos import SEEN, SEEN_POSITIVES
+from unbag.lab.repair_table import interval
 from unbag.metrics.intervals import bootstrap
 from unbag.metrics.resample import generator
 from unbag.types import FloatArray, IntArray
 
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""97.5 % of Student's t for so many seeds."""
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
 CONTROL = "clip_ft"
@@ -140,7 +138,7 @@ def _number(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArr
 def difference(one: Number, control: Number) -> tuple[float, float]:
     """Mean and half the interval of the paired difference over seeds."""
     apart = [a - b for a, b in zip(one.by_seed, control.by_seed, strict=True)]
-    return fmean(apart), STUDENT[len(apart)] * stdev(apart) / sqrt(len(apart))
+    return interval(apart)
 
 
 def read_told(path: str, pictures: Path | None) -> Told:

@@ -131,13 +131,18 @@ class Photo:
         return token_NL.to(self.device), mask_NL.to(self.device)
 
 
+def squeezed(image: Image) -> Image:
+    """At the size that the picture part was trained with."""
+    if image.size == (SIDE, SIDE):
+        return image
+    from PIL.Image import Resampling
+
+    return image.resize((SIDE, SIDE), Resampling.BICUBIC)
+
+
 def prepare(image: Image) -> Tensor:
     """RGB to [3, 224, 224]."""
-    if image.size != (SIDE, SIDE):
-        from PIL.Image import Resampling
-
-        image = image.resize((SIDE, SIDE), Resampling.BICUBIC)
-    pixels = (np.asarray(image, dtype=np.float32) - 127.0) / 128.0
+    pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
 
@@ -179,7 +184,8 @@ def build(
     """Parts as they are installed, with the given weights put in; heads start from the seed."""
     reader, tokenizer = caption_part()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
+        torch.default_generator.manual_seed(seed)
         towers = PhotoTowers(picture_part(), reader, config)
     _, unknown = towers.load_state_dict(dict(state), strict=False)
     if unknown:

@@ -45,14 +45,22 @@ negation share a topic, and decides nothing; 4.2 ranks two false captions, which
 not do."""
 
 
+def draw_concepts(
+    name: str, subject: Subject, material: Material, options: Options, *, no_vectors: str
+) -> Concepts | Finding:
+    """Draw the scenes and encode them; a finding of that name where this cannot be done."""
+    if not material.is_world:
+        return Finding(name, skipped=f"{material.about}: {NO_SCENES}")
+    if subject.space is None:
+        return Finding(name, skipped=f"{subject.name} {no_vectors}")
+    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
+    return concept_vectors(subject.space, drawn)
+
+
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
-    if not material.is_world:
-        return Finding(NAME, skipped=f"{material.about}: {NO_SCENES}")
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} {NO_VECTORS}")
-    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
-    return conditions(concept_vectors(subject.space, drawn), options)
+    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
+    return found if isinstance(found, Finding) else conditions(found, options)
 
 
 def conditions(concepts: Concepts, options: Options) -> Finding:

@@ -11,9 +11,9 @@ import numpy as np
 
 from unbag.engine.progress import Progress
 from unbag.metrics.resample import generator
-from unbag.probes.concept_vectors import Concepts, concept_vectors
-from unbag.probes.concepts import THINGS, rings
-from unbag.probes.conditions_probe import ALL_RINGS, NO_SCENES, RINGS
+from unbag.probes.concept_vectors import Concepts
+from unbag.probes.concepts import THINGS
+from unbag.probes.conditions_probe import draw_concepts
 from unbag.probes.finding import Finding, Known, Options, Quantity, mean, statistic
 from unbag.probes.material import Material
 from unbag.probes.probe import Probe, Subject
@@ -55,12 +55,8 @@ _PARTS = {
 
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
-    if not material.is_world:
-        return Finding(NAME, skipped=f"{material.about}: {NO_SCENES}")
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} {NO_VECTORS}")
-    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
-    return superposed_pairs(concept_vectors(subject.space, drawn), options)
+    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
+    return found if isinstance(found, Finding) else superposed_pairs(found, options)
 
 
 def superposed_pairs(concepts: Concepts, options: Options) -> Finding:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from unbag.reports import charts
 from unbag.reports.beside import Beside, Scale, same_model, scales
+from unbag.reports.environment import environment
 from unbag.reports.gallery import Card, card
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
 from unbag.reports.prompts import over_prompts, published_only
@@ -132,17 +133,10 @@ def _breakable(name: str) -> Markup:
 
 
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("unbag.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(
+    made = environment()
+    made.globals.update(
         against_chance=against_chance,
         chance_text=chance_text,
         count_text=count_text,
@@ -155,7 +149,7 @@ def _environment() -> Environment:
         remarks=REMARKS,
         shown_cards=SHOWN_CARDS,
     )
-    return environment
+    return made
 
 
 def _chart(

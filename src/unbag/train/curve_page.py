@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING
 
+from unbag.reports.environment import environment
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.train.curve import Curve, Point, points_text
 from unbag.train.curve_shown import UNDER, difference_of, estimate_text, point_texts
 from unbag.version import __version__
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 HIGH = 340
 """Of the plot, in pixels."""
@@ -68,7 +65,7 @@ def curve_page(curve: Curve) -> str:
         for p in curve.points
     ]
     return (
-        _environment()
+        environment()
         .get_template("curve.html")
         .render(
             version=__version__,
@@ -81,18 +78,6 @@ def curve_page(curve: Curve) -> str:
             budget="" if curve.budget is None else points_text(curve.budget),
             lower_is_better=LOWER_IS_BETTER,
         )
-    )
-
-
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("unbag.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
 
 

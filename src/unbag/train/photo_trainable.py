@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from unbag.models.photo import CONTEXT, Photo
-from unbag.models.photo_parts import SIDE
+from unbag.models.photo import CONTEXT, Photo, squeezed
 from unbag.train.layers import Layers
 from unbag.train.lora import merged
 
@@ -35,11 +34,7 @@ class PhotoReads:
 
     def prepare(self, image: Image) -> Tensor:
         """RGB to levels [3, 224, 224], which are a quarter of the numbers to send."""
-        if image.size != (SIDE, SIDE):
-            from PIL.Image import Resampling
-
-            image = image.resize((SIDE, SIDE), Resampling.BICUBIC)
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+        return torch.from_numpy(np.array(squeezed(image))).permute(2, 0, 1).contiguous()
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
         """Token ids and mask [N, L], as long as the longest."""
