@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from typing import Literal
 
 Kind = Literal[
-    "benchmark", "model", "scorer", "edit", "filter", "loss", "recipe", "probe", "tagger"
+    "benchmark",
+    "model",
+    "scorer",
+    "edit",
+    "filter",
+    "loss",
+    "recipe",
+    "readout",
+    "probe",
+    "tagger",
 ]
 
 # Names of ours point at "module:attribute" and are imported only when asked for, so that listing
@@ -167,6 +176,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "locked_image": "unbag.train.recipes:locked_image",
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
+    "readout": {},
     "probe": {
         "order": "unbag.probes.order_probe:ORDER",
         "sensitivity": "unbag.probes.sensitivity_probe:SENSITIVITY",

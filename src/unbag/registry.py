@@ -21,6 +21,7 @@ PLURALS: Mapping[str, Kind] = {
     "filters": "filter",
     "losses": "loss",
     "recipes": "recipe",
+    "readouts": "readout",
     "probes": "probe",
     "taggers": "tagger",
 }

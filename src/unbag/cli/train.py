@@ -15,6 +15,7 @@ from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError
 from unbag.models.device import choose_device
+from unbag.registry import names
 from unbag.scorers.resolve import load_model
 from unbag.train.config import Precision
 from unbag.train.named import model_name
@@ -29,6 +30,8 @@ _WORKERS = 8
 
 def train_command(options: argparse.Namespace) -> int:
     """Train, or go on, and show what came of it."""
+    if options.recipe in names("readout"):
+        return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
     device = choose_device(options.device)
@@ -60,6 +63,30 @@ def train_command(options: argparse.Namespace) -> int:
         return 0 if found.trained.is_done else 130
     finally:
         leave_team(team)
+
+
+def _train_readout(options: argparse.Namespace) -> int:
+    """A reader, connector or decoder on a model that stays as it is."""
+    from unbag.readouts.trained import train_readout
+
+    device = choose_device(options.device)
+    model = load_model(model_name(options.model), device=device)
+    found = train_readout(
+        options.recipe,
+        model,
+        _wanted(options),
+        options.out,
+        spec=options.model,
+        settings=options.set,
+        seed=options.seed,
+        where=_where(options, device),
+        progress=Shown(Console(stderr=True)),
+    )
+    for line in found.lines:
+        output().print(line, highlight=False, markup=False, soft_wrap=True)
+    if not found.is_done:
+        output().print("stopped; the same command goes on from there")
+    return 0 if found.is_done else 130
 
 
 def _wanted(options: argparse.Namespace) -> Wanted:

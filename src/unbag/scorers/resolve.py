@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from inspect import signature
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from unbag.errors import UserError
 from unbag.registry import find, names
@@ -124,8 +124,15 @@ def match_head(model: Model) -> Scorer:
 
 
 def make_scorers(model: Model, name: str | None = None, prompts: str = "all") -> list[Scorer]:
-    """The same, with one scorer a prompt where the protocol asks in words, the published first."""
+    """The same, with one scorer a prompt where the protocol asks in words, the published first.
+
+    `NAME@folder`, and the name of a read-out alone, is a trained reader of the model's parts.
+    """
     from unbag.scorers.chat import Protocol
+
+    bare, _, folder = (name or "").partition("@")
+    if bare in names("readout"):
+        return _read_out(model, bare, folder)
 
     if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
         name = "yes"
@@ -134,6 +141,13 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
     if isinstance(factory, Protocol):
         return factory.scorers(model, prompts)
     return [make_scorer(model, name)]
+
+
+def _read_out(model: Model, name: str, folder: str) -> list[Scorer]:
+    """Read-outs stand above this layer, so that one is only known by what it can do."""
+    readout: Any = find("readout", name)
+    found: list[Scorer] = readout.scorers(model, Path(folder).expanduser() if folder else None)
+    return found
 
 
 def _checked(spec: str, thing: object) -> Model:

@@ -38,7 +38,7 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
             f"the recipe {name!r} is a {type(function).__name__}",
             expected="a function that gives a Recipe",
         )
-    known = _parsed(settings)
+    known = parsed(settings)
     wanted = signature(function).parameters
     hints = hints_of(function)
     own = {key: fit(known[key], hints.get(key, Any), key=key) for key in wanted if key in known}
@@ -70,7 +70,8 @@ def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, 
         )
 
 
-def _parsed(settings: Sequence[str]) -> dict[str, object]:
+def parsed(settings: Sequence[str]) -> dict[str, object]:
+    """`key=value` as text to keys and plain values; raises UserError for anything else."""
     found: dict[str, object] = {}
     for one in settings:
         key, equals, text = one.partition("=")

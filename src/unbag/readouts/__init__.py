@@ -1,0 +1,1 @@
+"""Read-outs beyond one vector: readers of patches and words, chat models as encoders, decoders."""

@@ -1,0 +1,62 @@
+"""What a read-out must offer: to be trained by `unbag train`, and to score by `NAME@folder`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from unbag.types import Scorer
+
+if TYPE_CHECKING:
+    from unbag.engine.progress import Progress
+    from unbag.scorers.resolve import Model
+    from unbag.train.repair import Wanted, Where
+
+
+@dataclass(frozen=True)
+class ReadoutJob:
+    """What `unbag train --recipe NAME` was asked for, where NAME is a read-out."""
+
+    model: Model
+    """Frozen: it must come out of training with the same bits."""
+    spec: str
+    """The name that loads the model, as it was typed."""
+    pairs: Wanted
+    out: Path
+    settings: Sequence[str] = ()
+    """`key=value`, as they were typed behind --set."""
+    seed: int = 0
+    where: Where | None = None
+    """None is one CPU, float32."""
+
+
+@dataclass(frozen=True)
+class ReadoutTrained:
+    """What came of it."""
+
+    folder: Path
+    """Named behind NAME@ when scoring; holds safetensors and a card."""
+    is_done: bool
+    """False if somebody stopped it; the same command goes on."""
+    lines: tuple[str, ...] = field(default=())
+    """Said to the user at the end: numbers that were measured, and the command that scores."""
+
+
+@runtime_checkable
+class Readout(Protocol):
+    """Registered by name under "readout"."""
+
+    @property
+    def name(self) -> str:
+        """As it is registered."""
+
+    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
+        """Train, or go on where it stopped. Wrong settings are told before anything is computed."""
+
+    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
+        """For `unbag run --scorer NAME@folder`; None where no folder was named.
+
+        A folder that was trained for another model is refused, with both fingerprints.
+        """
