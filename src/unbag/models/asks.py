@@ -6,10 +6,13 @@ Free of any library of models, so that a model on disk and a server are asked in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from unbag.errors import UserError
 from unbag.types import Generator, Picture
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Ask(NamedTuple):
@@ -40,6 +43,18 @@ class ContrastiveGenerator(Generator, Protocol):
 
     def answers_of_m3id(self, asks: Sequence[Ask], *, longest: int = 32) -> list[str]:
         """A free answer to every ask, decoded with M3ID."""
+
+
+@runtime_checkable
+class HiddenGenerator(Generator, Protocol):
+    """A chat model that shows what it has made of all that it read: VLM2Vec embeds with that."""
+
+    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
+        """The last layer's hidden state at the last token of picture and text, [N, W].
+
+        The picture stands first, then the text as it is, without a chat template. float32, on the
+        CPU, not normalised; the same whatever stands in the same batch.
+        """
 
 
 def logprobs_of(model: Generator, asks: Sequence[Ask]) -> list[list[list[float]]]:
