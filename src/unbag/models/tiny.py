@@ -75,18 +75,19 @@ class Tiny:
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> Tokens:
         """Projected patch vectors [N, patches, D], unit norm."""
-        vector_NLD = functional.normalize(
-            self.towers.picture(pixels.to(self.device))[:, 1:], dim=-1
-        )
-        return Tokens(vector_NLD.cpu(), torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+        vector_NLD = functional.normalize(self.towers.picture(pixels.to(self.device)), dim=-1).cpu()
+        mask_NL = torch.ones(vector_NLD[:, 1:].shape[:2], dtype=torch.bool)
+        return Tokens(vector_NLD[:, 1:], mask_NL, vector_NLD[:, 0])
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
         """Projected word vectors [N, L, D], unit norm; the mask ends with the end token."""
         token_NL, end_N = (torch.from_numpy(a) for a in self.tokenize(captions))
-        vector_NLD = functional.normalize(self.towers.caption(token_NL.to(self.device)), dim=-1)
+        vector_NLD = functional.normalize(
+            self.towers.caption(token_NL.to(self.device)), dim=-1
+        ).cpu()
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
-        return Tokens(vector_NLD.cpu(), mask_NL)
+        return Tokens(vector_NLD, mask_NL, vector_NLD[torch.arange(len(end_N)), end_N])
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

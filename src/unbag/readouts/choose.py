@@ -15,7 +15,8 @@ S = TypeVar("S")
 
 def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
     """The defaults of a read-out, changed as --set says; an unknown or unfit one is an error."""
-    assert is_dataclass(defaults) and not isinstance(defaults, type)
+    assert is_dataclass(defaults)
+    assert not isinstance(defaults, type)
     known = [field.name for field in fields(defaults)]
     hints = hints_of(type(defaults))
     found: dict[str, object] = {}

@@ -133,6 +133,8 @@ class Tokens:
 
     vector_NLD: Tensor
     mask_NL: Tensor
+    pooled_ND: Tensor | None = None
+    """The unit vector that the model reads out, where it was at hand in the same pass."""
 
 
 @runtime_checkable
