@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from unbag.engine.progress import Progress
 from unbag.engine.scoring import is_large, ranked, split
 from unbag.errors import PictureError, UserError
 from unbag.metrics.ranking import rank
@@ -28,6 +31,21 @@ CHUNK = 64
 """Items scored and saved together; a continued run does whole chunks again."""
 _LARGEST_CROSS = 1_000_000
 _LARGEST_KEPT = 50_000_000
+
+
+@runtime_checkable
+class MeetingScorer(Scorer, Protocol):
+    """A scorer that wants to know all inputs before it is asked, to encode each once."""
+
+    def meet(
+        self,
+        pictures: Sequence[Picture],
+        captions: Sequence[str],
+        *,
+        cache: Path | None,
+        progress: Progress,
+    ) -> None:
+        """A picture that cannot be opened is no error here; `score` raises for it as ever."""
 
 
 @dataclass

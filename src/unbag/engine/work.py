@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from unbag.engine.asking import CHUNK, QueryScoring
+from unbag.engine.asking import CHUNK, MeetingScorer, QueryScoring
 from unbag.engine.bounds import count_bounded
 from unbag.engine.collector import paused_collector
 from unbag.engine.cutting import count_cut, said_cut
@@ -59,6 +59,9 @@ class Work:
             return
         if self.team.is_leader:
             self._note(scorer, {}, count_cut(scorer, self.plan.captions))
+        if isinstance(scorer, MeetingScorer):
+            plan = self.plan
+            scorer.meet(plan.pictures, plan.prompts, cache=self.job.cache, progress=self.progress)
         asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
         for name in missing:
             self._by_queries(asking, name)

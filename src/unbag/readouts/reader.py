@@ -39,6 +39,8 @@ class Reader(nn.Module):
     view: View
     scale: float = 1.0
     """Scores times this are the logits of the loss."""
+    most_tokens: int | None = None
+    """Tokens of a caption that it looks at, special ones included; None is all."""
 
     def compare(self, picture: Parts, caption: Parts) -> Tensor:
         """Row with row, [N]; must not depend on the other rows unless the reader says so."""

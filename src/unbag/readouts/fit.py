@@ -1,0 +1,132 @@
+"""A reader and a pool come in; the reader is trained in place, step by step, and can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.readouts.pool import Order, Pool
+from unbag.readouts.reader import Reader, told_apart
+from unbag.train.optimise import decay_groups, share_of_rate
+
+_LOOK = 50
+"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how fast a reader learns; read-outs add settings of their own."""
+
+    steps: int = 2_000
+    batch: int = 256
+    """Pictures of a step."""
+    crowd: int = 32
+    """Pictures and captions that are told apart at a time; each picture has its negatives beside
+    them."""
+    learning_rate: float = 1e-3
+    warm_up: int = 100
+    weight_decay: float = 0.01
+    negatives: bool = True
+    """Whether hard negatives of the pairs are used."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken."""
+
+    step: int
+    loss: float | None
+    """None where it was not read."""
+
+
+class Fit:
+    """A reader in training. Everything of a step depends on (pool, effort, seed, step) alone."""
+
+    def __init__(
+        self, reader: Reader, pool: Pool, effort: Effort, *, device: str, seed: int = 0
+    ) -> None:
+        """Raises UserError where nothing can be learned."""
+        _check(pool, effort)
+        self.reader = reader.to(device)
+        self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
+        self.order = Order(pool, batch=effort.batch, seed=seed)
+        weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
+        self.optimiser = torch.optim.AdamW(
+            decay_groups(weights, effort.weight_decay), lr=effort.learning_rate
+        )
+        self.step = 0
+        """Steps that were taken."""
+
+    def take_step(self) -> Tensor:
+        """One more; gives the loss, on the device."""
+        effort = self.effort
+        self.reader.train()
+        share = share_of_rate(self.step, steps=effort.steps, warm_up=effort.warm_up)
+        for group in self.optimiser.param_groups:
+            group["lr"] = effort.learning_rate * share
+        batch = self.pool.batch(
+            self.order(self.step), device=self.device, with_negatives=effort.negatives
+        )
+        # Dropout of a step is the same whether the run was stopped before it or not.
+        with torch.random.fork_rng(devices=_cuda(self.device)):
+            torch.manual_seed(self.seed * 1_000_003 + self.step)
+            loss = self.reader.loss(batch, crowd=effort.crowd)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self.step += 1
+        return loss.detach()
+
+    def run(self, on_step: Callable[[Taken], bool] | None = None) -> None:
+        """To the last step, or until `on_step` says True: somebody stopped it."""
+        while self.step < self.effort.steps:
+            loss = self.take_step()
+            is_read = self.step % _LOOK == 0 or self.step == self.effort.steps
+            value = float(loss) if is_read else None
+            if value is not None and not torch.isfinite(loss):
+                raise UserError(
+                    f"the loss of {self.reader.name} became {value} at step {self.step}",
+                    expected="a finite number",
+                    way_out="a smaller rate: --set learning_rate=1e-4",
+                )
+            if on_step is not None and on_step(Taken(self.step, value)):
+                break
+        self.reader.eval()
+
+
+def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 256) -> float:
+    """Share of pictures whose caption is above all of its negatives; a tie is a miss.
+
+    On the pool it was trained on this says whether the reader can learn at all: a reader that
+    cannot fit a few thousand fixed examples says nothing about the features.
+    """
+    reader.eval()
+    has_any = (pool.negative_NK >= 0).any(dim=1).nonzero().flatten()
+    if not len(has_any):
+        raise UserError("no caption of the pool has a negative", expected="at least one")
+    found = [
+        told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
+    ]
+    return float(torch.cat(found).float().mean())
+
+
+def _cuda(device: str) -> list[int]:
+    return [torch.device(device).index or 0] if device.startswith("cuda") else []
+
+
+def _check(pool: Pool, effort: Effort) -> None:
+    for name in ("steps", "batch", "crowd"):
+        if getattr(effort, name) < 1:
+            raise UserError(f"{name}={getattr(effort, name)}", expected="at least 1")
+    if len(pool) < 2:
+        raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
+    if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
+        raise UserError(
+            "a crowd of one and no hard negatives: there is nothing to tell a caption from",
+            expected="a larger crowd, or pairs with edits",
+            way_out="--set crowd=32, or `unbag edit` on the captions first",
+        )

@@ -1,0 +1,117 @@
+"""Frozen parts of many pictures and captions come in; batches for a reader go out by row number.
+
+A pool is computed once and lies in memory, on the device if it fits there: a step then costs no
+encoder, no disk and no Python but the drawing of row numbers.
+
+Dimensions: N pictures, M different captions, K negatives of a caption, B rows of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from unbag.metrics.resample import generator
+from unbag.readouts.parts import Parts
+from unbag.readouts.reader import ReaderBatch
+from unbag.train.batch import FindTruth
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What a reader is trained on."""
+
+    picture: Parts
+    caption: Parts
+    """Of the different strings: captions and negatives alike."""
+    caption_N: Tensor
+    """Which of the strings is the caption of each picture."""
+    negative_NK: Tensor
+    """Likewise its negatives; -1 where there is none."""
+    code: Mapping[str, Tensor] = field(default_factory=dict)
+    """Integers by row, from which the truth of a batch follows."""
+    find_truth: FindTruth | None = None
+    group: int = 1
+    """Rows that always come together: 2 where each row is followed by its opposite."""
+    about: str = ""
+    fingerprint: str = ""
+
+    def __len__(self) -> int:
+        """Pictures."""
+        return len(self.caption_N)
+
+    def to(self, device: str, dtype: torch.dtype | None = None) -> Pool:
+        """On a device, features in `dtype`."""
+        return replace(
+            self,
+            picture=self.picture.to(device, dtype),
+            caption=self.caption.to(device, dtype),
+            caption_N=self.caption_N.to(device),
+            negative_NK=self.negative_NK.to(device),
+            code={name: value.to(device) for name, value in self.code.items()},
+        )
+
+    def rows(self, start: int, stop: int) -> Pool:
+        """Some of the pictures, with all strings; a view that costs no memory."""
+        return replace(
+            self,
+            picture=self.picture.rows(slice(start, stop)),
+            caption_N=self.caption_N[start:stop],
+            negative_NK=self.negative_NK[start:stop],
+            code={name: value[start:stop] for name, value in self.code.items()},
+        )
+
+    def batch(self, row_B: Tensor, *, device: str, with_negatives: bool = True) -> ReaderBatch:
+        """The rows asked for, in float32 on the device."""
+        row_B = row_B.to(self.caption_N.device)
+        negative_BK = self.negative_NK[row_B]
+        if not with_negatives:
+            negative_BK = negative_BK[:, :0]
+        mask_BK = negative_BK >= 0
+        negative = None
+        if negative_BK.shape[1]:
+            negative = self.caption.rows(negative_BK.clamp(min=0).flatten()).to(
+                device, torch.float32
+            )
+        return ReaderBatch(
+            picture=self.picture.rows(row_B).to(device, torch.float32),
+            caption=self.caption.rows(self.caption_N[row_B]).to(device, torch.float32),
+            negative=negative,
+            negative_mask_BK=mask_BK.to(device),
+            also_true_BB=self._also_true(row_B).to(device),
+        )
+
+    def _also_true(self, row_B: Tensor) -> Tensor:
+        if self.find_truth is None:
+            return torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
+        truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
+        also_BB = truth.also_true_BB.clone()
+        also_BB.fill_diagonal_(False)
+        return also_BB
+
+
+class Order:
+    """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
+
+    def __init__(self, pool: Pool, *, batch: int, seed: int) -> None:
+        self._groups, self._each = len(pool) // pool.group, pool.group
+        self._batch = max(1, min(batch // pool.group, self._groups))
+        self._seed = seed
+        self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
+
+    @property
+    def per_epoch(self) -> int:
+        """Whole batches of an epoch."""
+        return self._groups // self._batch
+
+    def __call__(self, step: int) -> Tensor:
+        """Rows [B] of a step."""
+        epoch, place = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            rng = generator(self._seed, "order of a pool", str(epoch))
+            self._epoch, self._order = epoch, torch.from_numpy(rng.permutation(self._groups))
+        some = self._order[place * self._batch : (place + 1) * self._batch]
+        return (some[:, None] * self._each + torch.arange(self._each)).flatten()

@@ -1,0 +1,115 @@
+"""A frozen encoder and a reader of its parts come in; a scorer goes out.
+
+Dimensions: N queries, P pictures, C captions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from unbag.engine.progress import Progress
+from unbag.readouts.head import reader_fingerprint
+from unbag.readouts.parts import Parts
+from unbag.readouts.store import PartsStore
+from unbag.types import Caption, DualEncoder, Picture, Query
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from unbag.readouts.reader import Reader
+
+ROWS, COLUMNS = 32, 1_024
+"""Of a matrix that are filled at once: the parts of so many lie on the device."""
+QUERIES = 1_024
+
+
+class ReaderScorer:
+    """Scores pairs by a reader; every input is encoded once, and its parts are kept."""
+
+    is_blind = False
+
+    def __init__(self, encoder: DualEncoder, reader: Reader, *, name: str = "") -> None:
+        """The reader is moved to where the encoder computes."""
+        self.read_from = encoder
+        self.reader = reader.to(encoder.device).eval()
+        self.name = name or f"{encoder.name}+{reader.name}"
+        self.scoring = reader.name
+        self.fingerprint = reader_fingerprint(reader, encoder)
+        longest = reader.most_tokens
+        self.context = encoder.context if longest is None else min(longest, encoder.context)
+        self._store: PartsStore | None = None
+
+    @property
+    def store(self) -> PartsStore:
+        """Where parts are kept; temporary files unless `meet` named a cache."""
+        if self._store is None:
+            self._store = PartsStore(self.read_from, self.reader.view)
+        return self._store
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """As the encoder counts them, before cutting."""
+        return self.read_from.count_tokens(captions)
+
+    def meet(
+        self,
+        pictures: Sequence[Picture],
+        captions: Sequence[str],
+        *,
+        cache: Path | None,
+        progress: Progress,
+    ) -> None:
+        """Encode all that will be asked for, in large batches, before the first question."""
+        self._store = PartsStore(self.read_from, self.reader.view, cache=cache, progress=progress)
+        self._store.meet(pictures, captions)
+
+    def score(self, queries: Sequence[Query]) -> Tensor:
+        """One number a query; a caption of several prompts gets their mean."""
+        pairs = [(q.picture, prompt) for q in queries for prompt in _prompts(q.caption)]
+        counts = [len(_prompts(query.caption)) for query in queries]
+        value_M = torch.cat(
+            [self._pairs(pairs[start : start + QUERIES]) for start in range(0, len(pairs), QUERIES)]
+        )
+        return torch.stack([part.mean() for part in torch.split(value_M, counts)])
+
+    @torch.inference_mode()
+    def _pairs(self, pairs: Sequence[tuple[Picture, str]]) -> Tensor:
+        pictures = {picture.key: picture for picture, _ in pairs}
+        captions = {caption: at for at, caption in enumerate(dict.fromkeys(c for _, c in pairs))}
+        row_of = {key: at for at, key in enumerate(pictures)}
+        seen = self._on_device(self.store.pictures(list(pictures.values())))
+        said = self._on_device(self.store.captions(list(captions)))
+        device = self.read_from.device
+        picture_M = torch.tensor([row_of[picture.key] for picture, _ in pairs], device=device)
+        caption_M = torch.tensor([captions[caption] for _, caption in pairs], device=device)
+        return self.reader.compare(seen.rows(picture_M), said.rows(caption_M)).double().cpu()
+
+    @torch.inference_mode()
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """[P, C]."""
+        prompts = [prompt for caption in captions for prompt in _prompts(caption)]
+        counts = [len(_prompts(caption)) for caption in captions]
+        blocks = []
+        for start in range(0, len(pictures), ROWS):
+            seen = self._on_device(self.store.pictures(pictures[start : start + ROWS]))
+            row = []
+            for first in range(0, len(prompts), COLUMNS):
+                said = self._on_device(self.store.captions(prompts[first : first + COLUMNS]))
+                row.append(self.reader.compare_all(seen, said).double().cpu())
+            blocks.append(torch.cat(row, dim=1))
+        score_PM = torch.cat(blocks)
+        if all(count == 1 for count in counts):
+            return score_PM
+        return torch.stack(
+            [part.mean(dim=1) for part in torch.split(score_PM, counts, dim=1)], dim=1
+        )
+
+    def _on_device(self, parts: Parts) -> Parts:
+        return parts.to(self.read_from.device)
+
+
+def _prompts(caption: Caption) -> tuple[str, ...]:
+    return (caption,) if isinstance(caption, str) else caption.prompts
