@@ -5,7 +5,7 @@ Dimensions: N rows of a batch, K last positions, V vocabulary, W columns of want
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,9 @@ from unbag.models.asks import Ask
 from unbag.models.fitting import Fitting, is_out_of_memory
 from unbag.models.hf_chat_blip import BlipRunner
 from unbag.models.hf_chat_decode import Decoder
+from unbag.models.hf_chat_hidden import plainly
 from unbag.models.hf_chat_inputs import Preparer, Row, Seen
+from unbag.models.hf_chat_prompt import Rendered
 from unbag.models.hf_chat_run import CausalRunner
 from unbag.models.hf_source import quietly
 from unbag.models.m3id import M3ID
@@ -95,6 +97,54 @@ class ChatModel:
         """The same with M3ID: what the picture adds to the language prior counts more and more."""
         return self._answers(asks, self.m3id, longest)
 
+    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
+        """The last layer's hidden state at the last token of picture and text, [N, W], float32."""
+        import torch
+
+        if not asks:
+            return torch.zeros((0, 0))
+        rows, runner = self.hidden_rows(asks), self._causal()
+
+        def read(part: Sequence[tuple[int, Row]]) -> Tensor:
+            with _belonging(self.name), torch.inference_mode():
+                return runner.hidden([row for _, row in part]).float()
+
+        # Of like length together, so that little is padded; a batch has pictures or has none.
+        at = sorted(range(len(rows)), key=lambda n: len(rows[n].tokens))
+        parts = _split([(n, rows[n]) for n in at])
+        found_NW = torch.cat([self.fitting(read, part) for part in parts])
+        back_N = torch.argsort(torch.tensor([n for part in parts for n, _ in part]))
+        return found_NW[back_N]
+
+    def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[Row]:
+        """The same as tokens and prepared pictures, for a runner's `hidden`."""
+        self._causal()
+        texts = [plainly(self.preparer, text, sees=p is not None) for p, text in asks]
+        seen = self._see(
+            {p.key: (p, text) for (p, _), text in zip(asks, texts, strict=True) if p is not None}
+        )
+        rows = []
+        for (picture, words), text in zip(asks, texts, strict=True):
+            own = seen[picture.key] if picture is not None else None
+            rows.append(Row(own, self.preparer.prompt_of(own, text), words=words))
+            self._check_length(len(rows[-1].prompt), words)
+        return rows
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text alone, with what the tokenizer puts first."""
+        return [len(self.preparer.prompts.tokens(text, is_start=True)) for text in texts]
+
+    def _causal(self) -> CausalRunner:
+        if isinstance(self.runner, CausalRunner):
+            return self.runner
+        raise UserError(
+            f"{self.name} is an InstructBLIP, whose Q-Former reads the prompt a second time and "
+            "whose language model may be an encoder and a decoder",
+            expected="a chat model that reads picture and text as one sequence, such as a LLaVA, "
+            "to have a hidden state of",
+            way_out="another chat model; `--scorer yes` works with this one",
+        )
+
     def _answers(self, asks: Sequence[Ask], m3id: M3ID | None, longest: int) -> list[str]:
         blind = [Ask(None, ask.prompt) for ask in asks] if m3id else []
         (rows, _), (priors, _) = self._rows(asks, answers=False), self._rows(blind, answers=False)
@@ -124,7 +174,10 @@ class ChatModel:
     ) -> tuple[list[Row], list[list[_Place]]]:
         """One row for each beginning of an answer; asks that share one share the row."""
         prompts = self.preparer.prompts
-        seen = self._see(asks)
+        first = {ask.picture.key: (ask.picture, ask.prompt) for ask in asks if ask.picture}
+        seen = self._see(
+            {key: (p, prompts.render(text, sees=True)) for key, (p, text) in first.items()}
+        )
         rows: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, Row, list[int]]] = {}
         places: list[list[_Place]] = []
         for number, ask in enumerate(asks):
@@ -155,18 +208,13 @@ class ChatModel:
         ]
         return made, places
 
-    def _see(self, asks: Sequence[Ask]) -> dict[str, Seen]:
-        """Every picture once, prepared in threads."""
-        first = {ask.picture.key: ask for ask in asks if ask.picture is not None}
-        prompts = self.preparer.prompts
+    def _see(self, first: Mapping[str, tuple[Picture, Rendered]]) -> dict[str, Seen]:
+        """Every picture once, prepared in threads, with any prompt about it."""
         # Filters of warnings belong to the whole process: set here, not by each reader.
         with quietly(), ThreadPoolExecutor(_READERS) as pool:
             made: dict[str, Future[Seen]] = {
-                key: pool.submit(
-                    self.preparer.see, ask.picture, prompts.render(ask.prompt, sees=True)
-                )
-                for key, ask in first.items()
-                if ask.picture is not None
+                key: pool.submit(self.preparer.see, picture, rendered)
+                for key, (picture, rendered) in first.items()
             }
         return {key: one.result() for key, one in made.items()}
 

@@ -83,13 +83,7 @@ class Prompts:
 
     def render(self, prompt: str, *, sees: bool) -> Rendered:
         """The prompt in the form of this model, ready for an answer."""
-        if self.image_token and self.image_token in prompt:
-            raise UserError(
-                f"the prompt {prompt!r} holds {self.image_token!r}",
-                expected="words: this is where the model puts its picture",
-                way_out="take the mark out of the caption (for a benchmark, in a copy of its files "
-                "given with --data), or take a model with another mark",
-            )
+        self.check_words(prompt)
         if self.template is None:
             plain = self._plain
             text = (plain.seeing if sees else plain.blind).replace("{prompt}", prompt)
@@ -100,6 +94,16 @@ class Prompts:
             # As its processor does, which would otherwise rewrite the text behind our back.
             text = re.sub(rf"{re.escape(self.image_token)}(?=[^\s<])", f"{self.image_token} ", text)
         return Rendered(text, text, self._around[0])
+
+    def check_words(self, prompt: str) -> None:
+        """Refuse a prompt that holds the mark of a picture."""
+        if self.image_token and self.image_token in prompt:
+            raise UserError(
+                f"the prompt {prompt!r} holds {self.image_token!r}",
+                expected="words: this is where the model puts its picture",
+                way_out="take the mark out of the caption (for a benchmark, in a copy of its files "
+                "given with --data), or take a model with another mark",
+            )
 
     def answer_tokens(self, rendered: Rendered, answer: str, *, ends: bool = False) -> list[int]:
         """Tokens of an answer where it stands, with the end of the answer if asked for."""

@@ -17,6 +17,7 @@ from functools import cached_property
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from unbag.models.hf_chat_hidden import last_hidden
 from unbag.models.hf_chat_inputs import Row, Seen, joined, padded
 
 if TYPE_CHECKING:
@@ -79,6 +80,14 @@ class CausalRunner:
         assert state is not None
         return logit_NKV[:, -1], state
 
+    def hidden(self, rows: Sequence[Row], *, left: bool = True) -> Tensor:
+        """What the last layer makes of the last token of every row, [N, W].
+
+        With gradients where they are on. `left` is the side of the padding: no number turns on it.
+        """
+        inputs = self._inputs(rows, left=left)
+        return last_hidden(self.model, inputs, inputs["attention_mask"])
+
     def step(self, token_N: Tensor, state: State) -> tuple[Tensor, State]:
         """Read one token more; logits of the one after it, [N, V]."""
         import torch
@@ -102,27 +111,35 @@ class CausalRunner:
         caches: bool = False,
     ) -> tuple[Tensor, State | None]:
         """Every row from its first token on, with its own picture."""
-        token_NL, mask_NL = padded([row.tokens for row in rows], fill=self.pad, device=self.device)
+        inputs = self._inputs(rows, features=features)
+        found = self._forward(keep=keep, use_cache=caches, **inputs)
+        state = None
+        if caches:
+            after_N = _next(inputs["position_ids"])
+            state = State(found.past_key_values, inputs["attention_mask"], after_N)
+        return found.logits[:, -keep:], state
+
+    def _inputs(
+        self, rows: Sequence[Row], *, features: Tensor | None = None, left: bool = True
+    ) -> dict[str, Any]:
+        """What the model takes; `left` is the side of the padding."""
+        token_NL, mask_NL = padded(
+            [row.tokens for row in rows], fill=self.pad, device=self.device, left=left
+        )
         seen = [row.seen for row in rows if row.seen is not None]
         arrays: dict[str, Any] = joined(seen, device=self.device, dtype=self.model.dtype)
-        kinds = self._kinds(rows)
+        kinds = self._kinds(rows, left=left)
         position_TNL = self._positions(token_NL, mask_NL, kinds, arrays)
         if features is not None:
             arrays = {"mm_encoder_outputs": {"image": _Features(features)}}
         if "token_type_ids" in self._accepts and "token_type_ids" in kinds:
             arrays["token_type_ids"] = kinds["token_type_ids"]
-        found = self._forward(
-            input_ids=token_NL,
-            attention_mask=mask_NL,
-            position_ids=position_TNL,
-            keep=keep,
-            use_cache=caches,
+        return {
+            "input_ids": token_NL,
+            "attention_mask": mask_NL,
+            "position_ids": position_TNL,
             **arrays,
-        )
-        state = None
-        if caches:
-            state = State(found.past_key_values, mask_NL, _next(position_TNL))
-        return found.logits[:, -keep:], state
+        }
 
     def _by_beginning(self, rows: Sequence[Row], seen: Sequence[Seen], keep: int) -> Tensor:
         """Read each picture once, then the rest of every prompt about it."""
@@ -179,7 +196,7 @@ class CausalRunner:
             found: Tensor = self.model.get_image_features(**arrays).pooler_output
         return found
 
-    def _kinds(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+    def _kinds(self, rows: Sequence[Row], *, left: bool = True) -> dict[str, Tensor]:
         """Inputs with a number a token: as the processor gave them, 0 for words.
 
         For PaliGemma the tokens of an answer are 1: they look back only.
@@ -196,7 +213,7 @@ class CausalRunner:
                 if words < 0:
                     head, words = head[: len(row.prompt)], 0
                 lists.append([*head, *[0] * words, *[answer] * len(row.given)])
-            found[name] = padded(lists, device=self.device)[0]
+            found[name] = padded(lists, device=self.device, left=left)[0]
         return found
 
     def _positions(

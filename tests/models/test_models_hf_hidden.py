@@ -1,0 +1,158 @@
+"""The last hidden state of chat models: padding, batch mates, layout, and what cannot be had."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from unbag.errors import UserError
+from unbag.models.asks import HiddenGenerator
+from unbag.models.hf_chat import load_chat
+from unbag.models.hf_chat_hidden import last_hidden, pooled
+from unbag.models.hf_chat_run import CausalRunner
+from unbag.pictures import PixelPicture
+from unbag.types import Picture
+
+tf: Any = pytest.importorskip("transformers")
+ChatFolder = Callable[[str], Path]
+Asks = list[tuple[Picture | None, str]]
+FAMILIES = [
+    "llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "internvl", "paligemma",
+    "idefics2", "idefics3", "smolvlm",
+]  # fmt: skip
+SHORT = "Represent the given image"
+LONG = (
+    "Represent the given image with the following question: Is the cup on or under the long table?"
+)
+
+
+def asks_of(pictures: list[PixelPicture]) -> Asks:
+    seeing: Asks = [(picture, text) for picture in pictures for text in (SHORT, LONG)]
+    return [*seeing, (None, "a red cube"), (None, "a red cube to the left of a blue ball")]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_neither_batch_mates_nor_the_side_of_padding_change_a_hidden_state(
+    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder(family)))
+    assert isinstance(model, HiddenGenerator)
+    assert isinstance(model.runner, CausalRunner)
+    asks = asks_of(pictures)
+    found_NW = model.last_hidden(asks)
+    assert found_NW.dtype == torch.float32
+    assert found_NW.device.type == "cpu"
+    alone_NW = torch.cat([model.last_hidden([ask]) for ask in asks])
+    assert torch.allclose(found_NW, alone_NW, atol=2e-5)
+    rows = model.hidden_rows(asks)
+    for part in (slice(0, 6), slice(6, 8)):
+        with torch.inference_mode():
+            right_NW = model.runner.hidden(rows[part], left=False)
+        assert torch.allclose(right_NW, found_NW[part], atol=2e-5)
+    # Pictures, questions and texts are told apart by far more than rounding.
+    assert torch.pdist(found_NW).min() > 1e-3
+
+
+@pytest.mark.parametrize("family", ["llava", "qwen2_vl", "idefics3", "internvl"])
+def test_it_is_the_last_hidden_state_of_plain_transformers(
+    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    folder = chat_folder(family)
+    processor = tf.AutoProcessor.from_pretrained(folder)
+    plain = tf.AutoModelForImageTextToText.from_pretrained(folder).eval()
+    mark = {"qwen2_vl": "<|vision_start|><|image_pad|><|vision_end|>"}.get(
+        family, processor.image_token
+    )
+    inputs = processor(text=[f"{mark}\n{LONG}"], images=[pictures[0].open()], return_tensors="pt")
+    with torch.inference_mode():
+        wanted_W = plain(**inputs, output_hidden_states=True).hidden_states[-1][0, -1]
+        text = processor.tokenizer(["a red cube"], return_tensors="pt")
+        blind_W = plain(**text, output_hidden_states=True).hidden_states[-1][0, -1]
+    found_NW = load_chat(str(folder)).last_hidden([(pictures[0], LONG), (None, "a red cube")])
+    assert torch.allclose(found_NW[0], wanted_W, atol=2e-5)
+    assert torch.allclose(found_NW[1], blind_W, atol=2e-5)
+
+
+def test_pooling_takes_the_last_token_on_either_side() -> None:
+    hidden_NLW = torch.arange(24.0).reshape(3, 4, 2)
+    right_NL = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]])
+    left_NL = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1]])
+    by_sum = hidden_NLW[torch.arange(3), right_NL.sum(dim=1) - 1]
+    assert torch.equal(pooled(hidden_NLW, right_NL), by_sum)
+    assert torch.equal(pooled(hidden_NLW, left_NL), hidden_NLW[:, -1])
+
+
+def test_a_tokenizer_without_padding_token_gives_the_same(
+    chat_folder: ChatFolder, pictures: list[PixelPicture], tmp_path: Path
+) -> None:
+    folder = chat_folder("llava")
+    processor = tf.AutoProcessor.from_pretrained(folder)
+    processor.tokenizer.pad_token = None
+    processor.save_pretrained(tmp_path / "padless")
+    tf.AutoModelForImageTextToText.from_pretrained(folder).save_pretrained(tmp_path / "padless")
+    padless = load_chat(str(tmp_path / "padless"))
+    asks = asks_of(pictures)
+    wanted_NW = load_chat(str(folder)).last_hidden(asks)
+    assert torch.allclose(padless.last_hidden(asks), wanted_NW, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["instructblip", "instructblip_t5"])
+def test_an_instructblip_says_that_it_has_none(family: str, chat_folder: ChatFolder) -> None:
+    model = load_chat(str(chat_folder(family)))
+    with pytest.raises(UserError, match="is an InstructBLIP, whose Q-Former reads the prompt"):
+        model.last_hidden([(None, "a red cube")])
+
+
+def test_what_cannot_be_embedded_is_said(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder("llava")))
+    assert model.last_hidden([]).shape[0] == 0
+    for picture in (None, pictures[0]):
+        with pytest.raises(UserError, match="llava was given an empty text to embed"):
+            model.last_hidden([(picture, "  ")])
+    with pytest.raises(UserError, match="the prompt 'a <image> of it' holds '<image>'"):
+        model.last_hidden([(None, "a <image> of it")])
+    with pytest.raises(UserError, match="llava: the prompt 'cube cube ") as raised:
+        model.last_hidden([(None, "cube " * 600)])
+    assert "at most 512" in str(raised.value)
+
+
+class OtherLayout(nn.Module):
+    """A chat model whose hidden states leave the picture's tokens out, or are not there."""
+
+    def __init__(self, hidden: Any) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+    @property
+    def base_model(self) -> nn.Module:
+        return self
+
+    def forward(self, **inputs: Any) -> SimpleNamespace:
+        return SimpleNamespace(hidden_states=self.hidden)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "shape"), [((torch.zeros(2, 3, 8),), r"\(2, 3, 8\)"), (None, "None")]
+)
+def test_another_layout_of_hidden_states_is_refused(hidden: Any, shape: str) -> None:
+    said = rf"a OtherLayout gives hidden states of shape {shape} for tokens of shape \(2, 5\)"
+    with pytest.raises(UserError, match=said):
+        last_hidden(OtherLayout(hidden), {}, torch.ones(2, 5))
+
+
+def test_half_precision_comes_out_as_float32(
+    chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    half = load_chat(str(chat_folder("llava")), dtype="bfloat16")
+    whole = load_chat(str(chat_folder("llava")))
+    asks = asks_of(pictures)
+    found_NW = half.last_hidden(asks)
+    assert found_NW.dtype == torch.float32
+    cosine_N = torch.cosine_similarity(found_NW, whole.last_hidden(asks))
+    assert cosine_N.min() > 0.99
