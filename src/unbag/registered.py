@@ -92,6 +92,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "open_clip": "unbag.models.open_clip:load",
         "caption": "unbag.models.caption_only:load",
         "hf": "unbag.models.hf:load",
+        "joined": "unbag.models.joined_names:load",
         "oracle": "unbag.world.oracles:load",
         "photo": "unbag.models.photo:load",
         "server": "unbag.models.server:load",
@@ -176,7 +177,9 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "locked_image": "unbag.train.recipes:locked_image",
         "siglip_hn": "unbag.train.recipes:siglip_hn",
     },
-    "readout": {},
+    "readout": {
+        "pooled": "unbag.readouts.pooled:POOLED",
+    },
     "probe": {
         "order": "unbag.probes.order_probe:ORDER",
         "sensitivity": "unbag.probes.sensitivity_probe:SENSITIVITY",
@@ -216,6 +219,7 @@ ABOUT: Mapping[str, str] = {
     "open_clip": "open_clip:ARCH/TAG, open_clip:ARCH@PATH: any dual encoder of OpenCLIP",
     "caption": "blind: caption:short, :long, :constant, :random, :likelihood:PATH, :sentence:PATH",
     "hf": "hf:FOLDER, hf:OWNER/NAME[@REVISION]: CLIP, SigLIP, ALIGN, BLIP matching, chat models",
+    "joined": "joined:PICTURE+TEXT: a picture tower, another text model; minilm, smollm2, FOLDER",
     "oracle": "oracle:semantic, oracle:bag-of-words, oracle:blind: exact, on world-* only",
     "photo": "photo:mini, photo:random, photo:FILE: EfficientNet-Lite0 and MiniLM with heads",
     "server": "server:MODEL@URL: a chat model behind an OpenAI-compatible server",
@@ -282,6 +286,7 @@ ABOUT: Mapping[str, str] = {
     "replace_size": "negative, SVLC: the contrary size",
     "replace_state": "negative, SVLC: a state, age, pattern or shape that excludes it",
     "replace_action": "negative, SVLC: a verb that excludes it, in the same form",
+    "pooled": "the control of every reader: one pooled vector each, trained likewise",
     "prior": "chat models: how much of a choice is the same without the picture",
     "yes_bias": "chat models: what they say yes to; relaxed against strict pairs",
 }

@@ -32,6 +32,8 @@ class Effort:
     weight_decay: float = 0.01
     negatives: bool = True
     """Whether hard negatives of the pairs are used."""
+    scenes: int = 20_000
+    """Of the world, where it is trained on that."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A pool is computed once and lies in memory, on the device if it fits there: a step then costs no
 encoder, no disk and no Python but the drawing of row numbers.
 
-Dimensions: N pictures, M different captions, K negatives of a caption, B rows of a batch.
+Dimensions: N rows, K negatives of a caption, B rows of a batch.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ class Pool:
     """What a reader is trained on."""
 
     picture: Parts
+    """Of the different pictures."""
     caption: Parts
     """Of the different strings: captions and negatives alike."""
+    picture_N: Tensor
+    """Which of the pictures each row is about."""
     caption_N: Tensor
-    """Which of the strings is the caption of each picture."""
+    """Which of the strings is its caption."""
     negative_NK: Tensor
     """Likewise its negatives; -1 where there is none."""
     code: Mapping[str, Tensor] = field(default_factory=dict)
@@ -40,7 +43,7 @@ class Pool:
     fingerprint: str = ""
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Rows: a picture with one caption each."""
         return len(self.caption_N)
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Pool:
@@ -49,16 +52,17 @@ class Pool:
             self,
             picture=self.picture.to(device, dtype),
             caption=self.caption.to(device, dtype),
+            picture_N=self.picture_N.to(device),
             caption_N=self.caption_N.to(device),
             negative_NK=self.negative_NK.to(device),
             code={name: value.to(device) for name, value in self.code.items()},
         )
 
     def rows(self, start: int, stop: int) -> Pool:
-        """Some of the pictures, with all strings; a view that costs no memory."""
+        """Some of the rows, with all pictures and strings; a view that costs no memory."""
         return replace(
             self,
-            picture=self.picture.rows(slice(start, stop)),
+            picture_N=self.picture_N[start:stop],
             caption_N=self.caption_N[start:stop],
             negative_NK=self.negative_NK[start:stop],
             code={name: value[start:stop] for name, value in self.code.items()},
@@ -77,7 +81,7 @@ class Pool:
                 device, torch.float32
             )
         return ReaderBatch(
-            picture=self.picture.rows(row_B).to(device, torch.float32),
+            picture=self.picture.rows(self.picture_N[row_B]).to(device, torch.float32),
             caption=self.caption.rows(self.caption_N[row_B]).to(device, torch.float32),
             negative=negative,
             negative_mask_BK=mask_BK.to(device),

@@ -1,0 +1,70 @@
+"""The control of every reader: the same training, but one pooled vector for each input.
+
+What it gains is gained by training; what another reader gains beside it is in the parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unbag.readouts.fit import Effort
+from unbag.readouts.head import Sizes
+from unbag.readouts.parts import LAST, Parts, View
+from unbag.readouts.reader import Reader
+from unbag.readouts.reader_readout import ReaderReadout
+
+
+@dataclass(frozen=True)
+class PooledSettings(Effort):
+    """Of the control."""
+
+    width: int = 256
+    """Of the joint space and of the hidden layers."""
+    crowd: int = 256
+    """Telling one vector from another costs nothing, so the whole batch is a crowd."""
+
+
+class Pooled(Reader):
+    """Two small networks into a joint space, and the cosine there."""
+
+    name = "pooled"
+    view = LAST
+    scale = 14.3
+
+    def __init__(self, settings: PooledSettings, sizes: Sizes) -> None:
+        super().__init__()
+        self.settings = settings
+        self.picture = _network(sizes.picture_width, settings.width)
+        self.caption = _network(sizes.caption_width, settings.width)
+
+    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+        """Cosine, row with row."""
+        return (self._pictures(picture) * self._captions(caption)).sum(dim=-1)
+
+    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+        """Cosine of all with all."""
+        return self._pictures(picture) @ self._captions(caption).T
+
+    def _pictures(self, picture: Parts) -> Tensor:
+        vector: Tensor = functional.normalize(self.picture(picture.pooled_NW.float()), dim=-1)
+        return vector
+
+    def _captions(self, caption: Parts) -> Tensor:
+        vector: Tensor = functional.normalize(self.caption(caption.pooled_NW.float()), dim=-1)
+        return vector
+
+
+def _network(wide: int, width: int) -> nn.Module:
+    return nn.Sequential(
+        nn.LayerNorm(wide), nn.Linear(wide, width), nn.GELU(), nn.Linear(width, width)
+    )
+
+
+def _view(settings: PooledSettings) -> View:
+    return LAST
+
+
+POOLED = ReaderReadout("pooled", PooledSettings(), _view, Pooled)
