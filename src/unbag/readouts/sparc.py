@@ -1,0 +1,207 @@
+"""SPARC: patches and words come in; each word gathers the patches that fit it, and they score it.
+
+The released form, as methods.md 7.4 describes it, has the name `sparc`; it counts padding as words
+and gives a word that fits all patches alike no patch at all. Ours, `sparc_fixed`, does neither.
+
+Dimensions: N pairs, P pictures (Q of them), C captions, B rows of a batch, K negatives of a
+caption, L patches, T words, W width of the encoder, D width of the learned space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from unbag.readouts.cells import filled, find_own_in_crowds
+from unbag.readouts.fit import Effort
+from unbag.readouts.head import Sizes
+from unbag.readouts.parts import LAST, Parts
+from unbag.readouts.projections import CaptionProjection, PatchProjection
+from unbag.readouts.reader import Reader, ReaderBatch, contrast
+from unbag.readouts.rotary import Form, Rope, check_rotary, turned
+
+EPS = 1e-8
+ALIKE = 1e-6
+"""Fits that differ by less than this share of the largest are rounding."""
+
+
+@dataclass(frozen=True)
+class SparcSettings(Effort):
+    """What decides the reader, besides its weights."""
+
+    padding: bool = True
+    """Count empty places as words in the mean of a caption, as released."""
+    context: int = 77
+    """Places of a caption where padding counts."""
+    fallback: bool = False
+    """Even weights for a word that fits all patches alike; else it gathers nothing, as released."""
+    whole: float = 0.5
+    """Weight of the loss of mean patches and mean words."""
+    local: float = 1.0
+    """Weight of the loss of words and what they gathered."""
+    pairs: float = 0.0
+    """Weight of a loss of the score that is tested, which no published term trains."""
+    rope: Rope = "none"
+    form: Form = "concatenated"
+    width: int = 0
+    """Of the learned space; 0 is that of the encoder's words, as released."""
+    dropout: float = 0.1
+    temperature: float = 0.1
+    """Fixed, as released."""
+
+
+class Sparc(Reader):
+    """The score is the cosine of the mean word and the mean of what words gathered."""
+
+    settings: SparcSettings
+    view = LAST
+
+    def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
+        """Refuses places that cannot be told by turning."""
+        super().__init__()
+        check_rotary(settings.rope, count=sizes.patches, width=sizes.picture_width)
+        width = settings.width or sizes.caption_width
+        self.name, self.settings, self.scale = name, settings, 1 / settings.temperature
+        self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
+        self.words = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
+
+    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+        """Row with row, [N]."""
+        patch_NLD, (word_NTD, count_NT) = self.looked(picture), self.said(caption)
+        gathered_NTD = self._gathered(word_NTD, patch_NLD, picture.mask_NL)
+        mean_ND = mean_direction(gathered_NTD, count_NT)
+        return (mean_ND * mean_direction(word_NTD, count_NT)).sum(dim=-1)
+
+    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+        """[P, C], in bounded memory."""
+        patch_PLD, (word_CTD, count_CT) = self.looked(picture), self.said(caption)
+
+        caption_CD = mean_direction(word_CTD, count_CT)
+        words, width = word_CTD.shape[1:]
+
+        def block(some: slice, others: slice) -> Tensor:
+            patch_QLD, flat = patch_PLD[some], word_CTD[others].reshape(1, -1, width)
+            gathered = self._gathered(
+                flat.expand(len(patch_QLD), -1, -1), patch_QLD, picture.mask_NL[some]
+            )
+            mean_QCD = mean_direction(
+                gathered.view(len(patch_QLD), -1, words, width), count_CT[others]
+            )
+            return torch.einsum("qcd,cd->qc", mean_QCD, caption_CD[others])
+
+        return filled(len(patch_PLD), len(word_CTD), words * sum(patch_PLD.shape[1:]), block)
+
+    def weights(self, picture: Parts, caption: Parts) -> Tensor:
+        """How much each patch counts for each word, [N, T, L]; zeros where there is no word."""
+        word_NTD, _ = self.said(caption)
+        words = caption.mask_NL.shape[1]
+        weight_NTL = self._weighted(word_NTD[:, :words], self.looked(picture), picture.mask_NL)
+        return weight_NTL.masked_fill(~caption.mask_NL[..., None], 0)
+
+    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
+        """Half that of the whole, that of the words, and that of pairs if it is asked for."""
+        patch_BLD, (word_BTD, count_BT) = self.looked(batch.picture), self.said(batch.caption)
+        found = self.settings.whole * self._whole(batch, patch_BLD, word_BTD, count_BT, crowd)
+        words = batch.caption.mask_NL.shape[1]
+        word_BTD = word_BTD[:, :words]
+        gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.picture.mask_NL)
+        found = found + self.settings.local * local_loss(
+            gathered_BTD, word_BTD, batch.caption.mask_NL, scale=self.scale
+        )
+        if self.settings.pairs:
+            found = found + self.settings.pairs * contrast(self, batch, crowd=crowd)
+        return found
+
+    def looked(self, picture: Parts) -> Tensor:
+        """Patches in the learned space, as long as they come, [N, L, D]."""
+        part_NLW = turned(picture.part_NLW.float(), self.settings.rope, self.settings.form)
+        patch_NLD: Tensor = self.patches(part_NLW)
+        return patch_NLD.masked_fill(~picture.mask_NL[..., None], 0)
+
+    def said(self, caption: Parts) -> tuple[Tensor, Tensor]:
+        """Words in the learned space [N, T, D], and how often each counts in a mean [N, T].
+
+        Where padding counts, one more word stands at the end for all empty places.
+        """
+        word_NTD, count_NT = self.words(caption.part_NLW), caption.mask_NL.float()
+        if not self.settings.padding:
+            return word_NTD, count_NT
+        empty_N1W = torch.zeros_like(caption.part_NLW[:, :1])
+        missing_N1 = (self.settings.context - count_NT.sum(dim=1, keepdim=True)).clamp(min=0)
+        return (
+            torch.cat([word_NTD, self.words(empty_N1W)], dim=1),
+            torch.cat([count_NT, missing_N1], dim=1),
+        )
+
+    def _weighted(self, word_PTD: Tensor, patch_PLD: Tensor, mask_PL: Tensor) -> Tensor:
+        fit_PTL = word_PTD @ patch_PLD.transpose(1, 2)
+        return patch_weights(fit_PTL, mask_PL[:, None], fallback=self.settings.fallback)
+
+    def _gathered(self, word_PTD: Tensor, patch_PLD: Tensor, mask_PL: Tensor) -> Tensor:
+        return self._weighted(word_PTD, patch_PLD, mask_PL) @ patch_PLD
+
+    def _whole(
+        self, batch: ReaderBatch, patch_BLD: Tensor, word_BTD: Tensor, count_BT: Tensor, crowd: int
+    ) -> Tensor:
+        mask_BL = batch.picture.mask_NL
+        mean_BD = patch_BLD.sum(dim=1) / mask_BL.sum(dim=1, keepdim=True)
+        picture_BD = functional.normalize(mean_BD, dim=-1)
+        caption_BD = mean_direction(word_BTD, count_BT)
+        negative_BK = None
+        if batch.negative is not None:
+            mask_BK = batch.negative_mask_BK
+            negative_BKD = mean_direction(*self.said(batch.negative)).view(*mask_BK.shape, -1)
+            score_BK = torch.einsum("bd,bkd->bk", picture_BD, negative_BKD)
+            negative_BK = (self.scale * score_BK).masked_fill(~mask_BK, -torch.inf)
+
+        def cells(part: slice) -> Tensor:
+            return self.scale * picture_BD[part] @ caption_BD[part].T
+
+        return find_own_in_crowds(cells, negative_BK, batch.also_true_BB, crowd=crowd)
+
+
+def patch_weights(fit_NTL: Tensor, mask_NTL: Tensor, *, fallback: bool) -> Tensor:
+    """Scaled to 0..1 over the patches of a word, those below 1/L dropped, the rest at sum 1.
+
+    Where all are alike nothing is left: zeros, or even weights with the fallback.
+    """
+    fit_NTL = fit_NTL.float()
+    mask_NTL = mask_NTL.expand_as(fit_NTL)
+    least_NT1 = fit_NTL.masked_fill(~mask_NTL, torch.inf).amin(dim=-1, keepdim=True)
+    most_NT1 = fit_NTL.masked_fill(~mask_NTL, -torch.inf).amax(dim=-1, keepdim=True)
+    scaled_NTL = (fit_NTL - least_NT1) / (most_NT1 - least_NT1 + EPS)
+    even_NTL = mask_NTL / mask_NTL.sum(dim=-1, keepdim=True)
+    kept_NTL = scaled_NTL.masked_fill((scaled_NTL < even_NTL) | ~mask_NTL, 0)
+    weight_NTL = kept_NTL / (kept_NTL.sum(dim=-1, keepdim=True) + EPS)
+    if not fallback:
+        return weight_NTL
+    # Equal patches may differ in their last bit once they were multiplied.
+    size_NT1 = torch.maximum(most_NT1.abs(), least_NT1.abs())
+    return torch.where(most_NT1 - least_NT1 > ALIKE * size_NT1, weight_NTL, even_NTL)
+
+
+def local_loss(gathered_NTD: Tensor, word_NTD: Tensor, mask_NT: Tensor, *, scale: float) -> Tensor:
+    """Within each caption, words and what they gathered find each other; the mean over words."""
+    gathered_NTD = functional.normalize(gathered_NTD.float(), dim=-1)
+    word_NTD = functional.normalize(word_NTD.float(), dim=-1)
+    logit_NTT = scale * gathered_NTD @ word_NTD.transpose(1, 2)
+    own_NT = torch.arange(logit_NTT.shape[1], device=mask_NT.device).expand_as(mask_NT)
+    by_patch, by_word = (
+        functional.cross_entropy(
+            # A large number, since rows of padding must stay finite until they are dropped.
+            one.masked_fill(~mask_NT[:, None], -1e8).transpose(1, 2),
+            own_NT,
+            reduction="none",
+        )
+        for one in (logit_NTT, logit_NTT.transpose(1, 2))
+    )
+    return ((by_patch + by_word) / 2 * mask_NT).sum() / mask_NT.sum()
+
+
+def mean_direction(vector_TD: Tensor, count_T: Tensor) -> Tensor:
+    """The mean of unit vectors, each counted so often, at unit norm; T is the last but one."""
+    unit_TD = functional.normalize(vector_TD.float(), dim=-1)
+    return functional.normalize((unit_TD * count_T[..., None].float()).sum(dim=-2), dim=-1)

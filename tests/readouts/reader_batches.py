@@ -1,0 +1,51 @@
+"""Random frozen features of a few pictures and captions, as a batch of a reader."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from unbag.readouts.head import Sizes
+from unbag.readouts.parts import Parts
+from unbag.readouts.reader import ReaderBatch
+
+SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
+
+
+def parts(count: int, length: int, width: int, *, seed: int, missing: int = 0) -> Parts:
+    """The last `missing` parts of every second row are absent."""
+    rng = torch.Generator().manual_seed(seed)
+    mask_NL = torch.ones((count, length), dtype=torch.bool)
+    mask_NL[1::2, length - missing :] = False
+    part_NLW = torch.randn((count, length, width), generator=rng) * mask_NL[..., None]
+    return Parts(part_NLW, mask_NL, torch.randn((count, width), generator=rng))
+
+
+def pictures(count: int, *, seed: int = 0, missing: int = 0) -> Parts:
+    return parts(count, SIZES.patches, SIZES.picture_width, seed=seed, missing=missing)
+
+
+def captions(count: int, *, seed: int = 1, missing: int = 2) -> Parts:
+    return parts(count, 5, SIZES.caption_width, seed=seed, missing=missing)
+
+
+def batch(size: int = 4, each: int = 2, *, also_true: Tensor | None = None) -> ReaderBatch:
+    """The last negative of the last row is missing."""
+    mask_BK = torch.ones((size, each), dtype=torch.bool)
+    if each:
+        mask_BK[-1, -1] = False
+    return ReaderBatch(
+        picture=pictures(size),
+        caption=captions(size),
+        negative=captions(size * each, seed=2) if each else None,
+        negative_mask_BK=mask_BK,
+        also_true_BB=torch.eye(size).bool() & False if also_true is None else also_true,
+    )
+
+
+def padded(given: Parts, by: int) -> Parts:
+    """The same with parts at the end that mean nothing."""
+    part_NLW = torch.cat([given.part_NLW, torch.zeros_like(given.part_NLW[:, :1])], dim=1)
+    mask_NL = torch.cat([given.mask_NL, torch.zeros_like(given.mask_NL[:, :1])], dim=1)
+    one = Parts(part_NLW, mask_NL, given.pooled_NW)
+    return one if by == 1 else padded(one, by - 1)

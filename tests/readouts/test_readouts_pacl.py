@@ -1,0 +1,211 @@
+"""Worked numbers of methods.md 7.2, and what must hold of every cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+
+from unbag.errors import UserError
+from unbag.readouts import cells
+from unbag.readouts.pacl import Pacl, PaclSettings, attention, pool
+from unbag.readouts.parts import Parts
+from unbag.readouts.reader import contrast
+
+from .reader_batches import SIZES, batch, captions, padded, pictures
+
+PATCH_LD = torch.tensor([[2.0, 0], [0, 1], [0.6, 0.8]])
+TEXT_D = torch.tensor([1.0, 0])
+RELEASED = PaclSettings()
+ALL = torch.ones((1, 3), dtype=torch.bool)
+
+
+def small(settings: PaclSettings = RELEASED, seed: int = 0) -> Pacl:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Pacl(settings, SIZES).eval()
+
+
+def as_given(settings: PaclSettings) -> Pacl:
+    """A reader whose projections change nothing, so that worked numbers can be put in."""
+    reader = Pacl(settings, replace(SIZES, patches=3, picture_width=2, caption_width=2))
+    reader.patches, reader.captions = nn.Identity(), nn.Identity()  # type: ignore[assignment]
+    return reader
+
+
+def worked() -> tuple[Parts, Parts]:
+    no = torch.zeros((1, 2))
+    return Parts(PATCH_LD[None], ALL, no), Parts(TEXT_D[None, None], ALL[:, :1], TEXT_D[None])
+
+
+def test_worked_weights_pooled_vector_and_score() -> None:
+    weight_NL = attention(PATCH_LD[None], TEXT_D[None], ALL, 10.0)
+    assert torch.allclose(weight_NL, torch.tensor([[0.999955, 0.5, 0.997527]]), atol=1e-6)
+    summed = weight_NL @ PATCH_LD
+    assert torch.allclose(summed, torch.tensor([[2.598426, 1.298022]]), atol=1e-6)
+    pooled = pool(weight_NL[:, None], PATCH_LD[None])[0]
+    assert torch.allclose(pooled, torch.tensor([[0.894591, 0.446886]]), atol=1e-6)
+
+
+@pytest.mark.parametrize(("how", "score"), [("text", 0.894591), ("uniform", 0.822192)])
+def test_worked_score_of_a_batch_of_one(how: Literal["text", "uniform"], score: float) -> None:
+    reader, (picture, caption) = as_given(PaclSettings(pool=how)), worked()
+    assert reader.compare(picture, caption).tolist() == pytest.approx([score], abs=1e-6)
+    assert reader.compare_all(picture, caption).tolist() == [pytest.approx([score], abs=1e-6)]
+
+
+def test_worked_uniform_vector_is_the_plain_sum_at_unit_norm() -> None:
+    pooled = pool(ALL[:, None].float(), PATCH_LD[None])[0, 0]
+    assert pooled.tolist() == pytest.approx([0.822192, 0.569210], abs=1e-6)
+    assert torch.allclose(pooled, functional.normalize(PATCH_LD.sum(dim=0), dim=0))
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**20), st.integers(1, 6))
+def test_uniform_is_the_plain_sum(seed: int, count: int) -> None:
+    reader, picture = small(PaclSettings(pool="uniform")), pictures(count, seed=seed)
+    caption = captions(count, seed=seed + 1)
+    summed_ND = functional.normalize(reader.projected(picture)[0].sum(dim=1), dim=-1)
+    found_NN = reader.compare_all(picture, caption)
+    assert torch.allclose(found_NN, summed_ND @ reader.said(caption).T, atol=1e-5)
+
+
+SETTINGS = [
+    PaclSettings(),
+    PaclSettings(pool="uniform"),
+    PaclSettings(rope="1d"),
+    PaclSettings(rope="2d", form="interleaved"),
+    PaclSettings(rope="1d", rope_at="weights", width=4),
+]
+
+
+@pytest.mark.parametrize("chosen", SETTINGS)
+def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
+    chosen: PaclSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "MOST_NUMBERS", 30)  # Two cells a block.
+    reader, picture, caption = small(chosen), pictures(3, missing=0), captions(5)
+    if chosen.rope != "2d":
+        picture = padded(pictures(3, missing=1), 2)
+    found_PC = reader.compare_all(picture, caption)
+    assert found_PC.shape == (3, 5)
+    for p in range(3):
+        for c in range(5):
+            alone = reader.compare(picture.rows(slice(p, p + 1)), caption.rows(slice(c, c + 1)))
+            assert found_PC[p, c].item() == pytest.approx(alone.item(), abs=1e-6)
+
+
+def test_places_without_a_patch_have_no_weight_and_change_nothing() -> None:
+    reader, picture, caption = small(), pictures(2, missing=1), captions(2)
+    weight_NL = reader.weights(padded(picture, 1), caption)
+    assert weight_NL[1, 3:].tolist() == [0, 0]
+    assert bool((weight_NL[0, :4] > 0).all())
+    plain, longer = (reader.compare(one, caption) for one in (picture, padded(picture, 3)))
+    assert torch.allclose(plain, longer, atol=1e-6)
+
+
+def test_rotary_weights_leave_the_sum_as_it_is() -> None:
+    turned, plain = small(PaclSettings(rope="1d", rope_at="weights")), small()
+    picture, caption = pictures(2), captions(2)
+    summed, looked = turned.projected(picture)
+    assert torch.equal(summed, plain.projected(picture)[0])
+    assert not torch.allclose(looked, summed)
+    even = replace(turned.settings, pool="uniform"), PaclSettings(pool="uniform")
+    one, other = (small(each).compare(picture, caption) for each in even)
+    assert torch.equal(one, other)
+
+
+def test_places_of_patches_matter_only_where_they_are_turned() -> None:
+    picture, caption = pictures(2), captions(2)
+    moved = Parts(picture.part_NLW.flip(1), picture.mask_NL, picture.pooled_NW)
+    plain, turned = small(), small(PaclSettings(rope="1d"))
+    assert torch.allclose(plain.compare(picture, caption), plain.compare(moved, caption), atol=1e-6)
+    difference = turned.compare(picture, caption) - turned.compare(moved, caption)
+    assert difference.abs().min().item() > 1e-3
+
+
+def test_half_precision_features_do_not_overflow() -> None:
+    patch_NLD = torch.full((1, 600, 2), 60_000.0, dtype=torch.float16)
+    assert not torch.isfinite(patch_NLD.sum(dim=1, dtype=torch.float16)).any()
+    with torch.autocast("cpu", dtype=torch.float16):
+        pooled = pool(torch.ones((1, 1, 600), dtype=torch.float16), patch_NLD)
+    assert pooled.dtype == torch.float32
+    assert torch.allclose(pooled, torch.full((1, 1, 2), 0.5**0.5))
+    reader, picture, caption = small(), pictures(3), captions(3)
+    half = [one.to("cpu", torch.float16) for one in (picture, caption)]
+    assert torch.allclose(
+        reader.compare(*half), reader.compare(picture, caption), atol=3e-3, rtol=0
+    )
+
+
+def test_released_training_pools_with_the_own_caption_whatever_it_is_compared_with() -> None:
+    reader, given = small(), batch(3, 2)
+    patch_BLD, caption_BD = reader.projected(given.picture)[0], reader.said(given.caption)
+    weight_BL = attention(patch_BLD, caption_BD, given.picture.mask_NL, 10.0)
+    pooled_BD = functional.normalize((weight_BL[..., None] * patch_BLD).sum(dim=1), dim=-1)
+    assert given.negative is not None
+    negative_BKD = reader.said(given.negative).view(3, 2, -1)
+    logit_BB = 10 * pooled_BD @ caption_BD.T
+    negative_BK = 10 * torch.einsum("bd,bkd->bk", pooled_BD, negative_BKD)
+    negative_BK[2, 1] = -torch.inf
+    own = torch.arange(3)
+    rows = functional.cross_entropy(torch.cat([logit_BB, negative_BK], dim=1), own)
+    by_hand = (rows + functional.cross_entropy(logit_BB.T, own)) / 2
+    assert reader.loss(given, crowd=3).item() == pytest.approx(by_hand.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("crowd", [1, 2, 5])
+def test_the_fixed_form_trains_the_score_that_is_tested(crowd: int) -> None:
+    also_true = torch.zeros((5, 5), dtype=torch.bool)
+    also_true[0, 1] = True
+    given = batch(5, 2, also_true=also_true)
+    reader = small(PaclSettings(taught="each"))
+    expected = contrast(reader, given, crowd=crowd)
+    assert reader.loss(given, crowd=crowd).item() == pytest.approx(expected.item(), abs=1e-6)
+    released = small().loss(given, crowd=crowd)
+    assert released.item() != pytest.approx(expected.item(), abs=1e-4)
+
+
+def test_uniform_training_is_that_of_the_uniform_score() -> None:
+    given, reader = batch(4, 2), small(PaclSettings(pool="uniform", taught="uniform"))
+    expected = contrast(reader, given, crowd=4).item()
+    assert reader.loss(given, crowd=4).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_batch_of_one_has_nothing_to_find_and_negatives_can_be_left_out() -> None:
+    assert small().loss(batch(1, 0), crowd=8).item() == pytest.approx(0, abs=1e-6)
+    assert small().loss(batch(1, 2), crowd=8).item() > 0.1
+
+
+@pytest.mark.parametrize("taught", ["own", "each"])
+def test_gradients_are_those_of_the_loss(taught: Literal["own", "each"]) -> None:
+    given = batch(2, 1)
+    reader = small(PaclSettings(taught=taught, rope="1d"))
+
+    loss = reader.loss(given, crowd=2)
+    loss.backward()  # type: ignore[no-untyped-call]
+    for weight in reader.parameters():
+        assert weight.grad is not None
+        at = int(weight.grad.abs().argmax())
+        moved = []
+        for step in (1e-2, -1e-2):
+            with torch.no_grad():
+                weight.view(-1)[at] += step
+                moved.append(reader.loss(given, crowd=2).item())
+                weight.view(-1)[at] -= step
+        assert (moved[0] - moved[1]) / 2e-2 == pytest.approx(
+            weight.grad.view(-1)[at].item(), rel=2e-2, abs=2e-3
+        )
+
+
+def test_places_that_cannot_be_told_are_refused_before_training() -> None:
+    with pytest.raises(UserError, match="6 patches make no square"):
+        Pacl(PaclSettings(rope="2d"), replace(SIZES, patches=6))
+    with pytest.raises(UserError, match="vectors of width 7 cannot be turned with rope=1d"):
+        Pacl(PaclSettings(rope="1d", rope_at="weights", width=7), SIZES)
