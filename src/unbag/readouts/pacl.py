@@ -43,6 +43,8 @@ PATCHES = View("last-whole", last_pictures, whole_captions)
 class PaclSettings(Effort):
     """What decides the reader, besides its weights."""
 
+    crowd: int = 256
+    """A cell costs little, so that the whole batch is told apart, as released."""
     pool: Literal["text", "uniform"] = "text"
     """How patches are weighted when a pair is scored; uniform is what the released code tests."""
     taught: Literal["own", "each", "uniform"] = "own"

@@ -10,6 +10,7 @@ caption, L patches, T words, W width of the encoder, D width of the learned spac
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -18,9 +19,10 @@ from torch.nn import functional
 from unbag.readouts.cells import filled, find_own_in_crowds
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes
-from unbag.readouts.parts import LAST, Parts
+from unbag.readouts.parts import LAST, Parts, View
 from unbag.readouts.projections import CaptionProjection, PatchProjection
 from unbag.readouts.reader import Reader, ReaderBatch, contrast
+from unbag.readouts.reader_readout import ReaderReadout
 from unbag.readouts.rotary import Form, Rope, check_rotary, turned
 
 EPS = 1e-8
@@ -32,6 +34,8 @@ ALIKE = 1e-6
 class SparcSettings(Effort):
     """What decides the reader, besides its weights."""
 
+    crowd: int = 256
+    """Whole vectors are compared, so that the whole batch is told apart, as released."""
     padding: bool = True
     """Count empty places as words in the mean of a caption, as released."""
     context: int = 77
@@ -205,3 +209,15 @@ def mean_direction(vector_TD: Tensor, count_T: Tensor) -> Tensor:
     """The mean of unit vectors, each counted so often, at unit norm; T is the last but one."""
     unit_TD = functional.normalize(vector_TD.float(), dim=-1)
     return functional.normalize((unit_TD * count_T[..., None].float()).sum(dim=-2), dim=-1)
+
+
+def _view(settings: SparcSettings) -> View:
+    return LAST
+
+
+def _named(name: str, settings: SparcSettings) -> ReaderReadout:
+    return ReaderReadout(name, settings, _view, partial(Sparc, name=name))
+
+
+SPARC = _named("sparc", SparcSettings())
+SPARC_FIXED = _named("sparc_fixed", SparcSettings(padding=False, fallback=True))
