@@ -6,7 +6,7 @@ Dimensions: N texts of a batch, C captions of an item, L tokens, H hidden, D vec
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -31,7 +31,11 @@ from unbag.types import Caption, FloatArray, Item, Query, Scores, Sparse
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from unbag.models.word_pooling import Pool
+
 Pooling = Literal["mean", "cls", "lasttoken"]
+POOL_OF: Mapping[Pooling, Pool] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+"""By the names of sentence-transformers."""
 BATCH = 64
 """Texts run together, of nearly the same length."""
 _REMEMBERED = 1 << 16
@@ -129,16 +133,15 @@ class Sentence:
         import torch
         from torch.nn.functional import normalize
 
+        from unbag.models.word_pooling import pool_words
+
         inputs = {name: value.to(self.device) for name, value in self.captions(texts).items()}
         mask_NL = inputs["attention_mask"]
         with torch.inference_mode():
-            hidden_NLH = self.model(**inputs).last_hidden_state.float()
-            if self.pooling == "mean":
-                pooled_NH = (hidden_NLH * mask_NL[..., None]).sum(1) / mask_NL.sum(1)[:, None]
-            else:
-                at_N = mask_NL.sum(1) - 1 if self.pooling == "lasttoken" else 0 * mask_NL[:, 0]
-                pooled_NH = hidden_NLH[torch.arange(len(hidden_NLH)), at_N]
-            found: Tensor = normalize(pooled_NH, dim=-1)
+            hidden_NLH = self.model(**inputs).last_hidden_state
+            found: Tensor = normalize(
+                pool_words(hidden_NLH, mask_NL, POOL_OF[self.pooling]), dim=-1
+            )
         return found
 
 
@@ -155,8 +158,8 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
             expected="an encoder of sentences, such as all-MiniLM-L6-v2",
             way_out="take one of sentence-transformers",
         )
-    pooling = _pooling(source)
-    longest = _file(source, "sentence_bert_config.json").get("max_seq_length")
+    pooling = sentence_pooling(source)
+    longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
     captions = make_captions(
         config, read_tokenizer(source), is_padded=False, has_mask=True, most=longest
     )
@@ -174,10 +177,12 @@ def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
     )
 
 
-def _pooling(source: Source) -> Pooling:
+def sentence_pooling(source: Source) -> Pooling:
     """As modules.json says; the mean of all tokens where there is none."""
-    modules = [str(one["type"]).rpartition(".")[2] for one in _file(source, "modules.json") or []]
-    settings = _file(source, "1_Pooling/config.json")
+    modules = [
+        str(one["type"]).rpartition(".")[2] for one in checkpoint_file(source, "modules.json") or []
+    ]
+    settings = checkpoint_file(source, "1_Pooling/config.json")
     modes = [key.removeprefix("pooling_mode_") for key, value in settings.items() if value is True]
     modes = [mode.removesuffix("_token").removesuffix("_tokens") for mode in modes]
     modes = [m for m in modes if m != "include_prompt"] or [settings.get("pooling_mode", "mean")]
@@ -191,7 +196,7 @@ def _pooling(source: Source) -> Pooling:
     return cast(Pooling, modes[0])
 
 
-def _file(source: Source, name: str) -> Any:
+def checkpoint_file(source: Source, name: str) -> Any:
     """A JSON file of the checkpoint; empty if it has none."""
     from transformers.utils.hub import cached_file
 

@@ -53,7 +53,13 @@ class Captions:
         """Arguments of the text tower: input_ids [N, L] and, where there is one, the mask."""
         import torch
 
-        every = zip(captions, self._ids(captions), strict=True)
+        every = list(zip(captions, self._ids(captions), strict=True))
+        if any(not ids for _, ids in every):
+            raise UserError(
+                f"a caption has no tokens: {next(one for one, ids in every if not ids)!r}",
+                expected="at least one, since there is nothing else to read",
+                way_out="leave empty captions out",
+            )
         token_NL, mask_NL = self._stacked(
             [ids if len(ids) <= self.context else self._cut(caption) for caption, ids in every]
         )
@@ -106,6 +112,10 @@ class Captions:
 
         count_N = torch.tensor(self.count(captions)).clamp(max=self.context)
         return torch.arange(length)[None, :] < count_N[:, None]
+
+    def fresh(self) -> Captions:
+        """The same without the tokens that are remembered, to be sent to another process."""
+        return replace(self, known={})
 
     def padded(self) -> Captions:
         """The same, always at the full context."""

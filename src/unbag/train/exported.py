@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-Library = Literal["open_clip", "transformers", "tiny", "photo"]
+Library = Literal["open_clip", "transformers", "tiny", "photo", "joined"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Folder:
             return f'open_clip.create_model_and_transforms("local-dir:{at}")'
         if self.library == "transformers":
             return f'transformers.{self.kind}.from_pretrained("{at}")'
-        return f'unbag.models.{self.library}.load("{at}")'
+        module = "joined_names" if self.library == "joined" else self.library
+        return f'unbag.models.{module}.load("{at}")'
 
     def model_name(self, out: Path | str = "DIR") -> str:
         """As `unbag run --model` takes it."""

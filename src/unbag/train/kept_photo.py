@@ -5,61 +5,20 @@ Dimensions: N pictures or captions, C features of a part, D joint space.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch.nn import functional
 
 from unbag.models.photo import Photo
+from unbag.train.kept_features import FeatureReads
+from unbag.train.kept_features import Features as Features
 from unbag.train.photo_trainable import PhotoReads, PhotoTrainable
-from unbag.types import Picture
+from unbag.train.trainable import Reads
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from unbag.train.batch import Inputs
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """What a head is given, of every input."""
-
-    place_of: Mapping[str, int]
-    """Rows by name of the picture, or by caption."""
-    vector_NC: Tensor
-    damaged: Mapping[str, str] = field(default_factory=dict)
-    """Names of pictures that could not be opened, with the reason."""
-
-
-class KeptPhotoReads(PhotoReads):
-    """A picture or a caption is its place among kept features, where they are kept."""
-
-    def __init__(
-        self, tokenizer: Any, pictures: Features | None, captions: Features | None
-    ) -> None:
-        """Places only: features stay with the towers and are sent to no worker."""
-        super().__init__(tokenizer)
-        self._pictures = None if pictures is None else pictures.place_of
-        self._damaged = {} if pictures is None else pictures.damaged
-        self._captions = None if captions is None else captions.place_of
-
-    def kept(self, picture: Picture) -> Tensor:
-        """A place, or pixels where the picture tower is trained."""
-        if self._pictures is None:
-            return self.prepare(picture.open())
-        place = self._pictures.get(picture.name)
-        if place is None:
-            why = self._damaged.get(picture.name, "it is not in the collection")
-            raise ValueError(f"no features of {picture.name} are kept: {why}")
-        return torch.tensor(place)
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Places, or tokens where the caption tower is trained."""
-        if self._captions is None:
-            return super().tokenize(captions)
-        return {"place_N": torch.tensor([self._captions[one] for one in captions])}
 
 
 class KeptPhoto(PhotoTrainable):
@@ -74,7 +33,7 @@ class KeptPhoto(PhotoTrainable):
         self._pictures, self._captions = (
             None if one is None else one.vector_NC.to(device) for one in self._kept
         )
-        self.reads = KeptPhotoReads(encoder.tokenizer, pictures, captions)
+        self.reads: Reads = FeatureReads(PhotoReads(encoder.tokenizer), pictures, captions)
 
     def embed_pictures(self, pixels: Tensor) -> Tensor:
         """Places [N], or pixels, to unit vectors [N, D]."""

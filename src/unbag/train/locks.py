@@ -61,6 +61,13 @@ def is_part_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
     return len(_first(trainable, tower, count)) >= len(layers) - 1
 
 
+def is_tower_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+    """Whether a tower stays as it is to its last layer."""
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    count = locks.picture if tower == "picture" else locks.caption
+    return len(_first(trainable, tower, count)) == len(layers)
+
+
 def _locked(trainable: Trainable, locks: Locks) -> list[tuple[nn.Module | nn.Parameter, ...]]:
     picture = _first(trainable, "picture", locks.picture)
     return [*picture, *_first(trainable, "caption", locks.caption)]

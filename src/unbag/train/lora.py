@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def add_lora(trainable: Trainable, lora: Lora) -> str:
-    """Freeze everything but the temperature and add matrices to the blocks that were open.
+    """Freeze all but temperature and connector, and add matrices to the blocks that were open.
 
     Called after `apply_locks`: what is locked gets none. Gives a summary in words.
     """
@@ -44,7 +44,9 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
             expected="attention or MLP layers to put small matrices beside",
             way_out="lock fewer layers, or train without lora",
         )
-    open_temperature = [weight for weight in trainable.temperature if weight.requires_grad]
+    # The connector of a joined model has to be trained whole: it starts from nothing.
+    apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
+    kept_open = [weight for weight in apart if weight.requires_grad]
     config = _peft().LoraConfig(
         r=lora.rank,
         lora_alpha=lora.alpha,
@@ -56,7 +58,7 @@ def add_lora(trainable: Trainable, lora: Lora) -> str:
     device = next(trainable.module.parameters()).device
     inject(config, trainable.module)
     trainable.module.to(device)
-    for weight in open_temperature:
+    for weight in kept_open:
         weight.requires_grad_(True)
     return f"lora of rank {lora.rank} beside {len(targets)} linear layers; {open_share(trainable)}"
 

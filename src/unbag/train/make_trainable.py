@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from unbag.errors import UserError
 from unbag.models.hf_dual import HfDual
+from unbag.models.joined import Joined
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.train.hf_trainable import HfTrainable
+from unbag.train.joined_trainable import JoinedTrainable
 from unbag.train.open_clip_trainable import OpenClipTrainable
 from unbag.train.photo_trainable import PhotoTrainable
 from unbag.train.tiny_trainable import TinyTrainable
@@ -24,6 +26,9 @@ def make_trainable(encoder: object, *, device: str) -> Trainable:
         return HfTrainable(encoder, device=device)
     if isinstance(encoder, Photo):
         return PhotoTrainable(encoder, device=device)
+    if isinstance(encoder, Joined):
+        pictures = make_trainable(encoder.picture, device=device)
+        return JoinedTrainable(encoder, pictures, device=device)
     raise UserError(
         f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
         "encoder of a known library",

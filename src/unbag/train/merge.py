@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from unbag.errors import UserError
+from unbag.models.joined import Joined
 from unbag.train.make_trainable import make_trainable
 from unbag.types import DualEncoder
 
@@ -73,6 +74,13 @@ def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tupl
 
     All are in memory at once, so that one run can compare them.
     """
+    for one in (base, tuned):
+        if isinstance(one, Joined):
+            raise UserError(
+                f"{one.name} is a joined model, whose connector began with nothing learned",
+                expected="a model that was whole before it was fine-tuned",
+                way_out="hold a joined model near its start while training, with --set distil=1",
+            )
     trainable = make_trainable(base, device=base.device)
     other = make_trainable(tuned, device="cpu")
     start, end = state_of(trainable.module), state_of(other.module)

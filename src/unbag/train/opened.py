@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.models.photo import Photo
 from unbag.train.batch import Batch
 from unbag.train.job import TrainJob
-from unbag.train.kept_photo import KeptPhoto
+from unbag.train.kept_features import OnFeatures
 from unbag.train.locks import apply_locks
 from unbag.train.lora import add_lora
 from unbag.train.make_trainable import make_trainable
@@ -31,8 +30,7 @@ def open_towers(job: TrainJob) -> str:
 def frozen_copy(job: TrainJob) -> Trainable:
     """The weights before training, for losses that compare with them."""
     encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, KeptPhoto):
-        assert isinstance(encoder, Photo)
+    if isinstance(job.trainable, OnFeatures):
         start: Trainable = job.trainable.beside(encoder)
     else:
         start = make_trainable(encoder, device=job.device)

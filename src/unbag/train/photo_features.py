@@ -1,7 +1,8 @@
-"""A photo model, pairs and a recipe that locks its parts come in; towers on kept features go out.
+"""A model, pairs and a recipe that locks its parts come in; towers on kept features go out.
 
 What a locked part makes of a picture never changes, so it is computed once, kept on disk by the
-part's fingerprint and the picture's content, and the heads are trained on it.
+part's fingerprint and the picture's content, and the heads are trained on it: those of a photo
+model, the connector of a joined one.
 
 Every pass has the same shape: pictures in slices of one size, captions in slices of one size and
 one length, the last filled up. So a row does not depend on what was computed beside it, and a run
@@ -26,12 +27,17 @@ from unbag.engine.progress import Progress
 from unbag.engine.reading import Turn, reading
 from unbag.errors import UserError
 from unbag.models.fingerprint import fingerprint
+from unbag.models.joined import Joined
 from unbag.models.photo import Photo
 from unbag.models.photo_parts import WIDE, WORDS_WIDE, parts_said
+from unbag.models.text_table import TextTable
 from unbag.train.config import Recipe
 from unbag.train.draw import columns_of
-from unbag.train.kept_photo import Features, KeptPhoto
-from unbag.train.locks import is_part_locked
+from unbag.train.joined_trainable import JoinedTrainable
+from unbag.train.kept_features import Features
+from unbag.train.kept_joined import KeptJoined
+from unbag.train.kept_photo import KeptPhoto
+from unbag.train.locks import is_part_locked, is_tower_locked
 from unbag.train.pairs import Pair, Pairs
 from unbag.train.trainable import Trainable
 from unbag.types import Picture
@@ -62,17 +68,20 @@ def keep_features(
     Captions are kept if all that can be drawn is known: their edits were made before, or there are
     none. Without a cache folder features are kept in memory only.
     """
-    if not isinstance(model, Photo):
+    if not isinstance(model, Photo | Joined):
         return trainable
-    sees = is_part_locked(trainable, "picture", recipe.locks)
-    reads = is_part_locked(trainable, "caption", recipe.locks)
+    # Of any picture tower its vectors can be kept, of our own also what its head is given.
+    is_locked = is_part_locked if isinstance(model, Photo) else is_tower_locked
+    sees = is_locked(trainable, "picture", recipe.locks)
+    reads = is_part_locked(trainable, "caption", recipe.locks) and not _is_table(model)
     kinds = frozenset(columns_of(recipe).kinds)
     reads = reads and (pairs.has_edits or not kinds)
     if not sees and not reads:
         return trainable
     found = list(_read(pairs))
     texts = _texts(found, kinds) if reads else ()
-    numbers = len(found) * WIDE * sees + len(texts) * WORDS_WIDE
+    wide, words_wide = _widths(model)
+    numbers = len(found) * wide * sees + len(texts) * words_wide
     if numbers > MOST:
         progress.say(
             f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
@@ -80,17 +89,18 @@ def keep_features(
         )
         return trainable
     pictures = [pair.picture for pair in found]
-    return KeptPhoto(
-        model,
-        device=model.device,
-        pictures=_pictures(model, pictures, cache, progress) if sees else None,
-        captions=_captions(model, texts, cache, progress) if reads else None,
-    )
+    seen = picture_table(model, pictures, cache, progress) if sees else None
+    read = caption_table(model, texts, cache, progress) if reads else None
+    if isinstance(model, Photo):
+        return KeptPhoto(model, device=model.device, pictures=seen, captions=read)
+    assert isinstance(trainable, JoinedTrainable)
+    return KeptJoined(trainable, pictures=seen, captions=read)
 
 
-def _pictures(
-    model: Photo, pictures: Sequence[Picture], cache: Path | None, progress: Progress
+def picture_table(
+    model: Photo | Joined, pictures: Sequence[Picture], cache: Path | None, progress: Progress
 ) -> Features:
+    """What the picture part makes of each, by name; computed where the cache does not have it."""
     key_of = {picture.name: picture.key for picture in pictures}
     picture_of = {key_of[picture.name]: picture for picture in pictures}
     shelf = _shelf(model, "picture", cache, progress)
@@ -112,9 +122,10 @@ def _pictures(
     return _table(names, shelf, said)
 
 
-def _captions(
-    model: Photo, texts: Sequence[str], cache: Path | None, progress: Progress
+def caption_table(
+    model: Photo | Joined, texts: Sequence[str], cache: Path | None, progress: Progress
 ) -> Features:
+    """What the caption part makes of each; computed where the cache does not have it."""
     key_of = {text: blake2b(text.encode(), digest_size=16).hexdigest() for text in texts}
     shelf = _shelf(model, "caption", cache, progress)
     have = shelf.get(key_of.values())
@@ -127,7 +138,7 @@ def _captions(
     return _table(key_of, shelf)
 
 
-def _by_length(model: Photo, texts: Sequence[str]) -> Iterator[list[str]]:
+def _by_length(model: Photo | Joined, texts: Sequence[str]) -> Iterator[list[str]]:
     """Captions of as many tokens each, so that none is padded."""
     count_of = dict(zip(texts, model.count_tokens(texts), strict=True))
     lengths = {text: min(count, model.context) for text, count in count_of.items()}
@@ -166,9 +177,24 @@ def _table(
     return Features(places, vector_NC, damaged or {})
 
 
-def _shelf(model: Photo, tower: str, cache: Path | None, progress: Progress) -> Shelf:
-    part = getattr(model.towers, tower).part
-    name = fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
+def _widths(model: Photo | Joined) -> tuple[int, int]:
+    """Numbers of a picture and of a caption."""
+    if isinstance(model, Photo):
+        return WIDE, WORDS_WIDE
+    return model.connector.sizes[1], model.text.width
+
+
+def _is_table(model: Photo | Joined) -> bool:
+    """Whether its text vectors are kept in a file already."""
+    return isinstance(model, Joined) and isinstance(model.text, TextTable)
+
+
+def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Progress) -> Shelf:
+    if isinstance(model, Joined):
+        name = model.part_fingerprint(tower)
+    else:
+        part = getattr(model.towers, tower).part
+        name = fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
     return open_shelf(cache, f"{name}-{model.device.partition(':')[0]}", tower, progress=progress)
 
 

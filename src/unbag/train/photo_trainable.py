@@ -16,6 +16,7 @@ from torch.nn import functional
 from unbag.models.photo import CONTEXT, Photo, squeezed
 from unbag.train.layers import Layers
 from unbag.train.lora import merged
+from unbag.train.trainable import Reads
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,7 +62,7 @@ class PhotoTrainable:
         self.picture_layers = _picture_layers(self.module.picture)
         self.caption_layers = _caption_layers(self.module.caption)
         self.temperature = (self.module.log_scale,)
-        self.reads = PhotoReads(encoder.tokenizer)
+        self.reads: Reads = PhotoReads(encoder.tokenizer)
         self._tokenizer = encoder.tokenizer
         self._device = device
 

@@ -6,20 +6,22 @@ passes by. They would only be decayed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from PIL import Image
 
 from unbag.train.trainable import Trainable
 
-_CAPTIONS = ("a red cube", "a")
+CAPTIONS = ("a red cube", "a")
 
 
-def close_unused(trainable: Trainable, *, device: str) -> None:
-    """Tried on one picture and two captions, in eval mode; the mode is left as it was."""
+def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
+    """Tried on one picture and some captions, in eval mode; the mode is left as it was."""
     was_training = trainable.module.training
     trainable.module.eval()
     picture = trainable.reads.prepare(Image.new("RGB", (40, 30), (90, 120, 150)))
-    inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(_CAPTIONS).items()}
+    inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(captions).items()}
     with torch.enable_grad():
         found = trainable.embed_pictures(picture[None].to(device)).sum()
         found = found + trainable.embed_captions(inputs).sum()
