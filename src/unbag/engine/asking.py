@@ -62,8 +62,12 @@ class QueryScoring:
 
     def chunk(self, items: Sequence[Item]) -> list[Scores]:
         """Scores of a few items; equal queries are asked once."""
-        if isinstance(self.scorer, ItemScorer):
-            return self._whole(self.scorer, items)
+        scorer = self.scorer
+        if isinstance(scorer, ItemScorer):
+            is_ranked = [isinstance(scorer, MatrixScorer) and is_large(item) for item in items]
+            done = [self._rank(i) for i, is_one in zip(items, is_ranked, strict=True) if is_one]
+            rest = [item for item, is_one in zip(items, is_ranked, strict=True) if not is_one]
+            return done + (self._whole(scorer, rest) if rest else [])
         done = [self._rank(item) for item in items if is_large(item)]
         dense = [item for item in items if not is_large(item)]
         place: dict[tuple[int, object, object], int] = {}

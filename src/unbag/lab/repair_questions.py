@@ -21,12 +21,24 @@ from unbag.metrics.aggregate import groups_of, share_out
 from unbag.metrics.measure import judge
 from unbag.train.trainable import Trainable
 from unbag.train.world_pixels import drawn
-from unbag.types import Aggregate, Benchmark, Case, EvalProtocol, IntArray, Item, Outcomes, Scores
+from unbag.types import (
+    Aggregate,
+    Benchmark,
+    Case,
+    EvalProtocol,
+    FloatArray,
+    IntArray,
+    Item,
+    Outcomes,
+    Scores,
+)
 from unbag.world import benchmarks as world
 from unbag.world.draw import ScenePicture
 from unbag.world.items import order_items, pair_items, retrieval_items, set_items, triple_items
 from unbag.world.scene import Scene
 
+Score = Callable[[IntArray, IntArray], FloatArray]
+"""Numbers of pictures and of captions, pair by pair, to their scores."""
 PAIR_COSINE = "pair_cosine"
 """Mean cosine of the first two pictures of a set: left of and right of."""
 _AT_ONCE = 1_024
@@ -88,26 +100,40 @@ class Questions:
                     [_number(map(str, item.captions), caption_row) for item in items],
                 )
             )
-        scenes, self._captions = list(scene_row), list(caption_row)
-        self._pixels = [drawn(scenes[at : at + _AT_ONCE]) for at in range(0, len(scenes), _AT_ONCE)]
+        scenes, self.captions = list(scene_row), list(caption_row)
+        """The different captions of all items."""
+        self.pixels = [drawn(scenes[at : at + _AT_ONCE]) for at in range(0, len(scenes), _AT_ONCE)]
+        """The different pictures, in parts that are drawn together."""
 
     def answers(self, trainable: Trainable, *, device: str) -> dict[str, dict[str, float]]:
         """By benchmark and metric; fractions, and means of cosines."""
         with torch.no_grad():
             picture_ND = torch.cat(list(self._embed_pictures(trainable, device))).double()
             caption_ND = torch.cat(list(self._embed_captions(trainable, device))).double()
-        found = {}
+
+        def cosine(picture_M: IntArray, caption_M: IntArray) -> FloatArray:
+            found: FloatArray = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
+            return found
+
+        found = self.measured(cosine)
         for asked in self._asked:
-            found[asked.benchmark.name] = _measured(asked, picture_ND, caption_ND)
+            if asked.benchmark.name in _SETS:
+                first_N, second_N = (np.array([p[k] for p in asked.pictures]) for k in (0, 1))
+                cosine_N = (picture_ND[first_N] * picture_ND[second_N]).sum(dim=-1)
+                found[asked.benchmark.name][PAIR_COSINE] = float(cosine_N.mean())
         return found
 
+    def measured(self, score: Score) -> dict[str, dict[str, float]]:
+        """By benchmark and metric, for anything that scores a picture and a caption by number."""
+        return {asked.benchmark.name: _measured(asked, score) for asked in self._asked}
+
     def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
-        for pixels in self._pixels:
+        for pixels in self.pixels:
             yield trainable.embed_pictures(pixels.to(device)).cpu()
 
     def _embed_captions(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
-        for at in range(0, len(self._captions), _AT_ONCE):
-            inputs = trainable.reads.tokenize(self._captions[at : at + _AT_ONCE])
+        for at in range(0, len(self.captions), _AT_ONCE):
+            inputs = trainable.reads.tokenize(self.captions[at : at + _AT_ONCE])
             yield trainable.embed_captions({k: v.to(device) for k, v in inputs.items()}).cpu()
 
 
@@ -120,29 +146,22 @@ def _scene(picture: object) -> Scene:
     return picture.scene
 
 
-def _measured(asked: _Asked, picture_ND: Tensor, caption_ND: Tensor) -> dict[str, float]:
+def _measured(asked: _Asked, score: Score) -> dict[str, float]:
     cases = [
         Case(item, Scores(item.id, values))
-        for item, values in zip(asked.items, _values(asked, picture_ND, caption_ND), strict=True)
+        for item, values in zip(asked.items, _values(asked, score), strict=True)
     ]
     outcomes = judge(asked.benchmark, cases, protocol=EvalProtocol())
     rule = asked.benchmark.aggregates[0]
-    found = {name: point(one, rule) for name, one in outcomes.items()}
-    if asked.benchmark.name in _SETS:
-        first_N, second_N = (np.array([p[k] for p in asked.pictures]) for k in (0, 1))
-        cosine_N = (picture_ND[first_N] * picture_ND[second_N]).sum(dim=-1)
-        found[PAIR_COSINE] = float(cosine_N.mean())
-    return found
+    return {name: point(one, rule) for name, one in outcomes.items()}
 
 
-def _values(
-    asked: _Asked, picture_ND: Tensor, caption_ND: Tensor
-) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+def _values(asked: _Asked, score: Score) -> Iterator[FloatArray]:
     """Scores [P, C] of each item; all cells at once, since most items have three."""
     both = list(zip(asked.pictures, asked.captions, strict=True))
     picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
     caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
-    value_M = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
+    value_M = score(picture_M, caption_M)
     end = 0
     for p, c in both:
         start, end = end, end + len(p) * len(c)

@@ -42,6 +42,11 @@ class Reader(nn.Module):
     most_tokens: int | None = None
     """Tokens of a caption that it looks at, special ones included; None is all."""
 
+    @property
+    def depends_on_call(self) -> bool:
+        """Whether a score depends on what else is compared in the same call."""
+        return False
+
     def compare(self, picture: Parts, caption: Parts) -> Tensor:
         """Row with row, [N]; must not depend on the other rows unless the reader says so."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ from unbag.readouts.parts import View
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_training import train_reader
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
-from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class ReaderReadout:
         reader, _ = load_reader(
             folder, encoder, readout=self.name, settings=type(self.settings), build=self.build
         )
-        return [ReaderScorer(encoder, reader, name=f"{encoder.name}+{self.name}")]
+        kind = ItemReaderScorer if reader.depends_on_call else ReaderScorer
+        return [kind(encoder, reader, name=f"{encoder.name}+{self.name}")]
 
     def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
         """With first weights of a seed."""

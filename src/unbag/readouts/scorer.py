@@ -15,7 +15,7 @@ from unbag.engine.progress import Progress
 from unbag.readouts.head import reader_fingerprint
 from unbag.readouts.parts import Parts
 from unbag.readouts.store import PartsStore
-from unbag.types import Caption, DualEncoder, Picture, Query
+from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -109,6 +109,18 @@ class ReaderScorer:
 
     def _on_device(self, parts: Parts) -> Parts:
         return parts.to(self.read_from.device)
+
+
+class ItemReaderScorer(ReaderScorer):
+    """For a reader whose scores depend on the call: the candidates of an item are one call."""
+
+    @torch.inference_mode()
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        """Item by item, as the released code of such a reader is run."""
+        return [
+            Scores(item.id, self.score_matrix(item.pictures, item.captions).numpy())
+            for item in items
+        ]
 
 
 def _prompts(caption: Caption) -> tuple[str, ...]:
