@@ -218,3 +218,32 @@ def test_naflex_pictures_keep_their_shape_and_mask(hf_folder: HfFolder) -> None:
     torch.testing.assert_close(
         encoder.encode_pictures(changed), encoder.encode_pictures(pixels), atol=1e-6, rtol=0
     )
+
+
+@torch.no_grad()
+def test_padding_of_clip_is_as_plain_transformers_has_it(hf_folder: HfFolder) -> None:
+    """Padded and cut by the tokenizer, its mask given to the tower."""
+    folder = hf_folder("clip")
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    tokens = words(
+        list(CAPTIONS), padding="max_length", max_length=7, truncation=True, return_tensors="pt"
+    )
+    hidden = model.text_model(
+        input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]
+    ).last_hidden_state
+    found = dual(folder).encode_padded(CAPTIONS, length=7)
+    expected = normalize(model.text_projection(hidden), dim=-1)
+    torch.testing.assert_close(found.vector_NLD, expected, atol=1e-5, rtol=0)
+    assert torch.equal(found.mask_NL, tokens["attention_mask"].bool())
+
+
+@pytest.mark.parametrize("kind", ["siglip", "altclip"])
+def test_padding_leaves_words_as_they_are(kind: str, hf_folder: HfFolder) -> None:
+    encoder = dual(hf_folder(kind))
+    found, plain = encoder.encode_padded(CAPTIONS, length=40), encoder.encode_tokens(CAPTIONS)
+    assert found.vector_NLD.shape[1] == 40
+    for row, count in enumerate(encoder.count_tokens(CAPTIONS)):
+        torch.testing.assert_close(
+            found.vector_NLD[row, :count], plain.vector_NLD[row, :count], atol=1e-5, rtol=0
+        )

@@ -6,6 +6,7 @@ Dimensions: N pictures or captions, L patches or tokens, D joint space, F number
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
@@ -111,6 +112,22 @@ class HfDual:
         hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
         vector_NLD = _unit(self.kind.tokens(self.model, hidden.last_hidden_state))
         return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+
+    @torch.inference_mode()
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+        """The same at so many places, padding included; a longer caption keeps its end token.
+
+        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Towers that
+        were trained to look at it run at their full context.
+        """
+        if self.kind.tokens is None:
+            raise self._no_parts("tokens")
+        how = self.captions.padded()
+        if not self.kind.is_padded:
+            how = replace(how, context=min(length, how.context), has_mask=True)
+        hidden = self.model.text_model(**self._caption_inputs(how, captions))
+        vector_NLD = _unit(self.kind.tokens(self.model, hidden.last_hidden_state[:, :length]))
+        return Tokens(vector_NLD, how.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

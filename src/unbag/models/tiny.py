@@ -19,7 +19,7 @@ from unbag.errors import UserError, unknown_name
 from unbag.models.finite import check_finite
 from unbag.models.tiny_layers import caption_layers, picture_layers
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
-from unbag.models.tiny_words import WordTokenizer
+from unbag.models.tiny_words import PAD, WordTokenizer
 from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
@@ -88,6 +88,18 @@ class Tiny:
         ).cpu()
         mask_NL = torch.arange(token_NL.shape[1])[None, :] <= end_N[:, None]
         return Tokens(vector_NLD, mask_NL, vector_NLD[torch.arange(len(end_N)), end_N])
+
+    @torch.inference_mode()
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+        """The same at so many places, padding included; a longer caption keeps its end token."""
+        length = min(length, self.context)
+        tokenize = WordTokenizer(self.config.words, context=length)
+        token_NK, end_N = (torch.from_numpy(a) for a in tokenize(captions))
+        token_NL = functional.pad(token_NK, (0, length - token_NK.shape[1]), value=PAD)
+        vector_NLD = functional.normalize(
+            self.towers.caption(token_NL.to(self.device)), dim=-1
+        ).cpu()
+        return Tokens(vector_NLD, torch.arange(length)[None, :] <= end_N[:, None])
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:

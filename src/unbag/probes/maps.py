@@ -5,7 +5,6 @@ Dimensions: N captions, L patches or pieces of words, D joint space, S patches o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isqrt
 
 import numpy as np
@@ -15,6 +14,7 @@ from unbag.engine.gallery import thumbnail
 from unbag.errors import UserError
 from unbag.probes.plots import Maps, WordMap
 from unbag.probes.space import Space, TokenView
+from unbag.readouts.word_pieces import ends
 from unbag.types import FloatArray, Picture
 
 MOST_WORDS = 24
@@ -68,33 +68,16 @@ def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
     count_N = found.mask_NL.sum(axis=1)
     once, twice = count_N[1 : 1 + len(words)], count_N[1 + len(words) :]
     piece_LD = found.vector_NLW[0][found.mask_NL[0]]
-    ends = _ends(int(count_N[0]), once.tolist(), twice.tolist())
-    if ends is None:
+    columns = ends(int(count_N[0]), once.tolist(), twice.tolist())
+    if columns is None:
         named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]
         return named[:MOST_WORDS]
     named = [
         (word, _mean(piece_LD[start:stop]))
-        for word, (start, stop) in zip(words, ends, strict=True)
+        for word, (start, stop) in zip(words, columns, strict=True)
         if stop > start
     ]
     return named[:MOST_WORDS]
-
-
-def _ends(count: int, once: Sequence[int], twice: Sequence[int]) -> list[tuple[int, int]] | None:
-    """Where the pieces of each word begin and end; None where that does not add up.
-
-    One special piece is the end, two are start and end; that is so in all tokenizers of CLIP's
-    kind, of SentencePiece and of BERT.
-    """
-    pieces = [b - a for a, b in zip(once, twice, strict=True)]
-    special = {a - piece for a, piece in zip(once, pieces, strict=True)}
-    if len(special) != 1 or min(pieces) < 0 or not special <= {0, 1, 2}:
-        return None
-    extra = special.pop()
-    if sum(pieces) + extra != count:
-        return None
-    stops = (np.cumsum(pieces) + (1 if extra == 2 else 0)).tolist()
-    return [(stop - piece, stop) for stop, piece in zip(stops, pieces, strict=True)]
 
 
 def _mean(piece_LD: Vectors) -> Vectors:

@@ -148,6 +148,18 @@ class TokenEncoder(DualEncoder, Protocol):
         """Word vectors in the joint space."""
 
 
+@runtime_checkable
+class PaddedEncoder(TokenEncoder, Protocol):
+    """A token encoder that also shows what its caption tower makes of padding."""
+
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+        """Word vectors [N, length, D], of padding too; the mask is True at the caption's own.
+
+        A caption beyond `length` tokens is cut as the model's own tokenizer cuts. There are fewer
+        columns where the tower takes fewer tokens or leaves padding out.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class Layers:
     """What stands after each layer of a tower, not at unit norm.

@@ -131,3 +131,31 @@ def test_what_has_no_words_or_patches_says_so(loaded: Made) -> None:
         loaded("bert-cls").encode_tokens(CAPTIONS)
     with pytest.raises(UserError, match="patch vectors of a Linear are not known"):
         patches(torch.nn.Linear(2, 2), torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("name", ["clip", "custom", "siglip", "coca", "bert-mean"])
+def test_padding_has_vectors_where_the_tower_runs_it(name: str, loaded: Made) -> None:
+    encoder = loaded(name)
+    length = min(12, encoder.context)
+    padded, plain = encoder.encode_padded(CAPTIONS, length=length), encoder.encode_tokens(CAPTIONS)
+    for row, count in enumerate(encoder.count_tokens(CAPTIONS)):
+        torch.testing.assert_close(
+            padded.vector_NLD[row, :count], plain.vector_NLD[row, :count], rtol=0, atol=1e-5
+        )
+        assert padded.mask_NL[row].nonzero().flatten().tolist() == list(range(count))
+    alone = encoder.encode_padded(CAPTIONS[1:2], length=length)
+    shared = min(alone.vector_NLD.shape[1], padded.vector_NLD.shape[1])
+    torch.testing.assert_close(
+        padded.vector_NLD[1:2, :shared], alone.vector_NLD[:, :shared], rtol=0, atol=1e-5
+    )
+    # Towers that leave padding out have zeros there, in a batch as alone.
+    size = padded.vector_NLD[1, encoder.count_tokens(["a"])[0] :].norm(dim=-1)
+    assert size.max() == 0 if name in ("coca", "bert-mean") else size.min() > 0.99
+
+
+def test_a_caption_beyond_the_columns_keeps_its_end(loaded: Made) -> None:
+    encoder = loaded("clip")
+    cut = encoder.encode_padded(["a red dog left of a"], length=5)
+    short = encoder.encode_padded(["a red dog"], length=5)
+    torch.testing.assert_close(cut.vector_NLD, short.vector_NLD, rtol=0, atol=1e-5)
+    assert cut.mask_NL.all()

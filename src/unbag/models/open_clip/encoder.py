@@ -14,7 +14,7 @@ from torch.nn import functional
 from unbag.models.open_clip.layers import picture_layers
 from unbag.models.open_clip.patches import patches
 from unbag.models.open_clip.preparation import in_bytes
-from unbag.models.open_clip.text import TextTower, Unknown, text_tower
+from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
 from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
@@ -118,6 +118,23 @@ class OpenClip:
         """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
         token_NL, real_NL = self._tokens(captions)
         vector_NLD = _unit(self.text.words(token_NL, length=real_NL.shape[1]))
+        return Tokens(vector_NLD, real_NL)
+
+    @torch.inference_mode()
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+        """The same with padding; a longer caption keeps its end token.
+
+        Towers that leave padding out where they can have zeros there: how much of it they run
+        depends on the longest caption of a batch.
+        """
+        token_NL, real_NL = self.tokenize(captions)
+        length = min(length, self.context)
+        if self.tokenize.end is not None:
+            token_NL[real_NL[:, length:].any(dim=1), length - 1] = self.tokenize.end
+        vector_NLD = _unit(self.text.words(token_NL.to(self.device), length=length))
+        real_NL = real_NL[:, : vector_NLD.shape[1]]
+        if not isinstance(self.text, Native):
+            vector_NLD = vector_NLD.masked_fill(~real_NL[..., None], 0)
         return Tokens(vector_NLD, real_NL)
 
     @torch.no_grad()

@@ -1,0 +1,268 @@
+"""DCSM: a small network over the map of cosines of all patches with all tokens scores a pair.
+
+`dcsm` is what the released code does; `dcsm_fixed` marks words at their own tokens and standardises
+each map by itself, so that a score does not depend on the other candidates (methods.md 7.1).
+
+Dimensions: N pairs, P pictures, C captions, B rows of a batch, X negatives of a caption, K calls of
+G rows each, R rows of a map, L columns, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unbag.errors import UserError
+from unbag.readouts.cells import filled
+from unbag.readouts.dcsm_map import (
+    LEAST_DEVIATION,
+    Moments,
+    Only,
+    cosine_maps,
+    functional_rows,
+    kept_cells,
+    moments,
+    standardise,
+    with_words,
+)
+from unbag.readouts.dcsm_net import CHANNELS, map_net
+from unbag.readouts.dcsm_view import MapCaptions
+from unbag.readouts.dcsm_words import Align
+from unbag.readouts.fit import Effort
+from unbag.readouts.head import Sizes
+from unbag.readouts.parts import Parts
+from unbag.readouts.reader import Reader, ReaderBatch
+
+
+@dataclass(frozen=True)
+class DcsmSettings(Effort):
+    """What decides the reader, besides its weights; the defaults are those of `dcsm_fixed`."""
+
+    align: Align = "token"
+    """Which column a functional word marks: its own tokens', or that of its number among the words
+    (as released: off by one behind a start token)."""
+    norm: Literal["map", "batch"] = "map"
+    """What a map is standardised over: itself, or all maps of the call (as released), by which a
+    score depends on the other candidates."""
+    net: Literal["cnn", "mlp"] = "cnn"
+    length: int = 30
+    """Columns of a map; longer captions are cut."""
+    padding: Literal["kept", "zero"] = "kept"
+    """What stands behind the end of a caption: what the tower makes of padding (as released)."""
+    functional_words: bool = True
+    """Whether columns of functional words are replaced."""
+    learn_functional_rows: bool = False
+    """Whether what replaces them is trained; in the released code it stays as drawn."""
+    dropout: float = 0.0
+    shuffle_patches: Literal["no", "each", "same"] = "no"
+    """A control. `each`: patches of each picture in an order that only their vectors decide, so
+    that where they lay is lost. `same`: one drawn order for all pictures, which loses only who is
+    whose neighbour."""
+    only: Only = "all"
+    """A control: the row of CLS, the column of the end token, or both, and zeros elsewhere."""
+    draws: int = 0
+    """Seed of functional rows and shuffled orders."""
+
+
+class Dcsm(Reader):
+    """Reads the map of [CLS and patches] x [tokens]."""
+
+    settings: DcsmSettings
+
+    def __init__(self, settings: DcsmSettings, sizes: Sizes, *, name: str = "dcsm_fixed") -> None:
+        """For pictures of `sizes.patches` patches each."""
+        super().__init__()
+        _check(settings)
+        self.name, self.settings, self.patches = name, settings, sizes.patches
+        self.captions = MapCaptions(settings.align, settings.length, settings.padding)
+        self.view = self.captions.view
+        self.most_tokens = settings.length
+        rows = sizes.patches + 1
+        self.functional_TR = nn.Parameter(
+            functional_rows(rows, seed=settings.draws),
+            requires_grad=settings.learn_functional_rows,
+        )
+        drawn = torch.Generator().manual_seed(settings.draws)
+        self.register_buffer("order_L", torch.randperm(sizes.patches, generator=drawn))
+        # A reader is saved in half precision, and what decides an order must not be rounded then.
+        towards_W = torch.randn(sizes.picture_width, generator=drawn).half().float()
+        self.register_buffer("towards_W", towards_W)
+        self.order_L: Tensor
+        self.towards_W: Tensor
+        self.net = map_net(
+            settings.net, rows=rows, columns=settings.length, dropout=settings.dropout
+        )
+
+    @property
+    def depends_on_call(self) -> bool:
+        """Whether a score depends on what else is compared in the same call."""
+        return self.settings.norm == "batch"
+
+    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+        """Row with row, [N]; with norm="batch" the rows of a call share mean and deviation."""
+        return self._rows(picture, caption).flatten()
+
+    def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+        """[P, C] in bounded memory, one product of matrices for many maps."""
+        found = self._moments(picture, caption) if self.depends_on_call else None
+
+        def block(some: slice, others: slice) -> Tensor:
+            return self._cells(picture.rows(some), caption.rows(others), found=found)[0]
+
+        return filled(len(picture), len(caption), self._numbers, block)
+
+    def maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """What the network is given, row with row, [N, R, L]; for people who want to look."""
+        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
+        map_KPCRL, keep = _one_call(map_KPCRL), None if keep is None else _one_call(keep)
+        return standardise(map_KPCRL, moments(map_KPCRL, keep, by=self._by), keep)[0, :, 0]
+
+    def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
+        """Without negatives the paper's: cross-entropy of rows plus that of columns.
+
+        There each row's opposite is the row after it, so a crowd of 2B rows is the paper's batch
+        of B pictures, B captions and their opposites. With negatives it is `contrast`.
+        """
+        size = len(batch.picture)
+        negative_BX = self._negatives(batch)
+        by_row, by_column = [], []
+        for rows, calls in _even(size, min(crowd, size)):
+            score_KGG = self._cells(batch.picture.rows(rows), batch.caption.rows(rows), calls=calls)
+            also_KGG = _blocks(batch.also_true_BB[rows, rows], calls)
+            score_KGG = score_KGG.float().masked_fill(also_KGG, -torch.inf)
+            wide = score_KGG.flatten(0, 1)
+            if negative_BX is not None:
+                wide = torch.cat([wide, negative_BX[rows]], dim=1)
+            by_row.append(_lost(wide, calls))
+            by_column.append(_lost(score_KGG.transpose(1, 2).flatten(0, 1), calls))
+        total = torch.cat(by_row).mean() + torch.cat(by_column).mean()
+        return total if negative_BX is None else total / 2
+
+    def _negatives(self, batch: ReaderBatch) -> Tensor | None:
+        if batch.negative is None:
+            return None
+        score_BX = self._rows(batch.picture, batch.negative)
+        return score_BX.float().masked_fill(~batch.negative_mask_BK, -torch.inf)
+
+    def _rows(self, picture: Parts, caption: Parts) -> Tensor:
+        """Each picture with the captions that follow one another for it, as one call, [N, X]."""
+        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
+        map_KPCRL, keep = _one_call(map_KPCRL), None if keep is None else _one_call(keep)
+        return self._read(map_KPCRL, keep, moments(map_KPCRL, keep, by=self._by))[0]
+
+    def _cells(
+        self, picture: Parts, caption: Parts, *, calls: int = 1, found: Moments | None = None
+    ) -> Tensor:
+        """Every picture with every caption of its call, [K, P, C]."""
+        map_KPCRL, keep = self._maps(picture, caption, calls=calls)
+        found = found or moments(map_KPCRL, keep, by=self._by)
+        return self._read(map_KPCRL, keep, found)
+
+    def _read(self, map_KPCRL: Tensor, keep: Tensor | None, found: Moments) -> Tensor:
+        map_KPCRL = standardise(map_KPCRL, found, keep)
+        score_N: Tensor = self.net(map_KPCRL.reshape(-1, *map_KPCRL.shape[3:]))
+        return score_N.view(map_KPCRL.shape[:3])
+
+    def _maps(self, picture: Parts, caption: Parts, *, calls: int) -> tuple[Tensor, Tensor | None]:
+        """Before standardising, and which cells count."""
+        mark_NL = self._check_parts(picture, caption)
+        picture_NRW = torch.cat([picture.pooled_NW[:, None], self._placed(picture)], dim=1)
+        map_KPCRL = cosine_maps(picture_NRW.float(), caption.part_NLW.float(), calls=calls)
+        if self.settings.functional_words:
+            map_KPCRL = with_words(map_KPCRL, mark_NL, self.functional_TR)
+        keep = kept_cells(self.settings.only, mark_NL, rows=self.patches + 1, calls=calls)
+        return map_KPCRL, keep
+
+    def _placed(self, picture: Parts) -> Tensor:
+        """Patches in the order of the picture, unless a control wants another."""
+        part_NLW = picture.part_NLW
+        if self.settings.shuffle_patches == "same":
+            return part_NLW[:, self.order_L]
+        if self.settings.shuffle_patches == "each":
+            order_NL = (part_NLW.float() @ self.towards_W).argsort(dim=1, stable=True)
+            return part_NLW.gather(1, order_NL[..., None].expand_as(part_NLW))
+        return part_NLW
+
+    def _moments(self, picture: Parts, caption: Parts) -> Moments:
+        """Over all pairs, from sums of each map: a matrix may be too large for one block."""
+
+        def block(some: slice, others: slice) -> Tensor:
+            map_KPCRL, keep = self._maps(picture.rows(some), caption.rows(others), calls=1)
+            if keep is not None:
+                map_KPCRL = map_KPCRL.masked_fill(~keep, 0)
+            cell = map_KPCRL[0].double()
+            return torch.stack([cell.sum((2, 3)), cell.square().sum((2, 3))], dim=-1)
+
+        sums = filled(len(picture), len(caption), self._numbers, block)
+        count = self._cells_kept * len(picture) * len(caption)
+        total, squares = sums.sum((0, 1))
+        mean = total / count
+        variance = (squares - count * mean**2).clamp(min=0) / (count - 1)
+        return Moments(mean.float(), variance.sqrt().clamp(min=LEAST_DEVIATION).float())
+
+    @property
+    def _cells_kept(self) -> int:
+        rows, length = self.patches + 1, self.settings.length
+        every: dict[Only, int] = {
+            "all": rows * length,
+            "cls": length,
+            "eos": rows,
+            "cls_eos": rows + length - 1,
+        }
+        return every[self.settings.only]
+
+    @property
+    def _by(self) -> Literal["map", "call"]:
+        return "call" if self.depends_on_call else "map"
+
+    @property
+    def _numbers(self) -> int:
+        """That one pair needs while it is computed."""
+        return 2 * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
+
+    def _check_parts(self, picture: Parts, caption: Parts) -> Tensor:
+        if picture.part_NLW.shape[1] != self.patches:
+            raise UserError(
+                f"pictures of {picture.part_NLW.shape[1]} patches",
+                expected=f"{self.patches}, for which this {self.name} was built",
+                way_out="pictures as the model prepares them, or a reader trained for these",
+            )
+        if caption.mark_NL is None or caption.part_NLW.shape[1] != self.settings.length:
+            raise ValueError(f"captions that were not read by the view {self.view.name}")
+        return caption.mark_NL
+
+
+def _check(settings: DcsmSettings) -> None:
+    if settings.length < 2:
+        raise UserError(f"length={settings.length}", expected="at least 2 columns of a map")
+    if not 0 <= settings.dropout < 1:
+        raise UserError(f"dropout={settings.dropout}", expected="at least 0 and below 1")
+
+
+def _one_call(map_KPCRL: Tensor) -> Tensor:
+    """Calls of one picture each become one call of many pictures."""
+    return map_KPCRL.transpose(0, 1)
+
+
+def _blocks(also_BB: Tensor, calls: int) -> Tensor:
+    each = len(also_BB) // calls
+    at_K = torch.arange(calls, device=also_BB.device)
+    return also_BB.view(calls, each, calls, each)[at_K, :, at_K]
+
+
+def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
+    """Rows of all whole crowds with their number, then what is left."""
+    whole = size // crowd * crowd
+    yield slice(0, whole), whole // crowd
+    if whole < size:
+        yield slice(whole, size), 1
+
+
+def _lost(logit: Tensor, calls: int) -> Tensor:
+    own_N = torch.arange(len(logit) // calls, device=logit.device).repeat(calls)
+    return functional.cross_entropy(logit, own_N, reduction="none")

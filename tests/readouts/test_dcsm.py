@@ -1,0 +1,270 @@
+"""DCSM: worked numbers of 7.1, what a score depends on, the paper's loss, controls, bad input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.readouts.dcsm import Dcsm, DcsmSettings
+from unbag.readouts.dcsm_map import (
+    Only,
+    cosine_maps,
+    functional_rows,
+    moments,
+    standardise,
+    with_words,
+)
+from unbag.readouts.dcsm_net import MapCnn, MapMlp
+from unbag.readouts.dcsm_words import END
+from unbag.readouts.head import Sizes
+from unbag.readouts.parts import Parts
+from unbag.readouts.reader import ReaderBatch, contrast
+
+SIZES = Sizes(patches=9, picture_width=8, caption_width=8)
+FIXED = DcsmSettings(length=6)
+RELEASED = replace(FIXED, align="word_index", norm="batch")
+
+
+def unit(*shape: int, seed: int) -> Tensor:
+    drawn = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.normalize(drawn, dim=-1)
+
+
+def pictures(count: int, seed: int = 0, patches: int = 9) -> Parts:
+    mask_NL = torch.ones((count, patches), dtype=torch.bool)
+    return Parts(unit(count, patches, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1))
+
+
+def captions(count: int, seed: int = 100) -> Parts:
+    mark_NL = torch.zeros((count, 6), dtype=torch.int64)
+    mark_NL[:, 2] = torch.arange(count) % 4
+    mark_NL[:, 4] += END
+    mask_NL = torch.ones((count, 6), dtype=torch.bool)
+    return Parts(unit(count, 6, 8, seed=seed), mask_NL, unit(count, 8, seed=seed + 1), mark_NL)
+
+
+def reader(settings: DcsmSettings = FIXED, seed: int = 0) -> Dcsm:
+    torch.manual_seed(seed)
+    return Dcsm(settings, SIZES).eval()
+
+
+def test_the_worked_map() -> None:
+    """7.1: two patches, three tokens; then the middle column replaced."""
+    picture = torch.tensor([[[1.0, 0], [0, 1]]])
+    caption = torch.tensor([[[1.0, 0], [0.6, 0.8], [0, 1]]])
+    found = cosine_maps(picture, caption, calls=1)
+    assert found.shape == (1, 1, 1, 2, 3)
+    np.testing.assert_allclose(found[0, 0, 0], [[1, 0.6, 0], [0, 0.8, 1]], atol=1e-6)
+    standard = standardise(found, moments(found, None, by="map"), None)
+    expected = [[0.935276, 0.071944, -1.223053], [-1.223053, 0.503610, 0.935276]]
+    np.testing.assert_allclose(standard[0, 0, 0], expected, atol=1e-6)
+    row_TR = torch.zeros((11, 2))
+    row_TR[3] = torch.tensor([0.34, 0.33])
+    said = with_words(found, torch.tensor([[0, 4, END]]), row_TR)
+    standard = standardise(said, moments(said, None, by="map"), None)
+    expected = [[1.219059, -0.230633, -0.977444], [-0.977444, -0.252598, 1.219059]]
+    np.testing.assert_allclose(standard[0, 0, 0], expected, atol=1e-6)
+
+
+def test_functional_rows_are_a_third_with_small_deviations() -> None:
+    row_TR = functional_rows(197, seed=0)
+    assert row_TR.shape == (11, 197)
+    np.testing.assert_allclose(row_TR.mean(), 1 / 3, atol=0.005)
+    # A unit vector of 197 entries has entries of about 1 / sqrt(197) = 0.071; a third of that.
+    np.testing.assert_allclose(row_TR.std(), 0.0237, atol=0.001)
+    np.testing.assert_allclose((row_TR * 3 - 1).norm(dim=1), 1, atol=1e-5)
+    assert torch.equal(row_TR, functional_rows(197, seed=0))
+    assert not torch.equal(row_TR, functional_rows(197, seed=1))
+
+
+def test_the_networks_have_the_published_sizes() -> None:
+    assert sum(w.numel() for w in MapCnn(197, 30).parameters()) == 3_026_365
+    # 5,910 x 64 + 64, 64 x 32 + 32, 32 + 1
+    assert sum(w.numel() for w in MapMlp(197, 30).parameters()) == 378_304 + 2_080 + 33
+    assert MapCnn(5, 4)(torch.zeros(3, 5, 4)).shape == MapMlp(5, 4)(torch.zeros(3, 5, 4)).shape
+
+
+def test_cls_is_the_first_row_and_words_replace_their_column() -> None:
+    made = reader(replace(FIXED, functional_words=False))
+    picture, caption = pictures(2), captions(2)
+    row_NRW = torch.cat([picture.pooled_NW[:, None], picture.part_NLW], dim=1)
+    plain = row_NRW @ caption.part_NLW.transpose(1, 2)
+    expected = (plain - plain.mean((1, 2), keepdim=True)) / plain.std((1, 2), keepdim=True)
+    torch.testing.assert_close(made.maps(picture, caption), expected, atol=1e-5, rtol=0)
+    marked = reader()
+    plain[1, :, 2] = marked.functional_TR[0].detach()
+    expected = (plain - plain.mean((1, 2), keepdim=True)) / plain.std((1, 2), keepdim=True)
+    torch.testing.assert_close(marked.maps(picture, caption), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("net", ["cnn", "mlp"])
+def test_a_fixed_score_does_not_depend_on_the_other_candidates(net: Literal["cnn", "mlp"]) -> None:
+    """13.8, first half."""
+    made = reader(replace(FIXED, net=net))
+    picture, caption = pictures(4), captions(4)
+    whole = made.compare(picture, caption)
+    for at in range(4):
+        one = made.compare(picture.rows(slice(at, at + 1)), caption.rows(slice(at, at + 1)))
+        torch.testing.assert_close(one, whole[at : at + 1], atol=1e-5, rtol=0)
+    torch.testing.assert_close(made.compare_all(picture, caption).diagonal(), whole)
+    assert not made.depends_on_call
+
+
+def test_a_released_score_depends_on_the_other_candidates() -> None:
+    """13.8, second half."""
+    made = reader(RELEASED)
+    picture, caption = pictures(1), captions(4)
+    two = made.compare_all(picture, caption.rows(slice(0, 2)))
+    four = made.compare_all(picture, caption)
+    assert made.depends_on_call
+    assert (two - four[:, :2]).abs().min() > 1e-4
+    assert (made.compare(pictures(4), caption)[:1] - two[0, :1]).abs() > 1e-4
+
+
+@pytest.mark.parametrize("only", ["all", "cls", "eos", "cls_eos"])
+@pytest.mark.parametrize("norm", ["map", "batch"])
+def test_a_matrix_is_the_same_in_blocks(
+    only: Only, norm: Literal["map", "batch"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = reader(replace(FIXED, only=only, norm=norm))
+    picture, caption = pictures(5), captions(3)
+    at = torch.arange(15)
+    rows = made.compare(picture.rows(at // 3), caption.rows(at % 3)).view(5, 3)
+    torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
+    monkeypatch.setattr("unbag.readouts.cells.MOST_NUMBERS", 2_000)
+    torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
+
+
+def batch(size: int, negatives: int, seed: int = 0) -> ReaderBatch:
+    also_BB = torch.zeros((size, size), dtype=torch.bool)
+    also_BB[0, 1] = True
+    mask_BK = torch.ones((size, negatives), dtype=torch.bool)
+    mask_BK[1, :1] = False
+    negative = captions(size * negatives, seed=50) if negatives else None
+    return ReaderBatch(pictures(size, seed), captions(size), negative, mask_BK, also_BB)
+
+
+@pytest.mark.parametrize("settings", [FIXED, RELEASED])
+@pytest.mark.parametrize("crowd", [2, 4, 6, 100])
+def test_with_negatives_the_loss_is_the_contrast_of_all_readers(
+    settings: DcsmSettings, crowd: int
+) -> None:
+    made = reader(settings)
+    found = made.loss(batch(6, 2), crowd=crowd)
+    torch.testing.assert_close(found, contrast(made, batch(6, 2), crowd=crowd))
+
+
+@pytest.mark.parametrize("settings", [FIXED, RELEASED])
+def test_without_negatives_the_loss_is_the_papers(settings: DcsmSettings) -> None:
+    """2B x 2B logits, rows plus columns, no half; an order of rows changes nothing."""
+    made = reader(settings)
+    given = replace(batch(6, 0), also_true_BB=torch.zeros((6, 6), dtype=torch.bool))
+    logit = made.compare_all(given.picture, given.caption)
+    own = torch.arange(6)
+    entropy = torch.nn.functional.cross_entropy
+    expected = entropy(logit, own) + entropy(logit.T, own)
+    torch.testing.assert_close(made.loss(given, crowd=6), expected)
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    mixed = replace(given, picture=given.picture.rows(order), caption=given.caption.rows(order))
+    torch.testing.assert_close(made.loss(mixed, crowd=6), expected)
+    # Smaller crowds: the mean of the parts.
+    parts = [logit_of(made, given, slice(at, at + 2)) for at in (0, 2, 4)]
+    torch.testing.assert_close(made.loss(given, crowd=2), torch.stack(parts).mean())
+
+
+def logit_of(made: Dcsm, given: ReaderBatch, part: slice) -> Tensor:
+    logit = made.compare_all(given.picture.rows(part), given.caption.rows(part))
+    own = torch.arange(len(logit))
+    entropy = torch.nn.functional.cross_entropy
+    return entropy(logit, own) + entropy(logit.T, own)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_functional_rows_are_learned_only_if_asked(learned: bool) -> None:
+    made = reader(replace(FIXED, learn_functional_rows=learned))
+    made.loss(batch(4, 1), crowd=4).backward()  # type: ignore[no-untyped-call]
+    assert (made.functional_TR.grad is not None) is learned
+    assert made.net.get_parameter("out.weight").grad is not None
+
+
+def test_shuffled_each_loses_where_patches_lay_and_same_does_not() -> None:
+    picture, caption = pictures(3), captions(3)
+    moved = replace(picture, part_NLW=picture.part_NLW.roll(4, dims=1))
+    ways: dict[Literal["no", "same", "each"], bool] = {"no": False, "same": False, "each": True}
+    for shuffle, is_lost in ways.items():
+        made = reader(replace(FIXED, shuffle_patches=shuffle))
+        apart = (made.compare(picture, caption) - made.compare(moved, caption)).abs()
+        assert apart.max() < 1e-6 if is_lost else apart.min() > 1e-5
+    plain, same = reader(), reader(replace(FIXED, shuffle_patches="same"))
+    rows = same.order_L
+    there = replace(picture, part_NLW=picture.part_NLW[:, rows])
+    torch.testing.assert_close(plain.compare(there, caption), same.compare(picture, caption))
+
+
+def test_only_cls_and_eos_see_nothing_else() -> None:
+    picture, caption = pictures(1), captions(1)
+    others = replace(picture, part_NLW=pictures(1, seed=9).part_NLW)
+    words = replace(caption, part_NLW=caption.part_NLW.clone())
+    words.part_NLW[:, [0, 1, 3, 5]] = captions(1, seed=7).part_NLW[:, [0, 1, 3, 5]]
+    same = pytest.approx
+    ways: dict[Only, tuple[bool, bool]] = {
+        "cls": (False, True),
+        "eos": (True, False),
+        "cls_eos": (True, True),
+    }
+    for only, (sees_patches, sees_words) in ways.items():
+        made = reader(replace(FIXED, only=only))
+        own = made.compare(picture, caption).item()
+        assert (made.compare(others, caption).item() == same(own, abs=1e-6)) is not sees_patches
+        assert (made.compare(picture, words).item() == same(own, abs=1e-6)) is not sees_words
+    kept = reader(replace(FIXED, only="cls_eos")).maps(picture, caption)[0]
+    expected = torch.zeros(10, 6, dtype=torch.bool)
+    expected[0], expected[:, 4] = True, True
+    assert torch.equal(kept != 0, expected)
+    np.testing.assert_allclose(kept[expected].mean().item(), 0, atol=1e-6)
+    np.testing.assert_allclose(kept[expected].std().item(), 1, atol=1e-5)
+
+
+def test_constant_maps_and_half_precision_are_finite() -> None:
+    same = Parts(
+        torch.ones(2, 9, 8) / 8**0.5, torch.ones(2, 9, dtype=torch.bool), torch.ones(2, 8) / 8**0.5
+    )
+    words = replace(captions(2), part_NLW=torch.ones(2, 6, 8) / 8**0.5)
+    words = replace(words, mark_NL=torch.zeros(2, 6, dtype=torch.int64))
+    for settings in (FIXED, RELEASED):
+        made = reader(settings)
+        assert made.maps(same, words).abs().max() < 1
+        assert made.compare_all(same, words).isfinite().all()
+    picture, caption = pictures(3), captions(3)
+    made = reader()
+    half = made.compare(picture.to("cpu", torch.float16), caption.to("cpu", torch.float16))
+    torch.testing.assert_close(half, made.compare(picture, caption), atol=0.01, rtol=0)
+    assert half.dtype == torch.float32
+
+
+def test_bad_input_is_told() -> None:
+    made = reader()
+    with pytest.raises(UserError, match="pictures of 4 patches") as error:
+        made.compare(pictures(2, patches=4), captions(2))
+    assert error.value.expected == "9, for which this dcsm_fixed was built"
+    assert "a reader trained for these" in error.value.way_out
+    with pytest.raises(ValueError, match="not read by the view dcsm-token-6-kept"):
+        made.compare(pictures(2), replace(captions(2), mark_NL=None))
+    with pytest.raises(UserError, match="length=1") as error:
+        reader(replace(FIXED, length=1))
+    assert error.value.expected == "at least 2 columns of a map"
+    with pytest.raises(UserError, match=r"dropout=1\.0") as error:
+        reader(replace(FIXED, dropout=1.0))
+    assert error.value.expected == "at least 0 and below 1"
+
+
+def test_what_decides_an_order_survives_half_precision() -> None:
+    made = reader(replace(FIXED, shuffle_patches="each"))
+    assert torch.equal(made.towards_W.half().float(), made.towards_W)
+    assert made.most_tokens == 6
