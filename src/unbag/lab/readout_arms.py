@@ -1,0 +1,71 @@
+"""The readers of the read-out experiment: names come in; how each is built, and on what, goes out.
+
+All arms of a base are taught with the same rows: pictures, captions and hard negatives that the
+repair experiment draws (`unbag.lab.repair_arms`). Steps, batch and rate are the same for all and
+were fixed before any number was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from unbag.errors import UserError, unknown_name
+from unbag.readouts.choose import choose
+from unbag.readouts.fit import Effort
+from unbag.readouts.reader_readout import ReaderReadout
+from unbag.readouts.trained import find_readout
+
+SHARED = ("learning_rate=1e-3", "warm_up=200", "weight_decay=0.01", "batch=256")
+
+
+@dataclass(frozen=True)
+class ReaderArm:
+    """A reader of the parts of a frozen base."""
+
+    readout: str
+    settings: tuple[str, ...] = ()
+    is_random: bool = False
+    """Reads an untrained twin of the base: what the reader can do by itself."""
+    taught_as: str = ""
+    """Another arm whose weights it takes, to be scored in another way."""
+
+    def found(self) -> ReaderReadout:
+        """The registered read-out."""
+        found = find_readout(self.readout)
+        if not isinstance(found, ReaderReadout):
+            raise UserError(f"{self.readout!r} is no reader of parts")
+        return found
+
+    def effort(self, steps: int) -> Effort:
+        """Its settings, with those that all share."""
+        asked = (*SHARED, f"steps={steps}", *self.settings)
+        return choose(self.found().settings, asked, readout=self.readout)
+
+
+READERS: Mapping[str, ReaderArm] = MappingProxyType(
+    {
+        "pooled": ReaderArm("pooled"),
+        "dcsm": ReaderArm("dcsm"),
+        "dcsm_fixed": ReaderArm("dcsm_fixed"),
+        "dcsm_fixed-shuffled": ReaderArm("dcsm_fixed", ("shuffle_patches=each",)),
+        "dcsm_fixed-cls_eos": ReaderArm("dcsm_fixed", ("only=cls_eos",)),
+        "dcsm_fixed-random": ReaderArm("dcsm_fixed", is_random=True),
+        "pacl": ReaderArm("pacl"),
+        "pacl_uniform": ReaderArm("pacl_uniform", taught_as="pacl"),
+        "pacl_fixed": ReaderArm("pacl_fixed"),
+        "pacl_rotary": ReaderArm("pacl_rotary"),
+        "pacl_fixed-rotary": ReaderArm("pacl_fixed", ("rope=1d",)),
+        "pacl_fixed-rotary-2d": ReaderArm("pacl_fixed", ("rope=2d",)),
+        "sparc": ReaderArm("sparc"),
+        "sparc_fixed": ReaderArm("sparc_fixed"),
+    }
+)
+
+
+def find_arm(name: str) -> ReaderArm:
+    """By name."""
+    if name not in READERS:
+        raise unknown_name("arm", name, READERS)
+    return READERS[name]
