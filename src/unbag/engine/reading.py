@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from unbag.models.fitting import is_out_of_memory
+from unbag.models.ragged import even
 from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ class Carrier:
         """
         import torch
 
+        prepared = even(prepared)
         if self._stream is None:
             return torch.stack(list(prepared))
         shape = (len(prepared), *prepared[0].shape)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unbag.models.ragged import even
 from unbag.types import Caption, DualEncoder, Picture, Query
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Cosine:
     def _embed_pictures(self, pictures: Sequence[Picture]) -> Tensor:
         import torch
 
-        pixels = torch.stack([self.encoder.prepare(picture.open()) for picture in pictures])
-        return self.encoder.encode_pictures(pixels)
+        prepared = even([self.encoder.prepare(picture.open()) for picture in pictures])
+        return self.encoder.encode_pictures(torch.stack(list(prepared)))
 
     def _embed_captions(self, captions: Sequence[Caption]) -> Tensor:
         import torch

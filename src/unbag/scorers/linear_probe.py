@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unbag.errors import UserError
+from unbag.models.ragged import even
 from unbag.types import Caption, DualEncoder, Ensemble, FloatArray, Picture, Query
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class LinearProbe:
     def _embed(self, pictures: Sequence[Picture]) -> Tensor:
         import torch
 
-        pixels = torch.stack([self.encoder.prepare(picture.open()) for picture in pictures])
-        return self.encoder.encode_pictures(pixels)
+        prepared = even([self.encoder.prepare(picture.open()) for picture in pictures])
+        return self.encoder.encode_pictures(torch.stack(list(prepared)))
 
 
 def untrained(model: object) -> LinearProbe:

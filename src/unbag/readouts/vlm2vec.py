@@ -1,0 +1,139 @@
+"""VLM2Vec as a read-out: a chat model comes in; scorers, or a trained adapter, go out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unbag.engine.atomic import locked_folder, make_folder
+from unbag.errors import UserError
+from unbag.models.hf_chat_model import ChatModel
+from unbag.readouts.choose import choose
+from unbag.readouts.readout import ReadoutJob, ReadoutTrained
+from unbag.readouts.vlm2vec_adapter import adapt
+from unbag.readouts.vlm2vec_data import Lessons, PairLessons, Showing, WorldLessons
+from unbag.readouts.vlm2vec_encoder import Vlm2Vec, hidden_generator
+from unbag.readouts.vlm2vec_saved import About, load, read_about, save
+from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
+from unbag.readouts.vlm2vec_train import fit, measure
+from unbag.scorers.cosine import Cosine
+from unbag.scorers.resolve import Placement, load_model
+from unbag.train.open_pairs import open_pairs
+from unbag.train.repair import WORLD, Wanted, Where
+from unbag.types import Scorer
+
+if TYPE_CHECKING:
+    from unbag.engine.progress import Progress
+    from unbag.scorers.resolve import Dtype, Model
+
+_MEASURED = 4
+"""Steps' worth of pairs on which before and after are measured."""
+_FRESH = 10_000_000
+"""Steps of the world from here on are never trained on."""
+
+
+@dataclass(frozen=True)
+class Vlm2VecReadout:
+    """The vector behind picture and instruction, with the question in it or without."""
+
+    name: str
+    asks: bool
+
+    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
+        """As it is, or as it was trained."""
+        scale = 1.0
+        if folder is not None:
+            model, scale = load(_chat_model(model), folder)
+        shown = hidden_generator(model)
+        return [AskedCosine(shown) if self.asks else Cosine(Vlm2Vec(shown, scale))]
+
+    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
+        """Contrastively, on pairs or the world; goes on where it stopped."""
+        settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
+        model, where = _chat_model(job.model), job.where or Where()
+        lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
+        progress.say(f"data: {lessons.about}")
+        out = make_folder(job.out, what="folder of the run", way_out="name another with --out")
+        taken = UserError(
+            f"another process trains in {out}", way_out="wait for it, or name another with --out"
+        )
+        with locked_folder(out, taken):
+            adapted = adapt(model, settings.adapting, seed=job.seed)
+            first = _FRESH if job.pairs.path == WORLD else 0
+            shown = [lessons.step(first + at) for at in range(_MEASURED)]
+            before = measure(adapted, shown, chunk=settings.chunk)
+            run = f"{self.name} of {model.fingerprint} on {lessons.fingerprint}, {settings}"
+            stand = fit(
+                adapted,
+                lessons,
+                settings,
+                run=run,
+                out=out,
+                where=where,
+                seed=job.seed,
+                progress=progress,
+            )
+            if stand.step < settings.steps:
+                return ReadoutTrained(out, is_done=False)
+            about = About(
+                readout=self.name,
+                base=job.spec,
+                base_fingerprint=model.fingerprint,
+                temperature=settings.temperature,
+                adapting=settings.adapting,
+                settings=asdict(settings),
+                data=lessons.about,
+                seed=job.seed,
+                steps=stand.step,
+                seconds=stand.seconds,
+                before=before,
+                after=measure(adapted, shown, chunk=settings.chunk),
+            )
+            save(out, adapted.state(), about)
+        score = f"score with: unbag run --model {job.spec} --scorer {self.name}@{out}"
+        told = f"own target nearest of all targets of its step: {about.numbers()}"
+        return ReadoutTrained(out, is_done=True, lines=(told, score))
+
+
+VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
+VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
+
+
+def open_lessons(wanted: Wanted, showing: Showing) -> Lessons:
+    """Steps of the world, or of pairs in files."""
+    if wanted.path == WORLD:
+        return WorldLessons(showing)
+    pairs = open_pairs(
+        wanted.path,
+        form=wanted.form,
+        pictures=wanted.pictures,
+        caption_column=wanted.caption_column,
+        picture_column=wanted.picture_column,
+        skips_missing=wanted.skips_missing,
+        skips_bad=wanted.skips_bad,
+    )
+    return PairLessons(pairs, showing)
+
+
+def load_encoder(rest: str, *, device: str = "cpu", dtype: Dtype = "auto") -> Vlm2Vec:
+    """`vlm2vec:hf:FOLDER`: any chat model, not asked; `vlm2vec:FOLDER`: as it was trained."""
+    placement = Placement(device=device, dtype=dtype)
+    if ":" in rest:
+        return Vlm2Vec(hidden_generator(load_model(rest, placement=placement)))
+    folder = Path(rest).expanduser()
+    about = read_about(folder)
+    model, scale = load(_chat_model(load_model(about.base, placement=placement)), folder)
+    return Vlm2Vec(model, scale)
+
+
+def _chat_model(model: object) -> ChatModel:
+    if isinstance(model, ChatModel):
+        return model
+    raise UserError(
+        f"{getattr(model, 'name', type(model).__name__)} has no language model whose weights can "
+        "be trained or exchanged here",
+        expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
+        way_out="unbag.readouts.vlm2vec_core trains anything that embeds",
+    )
