@@ -189,6 +189,9 @@ def test_a_kind_of_swap_at_chance_makes_it_a_part() -> None:
     verdict = ORDER.say(finding)
     assert verdict.tone == "mixed"
     assert verdict.sentence.startswith("In part (things: 50.0 % [37.7, 62.3]): the picture prefers")
+    few = tuple(row for row in rows if row.kind != "things" or int(row.id[6:]) < 19)
+    verdict = ORDER.say(order(space, Material("few", rows=few), QUICK))
+    assert verdict.sentence.startswith("In part: the picture prefers"), "19 say too little"
 
 
 def test_captions_without_another_order_are_left_out_and_counted() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -105,15 +106,14 @@ def _items(
     picture = reading.folder.picture(reading.pictures, name, record.where)
     for i, caption in enumerate(record.fields.texts("caption")):
         key = f"test/{record.key}/{i}"
-        options = {normalised(caption): "original"}
+        names = (reading.folder.benchmark, key)
+        options = options_of(caption, names, seed=reading.seed, made=made[i], tagged=next(tags))
         if not all(options):
             raise UserError(
                 f"{record.where}: caption {i} is empty",
                 expected="a caption with at least one word",
                 way_out="mend or remove that record, and say so beside your number",
             )
-        for kind, text in _shuffled(reading, key, caption, made[i], next(tags)):
-            options.setdefault(text, kind)
         yield Item(
             id=key,
             pictures=(picture,),
@@ -124,17 +124,28 @@ def _items(
         )
 
 
-def _shuffled(
-    reading: _Reading, key: str, caption: str, made: Mapping[str, str], tagged: Tagged | None
-) -> Iterator[tuple[str, str]]:
+def options_of(
+    caption: str,
+    names: Sequence[str],
+    *,
+    seed: int,
+    made: Mapping[str, str] = MappingProxyType({}),
+    tagged: Tagged | None = None,
+) -> dict[str, str]:
+    """The caption as a model gets it, first, and its shuffles that differ, with their kinds.
+
+    Shuffles are drawn from the seed and the names, or taken from `made`.
+    """
+    options = {normalised(caption): "original"}
     for kind in SHUFFLES:
         if kind in made:
             found: str | None = normalised(made[kind])
         else:
-            rng = generator(reading.seed, reading.folder.benchmark, key, kind)
+            rng = generator(seed, *names, kind)
             found = shuffle(caption, kind, rng=rng, tagged=tagged)
         if found:
-            yield kind, found
+            options.setdefault(found, kind)
+    return options
 
 
 def _made(record: Record) -> Sequence[Mapping[str, str]]:

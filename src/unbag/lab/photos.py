@@ -36,7 +36,7 @@ from unbag.lab.photos_data import (
 )
 from unbag.models.photo import Photo, build, load, read, write
 from unbag.models.photo_towers import PhotoConfig
-from unbag.train.config import Locks, Precision, Recipe, Slot
+from unbag.train.config import Locks, Recipe, Slot
 from unbag.train.load import Waiting
 from unbag.train.load import load as flow_of
 from unbag.train.locks import apply_locks
@@ -44,7 +44,7 @@ from unbag.train.open_pairs import open_pairs
 from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.pair_batches import PairBatches
 from unbag.train.pairs import Pairs
-from unbag.train.photo_trainable import PhotoReads
+from unbag.train.photo_trainable import PhotoReads, PhotoTrainable
 from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_negative, hard_positive, neg_clip
 from unbag.train.step import Plan, add_gradient
 
@@ -139,11 +139,6 @@ class Bench:
     device: str
     workers: int
 
-    @property
-    def precision(self) -> Precision:
-        """bfloat16 on a GPU."""
-        return "float32" if self.device == "cpu" else "bfloat16"
-
 
 def main() -> None:
     """The command line of this script."""
@@ -182,7 +177,7 @@ def run_arm(name: str, arm: Arm, seed: int, stage: str, bench: Bench) -> None:
     if answered.exists():
         return
     start = bench.out / "build" / str(seed) / f"{arm.start}.safetensors"
-    encoder = _start(start if arm.start else None, seed, bench.device)
+    encoder = start_of(start if arm.start else None, seed, bench.device)
     trainable, loss, seconds = train_arm(encoder, arm.recipe, seed, bench)
     locks = arm.recipe.locks
     parts = [part for part in ("picture", "caption") if not getattr(locks, part)]
@@ -199,7 +194,8 @@ def run_arm(name: str, arm: Arm, seed: int, stage: str, bench: Bench) -> None:
     )
 
 
-def _start(path: Path | None, seed: int, device: str) -> Photo:
+def start_of(path: Path | None, seed: int, device: str = "cpu") -> Photo:
+    """The weights in a file, or heads before training."""
     if path is not None:
         return read(path, name=path.stem, device=device)
     return build({}, PhotoConfig(), name="start", device=device, seed=seed)
@@ -211,26 +207,43 @@ def train_arm(
     """All steps; gives the last loss and the seconds."""
     is_locked = recipe.locks.picture == WHOLE_PART
     trainable = StoredPhoto(encoder, bench.store, device=bench.device, is_part_locked=is_locked)
+    started = time.monotonic()
+    loss = take_steps(
+        trainable, recipe, seed, bench.train, device=bench.device, workers=bench.workers
+    )
+    return trainable, loss, time.monotonic() - started
+
+
+def take_steps(
+    trainable: PhotoTrainable,
+    recipe: Recipe,
+    seed: int,
+    pairs: Pairs,
+    *,
+    device: str = "cpu",
+    workers: int = 0,
+) -> float:
+    """All steps of a recipe, in bfloat16 on a GPU; gives the last loss."""
     apply_locks(trainable, recipe.locks)
     optimiser = make_optimiser(trainable, recipe)
-    batches = PairBatches(bench.train, recipe, trainable.reads, seed)
+    batches = PairBatches(pairs, recipe, trainable.reads, seed)
     plan = Plan(
         recipe=recipe,
         team=Team(),
-        device=bench.device,
-        precision=bench.precision,
+        device=device,
+        precision="float32" if device == "cpu" else "bfloat16",
         find_truth=batches.find_truth,
     )
     rule = recipe.objective.threshold
-    threshold_K = rule.first(len(recipe.negatives)).to(bench.device) if rule else None
-    started, loss = time.monotonic(), torch.zeros(())
-    flow = flow_of(batches, first=0, workers=bench.workers, device=bench.device, waiting=Waiting())
+    threshold_K = rule.first(len(recipe.negatives)).to(device) if rule else None
+    loss = torch.zeros(())
+    flow = flow_of(batches, first=0, workers=workers, device=device, waiting=Waiting())
     for step, batch in enumerate(flow):
         taken = add_gradient(trainable, batch, plan, step=step, threshold_K=threshold_K)
         threshold_K = taken.threshold_K
         change_weights(trainable, optimiser, recipe, step=step, steps=len(batches))
         loss = taken.losses.total.detach()
-    return trainable, loss.item(), time.monotonic() - started
+    return loss.item()
 
 
 if __name__ == "__main__":

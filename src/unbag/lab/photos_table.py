@@ -78,14 +78,19 @@ def numbers_of(arm: str, answers: Sequence[Mapping[str, FloatArray]], told: Told
     everyone = np.arange(told.photographs)
     for k in (1, 5):
         rank = [np.asarray(one["caption_rank"] < k, dtype=float) for one in answers]
-        found.append(_number(arm, f"text to image R@{k}", rank, told.owner_Q))
+        found.append(number_of(arm, f"text to image R@{k}", rank, told.owner_Q))
         rank = [np.asarray(one["picture_rank"] < k, dtype=float) for one in answers]
-        found.append(_number(arm, f"image to text R@{k}", rank, everyone))
-    scores = [one["scores"].astype(float) for one in answers]
-    for group, is_in_T in _groups(told).items():
-        for metric, value in _triples(scores, is_in_T).items():
-            found.append(_number(arm, f"{group}: {metric}", value, told.photo_T[is_in_T]))
-    return found
+        found.append(number_of(arm, f"image to text R@{k}", rank, everyone))
+    return found + triple_numbers(arm, [one["scores"].astype(float) for one in answers], told)
+
+
+def triple_numbers(arm: str, scores: Sequence[FloatArray], told: Told) -> list[Number]:
+    """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
+    return [
+        number_of(arm, f"{group}: {metric}", value, told.photo_T[is_in_T])
+        for group, is_in_T in _groups(told).items()
+        for metric, value in _triples(scores, is_in_T).items()
+    ]
 
 
 def _groups(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
@@ -122,7 +127,7 @@ def _triples(
     }
 
 
-def _number(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> Number:
+def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> Number:
     """Units of one photograph are resampled together."""
     mean_U = np.mean(values, axis=0)
     low, high, _ = bootstrap(
@@ -166,13 +171,18 @@ def main() -> None:
     else:
         numbers = read_numbers(given.results)
     if given.out:
-        rows = [json.dumps(asdict(one)) for one in numbers]
-        given.out.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+        write_numbers(numbers, given.out)
     print(tables(numbers))
 
 
+def write_numbers(numbers: Sequence[Number], path: Path) -> None:
+    """A line each."""
+    rows = [json.dumps(asdict(one)) for one in numbers]
+    path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
+
+
 def read_numbers(path: Path) -> list[Number]:
-    """What `--out` wrote."""
+    """What `write_numbers` wrote."""
     rows = json.loads(path.read_text(encoding="utf-8"))
     return [Number(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
 

@@ -17,7 +17,8 @@ PRECISION, SIMILARITY = "order precision, ", "similarity, "
 SWAPS, OTHER = "swaps", "another caption"
 KEPT, WHOLE = "retention, all_words, text to image", "R@1, original, text to image"
 LEAST = 20
-"""Queries that must be answered as they are before it makes sense to say how many still are."""
+"""Queries that must be answered as they are before it makes sense to say how many still are, and
+captions of a kind of swap before it is named: the interval of one right answer holds chance."""
 SEES = 0.9
 """Order precision above which, by its interval, order is seen."""
 UNSURE = 0.75
@@ -29,7 +30,7 @@ ALIKE = 0.95
 def say(finding: Finding) -> Verdict:
     """No where precision is about chance or less, yes where it is surely above 90 % on swaps.
 
-    A kind of swap that may be chance makes it a part only.
+    A kind of swap that may be chance makes it a part only, if there are enough of it to say.
     """
     label = finding.headline.removeprefix(PRECISION)
     found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
@@ -65,7 +66,7 @@ def say(finding: Finding) -> Verdict:
 def _by_kind(finding: Finding) -> list[Quantity]:
     begin = f"{PRECISION}{SWAPS}: "
     every = [one for one in finding.quantities if one.name.startswith(begin)]
-    return [one for one in every if one.estimate.n]
+    return [one for one in every if one.estimate.n >= LEAST]
 
 
 def _beside(finding: Finding) -> str:

@@ -17,6 +17,7 @@ from unbag.engine.run import Finished, run
 from unbag.errors import UserError
 from unbag.reports import report
 from unbag.scorers import Cosine
+from unbag.train.blind_reader import BlindReader
 from unbag.train.price_sides import DEFAULT, DRAWINGS, Kind, are_drawings, kind_of
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 
@@ -48,6 +49,8 @@ BY_KIND: Mapping[Kind, Section] = MappingProxyType(
 )
 ALSO = ("original", "augmented", *BY_METRIC, "image_to_text@1")
 """Compared besides the headline of each benchmark."""
+BLIND_SECTIONS: tuple[Section, ...] = ("composition", "single words")
+"""Where a caption is told from a false one, which may be had by reading alone."""
 _HARD_POSITIVES = "no benchmark with hard positives was asked for"
 EMPTY: Mapping[Section, str] = MappingProxyType(
     {
@@ -70,6 +73,8 @@ class PriceRow:
     after: Estimate
     change: Comparison
     """After minus before on the units that both were judged on, with a paired interval."""
+    blind: Estimate | None = None
+    """Of a reader that sees no picture; only where it is asked for understanding."""
 
     @property
     def benchmark(self) -> str:
@@ -112,14 +117,16 @@ def price(
     batch: int = 256,
     command: str = "",
     progress: Progress | None = None,
+    reader: BlindReader | None = None,
 ) -> Priced:
     """Score both on the same benchmarks (those of the world if none is named) and compare.
 
+    A `reader` is asked the same, and its numbers stand beside theirs.
     `out` becomes an ordinary run folder with `report.html`; a run that was stopped goes on.
     """
     benchmarks = tuple(benchmarks) or DEFAULT
     job = Job(
-        scorers=[Cosine(before), Cosine(after)],
+        scorers=[Cosine(before), Cosine(after), *([reader] if reader else [])],
         benchmarks=benchmarks,
         out=out,
         data=data,
@@ -132,14 +139,20 @@ def price(
     )
     finished = run(job, progress=progress)
     report(finished.contents, finished.folder.report)
-    return _priced(finished, (before.name, after.name), benchmarks)
+    return _priced(finished, (before.name, after.name), benchmarks, reader)
 
 
-def _priced(finished: Finished, names: tuple[str, str], benchmarks: Sequence[Benchmark]) -> Priced:
+def _priced(
+    finished: Finished,
+    names: tuple[str, str],
+    benchmarks: Sequence[Benchmark],
+    reader: BlindReader | None,
+) -> Priced:
     contents = finished.contents
     kinds = {benchmark.name: kind_of(benchmark) for benchmark in benchmarks}
     order = {section: at for at, section in enumerate(get_args(Section))}
-    rows = sorted(_rows(contents, kinds), key=lambda row: order[row.section])
+    blind = reader.name if reader else None
+    rows = sorted(_rows(contents, kinds, blind), key=lambda row: order[row.section])
     if not rows:
         raise UserError(
             f"nothing could be compared: {'; '.join(contents.problems) or 'no shared units'}",
@@ -147,19 +160,24 @@ def _priced(finished: Finished, names: tuple[str, str], benchmarks: Sequence[Ben
         )
     there = {row.section for row in rows}
     notes = [said for section, said in EMPTY.items() if section not in there]
+    notes += [reader.about] if reader and any(row.blind for row in rows) else []
     notes += contents.problems
     notes += [DRAWINGS] if are_drawings(benchmarks) else []
     return Priced(*names, tuple(rows), finished.folder.path, tuple(dict.fromkeys(notes)))
 
 
-def _rows(contents: RunContents, kinds: Mapping[str, Kind]) -> Iterator[PriceRow]:
+def _rows(
+    contents: RunContents, kinds: Mapping[str, Kind], reader: str | None
+) -> Iterator[PriceRow]:
     for change in contents.comparisons:
         before, after = (
             estimate_of(contents, change, one) for one in (change.first, change.second)
         )
         if before is not None and after is not None:
             section = BY_METRIC.get(change.metric, BY_KIND[kinds[change.benchmark]])
-            yield PriceRow(section, before, after, change)
+            is_asked = section in BLIND_SECTIONS
+            blind = estimate_of(contents, change, reader) if reader and is_asked else None
+            yield PriceRow(section, before, after, change, blind)
 
 
 def estimate_of(contents: RunContents, change: Comparison, scorer: str) -> Estimate | None:

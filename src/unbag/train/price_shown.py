@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 HEAD = ("benchmark", "metric", "before", "after", "difference", "n")
+BLIND = "blind"
 UNDER = "percent with 95 % intervals; difference: after minus before, paired over the same units"
 MEANS = "mean caption scores are cosines"
 
@@ -26,29 +27,28 @@ def price_table(priced: Priced) -> Table:
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=_under(priced), caption_justify="left")
-    for name in HEAD:
-        is_number = name in HEAD[2:]
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for at, name in enumerate(_head(priced)):
+        table.add_column(name, justify="left" if at < 2 else "right", overflow="fold")
     for section, rows in groupby(priced.rows, key=lambda row: row.section):
         table.add_row(Text(section, style="bold"))
         for row in rows:
             benchmark, metric, *numbers = _cells(row)
             # Without its space an interval goes whole to a second line of a narrow terminal.
-            before, after, change, count = (number.replace(", ", ",") for number in numbers)
-            named = (Text(benchmark), Text(metric))
-            table.add_row(*named, Text(before), Text(after), Text(change, style=_style(row)), count)
+            cells = [Text(number.replace(", ", ",")) for number in numbers]
+            cells[2].stylize(_style(row))
+            blind = [Text(_blind(row).replace(", ", ","))] if _has_blind(priced) else []
+            table.add_row(Text(benchmark), Text(metric), *cells, *blind)
     return table
 
 
 def price_markdown(priced: Priced) -> str:
     """The same for a model card, with what is missing said under it."""
-    lines = [
-        f"| | {' | '.join(HEAD)} |",
-        f"| --- | --- | --- |{' ---: |' * 4}",
-    ]
+    head = _head(priced)
+    lines = [f"| | {' | '.join(head)} |", f"| --- | --- | --- |{' ---: |' * (len(head) - 2)}"]
     for section, rows in groupby(priced.rows, key=lambda row: row.section):
         for at, row in enumerate(rows):
             benchmark, metric, *numbers = _cells(row)
+            numbers += [_blind(row)] if _has_blind(priced) else []
             cells = ("" if at else section, escaped(benchmark), escaped(metric), *numbers)
             lines.append(f"| {' | '.join(cells)} |")
     notes = [_under(priced), *priced.notes]
@@ -72,6 +72,18 @@ def change_text(change: Comparison, *, is_rate: bool) -> str:
         for number in (change.difference, change.low, change.high)
     )
     return f"{value} [{low}, {high}]"
+
+
+def _has_blind(priced: Priced) -> bool:
+    return any(row.blind for row in priced.rows)
+
+
+def _head(priced: Priced) -> tuple[str, ...]:
+    return (*HEAD, BLIND) if _has_blind(priced) else HEAD
+
+
+def _blind(row: PriceRow) -> str:
+    return _estimate(row.blind) if row.blind else ""
 
 
 def _under(priced: Priced) -> str:

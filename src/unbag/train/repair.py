@@ -13,6 +13,7 @@ from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import Team, join_team
 from unbag.errors import UserError
 from unbag.train.batches import Batches, Share
+from unbag.train.blind_reader import blind_reader
 from unbag.train.card import Card, Cost
 from unbag.train.card_settings import card_settings
 from unbag.train.config import Precision, Recipe
@@ -172,6 +173,7 @@ def repair(
         seed=seed,
         command=where.command,
         progress=progress,
+        reader=blind_reader(model, batches) if isinstance(batches, PairBatches) else None,
     )
     if not team.is_leader or (out / "export").exists():
         return Repaired(trained, recipe.batch, priced)
