@@ -1,0 +1,135 @@
+"""A trained decoder comes in; a folder goes out, and a decoder from it that knows its encoder.
+
+config.json says all that is needed to ask it, connector.safetensors and language/ hold weights, the
+latter as transformers saves them. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from unbag.engine.atomic import write_atomically, write_text
+from unbag.errors import UserError, said_by
+from unbag.models.fingerprint import fingerprint
+from unbag.models.finite import check_finite
+from unbag.models.hf_source import quietly
+from unbag.readouts.decoder_model import Made, PatchDecoder, patch_decoder
+from unbag.readouts.decoder_net import DecoderNet, read_language
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder_words import Pretrained, WordLevel, read_tokenizer
+from unbag.train.lora import merged
+from unbag.types import DualEncoder
+from unbag.version import __version__
+
+CONFIG, CONNECTOR, LANGUAGE = "config.json", "connector.safetensors", "language"
+_KIND = "unbag_decoder"
+_VERSION = "1"
+"""Of the forward pass and the form of prompts: part of the fingerprint."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The encoder that a decoder was trained on."""
+
+    spec: str
+    """As `--model` names it."""
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """What a folder holds."""
+
+    made: Made
+    origin: Origin
+
+
+def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
+    """Write it; the config comes last, so that a folder with one is whole."""
+    state = made.net.state_dict()
+    check_finite(state, source="the decoder")
+    whole = merged(made.net.language) if made.settings.lora else made.net.language
+    with quietly():
+        whole.save_pretrained(folder / LANGUAGE)
+    words = made.words
+    if isinstance(words, Pretrained):
+        words.tokenizer.save_pretrained(folder / LANGUAGE)
+    connector = {
+        k: v.detach().cpu().contiguous() for k, v in made.net.connector.state_dict().items()
+    }
+    write_atomically(folder / CONNECTOR, lambda temporary: save_file(connector, temporary))
+    said = {
+        "kind": _KIND,
+        "version": __version__,
+        "origin": asdict(origin),
+        "settings": asdict(made.settings),
+        "places": made.places,
+        "context": made.context,
+        "words": list(words.words) if isinstance(words, WordLevel) else None,
+    }
+    write_text(folder / CONFIG, json.dumps(said, indent=2))
+
+
+def read_decoder(folder: Path) -> Kept:
+    """What `save_decoder` wrote; raises UserError for anything else."""
+    try:
+        said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        if said["kind"] != _KIND:
+            raise ValueError(f"its config.json is of the kind {said['kind']!r}")
+        settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
+        places, context, known = int(said["places"]), int(said["context"]), said["words"]
+        connector = load_file(folder / CONNECTOR)
+        width = connector["0.weight"].shape[1]
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder} is not a decoder: {said_by(error)}",
+            expected="a folder that `unbag train --recipe decoder` wrote",
+            way_out="train one; docs/decoder.md shows how",
+        ) from error
+    language = read_language(folder / LANGUAGE)
+    net = DecoderNet(language, width=width)
+    net.connector.load_state_dict(connector)
+    check_finite(net.state_dict(), source=str(folder))
+    words = (
+        read_tokenizer(
+            folder / LANGUAGE, name=str(folder), size=language.config.vocab_size, asks=settings.asks
+        )
+        if known is None
+        else WordLevel(tuple(known), settings.asks)
+    )
+    return Kept(Made(net.eval(), words, settings, places, context), origin)
+
+
+def on_encoder(kept: Kept, encoder: DualEncoder, folder: Path, *, name: str) -> PatchDecoder:
+    """Ready to be asked; an encoder that it was not trained on is refused."""
+    if kept.origin.fingerprint != encoder.fingerprint:
+        raise UserError(
+            f"{folder} was trained for {kept.origin.spec} (fingerprint {kept.origin.fingerprint}), "
+            f"and the model is {encoder.name} ({encoder.fingerprint})",
+            expected="the model it was trained on: to another, its numbers mean nothing",
+            way_out=f"--model {kept.origin.spec}, or train a decoder for this model",
+        )
+    return patch_decoder(encoder, kept.made, name=name, fingerprint=print_of(kept.made, encoder))
+
+
+def print_of(made: Made, encoder: DualEncoder) -> str:
+    """Of encoder, weights, vocabulary and settings."""
+    words: Any = made.words
+    known = repr(words.words) if isinstance(words, WordLevel) else _backend(words.tokenizer)
+    said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places})
+    state = {name: value.to(torch.float32) for name, value in made.net.state_dict().items()}
+    return fingerprint("decoder", state, encoder.fingerprint, said, known, _VERSION)
+
+
+def _backend(tokenizer: Any) -> str:
+    """All that a tokenizer does to a text."""
+    found = getattr(tokenizer, "backend_tokenizer", None)
+    return str(found.to_str() if found else sorted(tokenizer.get_vocab().items()))

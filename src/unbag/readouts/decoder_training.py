@@ -1,0 +1,196 @@
+"""A job comes in; a decoder in a folder goes out, taught in steps that can be stopped and go on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from unbag.engine.atomic import (
+    locked_folder,
+    make_folder,
+    remove_leftovers,
+    write_atomically,
+    write_text,
+)
+from unbag.engine.progress import Progress
+from unbag.engine.team import Team
+from unbag.errors import UserError, said_by
+from unbag.readouts.decoder_begin import begin, language_words
+from unbag.readouts.decoder_card import DecoderCard, render
+from unbag.readouts.decoder_data import Material, gather
+from unbag.readouts.decoder_kept import CONFIG, Origin, save_decoder
+from unbag.readouts.decoder_lessons import Lessons
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder_teach import Fitted, Taught, Teaching, share_right
+from unbag.readouts.readout import ReadoutJob, ReadoutTrained
+from unbag.train.full_disk import told_when_full
+from unbag.train.repair import Where
+from unbag.train.stopping import stops_gently
+from unbag.types import DualEncoder
+
+LAST, CARD = "last.safetensors", "README.md"
+_HEADER = "unbag_decoder_training"
+_MOST_ASKED = 4_000
+"""Lessons that the numbers of the card are from."""
+
+
+def train_decoder(
+    job: ReadoutJob, settings: DecoderSettings, encoder: DualEncoder, *, progress: Progress
+) -> ReadoutTrained:
+    """Features once, then steps; a run that was stopped goes on from its last checkpoint."""
+    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
+    taken = UserError(
+        f"another process trains in {job.out}",
+        way_out="wait until it is done, or name another folder with --out",
+    )
+    with locked_folder(job.out, taken), told_when_full(job.out):
+        remove_leftovers(job.out)
+        if (job.out / CONFIG).exists():
+            raise UserError(
+                f"{job.out} holds a trained decoder",
+                expected="an empty folder, or one of a run that was stopped",
+                way_out="name another folder with --out",
+            )
+        return _Run(job, settings, encoder, progress).go()
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run while it goes on."""
+
+    job: ReadoutJob
+    settings: DecoderSettings
+    encoder: DualEncoder
+    progress: Progress
+
+    def go(self) -> ReadoutTrained:
+        job, settings = self.job, self.settings
+        where = job.where or Where()
+        if not settings.is_scratch:
+            # What is wrong with it is told before pictures are encoded.
+            language_words(settings)
+        found = gather(
+            self.encoder, job.pairs, settings, seed=job.seed, where=where, progress=self.progress
+        )
+        begun = begin(
+            found,
+            settings,
+            device=self.encoder.device,
+            precision=where.precision,
+            seed=job.seed,
+        )
+        teaching = begun.teaching
+        left_out = teaching.lessons.left_out
+        self.progress.say(
+            f"data: {found.about}; {len(teaching.lessons):,} questions"
+            + (f", {left_out:,} more are longer than the context" if left_out else "")
+        )
+        asked = self._asked(found)
+        path = job.out / LAST
+        if path.exists():
+            _restore(path, teaching, asked)
+            self.progress.say(f"going on after step {teaching.step} of {settings.steps}")
+        seconds = self._teach(teaching, path, asked, where.save_minutes)
+        if teaching.step < settings.steps:
+            return ReadoutTrained(job.out, is_done=False)
+        card = DecoderCard(
+            model=job.spec,
+            fingerprint=self.encoder.fingerprint,
+            settings=asdict(settings),
+            data=found.about,
+            pictures=found.count - found.held,
+            held=found.held,
+            questions=len(teaching.lessons),
+            seed=job.seed,
+            seconds=seconds,
+            device=self.encoder.device,
+            weights=sum(w.numel() for w in teaching.weights.values()),
+            learned=self._asked_again(teaching, teaching.lessons),
+            kept=None if begun.held is None else self._asked_again(teaching, begun.held),
+        )
+        origin = Origin(job.spec, self.encoder.name, self.encoder.fingerprint)
+        write_text(job.out / CARD, render(card))
+        save_decoder(job.out, begun.made, origin)
+        path.unlink(missing_ok=True)
+        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
+
+    def _teach(self, teaching: Teaching, path: Path, asked: str, minutes: float) -> float:
+        """To the end, or until somebody stops it; gives the seconds."""
+        began = saved = perf_counter()
+        left = max(0, self.settings.steps - teaching.step)
+        with (
+            stops_gently(Team()) as stopping,
+            self.progress.task("teaching the decoder", left) as advance,
+        ):
+
+            def on_step(taught: Taught) -> bool:
+                nonlocal saved
+                advance(1)
+                if perf_counter() - saved > 60 * minutes or stopping.agreed():
+                    _save(path, teaching, asked)
+                    saved = perf_counter()
+                return stopping.agreed()
+
+            teaching.run(on_step)
+        return perf_counter() - began
+
+    def _asked_again(self, teaching: Teaching, lessons: Lessons) -> Fitted:
+        rng = np.random.default_rng(self.job.seed)
+        return share_right(
+            teaching.net,
+            teaching.seen_NLV,
+            lessons.to(teaching.device),
+            rows=rng.permutation(len(lessons))[:_MOST_ASKED],
+            device=teaching.device,
+            precision=teaching.precision,
+        )
+
+    def _asked(self, found: Material) -> str:
+        """All that decides the weights; two runs of one folder must agree on it."""
+        said = {
+            "model": f"{self.encoder.name} {self.encoder.fingerprint}",
+            "settings": asdict(self.settings),
+            "data": found.fingerprint,
+            "seed": self.job.seed,
+        }
+        return json.dumps(said, sort_keys=True)
+
+
+def _save(path: Path, teaching: Teaching, asked: str) -> None:
+    """Weights, moments and the step, in one file that is whole or old."""
+    tensors = {f"weight.{name}": value for name, value in teaching.net.state_dict().items()}
+    tensors |= {f"moment.{name}": value for name, value in teaching.moments().items()}
+    # Copied, since safetensors refuses weights that two names share.
+    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    header = {_HEADER: json.dumps({"step": teaching.step, "asked": asked})}
+    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
+
+
+def _restore(path: Path, teaching: Teaching, asked: str) -> None:
+    """Put back what `_save` wrote; refused where something else was asked for."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = json.loads((file.metadata() or {})[_HEADER])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a checkpoint of a decoder: {said_by(error)}",
+            way_out="name another folder with --out, or delete it",
+        ) from error
+    if said["asked"] != asked:
+        found, wanted = json.loads(said["asked"]), json.loads(asked)
+        differ = [key for key in wanted if found.get(key) != wanted[key]]
+        raise UserError(
+            f"{path.parent} holds a run with another {', '.join(differ)}: {found[differ[0]]}",
+            expected=f"{wanted[differ[0]]}",
+            way_out="name another folder with --out, or ask for what that run was asked for",
+        )
+    parts = {start: {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+             for start in ("weight.", "moment.")}  # fmt: skip
+    teaching.restore(parts["weight."], parts["moment."], int(said["step"]))
