@@ -1,15 +1,54 @@
-"""Random frozen features of a few pictures and captions, as a batch of a reader."""
+"""Random frozen features of a few pictures and captions, as a batch or pool; small encoders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from PIL.Image import Image
 from torch import Tensor
 
+from unbag.models.tiny import Tiny, untrained
+from unbag.models.tiny_towers import TinyConfig
 from unbag.readouts.head import Sizes
 from unbag.readouts.parts import Parts
+from unbag.readouts.pool import Pool
 from unbag.readouts.reader import ReaderBatch
 
 SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+CONFIG = TinyConfig(
+    pixels=32, patch=16, picture_width=16, picture_depth=1, caption_width=12, caption_depth=1,
+    joint=8, heads=2, context=16, words=("left", "of", *COLOURS),
+)  # fmt: skip
+
+
+def small_encoder() -> Tiny:
+    """Untrained."""
+    return Tiny(untrained(CONFIG, seed=0), name="tiny:small")
+
+
+class Bare:
+    """A dual encoder that shows no parts."""
+
+    name = "bare"
+    fingerprint = "bare"
+    device = "cpu"
+    scale = 1.0
+    bias = 0.0
+    context = 8
+
+    def prepare(self, image: Image) -> Tensor:
+        raise NotImplementedError
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        return [1 for _ in captions]
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        return torch.ones((len(pixels), 1))
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        return torch.ones((len(captions), 1))
 
 
 def parts(count: int, length: int, width: int, *, seed: int, missing: int = 0) -> Parts:
@@ -49,3 +88,15 @@ def padded(given: Parts, by: int) -> Parts:
     mask_NL = torch.cat([given.mask_NL, torch.zeros_like(given.mask_NL[:, :1])], dim=1)
     one = Parts(part_NLW, mask_NL, given.pooled_NW)
     return one if by == 1 else padded(one, by - 1)
+
+
+def pool(count: int) -> Pool:
+    """Random pictures and captions, each with one negative: to be learned by heart."""
+    own_N = torch.arange(count)
+    return Pool(
+        picture=parts(count, 4, 16, seed=1),
+        caption=parts(2 * count, 3, 16, seed=2),
+        picture_N=own_N,
+        caption_N=own_N,
+        negative_NK=(own_N + count)[:, None],
+    )

@@ -13,11 +13,18 @@ from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.readouts import cells
-from unbag.readouts.parts import Parts
+from unbag.readouts.parts import Parts, last_captions
 from unbag.readouts.reader import contrast
-from unbag.readouts.sparc import Sparc, SparcSettings, local_loss, mean_direction, patch_weights
+from unbag.readouts.sparc import (
+    Sparc,
+    SparcSettings,
+    local_loss,
+    mean_direction,
+    padded_captions,
+    patch_weights,
+)
 
-from .reader_batches import SIZES, batch, captions, padded, pictures
+from .reader_batches import SIZES, Bare, batch, captions, padded, pictures, small_encoder
 
 WORD_TD = torch.eye(2)
 PATCH_LD = torch.tensor([[1.0, 0], [0, 2], [0.5, 0.5]])
@@ -121,7 +128,8 @@ def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
     monkeypatch.setattr(cells, "MOST_NUMBERS", 150)  # Two cells a block.
     reader, picture = small(chosen), padded(pictures(3, missing=1), 1)
     caption = captions(5)
-    found_PC = reader.compare_all(picture, padded(caption, 2))
+    # The released form counts empty places, which its view gives all captions in equal number.
+    found_PC = reader.compare_all(picture, caption if chosen.padding else padded(caption, 2))
     assert found_PC.shape == (3, 5)
     for p in range(3):
         for c in range(5):
@@ -131,21 +139,37 @@ def test_a_matrix_holds_what_its_pairs_have_whoever_else_is_there(
 
 def test_released_means_count_empty_places_and_fixed_ones_do_not() -> None:
     reader, caption = small(RELEASED), captions(2)
-    word_NTD, count_NT = reader.said(caption)
-    assert count_NT.tolist() == [[1, 1, 1, 1, 1, 72], [1, 1, 1, 0, 0, 74]]
-    empty_D = reader.words(torch.zeros(SIZES.caption_width))
-    assert torch.allclose(word_NTD[:, -1], empty_D.expand(2, -1), atol=1e-6)
-    unit = functional.normalize(word_NTD[0], dim=-1)
-    by_hand = functional.normalize((unit[:5].sum(dim=0) + 72 * unit[5]) / 77, dim=-1)
-    assert torch.allclose(mean_direction(word_NTD, count_NT)[0], by_hand, atol=1e-6)
-    assert small(FIXED).said(caption)[1].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]
+    caption.part_NLW[1, 3:] = 1.5
+    by_hand = functional.normalize(reader.words(caption.part_NLW), dim=-1)
+    for chosen, places in ((RELEASED, 5), (FIXED, 3)):
+        mean_D = functional.normalize(by_hand[1, :places].mean(dim=0), dim=-1)
+        found_ND = mean_direction(*small(chosen).said(caption))
+        assert torch.allclose(found_ND[1], mean_D, atol=1e-6)
+
+
+def test_empty_places_hold_what_the_encoder_makes_of_them() -> None:
+    encoder = small_encoder()
+    few, many = padded_captions(encoder, ["red"]), padded_captions(encoder, ["red", "red of red"])
+    assert few.part_NLW.shape == (1, encoder.context, 12)
+    assert many.mask_NL.sum(dim=1).tolist() == [2, 4]
+    assert torch.allclose(few.part_NLW[0], many.part_NLW[0], atol=1e-6)
+    plain = last_captions(encoder, ["red of red"])
+    assert torch.allclose(many.part_NLW[1, :4], plain.part_NLW[0], atol=1e-6)
+    assert torch.allclose(many.pooled_NW[1], plain.pooled_NW[0], atol=1e-6)
+    # Causal towers let an empty place look back at its caption.
+    assert not torch.allclose(many.part_NLW[0, 10], many.part_NLW[1, 10], atol=1e-3)
+
+
+def test_a_model_without_words_says_what_is_missing() -> None:
+    with pytest.raises(UserError, match="bare shows one vector for a picture and one for a cap"):
+        padded_captions(Bare(), ["red"])
 
 
 def test_loss_is_half_the_whole_and_the_words() -> None:
     given, reader = batch(3, 2), small()
-    patch_BLD, (word_BTD, count_BT) = reader.looked(given.picture), reader.said(given.caption)
+    patch_BLD, (word_BTD, counted_BT) = reader.looked(given.picture), reader.said(given.caption)
     picture_BD = functional.normalize(patch_BLD.mean(dim=1), dim=-1)
-    logit_BB = 10 * picture_BD @ mean_direction(word_BTD, count_BT).T
+    logit_BB = 10 * picture_BD @ mean_direction(word_BTD, counted_BT).T
     assert given.negative is not None
     negative_BKD = mean_direction(*reader.said(given.negative)).view(3, 2, -1)
     negative_BK = 10 * torch.einsum("bd,bkd->bk", picture_BD, negative_BKD)

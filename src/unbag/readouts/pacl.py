@@ -32,7 +32,8 @@ def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
     """One part: the caption's vector in the joint space."""
     pooled_ND = encoder.encode_captions(captions).float()
     mask_NL = torch.ones((len(captions), 1), dtype=torch.bool)
-    return Parts(pooled_ND[:, None], mask_NL, pooled_ND)
+    # Copied, since tensors that share memory cannot be written to one file.
+    return Parts(pooled_ND[:, None].clone(), mask_NL, pooled_ND)
 
 
 PATCHES = View("last-whole", last_pictures, whole_captions)

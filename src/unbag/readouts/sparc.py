@@ -9,6 +9,7 @@ caption, L patches, T words, W width of the encoder, D width of the learned spac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,15 +20,19 @@ from torch.nn import functional
 from unbag.readouts.cells import filled, find_own_in_crowds
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes
-from unbag.readouts.parts import LAST, Parts, View
+from unbag.readouts.parts import LAST, Parts, View, last_captions, last_pictures
 from unbag.readouts.projections import CaptionProjection, PatchProjection
 from unbag.readouts.reader import Reader, ReaderBatch, contrast
 from unbag.readouts.reader_readout import ReaderReadout
 from unbag.readouts.rotary import Form, Rope, check_rotary, turned
+from unbag.types import DualEncoder, LayerEncoder
 
 EPS = 1e-8
 ALIKE = 1e-6
 """Fits that differ by less than this share of the largest are rounding."""
+
+PAIRS_CROWD = 32
+"""Pairs that are told apart at most; each costs words x patches."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +42,7 @@ class SparcSettings(Effort):
     crowd: int = 256
     """Whole vectors are compared, so that the whole batch is told apart, as released."""
     padding: bool = True
-    """Count empty places as words in the mean of a caption, as released."""
-    context: int = 77
-    """Places of a caption where padding counts."""
+    """Count the empty places behind a caption as words of its means, as released."""
     fallback: bool = False
     """Even weights for a word that fits all patches alike; else it gathers nothing, as released."""
     whole: float = 0.5
@@ -57,33 +60,49 @@ class SparcSettings(Effort):
     """Fixed, as released."""
 
 
+def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+    """Words, and what the encoder made of the empty places behind them, up to its context.
+
+    Encoders run captions no longer than the longest at hand, so a longest one is put beside them.
+    """
+    if not isinstance(encoder, LayerEncoder):
+        return last_captions(encoder, captions)  # Says what is missing.
+    layers = encoder.caption_layers([*captions, " ".join(["a"] * encoder.context)])
+    count, pooled_NW = len(captions), layers.pooled_NW[-1]
+    word_NLW = layers.vector_NLW[-1][:count].float().cpu()
+    pooled_NW = word_NLW.mean(dim=1) if pooled_NW is None else pooled_NW[:count].float().cpu()
+    return Parts(word_NLW, layers.mask_NL[:count].cpu(), pooled_NW)
+
+
+PADDED = View("last-padded", last_pictures, padded_captions)
+
+
 class Sparc(Reader):
     """The score is the cosine of the mean word and the mean of what words gathered."""
 
     settings: SparcSettings
-    view = LAST
 
     def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
         """Refuses places that cannot be told by turning."""
         super().__init__()
         check_rotary(settings.rope, count=sizes.patches, width=sizes.picture_width)
         width = settings.width or sizes.caption_width
+        self.view = _view(settings)
         self.name, self.settings, self.scale = name, settings, 1 / settings.temperature
         self.patches = PatchProjection(sizes.picture_width, width, dropout=settings.dropout)
         self.words = CaptionProjection(sizes.caption_width, width, dropout=settings.dropout)
 
     def compare(self, picture: Parts, caption: Parts) -> Tensor:
         """Row with row, [N]."""
-        patch_NLD, (word_NTD, count_NT) = self.looked(picture), self.said(caption)
+        patch_NLD, (word_NTD, is_counted_NT) = self.looked(picture), self.said(caption)
         gathered_NTD = self._gathered(word_NTD, patch_NLD, picture.mask_NL)
-        mean_ND = mean_direction(gathered_NTD, count_NT)
-        return (mean_ND * mean_direction(word_NTD, count_NT)).sum(dim=-1)
+        mean_ND = mean_direction(gathered_NTD, is_counted_NT)
+        return (mean_ND * mean_direction(word_NTD, is_counted_NT)).sum(dim=-1)
 
     def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
         """[P, C], in bounded memory."""
-        patch_PLD, (word_CTD, count_CT) = self.looked(picture), self.said(caption)
-
-        caption_CD = mean_direction(word_CTD, count_CT)
+        patch_PLD, (word_CTD, is_counted_CT) = self.looked(picture), self.said(caption)
+        caption_CD = mean_direction(word_CTD, is_counted_CT)
         words, width = word_CTD.shape[1:]
 
         def block(some: slice, others: slice) -> Tensor:
@@ -92,7 +111,7 @@ class Sparc(Reader):
                 flat.expand(len(patch_QLD), -1, -1), patch_QLD, picture.mask_NL[some]
             )
             mean_QCD = mean_direction(
-                gathered.view(len(patch_QLD), -1, words, width), count_CT[others]
+                gathered.view(len(patch_QLD), -1, words, width), is_counted_CT[others]
             )
             return torch.einsum("qcd,cd->qc", mean_QCD, caption_CD[others])
 
@@ -101,22 +120,21 @@ class Sparc(Reader):
     def weights(self, picture: Parts, caption: Parts) -> Tensor:
         """How much each patch counts for each word, [N, T, L]; zeros where there is no word."""
         word_NTD, _ = self.said(caption)
-        words = caption.mask_NL.shape[1]
-        weight_NTL = self._weighted(word_NTD[:, :words], self.looked(picture), picture.mask_NL)
+        weight_NTL = self._weighted(word_NTD, self.looked(picture), picture.mask_NL)
         return weight_NTL.masked_fill(~caption.mask_NL[..., None], 0)
 
     def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
         """Half that of the whole, that of the words, and that of pairs if it is asked for."""
-        patch_BLD, (word_BTD, count_BT) = self.looked(batch.picture), self.said(batch.caption)
-        found = self.settings.whole * self._whole(batch, patch_BLD, word_BTD, count_BT, crowd)
-        words = batch.caption.mask_NL.shape[1]
-        word_BTD = word_BTD[:, :words]
+        patch_BLD, (word_BTD, is_counted_BT) = self.looked(batch.picture), self.said(batch.caption)
+        found = self.settings.whole * self._whole(batch, patch_BLD, word_BTD, is_counted_BT, crowd)
         gathered_BTD = self._gathered(word_BTD, patch_BLD, batch.picture.mask_NL)
         found = found + self.settings.local * local_loss(
             gathered_BTD, word_BTD, batch.caption.mask_NL, scale=self.scale
         )
         if self.settings.pairs:
-            found = found + self.settings.pairs * contrast(self, batch, crowd=crowd)
+            found = found + self.settings.pairs * contrast(
+                self, batch, crowd=min(crowd, PAIRS_CROWD)
+            )
         return found
 
     def looked(self, picture: Parts) -> Tensor:
@@ -126,19 +144,11 @@ class Sparc(Reader):
         return patch_NLD.masked_fill(~picture.mask_NL[..., None], 0)
 
     def said(self, caption: Parts) -> tuple[Tensor, Tensor]:
-        """Words in the learned space [N, T, D], and how often each counts in a mean [N, T].
-
-        Where padding counts, one more word stands at the end for all empty places.
-        """
-        word_NTD, count_NT = self.words(caption.part_NLW), caption.mask_NL.float()
-        if not self.settings.padding:
-            return word_NTD, count_NT
-        empty_N1W = torch.zeros_like(caption.part_NLW[:, :1])
-        missing_N1 = (self.settings.context - count_NT.sum(dim=1, keepdim=True)).clamp(min=0)
-        return (
-            torch.cat([word_NTD, self.words(empty_N1W)], dim=1),
-            torch.cat([count_NT, missing_N1], dim=1),
-        )
+        """Words in the learned space [N, T, D], and which count in a mean [N, T]."""
+        is_counted_NT = caption.mask_NL
+        if self.settings.padding:
+            is_counted_NT = torch.ones_like(is_counted_NT)
+        return self.words(caption.part_NLW), is_counted_NT
 
     def _weighted(self, word_PTD: Tensor, patch_PLD: Tensor, mask_PL: Tensor) -> Tensor:
         fit_PTL = word_PTD @ patch_PLD.transpose(1, 2)
@@ -148,12 +158,17 @@ class Sparc(Reader):
         return self._weighted(word_PTD, patch_PLD, mask_PL) @ patch_PLD
 
     def _whole(
-        self, batch: ReaderBatch, patch_BLD: Tensor, word_BTD: Tensor, count_BT: Tensor, crowd: int
+        self,
+        batch: ReaderBatch,
+        patch_BLD: Tensor,
+        word_BTD: Tensor,
+        is_counted_BT: Tensor,
+        crowd: int,
     ) -> Tensor:
         mask_BL = batch.picture.mask_NL
         mean_BD = patch_BLD.sum(dim=1) / mask_BL.sum(dim=1, keepdim=True)
         picture_BD = functional.normalize(mean_BD, dim=-1)
-        caption_BD = mean_direction(word_BTD, count_BT)
+        caption_BD = mean_direction(word_BTD, is_counted_BT)
         negative_BK = None
         if batch.negative is not None:
             mask_BK = batch.negative_mask_BK
@@ -205,14 +220,14 @@ def local_loss(gathered_NTD: Tensor, word_NTD: Tensor, mask_NT: Tensor, *, scale
     return ((by_patch + by_word) / 2 * mask_NT).sum() / mask_NT.sum()
 
 
-def mean_direction(vector_TD: Tensor, count_T: Tensor) -> Tensor:
-    """The mean of unit vectors, each counted so often, at unit norm; T is the last but one."""
+def mean_direction(vector_TD: Tensor, is_counted_T: Tensor) -> Tensor:
+    """The mean of those unit vectors that count, at unit norm; T is the last but one dimension."""
     unit_TD = functional.normalize(vector_TD.float(), dim=-1)
-    return functional.normalize((unit_TD * count_T[..., None].float()).sum(dim=-2), dim=-1)
+    return functional.normalize((unit_TD * is_counted_T[..., None]).sum(dim=-2), dim=-1)
 
 
 def _view(settings: SparcSettings) -> View:
-    return LAST
+    return PADDED if settings.padding else LAST
 
 
 def _named(name: str, settings: SparcSettings) -> ReaderReadout:

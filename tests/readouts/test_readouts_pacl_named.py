@@ -1,0 +1,160 @@
+"""PACL and SPARC by name: found, learning what they are shown, written, read and scored again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.tiny import Tiny
+from unbag.pictures import PixelPicture
+from unbag.readouts.fit import Fit, share_told_apart
+from unbag.readouts.head import FILE, Head, save_head
+from unbag.readouts.pacl import Pacl, PaclSettings
+from unbag.readouts.pool import Pool
+from unbag.readouts.pool_pairs import Row, pool_of
+from unbag.readouts.reader_readout import ReaderReadout
+from unbag.readouts.reader_training import sizes_of
+from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.trained import find_readout
+from unbag.types import Query
+
+from .reader_batches import COLOURS, pool, small_encoder
+
+NAMES = ("pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary", "sparc", "sparc_fixed")
+
+
+def two_halves(left: str, right: str) -> PixelPicture:
+    import numpy as np
+
+    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
+    pixels[:, :16], pixels[:, 16:] = COLOURS[left], COLOURS[right]
+    return PixelPicture(pixels)
+
+
+def rows() -> list[Row]:
+    """Two colours side by side; the hard negative exchanges them."""
+    return [
+        Row(two_halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
+        for a in COLOURS
+        for b in COLOURS
+        if a != b
+    ]
+
+
+def reader_readout(name: str) -> ReaderReadout:
+    return cast("ReaderReadout", find_readout(name))
+
+
+def pooled(name: str, encoder: Tiny, cache: Path) -> Pool:
+    readout = reader_readout(name)
+    view = readout.view(readout.settings)
+    return pool_of(rows(), encoder, view, cache=cache, progress=Silent(), about="halves")
+
+
+def learned(name: str, changed: dict[str, object]) -> tuple[float, float]:
+    """How much of the loss is left, and the share of captions above their negative."""
+    readout, known = reader_readout(name), pool(12)
+    effort = replace(readout.settings, steps=60, batch=12, learning_rate=1e-2, warm_up=5)
+    effort = replace(effort, dropout=0.0, **changed)  # type: ignore[call-arg, arg-type]
+    fit = Fit(readout.fresh(effort, sizes_of(known), seed=0), known, effort, device="cpu", seed=0)
+    first = fit.take_step().item()
+    fit.run()
+    return fit.take_step().item() / first, share_told_apart(fit.reader, known, device="cpu")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_a_read_out_whose_reader_has_that_name(name: str, tmp_path: Path) -> None:
+    readout = reader_readout(name)
+    found = pooled(name, small_encoder(), tmp_path)
+    reader = readout.fresh(readout.settings, sizes_of(found), seed=1)
+    assert (readout.name, reader.name) == (name, name)
+    again = readout.fresh(readout.settings, sizes_of(found), seed=1).state_dict()
+    assert all(torch.equal(value, again[key]) for key, value in reader.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("pacl", {}),
+        ("pacl_fixed", {"rope": "2d"}),
+        ("pacl_rotary", {}),
+        ("pacl_uniform", {"taught": "uniform"}),
+        ("sparc", {}),
+        ("sparc_fixed", {"pairs": 1.0}),
+    ],
+)
+def test_a_few_examples_are_learned_by_heart(name: str, changed: dict[str, object]) -> None:
+    left, share = learned(name, changed)
+    assert left < 0.1
+    assert share == 1.0
+
+
+def test_reading_leaves_the_encoder_as_it_is(tmp_path: Path) -> None:
+    encoder = small_encoder()
+    before = {key: value.clone() for key, value in encoder.towers.state_dict().items()}
+    for name in ("pacl", "sparc", "sparc_fixed"):
+        readout, found = reader_readout(name), pooled(name, encoder, tmp_path)
+        effort = replace(readout.settings, steps=2, batch=12)
+        reader = readout.fresh(effort, sizes_of(found), seed=0)
+        Fit(reader, found, effort, device="cpu", seed=0).run()
+    after = encoder.towers.state_dict()
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+
+
+def written(folder: Path, encoder: Tiny, name: str) -> Path:
+    readout, found = reader_readout(name), pooled(name, encoder, folder)
+    reader = readout.fresh(readout.settings, sizes_of(found), seed=3)
+    head = Head(name, asdict(readout.settings), sizes_of(found), encoder.name, encoder.fingerprint)
+    save_head(reader, folder / FILE, head, dtype=torch.float32)
+    return folder
+
+
+def test_even_weights_are_scored_from_the_folder_of_any_pacl(tmp_path: Path) -> None:
+    encoder, row = small_encoder(), rows()[0]
+    query = Query(row.picture, row.caption)
+    for name in ("pacl", "pacl_rotary", "pacl_uniform"):
+        folder = written(tmp_path / name, encoder, name)
+        (even,) = find_readout("pacl_uniform").scorers(encoder, folder)
+        (own,) = find_readout(name).scorers(encoder, folder)
+        assert isinstance(own, ReaderScorer)
+        reader = cast("Pacl", own.reader)
+        found = pooled(name, encoder, tmp_path)
+        flat = Pacl(replace(reader.settings, pool="uniform"), sizes_of(found)).eval()
+        flat.load_state_dict(reader.state_dict())
+        both = [cast("ReaderScorer", even), ReaderScorer(encoder, flat), own]
+        for one in both:
+            one.meet([row.picture], [row.caption], cache=tmp_path, progress=Silent())
+        scored = [one.score([query]).item() for one in both]
+        assert scored[0] == scored[1]
+        assert (scored[0] == scored[2]) == (name == "pacl_uniform")
+        assert even.name == "tiny:small+pacl_uniform"
+        is_same = even.fingerprint == own.fingerprint
+        assert is_same == (name == "pacl_uniform")
+
+
+def test_a_folder_of_another_read_out_is_refused(tmp_path: Path) -> None:
+    encoder = small_encoder()
+    folder = written(tmp_path / "sparc", encoder, "sparc")
+    for name in ("pacl", "pacl_uniform", "sparc_fixed"):
+        with pytest.raises(UserError, match="holds the read-out 'sparc'"):
+            find_readout(name).scorers(encoder, folder)
+
+
+def test_even_weights_need_a_folder_too() -> None:
+    with pytest.raises(UserError, match="scores with a trained reader, and none is named"):
+        find_readout("pacl_uniform").scorers(small_encoder(), None)
+
+
+def test_settings_are_those_of_the_papers() -> None:
+    assert PaclSettings().temperature == 0.1
+    released, fixed = (reader_readout(n).settings for n in ("sparc", "sparc_fixed"))
+    assert asdict(released) | {"padding": False, "fallback": True} == asdict(fixed)
+    assert asdict(reader_readout("pacl").settings) | {"taught": "each"} == asdict(
+        reader_readout("pacl_fixed").settings
+    )
