@@ -1,0 +1,224 @@
+"""A seed comes in; scenes of the world in opposite pairs go out, as DCSM is taught with (7.1).
+
+Spatial: two things exchanged. Colour and size: what they look like exchanged. Negation: one thing
+and not the other, and the reverse. Each pair comes with two versions of its captions ("a above b"
+and "b below a"); every caption is checked to hold in its own scene only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from zlib import crc32
+
+import numpy as np
+import torch
+from numpy.random import Generator
+
+from unbag.engine.progress import Progress, Silent
+from unbag.errors import UserError, unknown_name
+from unbag.readouts.parts import View
+from unbag.readouts.pool import Pool
+from unbag.readouts.pool_world import STEP, WorldRows, world_pool
+from unbag.train.world_batches import encode
+from unbag.train.world_captions import DEFAULT_PRESET, Told, find_preset
+from unbag.train.world_pixels import drawn
+from unbag.types import DualEncoder
+from unbag.world.grammar import And, Has, Not, Obj, holds
+from unbag.world.knobs import Withheld, withheld
+from unbag.world.parse import read
+from unbag.world.place import Look, jittered, place_apart, sample_look
+from unbag.world.quads import FLAT, Quad, quad
+from unbag.world.realise import Statement, Style
+from unbag.world.scene import Scene, is_clear
+from unbag.world.stream import split_seed
+from unbag.world.words import DEFAULT, Relation, World
+
+_TRAIN = 2**30
+"""First of the seeds of the training split that are drawn here; `unbag train` takes others."""
+
+
+def composites(
+    count: int,
+    *,
+    seed: int = 0,
+    kinds: Sequence[str] = (),
+    world: World = DEFAULT,
+    preset: str = DEFAULT_PRESET,
+) -> tuple[Quad, ...]:
+    """So many pairs of scenes, kinds and relations taking turns; pair i whatever the count.
+
+    Combinations that the preset withholds from training are neither shown nor named.
+    """
+    asked = tuple(kinds) or tuple(KINDS)
+    for kind in asked:
+        if kind not in KINDS:
+            raise unknown_name("kind of composite", kind, KINDS)
+    if count < 1:
+        raise UserError(f"{count} composites", expected="at least one")
+    never = withheld(world, find_preset(preset))
+    entropy = split_seed("train", _TRAIN + seed), crc32(b"composites")
+    found = []
+    for i in range(count):
+        kind, turn = asked[i % len(asked)], i // len(asked)
+        rng = np.random.default_rng((*entropy, i))
+        found.append(KINDS[kind](world, rng, FLAT[turn % len(FLAT)], never))
+    return tuple(found)
+
+
+def composite_rows(quads: Sequence[Quad], *, both_versions: bool = True) -> list[WorldRows]:
+    """Rows 2i and 2i + 1 are opposites; the negative of a row is its opposite's caption.
+
+    With both versions each pair is there twice, the second time in reverse, so that two rows of
+    one picture are neighbours and no cut parts them unseen.
+    """
+    scenes: list[Scene] = []
+    told: list[Told] = []
+    for one in quads:
+        for version in (0, 1) if both_versions else (0,):
+            for side in (1, 0) if version else (0, 1):
+                scenes.append(one.scenes[side])
+                own, other = (read(one.captions[at][version]) for at in (side, 1 - side))
+                told.append(Told(own, (other,), ()))
+    return [
+        _rows(scenes[at : at + STEP], told[at : at + STEP]) for at in range(0, len(scenes), STEP)
+    ]
+
+
+def composite_pool(
+    encoder: DualEncoder,
+    view: View,
+    quads: Sequence[Quad],
+    *,
+    both_versions: bool = True,
+    dtype: torch.dtype = torch.float16,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Pool:
+    """A pool in groups of two, by a frozen encoder.
+
+    Without its negatives (`negatives=false`) and with a crowd as large as the batch, DCSM is taught
+    as in the paper: every row against all others, its opposite among them.
+    """
+    progress = progress or Silent()
+    rows = composite_rows(quads, both_versions=both_versions)
+    pool = world_pool(encoder, view, rows, dtype=dtype, device=device, progress=progress)
+    pair = f"{len(quads):,} pairs of opposite scenes"
+    if both_versions:
+        # Of each four rows the last two show the pictures of the first two, in reverse.
+        at_N = torch.arange(len(pool), device=device)
+        first_N = at_N - at_N % 4 + torch.tensor([0, 1, 1, 0], device=device)[at_N % 4]
+        kept_M = at_N[at_N % 4 < 2]
+        pool = replace(
+            pool, picture=pool.picture.rows(kept_M), picture_N=first_N // 4 * 2 + first_N % 4
+        )
+        pair += ", both versions of their captions"
+    return replace(pool, group=2, about=f"{pair}: {pool.about}")
+
+
+def _rows(scenes: Sequence[Scene], told: Sequence[Told]) -> WorldRows:
+    return WorldRows(
+        tuple(scenes),
+        tuple(one.caption.text for one in told),
+        tuple(tuple(None if n is None else n.text for n in one.negatives) for one in told),
+        drawn(scenes),
+        encode(scenes, told),
+    )
+
+
+def _exchanged(family: str) -> _Make:
+    def make(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
+        return quad(family, world, rng, relation=relation, accept=_accept(never))
+
+    return make
+
+
+def _sizes(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
+    """A small thing and a big one, and the same things the other way round."""
+    while True:
+        a, b = _two_looks(world, rng, never)
+        first = place_apart(world, (replace(a, size="small"), replace(b, size="large")), rng)
+        x, y = first.things
+        second = replace(first, things=(replace(x, size="large"), replace(y, size="small")))
+        small_a, big_b = Obj(a.shape, size="small"), Obj(b.shape, size="large")
+        big_a, small_b = Obj(a.shape, size="large"), Obj(b.shape, size="small")
+        found = _checked(
+            "size",
+            (first, second),
+            (_with_big(small_a, big_b), _with_big(big_b, small_a)),
+            (_with_big(big_a, small_b), _with_big(small_b, big_a)),
+            negative="swap_attributes",
+        )
+        if found:
+            return found
+
+
+def _with_big(first: Obj, second: Obj) -> Statement:
+    """Said with "big", the word that the published list of functional words has."""
+    rare = frozenset({(0 if first.size == "large" else 1, "size")})
+    return Statement(And(first, second), Style(rare=rare))  # type: ignore[arg-type]
+
+
+def _negation(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
+    """One thing and something else, and the other thing in its place."""
+    while True:
+        a, b = _two_looks(world, rng, never)
+        other = sample_look(world, rng)
+        if other.shape in (a.shape, b.shape) or not _accept(never)(a, other):
+            continue
+        first = place_apart(world, (a, other), rng)
+        thing = replace(
+            first.things[0], shape=b.shape, colour=b.colour, rgb=jittered(b.colour, rng)
+        )
+        second = replace(first, things=(thing, first.things[1]))
+        x, y = Obj(a.shape), Obj(b.shape)
+        without = Style(negation="without")
+        found = _checked(
+            "negation",
+            (first, second),
+            (Statement(Has(x, Not(y))), Statement(Has(x, Not(y)), without)),
+            (Statement(Has(y, Not(x))), Statement(Has(y, Not(x)), without)),
+            negative="swap_arguments",
+        )
+        if found and _accept(never)(b, other):
+            return found
+
+
+def _checked(
+    kind: str,
+    scenes: tuple[Scene, Scene],
+    first: tuple[Statement, Statement],
+    second: tuple[Statement, Statement],
+    *,
+    negative: str,
+) -> Quad | None:
+    is_right = all(map(is_clear, scenes)) and all(
+        holds(said.ast, scenes[side]) and not holds(said.ast, scenes[1 - side])
+        for side, every in enumerate((first, second))
+        for said in every
+    )
+    if not is_right:
+        return None
+    captions = ((first[0].text, first[1].text), (second[0].text, second[1].text))
+    return Quad(kind, scenes, captions, negative=negative, positive="conjunct_swap")
+
+
+def _two_looks(world: World, rng: Generator, never: Withheld) -> tuple[Look, Look]:
+    while True:
+        a, b = sample_look(world, rng), sample_look(world, rng)
+        if a.shape != b.shape and a.colour != b.colour and _accept(never)(a, b):
+            return a, b
+
+
+def _accept(never: Withheld) -> Callable[[Look, Look], bool]:
+    return lambda a, b: never.allows((a.shape, a.colour), (b.shape, b.colour))
+
+
+_Make = Callable[[World, Generator, Relation, Withheld], Quad]
+KINDS: Mapping[str, _Make] = {
+    "spatial": _exchanged("relation"),
+    "colour": _exchanged("swap"),
+    "size": _sizes,
+    "negation": _negation,
+}
+"""What is opposite, and how a pair of scenes of it is made."""

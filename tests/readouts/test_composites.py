@@ -1,0 +1,113 @@
+"""Opposite pairs of the world: true in their own scene only, in groups of two, for a reader."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.models.tiny import load
+from unbag.readouts.composites import composite_pool, composite_rows, composites
+from unbag.readouts.dcsm import Dcsm, DcsmSettings
+from unbag.readouts.dcsm_view import MapCaptions
+from unbag.readouts.dcsm_words import FUNCTIONAL
+from unbag.readouts.fit import Fit
+from unbag.readouts.parts import View
+from unbag.readouts.reader_training import held_rows, sizes_of
+from unbag.world.grammar import holds
+from unbag.world.knobs import withheld
+from unbag.world.parse import parse
+from unbag.world.words import DEFAULT
+
+MADE = composites(32, seed=3)
+
+
+def test_every_caption_holds_in_its_own_scene_only() -> None:
+    assert [one.family for one in MADE[:4]] == ["relation", "swap", "size", "negation"]
+    for one in MADE:
+        for side in (0, 1):
+            for text in one.captions[side]:
+                assert holds(parse(text), one.scenes[side])
+                assert not holds(parse(text), one.scenes[1 - side])
+        assert len({text for both in one.captions for text in both}) == 4
+
+
+def test_kinds_say_what_the_paper_says() -> None:
+    said = {one.family: one.captions for one in MADE}
+    small = said["size"][0][0].split()
+    assert "small" in small
+    assert "big" in small
+    assert " but no " in said["negation"][0][0]
+    assert " without a" in said["negation"][0][1]
+    relations = [one.captions[0][0] for one in MADE if one.family == "relation"]
+    for word in ("left", "right", "above", "below"):
+        assert any(word in text.split() for text in relations)
+    met = {w for one in MADE for both in one.captions for t in both for w in t.split()}
+    # No caption of the world says these two.
+    assert set(FUNCTIONAL) - met == {"not", "absent"}
+
+
+def test_pairs_depend_on_seed_and_place_alone() -> None:
+    assert composites(4, seed=3) == MADE[:4]
+    assert composites(4, seed=4) != MADE[:4]
+    spatial = composites(2, seed=3, kinds=("spatial",))
+    assert {one.family for one in spatial} == {"relation"}
+    with pytest.raises(UserError, match="kind of composite 'shape'"):
+        composites(2, kinds=("shape",))
+    with pytest.raises(UserError, match="0 composites") as error:
+        composites(0)
+    assert error.value.expected == "at least one"
+
+
+def test_what_is_withheld_from_training_is_never_shown() -> None:
+    from unbag.train.world_captions import DEFAULT_PRESET, find_preset
+
+    never = withheld(DEFAULT, find_preset(DEFAULT_PRESET)).combinations
+    assert never
+    shown = {(t.shape, t.colour) for one in MADE for scene in one.scenes for t in scene.things}
+    assert not shown & never
+
+
+def test_rows_come_in_opposites() -> None:
+    (rows,) = composite_rows(MADE[:2])
+    assert len(rows.captions) == 8
+    for at in range(0, 8, 2):
+        assert rows.negatives[at] == (rows.captions[at + 1],)
+        assert rows.negatives[at + 1] == (rows.captions[at],)
+    assert rows.scenes[1] == rows.scenes[2]
+    assert rows.scenes[0] == rows.scenes[3]
+    assert len(composite_rows(MADE[:2], both_versions=False)[0].captions) == 4
+
+
+def test_a_pool_of_twos_teaches_as_the_paper_does() -> None:
+    tiny = load("base")
+    before = {name: value.clone() for name, value in tiny.towers.state_dict().items()}
+    settings = DcsmSettings(
+        length=10, net="mlp", batch=16, crowd=16, steps=12, warm_up=0, negatives=False
+    )
+    made = Dcsm(settings, sizes := sizes_of(composite_pool(tiny, _view(settings), MADE[:2])))
+    pool = composite_pool(tiny, made.view, MADE[:8])
+    assert (len(pool), len(pool.picture), pool.group, sizes.patches) == (32, 16, 2, 64)
+    assert pool.picture_N[:6].tolist() == [0, 1, 1, 0, 2, 3]
+    assert "8 pairs of opposite scenes" in pool.about
+    batch = pool.batch(torch.arange(8), device="cpu", with_negatives=False)
+    # The other version of a row's caption is no negative of it.
+    assert batch.also_true_BB[0, 3]
+    assert not batch.also_true_BB[0, 1]
+    # Held out are whole pairs: no picture is on both sides.
+    held = held_rows(replace(pool, group=2))
+    cut = len(pool) - held
+    assert not set(pool.picture_N[:cut].tolist()) & set(pool.picture_N[cut:].tolist())
+    fit = Fit(made, pool, settings, device="cpu")
+    first = float(fit.take_step())
+    taken: list[float | None] = []
+    fit.run(lambda step: bool(taken.append(step.loss)))
+    assert taken[-1] is not None
+    assert taken[-1] < first
+    assert all(torch.equal(value, before[name]) for name, value in tiny.towers.state_dict().items())
+
+
+def _view(settings: DcsmSettings) -> View:
+    return MapCaptions(settings.align, settings.length, settings.padding).view
