@@ -13,9 +13,9 @@ from unbag.cli.show import Shown, output
 from unbag.engine.evaluate import find_benchmarks
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import join_team, leave_team
-from unbag.errors import UserError
+from unbag.errors import UserError, unknown_name
 from unbag.models.device import choose_device
-from unbag.registry import names
+from unbag.registry import find, names
 from unbag.scorers.resolve import load_model
 from unbag.train.config import Precision
 from unbag.train.named import model_name
@@ -30,7 +30,7 @@ _WORKERS = 8
 
 def train_command(options: argparse.Namespace) -> int:
     """Train, or go on, and show what came of it."""
-    if options.recipe in names("readout"):
+    if _is_readout(options.recipe):
         return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
@@ -65,10 +65,48 @@ def train_command(options: argparse.Namespace) -> int:
         leave_team(team)
 
 
+def _is_readout(name: str) -> bool:
+    """Recipes and read-outs share --recipe; an unknown name is told the nearest of both."""
+    recipes, readouts = names("recipe"), names("readout")
+    if ":" not in name and name not in recipes and name not in readouts:
+        raise unknown_name("recipe", name, [*recipes, *readouts])
+    if name in recipes or name in readouts:
+        return name in readouts
+    from unbag.readouts.readout import Readout
+
+    return isinstance(find("recipe", name), Readout)
+
+
+def _check_readout(options: argparse.Namespace) -> None:
+    """What was asked for and would be ignored is an error."""
+    asked = {
+        "--bench": options.bench,
+        "--data": options.data,
+        "--evaluate-every": options.evaluate_every,
+        "--tensorboard": options.tensorboard,
+        "--wandb": options.wandb,
+    }
+    unused = [flag for flag, value in asked.items() if value]
+    if unused:
+        raise UserError(
+            f"{', '.join(unused)} with the read-out {options.recipe!r}",
+            expected="nothing that is for recipes only: training of a read-out measures nothing",
+            way_out=f"leave it out, then: unbag run --model {options.model} "
+            f"--scorer {options.recipe}@{options.out} --bench ...",
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            f"{os.environ['WORLD_SIZE']} processes for the read-out {options.recipe!r}",
+            expected="one process and one device: a reader is small",
+            way_out="start it without torchrun; `unbag run` takes several",
+        )
+
+
 def _train_readout(options: argparse.Namespace) -> int:
     """A reader, connector or decoder on a model that stays as it is."""
     from unbag.readouts.trained import train_readout
 
+    _check_readout(options)
     device = choose_device(options.device)
     model = load_model(model_name(options.model), device=device)
     found = train_readout(

@@ -9,8 +9,9 @@ from unbag.cli.positive import minutes, not_negative, positive
 
 _ABOUT = """\
 Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
-and after with paired intervals, and folders that open_clip and transformers load. A run that was
-stopped or killed goes on when the same command is given again.
+and after with paired intervals, and folders that open_clip and transformers load. Or, with the name
+of a read-out, train a small reader on a model that stays as it is. A run that was stopped or killed
+goes on when the same command is given again.
 """
 
 _EXAMPLES = """\
@@ -20,10 +21,13 @@ examples:
   unbag train --model open_clip:ViT-B-32/openai --recipe ce_clip_fixed --pairs edits.jsonl \\
       --pictures photos/ --bench sugarcrepe --data data/ --out runs/ce
   torchrun --nproc-per-node 8 -m unbag train ... --set batch=1024
+  unbag train --model tiny:base --recipe dcsm_fixed --pairs world --out runs/dcsm
+  unbag run --model tiny:base --scorer dcsm_fixed@runs/dcsm --bench world
 
 recipes:
   `unbag list recipes` shows all; package.module:FUNCTION of yours works too. Numbers are settings
   of the recipe: --set learning_rate=1e-6 epochs=2 locks.picture=all lora.rank=8
+  `unbag list readouts` shows read-outs, whose settings are others: --set steps=5000 scenes=50000
 """
 FORMS = ("jsonl", "tsv", "csv", "parquet", "json", "shards", "negclip", "folders")
 
@@ -40,7 +44,9 @@ def add_train(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     train.add_argument("--model", required=True, metavar="M", help="a dual encoder by name")
-    train.add_argument("--recipe", required=True, metavar="R", help="`unbag list recipes`")
+    train.add_argument(
+        "--recipe", required=True, metavar="R", help="of `unbag list recipes` or readouts"
+    )
     text = "settings of the recipe, as in learning_rate=1e-6 batch=128"
     train.add_argument("--set", nargs="+", action="extend", default=[], metavar="K=V", help=text)
     train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run")

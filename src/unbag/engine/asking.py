@@ -181,16 +181,20 @@ class QueryScoring:
         pictures = item.pictures[start:stop]
         try:
             return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            self._remember(error)
             reasons = [self._why_damaged(picture) for picture in pictures]
             if not any(reasons):
                 raise
         score_BC = np.full((len(pictures), len(item.captions)), np.nan)
         for i, (picture, reason) in enumerate(zip(pictures, reasons, strict=True)):
-            if reason:
-                self.damaged[picture.name] = reason
-            else:
-                score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))[0]
+            if not reason:
+                try:
+                    score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))
+                    continue
+                except PictureError as unfit:
+                    reason = self._remember(unfit)
+            self.damaged[picture.name] = reason
         return score_BC
 
 

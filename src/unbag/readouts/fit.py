@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +53,7 @@ class Fit:
         self, reader: Reader, pool: Pool, effort: Effort, *, device: str, seed: int = 0
     ) -> None:
         """Raises UserError where nothing can be learned."""
+        check_effort(effort)
         _check(pool, effort)
         self.reader = reader.to(device)
         self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
@@ -74,8 +76,7 @@ class Fit:
             self.order(self.step), device=self.device, with_negatives=effort.negatives
         )
         # Dropout of a step is the same whether the run was stopped before it or not.
-        with torch.random.fork_rng(devices=_cuda(self.device)):
-            torch.manual_seed(self.seed * 1_000_003 + self.step)
+        with _drawing(self.device, self.seed * 1_000_003 + self.step):
             loss = self.reader.loss(batch, crowd=effort.crowd)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -116,14 +117,43 @@ def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 25
     return float(torch.cat(found).float().mean())
 
 
-def _cuda(device: str) -> list[int]:
-    return [torch.device(device).index or 0] if device.startswith("cuda") else []
+@contextmanager
+def _drawing(device: str, seed: int) -> Iterator[None]:
+    """Draws of a seed inside, and generators as they were behind it.
+
+    What `torch.random.fork_rng` and `torch.manual_seed` do for every device and library, in a
+    hundredth of a step: states of generators lie in the memory of the processor.
+    """
+    every = [torch.default_generator]
+    if device.startswith("cuda"):
+        at = torch.device(device).index
+        every.append(
+            torch.cuda.default_generators[torch.cuda.current_device() if at is None else at]
+        )
+    before = [one.get_state() for one in every]
+    for one in every:
+        one.manual_seed(seed)
+    try:
+        yield
+    finally:
+        for one, state in zip(every, before, strict=True):
+            one.set_state(state)
+
+
+def check_effort(effort: Effort) -> None:
+    """Raise UserError for numbers that no data could make sense of."""
+    least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
+    for name, bound in least.items():
+        if getattr(effort, name) < bound:
+            raise UserError(f"{name}={getattr(effort, name)}", expected=f"at least {bound}")
+    if not effort.learning_rate > 0 or effort.weight_decay < 0:
+        raise UserError(
+            f"learning_rate={effort.learning_rate} weight_decay={effort.weight_decay}",
+            expected="a rate above 0 and a decay of at least 0",
+        )
 
 
 def _check(pool: Pool, effort: Effort) -> None:
-    for name in ("steps", "batch", "crowd"):
-        if getattr(effort, name) < 1:
-            raise UserError(f"{name}={getattr(effort, name)}", expected="at least 1")
     if len(pool) < 2:
         raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
     if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):

@@ -65,13 +65,15 @@ def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
             said = json.loads((file.metadata() or {})[_HEADER])
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         said["sizes"] = Sizes(**said["sizes"])
-        return Head(**said), state
+        head = Head(**said)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is not a reader: {said_by(error)}",
             expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
             way_out="train one; docs/readouts.md shows how",
         ) from error
+    check_finite(state, source=f"{path}")
+    return head, state
 
 
 def load_reader(

@@ -34,6 +34,17 @@ class Parts:
         """Pictures or captions."""
         return len(self.part_NLW)
 
+    @property
+    def device(self) -> torch.device:
+        """Where they lie."""
+        return self.part_NLW.device
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        every = (self.part_NLW, self.mask_NL, self.pooled_NW, self.mark_NL)
+        return sum(one.nbytes for one in every if one is not None)
+
     def rows(self, at: Tensor | slice) -> Parts:
         """Some of them, in the order asked for."""
         mark_NL = None if self.mark_NL is None else self.mark_NL[at]
@@ -107,10 +118,27 @@ def last_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
     return _last(layers.vector_NLW[-1], layers.mask_NL, layers.pooled_NW[-1], encoder)
 
 
+def pooled_pictures(encoder: DualEncoder, pixels: Tensor) -> Parts:
+    """What the projection is given of the read-out alone: no patch."""
+    return _without_parts(last_pictures(encoder, pixels))
+
+
+def pooled_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+    """Likewise: no word."""
+    return _without_parts(last_captions(encoder, captions))
+
+
 JOINT = View("joint", joint_pictures, joint_captions)
 LAST = View("last", last_pictures, last_captions)
 LAST_AND_JOINT = View("last-joint", last_pictures, joint_captions)
 """Pictures before the projection, captions after it."""
+POOLED_ONLY = View("last-pooled", pooled_pictures, pooled_captions)
+"""One vector each, before the projection; a fiftieth of the size of the others."""
+
+
+def _without_parts(parts: Parts) -> Parts:
+    # A clone, since a view of nothing would keep all of it in memory.
+    return Parts(parts.part_NLW[:, :0].clone(), parts.mask_NL[:, :0].clone(), parts.pooled_NW)
 
 
 def _joint(found: Tokens, pooled: Callable[[], Tensor]) -> Parts:

@@ -58,6 +58,20 @@ class Pool:
             code={name: value.to(device) for name, value in self.code.items()},
         )
 
+    @property
+    def nbytes(self) -> int:
+        """Of the features."""
+        return self.picture.nbytes + self.caption.nbytes
+
+    def near(self, device: str) -> Pool:
+        """On the device where half of its free memory is enough, else where it is.
+
+        A batch is then copied at every step, which is slower and gives the same.
+        """
+        if device.startswith("cuda") and self.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
+            return self
+        return self.to(device)
+
     def rows(self, start: int, stop: int) -> Pool:
         """Some of the rows, with all pictures and strings; a view that costs no memory."""
         return replace(
@@ -104,6 +118,8 @@ class Order:
         self._groups, self._each = len(pool) // pool.group, pool.group
         self._batch = max(1, min(batch // pool.group, self._groups))
         self._seed = seed
+        # Where the pool is, so that a step copies no row numbers.
+        self._device = pool.caption_N.device
         self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
 
     @property
@@ -116,6 +132,8 @@ class Order:
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             rng = generator(self._seed, "order of a pool", str(epoch))
-            self._epoch, self._order = epoch, torch.from_numpy(rng.permutation(self._groups))
+            drawn = torch.from_numpy(rng.permutation(self._groups))
+            self._epoch, self._order = epoch, drawn.to(self._device)
         some = self._order[place * self._batch : (place + 1) * self._batch]
-        return (some[:, None] * self._each + torch.arange(self._each)).flatten()
+        within = torch.arange(self._each, device=self._device)
+        return (some[:, None] * self._each + within).flatten()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unbag.captions.changes import normalised
 from unbag.engine.progress import Progress
-from unbag.errors import UserError
+from unbag.errors import PictureError, UserError
 from unbag.readouts.parts import Parts, View, stacked
 from unbag.readouts.pool import Pool
 from unbag.readouts.store import PartsStore
@@ -40,20 +40,32 @@ class Row:
     negatives: tuple[str | None, ...] = ()
 
 
-def rows_of(pairs: Pairs) -> list[Row]:
-    """A row for each caption; pairs that cannot be read are left out."""
+def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
+    """A row for each caption; pairs that cannot be read are left out, and counted."""
     found: list[Row] = []
+    bad: list[UserError] = []
     for place in range(len(pairs)):
         try:
             pair = pairs[place]
-        except UserError:
+        except UserError as error:
+            bad.append(error)
             continue
         found += [Row(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)]
     if not found:
         raise UserError(
             f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
         )
+    if bad and progress is not None:
+        progress.say(f"{len(bad):,} pairs cannot be read and are left out: {bad[0].found}")
     return found
+
+
+def mixed(rows: Sequence[Row]) -> list[Row]:
+    """Pictures in an order that only their names decide, rows of one picture together.
+
+    The last of them can then be kept apart: they are like all the others.
+    """
+    return sorted(rows, key=lambda row: blake2b(row.picture.name.encode(errors="replace")).digest())
 
 
 def pool_of(
@@ -71,8 +83,10 @@ def pool_of(
     """Parts of all rows; without a code, equal captions and pictures are found by their text."""
     store = PartsStore(encoder, view, cache=cache, progress=progress)
     pictures = {row.picture.key: row.picture for row in rows}
-    texts = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
-    store.meet(list(pictures.values()), list(dict.fromkeys(texts)))
+    every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
+    texts = list(dict.fromkeys(every))
+    _check_size(store, list(pictures.values()), texts)
+    store.meet(list(pictures.values()), texts)
     whole = [row for row in rows if row.picture.key not in store.damaged]
     if store.damaged:
         progress.say(f"{len(store.damaged):,} pictures cannot be opened and are left out")
@@ -84,7 +98,7 @@ def pool_of(
     if not whole:
         raise UserError("no picture can be opened", expected="at least one, to train on")
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
-    string_of = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+    string_of = {text: at for at, text in enumerate(texts)}
     said = [Said(row.caption, row.negatives) for row in whole]
     if code is None:
         code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
@@ -124,15 +138,33 @@ def _rows(every: Sequence[tuple[str | None, ...]], place_of: Mapping[str, int]) 
     return torch.tensor(found, dtype=torch.int64).reshape(len(every), most)
 
 
-def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
-    first = store.pictures(pictures[:1])
-    size = first.part_NLW.nbytes // 2 * len(pictures)
+def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
+    """Before hours are spent on features that memory cannot hold."""
+    counts = store.encoder.count_tokens(texts)
+    longest = texts[max(range(len(texts)), key=counts.__getitem__)]
+    seen = _first_whole(store, pictures)
+    # Kept in half of the precision they are computed in.
+    size = len(pictures) * (seen.nbytes // 2 if seen else 0)
+    size += len(texts) * store.captions([longest]).nbytes // 2
     if size > MOST_BYTES:
         raise UserError(
-            f"patches of {len(pictures):,} pictures take {size >> 30} gigabytes",
-            expected=f"at most {MOST_BYTES >> 30}, since readers are trained from memory",
-            way_out="train on fewer pictures: a reader has few weights and needs no more",
+            f"parts of {len(pictures):,} pictures and of {len(texts):,} captions and negatives "
+            f"take {size / 2**30:.1f} gigabytes",
+            expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
+            way_out="train on fewer pairs: a reader has few weights and needs no more",
         )
+
+
+def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None:
+    for picture in pictures:
+        try:
+            return store.pictures([picture])
+        except PictureError:
+            continue
+    return None
+
+
+def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
     found = [
         store.pictures(pictures[at : at + _AT_ONCE]).to("cpu", torch.float16)
         for at in range(0, len(pictures), _AT_ONCE)

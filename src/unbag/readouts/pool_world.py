@@ -67,12 +67,24 @@ def world_rows(
     loader: DataLoader[WorldRows] = DataLoader(
         _Steps(batches), batch_size=None, num_workers=workers
     )
-    found = []
+    found: list[WorldRows] = []
     with (progress or Silent()).task("scenes", count) as advance:
         for rows in loader:
-            found.append(rows)
-            advance(len(rows.captions))
+            some = _first(rows, count - STEP * len(found))
+            found.append(some)
+            advance(len(some.captions))
     return found
+
+
+def _first(rows: WorldRows, count: int) -> WorldRows:
+    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
+    return WorldRows(
+        rows.scenes[:count],
+        rows.captions[:count],
+        rows.negatives[:count],
+        rows.pixels[:count],
+        {name: value[:count].clone() for name, value in rows.code.items()},
+    )
 
 
 def world_pool(
@@ -104,7 +116,9 @@ def world_pool(
             pictures.append(view.look(encoder, pixels).to(device, dtype))
             advance(len(some.captions))
     code = {name: torch.cat([r.code[name] for r in rows]).to(device) for name in rows[0].code}
-    said = repr((len(caption_N), view.name, encoder.fingerprint, str(dtype), list(place)[:64]))
+    said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
+    digest = blake2b(said.encode(), digest_size=12)
+    digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
     return Pool(
         picture=stacked(pictures),
         caption=_captions(encoder, view, list(place), dtype, device, progress),
@@ -115,7 +129,7 @@ def world_pool(
         find_truth=FindWorldTruth(),
         about=f"{len(caption_N):,} scenes of the built-in world, {len(place):,} different captions "
         "and hard negatives",
-        fingerprint=f"pool-{blake2b(said.encode(), digest_size=12).hexdigest()}",
+        fingerprint=f"pool-{digest.hexdigest()}",
     )
 
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes
-from unbag.readouts.parts import LAST, Parts, View
+from unbag.readouts.parts import POOLED_ONLY, Parts, View
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_readout import ReaderReadout
 
@@ -31,7 +31,7 @@ class Pooled(Reader):
     """Two small networks into a joint space, and the cosine there."""
 
     name = "pooled"
-    view = LAST
+    view = POOLED_ONLY
     scale = 14.3
 
     def __init__(self, settings: PooledSettings, sizes: Sizes) -> None:
@@ -64,7 +64,7 @@ def _network(wide: int, width: int) -> nn.Module:
 
 
 def _view(settings: PooledSettings) -> View:
-    return LAST
+    return POOLED_ONLY
 
 
 POOLED = ReaderReadout("pooled", PooledSettings(), _view, Pooled)

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
-
-from unbag.engine.atomic import (
-    locked_folder,
-    make_folder,
-    remove_leftovers,
-    write_atomically,
-    write_text,
-)
+from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
-from unbag.errors import UserError, said_by
-from unbag.readouts.fit import Effort, Fit, Taken, share_told_apart
-from unbag.readouts.head import FILE, Head, Sizes, save_head
+from unbag.errors import UserError
+from unbag.readouts.fit import Effort, Fit, Taken, check_effort, share_told_apart
+from unbag.readouts.head import FILE, Head, Sizes, read_head, save_head
 from unbag.readouts.parts import View
 from unbag.readouts.pool import Pool
-from unbag.readouts.pool_pairs import pool_of, rows_of
+from unbag.readouts.pool_pairs import mixed, pool_of, rows_of
 from unbag.readouts.pool_world import world_pool, world_rows
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_card import ReaderCard, render
+from unbag.readouts.reader_checkpoint import restore, save
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.train.full_disk import told_when_full
 from unbag.train.open_pairs import open_pairs
@@ -39,7 +29,6 @@ from unbag.train.stopping import stops_gently
 from unbag.types import DualEncoder
 
 LAST, CARD = "last.safetensors", "README.md"
-_HEADER = "unbag_reader_training"
 _HELD = 0.1
 """Share of the rows that no step sees, for the numbers of the card."""
 _MOST_HELD = 2_000
@@ -56,6 +45,7 @@ def train_reader(
     progress: Progress,
 ) -> ReadoutTrained:
     """Parts once, then steps; a run that was stopped goes on from its last checkpoint."""
+    check_effort(settings)
     make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
     taken = UserError(
         f"another process trains in {job.out}",
@@ -71,21 +61,25 @@ def train_reader(
         device = encoder.device
         fit = Fit(
             fresh(sizes),
-            pool.rows(0, len(pool) - held).to(device),
+            pool.rows(0, len(pool) - held).near(device),
             settings,
             device=device,
             seed=job.seed,
         )
         asked = _asked(name, job, settings, encoder, pool)
-        path = job.out / LAST
+        path, seconds = job.out / LAST, 0.0
         if path.exists():
-            restore(path, fit, asked)
+            seconds = restore(path, fit, asked)
             progress.say(f"going on after step {fit.step} of {settings.steps}")
-        seconds = _take_steps(fit, path, asked, progress, minutes=where.save_minutes)
+        seconds = _take_steps(
+            fit, path, asked, progress, minutes=where.save_minutes, before=seconds
+        )
         if fit.step < settings.steps:
             return ReadoutTrained(job.out, is_done=False)
         head = Head(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
         save_head(fit.reader, job.out / FILE, head)
+        # Numbers are those of the weights as they were rounded for the file.
+        fit.reader.load_state_dict(read_head(job.out / FILE)[1])
         learned, kept, count = _numbers(fit, pool, held)
         card = ReaderCard(
             readout=name,
@@ -119,7 +113,11 @@ def sizes_of(pool: Pool) -> Sizes:
 def held_rows(pool: Pool) -> int:
     """How many rows at the end of the pool are kept from training; whole groups."""
     held = min(_MOST_HELD, int(_HELD * len(pool)))
-    return held - held % pool.group
+    cut = len(pool) - (held - held % pool.group)
+    # No picture is on both sides.
+    while 0 < cut < len(pool) and pool.picture_N[cut - 1] == pool.picture_N[cut]:
+        cut += pool.group
+    return max(0, len(pool) - cut)
 
 
 def _pool(
@@ -132,8 +130,10 @@ def _pool(
 ) -> Pool:
     wanted = job.pairs
     if wanted.path == WORLD:
-        rows = world_rows(settings.scenes, seed=job.seed, workers=where.workers, progress=progress)
-        return world_pool(encoder, view, rows, progress=progress)
+        scenes = world_rows(
+            settings.scenes, seed=job.seed, workers=where.workers, progress=progress
+        )
+        return world_pool(encoder, view, scenes, progress=progress)
     pairs = open_pairs(
         wanted.path,
         form=wanted.form,
@@ -149,13 +149,14 @@ def _pool(
             "the pairs have no edits, so that a reader learns to tell pictures apart and nothing "
             "about word order; `unbag edit` makes hard negatives"
         )
-    return pool_of(
-        rows_of(pairs), encoder, view, cache=where.cache, progress=progress, about=pairs.about
-    )
+    rows = mixed(rows_of(pairs, progress=progress))
+    return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
 
 
-def _take_steps(fit: Fit, path: Path, asked: str, progress: Progress, *, minutes: float) -> float:
-    """To the end, or until somebody stops it; gives the seconds."""
+def _take_steps(
+    fit: Fit, path: Path, asked: str, progress: Progress, *, minutes: float, before: float
+) -> float:
+    """To the end, or until somebody stops it; gives the seconds, those before included."""
     began = saved = perf_counter()
     left = fit.effort.steps - fit.step
     with (
@@ -167,13 +168,14 @@ def _take_steps(fit: Fit, path: Path, asked: str, progress: Progress, *, minutes
             nonlocal saved
             advance(1)
             if perf_counter() - saved > 60 * minutes or stopping.agreed():
-                save(path, fit, asked)
                 saved = perf_counter()
+                save(path, fit, asked, seconds=before + saved - began)
             return stopping.agreed()
 
         fit.run(on_step)
-    save(path, fit, asked)
-    return perf_counter() - began
+    seconds = before + (perf_counter() - began if left > 0 else 0)
+    save(path, fit, asked, seconds=seconds)
+    return seconds
 
 
 def _numbers(fit: Fit, pool: Pool, held: int) -> tuple[float | None, float | None, int]:
@@ -199,51 +201,3 @@ def _asked(name: str, job: ReadoutJob, settings: Effort, encoder: DualEncoder, p
         "seed": job.seed,
     }
     return json.dumps(said, sort_keys=True)
-
-
-def save(path: Path, fit: Fit, asked: str) -> None:
-    """Weights, moments and the step, in one file that is whole or old."""
-    tensors = {f"weight.{name}": value for name, value in fit.reader.state_dict().items()}
-    named = dict(fit.reader.named_parameters())
-    for name, weight in named.items():
-        for key, value in fit.optimiser.state.get(weight, {}).items():
-            tensors[f"moment.{key}.{name}"] = torch.as_tensor(value)
-    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps({"step": fit.step, "asked": asked})}
-    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
-
-
-def restore(path: Path, fit: Fit, asked: str) -> None:
-    """Put back what `save` wrote; refused where something else was asked for."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {})[_HEADER])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a checkpoint of a reader: {said_by(error)}",
-            way_out="name another folder with --out, or delete it",
-        ) from error
-    if said["asked"] != asked:
-        raise _other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
-    weights = _under("weight.", tensors)
-    fit.reader.load_state_dict(weights)
-    for name, weight in fit.reader.named_parameters():
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            value = tensors.get(f"moment.{key}.{name}")
-            if value is not None:
-                fit.optimiser.state[weight][key] = value if key == "step" else value.to(fit.device)
-    fit.step = int(said["step"])
-
-
-def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-
-
-def _other_run(folder: Path, found: Mapping[str, object], asked: Mapping[str, object]) -> UserError:
-    differ = [key for key in asked if found.get(key) != asked[key]]
-    return UserError(
-        f"{folder} holds a run with another {', '.join(differ)}: {found.get(differ[0])}",
-        expected=f"{asked[differ[0]]}",
-        way_out="name another folder with --out, or ask for what that run was asked for",
-    )

@@ -10,19 +10,21 @@ Dimensions: N pictures or captions, L patches or words, W width.
 from __future__ import annotations
 
 import json
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from unbag.engine.atomic import make_folder, write_atomically
 from unbag.engine.embed import shelf_name
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.reading import Turn, reading
-from unbag.errors import UserError
+from unbag.errors import PictureError, UserError
 from unbag.models.fitting import Fitting
 from unbag.readouts.parts import Parts, View, stacked
 from unbag.types import DualEncoder, Picture
@@ -54,8 +56,11 @@ class PartsStore:
         self.damaged: dict[str, str] = {}
         """Key of each picture that could not be opened, with the reason."""
         self._progress = progress or Silent()
-        self._temporary = TemporaryDirectory(prefix="unbag-parts-") if cache is None else None
-        folder = cache / shelf_name(encoder) if cache else Path(self._temporary.name)  # type: ignore[union-attr]
+        if cache is None:
+            folder = Path(mkdtemp(prefix="unbag-parts-"))
+            weakref.finalize(self, rmtree, folder, ignore_errors=True)
+        else:
+            folder = cache / shelf_name(encoder)
         self._pictures = _Shelf(folder / f"{view.name}-pictures", self._progress, most_bytes // 2)
         self._captions = _Shelf(folder / f"{view.name}-captions", self._progress, most_bytes // 2)
 
@@ -65,12 +70,16 @@ class PartsStore:
         self._meet_pictures({picture.key: picture for picture in pictures})
 
     def pictures(self, pictures: Sequence[Picture]) -> Parts:
-        """Their parts, in their order; raises OSError for a picture that cannot be opened."""
+        """Their parts, in their order; raises PictureError for one that cannot be used."""
         keys = [picture.key for picture in pictures]
         self._meet_pictures(dict(zip(keys, pictures, strict=True)))
-        for picture in pictures:
-            if picture.key in self.damaged:
-                raise OSError(f"{picture.name}: {self.damaged[picture.key]}")
+        for key, picture in zip(keys, pictures, strict=True):
+            if key in self.damaged:
+                raise PictureError(
+                    key,
+                    f"{picture.name}: {self.damaged[key]}",
+                    expected="a picture that can be opened",
+                )
         return self._pictures.get(keys)
 
     def captions(self, captions: Sequence[str]) -> Parts:
@@ -226,14 +235,12 @@ class _Shelf:
         return parts
 
     def _remember(self, path: Path, parts: Parts) -> None:
+        if path in self._open:
+            return
         self._open[path] = parts
-        self._bytes += _size(parts)
+        self._bytes += parts.nbytes
         while self._bytes > self._most and len(self._open) > 1:
-            self._bytes -= _size(self._open.popitem(last=False)[1])
-
-
-def _size(parts: Parts) -> int:
-    return parts.part_NLW.nbytes + parts.pooled_NW.nbytes
+            self._bytes -= self._open.popitem(last=False)[1].nbytes
 
 
 def _key(caption: str) -> str:

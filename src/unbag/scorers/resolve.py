@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from unbag.errors import UserError
+from unbag.errors import UserError, unknown_name
 from unbag.registry import find, names
 from unbag.types import DualEncoder, Generator, Scorer
 
@@ -89,6 +89,8 @@ def make_scorer(model: Model, name: str | None = None) -> Scorer:
             expected="a dual encoder, or a model that scores",
             way_out="name one with --scorer; `unbag list scorers` shows them",
         )
+    if ":" not in name and name not in names("scorer"):
+        raise unknown_name("scorer", name, [*names("scorer"), *names("readout")])
     factory = find("scorer", name)
     if not callable(factory):
         raise UserError(
@@ -130,8 +132,8 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
     """
     from unbag.scorers.chat import Protocol
 
-    bare, _, folder = (name or "").partition("@")
-    if bare in names("readout"):
+    bare, at, folder = (name or "").partition("@")
+    if bare in names("readout") or at:
         return _read_out(model, bare, folder)
 
     if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
@@ -146,6 +148,12 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
 def _read_out(model: Model, name: str, folder: str) -> list[Scorer]:
     """Read-outs stand above this layer, so that one is only known by what it can do."""
     readout: Any = find("readout", name)
+    if not hasattr(readout, "scorers"):
+        raise UserError(
+            f"the read-out {name!r} is a {type(readout).__name__}",
+            expected="name, train(job, progress=...) and scorers(model, folder)",
+            way_out="see unbag.readouts.readout",
+        )
     found: list[Scorer] = readout.scorers(model, Path(folder).expanduser() if folder else None)
     return found
 

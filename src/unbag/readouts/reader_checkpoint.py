@@ -1,0 +1,77 @@
+"""A reader in training comes in; one file from which it goes on goes out, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from unbag.engine.atomic import write_atomically
+from unbag.errors import UserError, said_by
+from unbag.readouts.fit import Fit
+
+_HEADER = "unbag_reader_training"
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
+    """Weights, moments, the step and the seconds so far, in one file that is whole or old."""
+    tensors = {f"weight.{name}": value for name, value in fit.reader.state_dict().items()}
+    for name, weight in fit.reader.named_parameters():
+        for key, value in fit.optimiser.state.get(weight, {}).items():
+            tensors[f"moment.{key}.{name}"] = torch.as_tensor(value)
+    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    header = {_HEADER: json.dumps({"step": fit.step, "asked": asked, "seconds": seconds})}
+    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
+
+
+def restore(path: Path, fit: Fit, asked: str) -> float:
+    """Put back what `save` wrote and give the seconds; refused where something else was asked."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = json.loads((file.metadata() or {})[_HEADER])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a checkpoint of a reader: {said_by(error)}",
+            expected="what an earlier run with the same --out wrote",
+            way_out="name another folder with --out, or delete it",
+        ) from error
+    if said["asked"] != asked:
+        raise _other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
+    fit.reader.load_state_dict(_under("weight.", tensors))
+    for name, weight in fit.reader.named_parameters():
+        for key in _MOMENTS:
+            value = tensors.get(f"moment.{key}.{name}")
+            if value is not None:
+                fit.optimiser.state[weight][key] = value if key == "step" else value.to(fit.device)
+    fit.step = int(said["step"])
+    return float(said["seconds"])
+
+
+def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+
+
+def _other_run(folder: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> UserError:
+    """Says the first thing that differs, a setting by its own name."""
+    known, wanted = _flat(found), _flat(asked)
+    differ = [key for key in {**wanted, **known} if known.get(key) != wanted.get(key)]
+    first = differ[0]
+    more = f" (and {', '.join(differ[1:])})" if differ[1:] else ""
+    return UserError(
+        f"{folder} holds a run with another {first}{more}: {known.get(first, 'none')}",
+        expected=f"{wanted.get(first, 'none')}",
+        way_out="name another folder with --out, or ask for what that run was asked for",
+    )
+
+
+def _flat(said: Mapping[str, Any]) -> dict[str, object]:
+    plain = {key: value for key, value in said.items() if key != "settings"}
+    return {**plain, **said.get("settings", {})}

@@ -1,0 +1,77 @@
+"""A tiny encoder that counts what it is shown, and pictures of two colours side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from PIL.Image import Image
+from torch import Tensor
+
+from unbag.models.tiny import Tiny, untrained
+from unbag.models.tiny_towers import TinyConfig
+from unbag.pictures import PixelPicture
+from unbag.readouts.pool_pairs import Row
+from unbag.types import Layers, Tokens
+
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+WORDS = ("left", "of", "a", *COLOURS)
+CONFIG = TinyConfig(
+    pixels=32, patch=16, picture_width=16, picture_depth=1, caption_width=12, caption_depth=1,
+    joint=8, heads=2, context=16, words=WORDS,
+)  # fmt: skip
+
+
+class Counting(Tiny):
+    """Says how many pictures and captions it encoded."""
+
+    pictures_seen = 0
+    captions_read = 0
+
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        self.pictures_seen += len(pixels)
+        return super().encode_patches(pixels)
+
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        self.captions_read += len(captions)
+        return super().encode_tokens(captions)
+
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        self.pictures_seen += len(pixels)
+        return super().picture_layers(pixels)
+
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        self.captions_read += len(captions)
+        return super().caption_layers(captions)
+
+
+def small(seed: int = 0) -> Counting:
+    return Counting(untrained(CONFIG, seed=seed), name=f"tiny:small{seed}")
+
+
+def halves(left: str, right: str) -> PixelPicture:
+    pixels = np.zeros((32, 32, 3), dtype=np.uint8)
+    pixels[:, :16], pixels[:, 16:] = COLOURS[left], COLOURS[right]
+    return PixelPicture(pixels)
+
+
+def rows() -> list[Row]:
+    """The hard negative exchanges the colours."""
+    return [
+        Row(halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
+        for a in COLOURS
+        for b in COLOURS
+        if a != b
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Broken:
+    """A picture whose file is torn."""
+
+    name: str = "torn.jpg"
+    key: str = "broken"
+
+    def open(self) -> Image:
+        raise OSError("the file ends too early")
