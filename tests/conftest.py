@@ -35,6 +35,22 @@ def hf_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return get
 
 
+@pytest.fixture(scope="session")
+def text_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A tiny text model, `llama` or `bert`, saved to disk when first asked for."""
+    pytest.importorskip("transformers")
+    root = tmp_path_factory.mktemp("text")
+
+    def get(kind: str) -> Path:
+        from .models.tiny_text import save_bert, save_llama
+
+        folder = root / kind
+        save = {"llama": save_llama, "bert": save_bert}[kind]
+        return folder if folder.exists() else save(folder)
+
+    return get
+
+
 CHROMIUM = Path("/usr/bin/chromium")
 
 

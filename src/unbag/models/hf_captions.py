@@ -53,13 +53,7 @@ class Captions:
         """Arguments of the text tower: input_ids [N, L] and, where there is one, the mask."""
         import torch
 
-        every = list(zip(captions, self._ids(captions), strict=True))
-        if any(not ids for _, ids in every):
-            raise UserError(
-                f"a caption has no tokens: {next(one for one, ids in every if not ids)!r}",
-                expected="at least one, since there is nothing else to read",
-                way_out="leave empty captions out",
-            )
+        every = zip(captions, self._ids(captions), strict=True)
         token_NL, mask_NL = self._stacked(
             [ids if len(ids) <= self.context else self._cut(caption) for caption, ids in every]
         )
@@ -97,7 +91,9 @@ class Captions:
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )
-            self.known.update(zip(some, found["input_ids"], strict=True))
+            # Decoders that begin captions with no token have none of an empty one; this is read.
+            every = (ids or [self.tokenizer.pad_token_id] for ids in found["input_ids"])
+            self.known.update(zip(some, every, strict=True))
         return [self.known[caption] for caption in captions]
 
     def _cut(self, caption: str) -> list[int]:

@@ -95,7 +95,8 @@ class Joined:
         self.picture, self.text = picture, text
         self.name, self.origin, self.changed = name, origin, changed or Changed()
         self.device = picture.device
-        self.connector = connector.to(device=self.device, dtype=torch.float32).eval()
+        moved = connector.to(device=self.device, dtype=torch.float32)
+        self.connector = moved.eval().requires_grad_(False)
         self.scale, self.bias = temperature or (picture.scale, picture.bias)
         self.context = text.reads.context
         self._kinds = sorted({str(one.dtype) for one in text.module.parameters()})

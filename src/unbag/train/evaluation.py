@@ -14,9 +14,12 @@ from unbag.engine.progress import Progress, Silent
 from unbag.engine.run import run
 from unbag.engine.team import Team
 from unbag.errors import UserError
+from unbag.models.joined import Joined
+from unbag.models.text_table import TextTable
 from unbag.scorers.cosine import Cosine
 from unbag.train.job import TrainJob
-from unbag.types import Benchmark, DualEncoder
+from unbag.train.price_sides import DEFAULT
+from unbag.types import Benchmark, DualEncoder, Item
 
 FOLDER, NAME = "evaluations", "evaluations.csv"
 _HEADER = ("step", "benchmark", "metric", "value", "low", "high", "n")
@@ -63,10 +66,32 @@ def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team
 def check_benchmarks(
     encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
 ) -> None:
-    """Read those that need files: what is missing is said before training, not after an epoch."""
+    """Read those that need files: what is missing is said before training, not after an epoch.
+
+    A model that knows only the captions of a table must know those of every benchmark too.
+    """
+    has_table = isinstance(encoder, Joined) and isinstance(encoder.text, TextTable)
     files = [benchmark for benchmark in benchmarks if benchmark.files]
-    job = Job(scorers=[Cosine(encoder)], benchmarks=files, out=Path(), data=data)
-    load_all(job, progress=Silent())
+    asked = (benchmarks or DEFAULT) if has_table else files
+    job = Job(scorers=[Cosine(encoder)], benchmarks=asked, out=Path(), data=data)
+    loaded = load_all(job, progress=Silent())
+    if has_table:
+        for name, items in loaded.items.items():
+            _check_known(encoder, name, items)
+
+
+def _check_known(encoder: DualEncoder, name: str, items: Sequence[Item]) -> None:
+    every = (one for item in items for one in item.captions)
+    texts = [text for one in every for text in ((one,) if isinstance(one, str) else one.prompts)]
+    try:
+        encoder.count_tokens(texts)
+    except UserError as error:
+        raise UserError(
+            f"{name} cannot be measured before and after training: {error.found}",
+            expected=error.expected,
+            way_out="add the captions of the benchmark to the file, or name benchmarks that it "
+            "knows with --bench",
+        ) from error
 
 
 def forget_later(folder: Path, step: int) -> None:

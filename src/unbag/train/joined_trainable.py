@@ -106,7 +106,7 @@ class JoinedTrainable:
         return Joined(
             picture,
             text,
-            deepcopy(self.connector).requires_grad_(False),
+            deepcopy(self.connector),
             name=name,
             origin=start.origin,
             changed=Changed({**start.changed.picture, **seen}, {**start.changed.text, **read}),

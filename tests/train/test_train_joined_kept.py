@@ -1,0 +1,138 @@
+"""Joined models on what is kept of their locked parts, and on tables of features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.joined import Joined
+from unbag.models.joined_names import load
+from unbag.models.text_table import write_table
+from unbag.train.config import Locks
+from unbag.train.export import export
+from unbag.train.kept_joined import KeptJoined
+from unbag.train.pairs import Pairs
+from unbag.train.photo_features import keep_features
+from unbag.train.repair import repair
+from unbag.train.trainable import Trainable
+
+from .joined_runs import (
+    CAPTIONS,
+    CARD,
+    PART,
+    is_same,
+    part,
+    recipe,
+    save_eyes,
+    save_pairs,
+    towers_of,
+    trained,
+)
+from .small_runs import weights
+from .small_world import SWAP
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("joined")
+
+
+@pytest.fixture(scope="module")
+def picture(folder: Path) -> str:
+    return save_eyes(folder)
+
+
+@pytest.fixture(scope="module")
+def joined(picture: str, text_folder: Callable[[str], Path]) -> Joined:
+    return load(f"{picture}+{text_folder('llama')}")
+
+
+@pytest.fixture(scope="module")
+def pairs(folder: Path) -> Pairs:
+    return save_pairs(folder)
+
+
+def test_training_on_kept_features_is_training(
+    joined: Joined, pairs: Pairs, tmp_path: Path
+) -> None:
+    asked = recipe("hard_negative", epsilon=1e-4)
+    plain = trained(joined, tmp_path / "plain", pairs, asked)
+    kept = trained(joined, tmp_path / "kept", pairs, asked, keeps=True)
+    assert isinstance(kept, KeptJoined)
+    one, other = weights(tmp_path / "plain"), weights(tmp_path / "kept")
+    assert one.keys() == other.keys()
+    # Passes of another size round in another way; nothing else differs.
+    assert all(torch.allclose(one[k], other[k], atol=1e-4) for k in one)
+    assert is_same(part(other, "text."), joined.text.module.state_dict())
+    vectors = [t.encoder("x").encode_captions(CAPTIONS) for t in (plain, kept)]
+    assert torch.allclose(vectors[0], vectors[1], atol=1e-3)
+    assert not torch.allclose(vectors[0], joined.encode_captions(CAPTIONS), atol=0.05)
+
+
+def test_what_is_kept(joined: Joined, pairs: Pairs) -> None:
+    towers = towers_of(joined)
+
+    def kept(locks: Locks, name: str = "clip_ft") -> Trainable:
+        asked = recipe(name, locks)
+        return keep_features(joined, towers, pairs, asked, cache=None, progress=Silent())
+
+    assert kept(Locks()) is towers
+    # A head of the picture tower that learns needs its pixels.
+    assert kept(Locks("part")) is towers
+    seen = kept(Locks("all"))
+    assert isinstance(seen, KeptJoined)
+    assert "input_ids" in seen.reads.tokenize(CAPTIONS)
+    assert torch.allclose(
+        seen.embed_pictures(torch.tensor([3])),
+        joined.encode_pictures(joined.prepare(pairs[3].picture.open())[None]), atol=1e-6,
+    )  # fmt: skip
+    read = kept(Locks(0, "part"), "hard_negative")
+    assert set(read.reads.tokenize([pairs[0].captions[0]])) == {"place_N"}
+    start = recipe("clip_ft", PART)
+    assert isinstance(kept(start.locks), KeptJoined)
+
+
+def test_a_table_of_features(joined: Joined, picture: str, pairs: Pairs, tmp_path: Path) -> None:
+    texts = [text for at in range(8) for text in pairs[at].captions]
+    texts += [edit.text for at in range(8) for edits in pairs[at].edits for edit in edits]
+    write_table(tmp_path / "t.safetensors", texts, joined.caption_features(texts))
+    table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
+    asked = recipe("hard_negative", Locks("all", 0), epsilon=1e-4)
+    found = trained(table, tmp_path / "table", pairs, asked, keeps=True)
+    wanted = trained(joined, tmp_path / "plain", pairs, replace(asked, locks=PART))
+    one, other = (t.encoder("x").encode_captions(texts[:4]) for t in (found, wanted))
+    assert torch.allclose(one, other, atol=1e-3)
+    export(found.encoder("x"), tmp_path / "out", card=CARD)
+    assert torch.equal(load(str(tmp_path / "out")).encode_captions(texts[:4]), one)
+
+
+def test_benchmarks_that_a_table_does_not_know(
+    joined: Joined, picture: str, tmp_path: Path
+) -> None:
+    """Before the first step, not after the last."""
+    write_table(tmp_path / "t.safetensors", CAPTIONS, joined.caption_features(CAPTIONS))
+    table = load(f"{picture}+features:{tmp_path / 't.safetensors'}")
+    with pytest.raises(UserError, match="small-swap cannot be measured before and after") as caught:
+        repair(table, "world", recipe(), tmp_path / "run", benchmarks=(SWAP,))
+    assert "has no vector of the caption" in caught.value.found
+    assert caught.value.way_out.endswith("name benchmarks that it knows with --bench")
+    assert not (tmp_path / "run").exists()
+
+
+def test_reads_can_be_sent_to_a_worker(joined: Joined) -> None:
+    import pickle
+
+    reads = towers_of(joined).reads
+    wanted = reads.tokenize(CAPTIONS)
+    again = pickle.loads(pickle.dumps(reads))
+    assert again.count_tokens(CAPTIONS) == [3, 6]
+    assert again.count_tokens([]) == []
+    assert is_same(again.tokenize(CAPTIONS), wanted)
