@@ -28,6 +28,8 @@ class ReaderArm:
     settings: tuple[str, ...] = ()
     is_random: bool = False
     """Reads an untrained twin of the base: what the reader can do by itself."""
+    text: bool = False
+    """Reads captions with another text tower (MiniLM), locked as the picture tower is."""
     taught_as: str = ""
     """Another arm whose weights it takes, to be scored in another way."""
 
@@ -58,6 +60,9 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
         "pacl_rotary": ReaderArm("pacl_rotary"),
         "pacl_fixed-rotary": ReaderArm("pacl_fixed", ("rope=1d",)),
         "pacl_fixed-rotary-2d": ReaderArm("pacl_fixed", ("rope=2d",)),
+        "pooled-text": ReaderArm("pooled", text=True),
+        "pacl_fixed-text": ReaderArm("pacl_fixed", text=True),
+        "pacl_fixed-rotary-2d-text": ReaderArm("pacl_fixed", ("rope=2d",), text=True),
         "sparc": ReaderArm("sparc"),
         "sparc_fixed": ReaderArm("sparc_fixed"),
     }

@@ -32,8 +32,9 @@ from unbag.readouts.pool import Pool
 from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_training import held_rows, sizes_of
+from unbag.scorers.resolve import load_model
 from unbag.train.tiny_trainable import TinyTrainable
-from unbag.types import FloatArray, IntArray
+from unbag.types import DualEncoder, FloatArray, IntArray, Item
 
 EXPERIMENT = "readouts"
 _PAIRS = 4_096
@@ -53,6 +54,8 @@ class Settings:
     times: int = 3
     device: str = "cpu"
     workers: int = 0
+    text: str = "minilm"
+    """Another text tower, by name or folder, for the arms that read captions with it."""
 
     def seed_of(self, base: Path) -> int:
         """Another one for each base, by its place among bases: tiny-0, tiny-1 ..."""
@@ -69,6 +72,7 @@ class Base:
         self.encoder = read(path, name=path.stem, device=settings.device)
         twin = untrained(self.encoder.config, seed=self.seed)
         self.random = Tiny(twin, name=f"{path.stem}-random", device=settings.device)
+        self._joined: DualEncoder | None = None
         self._rows: list[WorldRows] | None = None
         self._key = ""
         self._kept: tuple[Pool, Parts, Parts] | None = None
@@ -82,9 +86,19 @@ class Base:
             )
         return self._rows
 
+    def _encoder(self, arm: ReaderArm) -> DualEncoder:
+        if arm.text:
+            if self._joined is None:
+                spec = f"joined:tiny:{self.path}+{self.settings.text}"
+                found = load_model(spec, device=self.settings.device)
+                assert isinstance(found, DualEncoder)
+                self._joined = found
+            return self._joined
+        return self.random if arm.is_random else self.encoder
+
     def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, Parts, Parts]:
         """The pool, and parts of the questions' pictures and captions; one view at a time."""
-        encoder = self.random if arm.is_random else self.encoder
+        encoder = self._encoder(arm)
         key = f"{encoder.name} {view.name}"
         if self._kept is None or key != self._key:
             self._kept = None
@@ -124,7 +138,7 @@ def run_base(
         numbers = questions.answers(trainable, device=settings.device)
         write_result(folder / f"{BEFORE}.json", _result(base, BEFORE, 0, None, numbers))
     missing = [name for name in arms if not (folder / f"{name}.json").exists()]
-    missing.sort(key=lambda name: (find_arm(name).is_random, _view(find_arm(name)).name))
+    missing.sort(key=_order)
     for name in missing:
         began = time.perf_counter()
         result = _run_arm(name, base, folder)
@@ -135,6 +149,12 @@ def run_base(
             f"fit {found['fit']}, relation {found['world-relation']['original']:.3f}, "
             f"pair {found['world-pairs-a']['pair']:.3f}"
         )
+
+
+def _order(name: str) -> tuple[bool, bool, str]:
+    """Arms that look at the same features stand together."""
+    arm = find_arm(name)
+    return arm.is_random, arm.text, _view(arm).name
 
 
 def _view(arm: ReaderArm) -> View:
@@ -197,11 +217,10 @@ def _score(reader: Reader, pictures: Parts, captions: Parts) -> Score:
     device = pictures.part_NLW.device
 
     @torch.inference_mode()
-    def by_item(
-        picture_M: IntArray, caption_M: IntArray, shapes: Sequence[tuple[int, int]]
-    ) -> FloatArray:
+    def by_item(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         found, end = [], 0
-        for rows, columns in shapes:
+        for item in items:
+            rows, columns = len(item.pictures), len(item.captions)
             start, end = end, end + rows * columns
             at_P = torch.from_numpy(picture_M[start:end:columns]).to(device)
             at_C = torch.from_numpy(caption_M[start : start + columns]).to(device)
@@ -211,9 +230,7 @@ def _score(reader: Reader, pictures: Parts, captions: Parts) -> Score:
         return value_M
 
     @torch.inference_mode()
-    def score(
-        picture_M: IntArray, caption_M: IntArray, shapes: Sequence[tuple[int, int]]
-    ) -> FloatArray:
+    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         both = (torch.from_numpy(picture_M).to(device), torch.from_numpy(caption_M).to(device))
         found: list[Tensor] = [
             reader.compare(_float(pictures.rows(p)), _float(captions.rows(c)))
@@ -247,22 +264,25 @@ def _result(
     )
 
 
-def main() -> None:
-    """The command line of this script."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those that every script of the experiment has."""
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    parser.add_argument("--arms", nargs="+", choices=tuple(READERS), default=tuple(READERS))
     parser.add_argument("--scenes", type=int, default=Settings.scenes)
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--fit-rows", type=int, default=Settings.fit_rows)
     parser.add_argument("--fit-steps", type=int, default=Settings.fit_steps)
     parser.add_argument("--times", type=int, default=Settings.times)
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
+    text = "text model of the arms with a stronger text tower: a name or a folder"
+    parser.add_argument("--text", default=Settings.text, help=text)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
-    options = parser.parse_args()
-    settings = Settings(
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """As they were asked for."""
+    return Settings(
         scenes=options.scenes,
         steps=options.steps,
         fit_rows=options.fit_rows,
@@ -270,7 +290,17 @@ def main() -> None:
         times=options.times,
         device=options.device,
         workers=options.workers,
+        text=options.text,
     )
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    add_options(parser)
+    parser.add_argument("--arms", nargs="+", choices=tuple(READERS), default=tuple(READERS))
+    options = parser.parse_args()
+    settings = settings_of(options)
     questions = Questions(options.bench, times=settings.times)
     for base in options.bases:
         run_base(base, options.arms, options.out, questions, settings)

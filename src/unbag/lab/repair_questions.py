@@ -37,9 +37,9 @@ from unbag.world.draw import ScenePicture
 from unbag.world.items import order_items, pair_items, retrieval_items, set_items, triple_items
 from unbag.world.scene import Scene
 
-Score = Callable[[IntArray, IntArray, Sequence[tuple[int, int]]], FloatArray]
-"""Numbers of pictures and of captions, pair by pair, to their scores; and how many pictures and
-captions each item has, whose pairs stand together, row by row."""
+Score = Callable[[IntArray, IntArray, Sequence[Item]], FloatArray]
+"""Numbers of pictures and of captions, pair by pair, to their scores. Pairs of an item stand
+together, picture by picture."""
 PAIR_COSINE = "pair_cosine"
 """Mean cosine of the first two pictures of a set: left of and right of."""
 _AT_ONCE = 1_024
@@ -112,9 +112,7 @@ class Questions:
             picture_ND = torch.cat(list(self._embed_pictures(trainable, device))).double()
             caption_ND = torch.cat(list(self._embed_captions(trainable, device))).double()
 
-        def cosine(
-            picture_M: IntArray, caption_M: IntArray, shapes: Sequence[tuple[int, int]]
-        ) -> FloatArray:
+        def cosine(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
             found: FloatArray = (picture_ND[picture_M] * caption_ND[caption_M]).sum(dim=-1).numpy()
             return found
 
@@ -164,7 +162,7 @@ def _values(asked: _Asked, score: Score) -> Iterator[FloatArray]:
     both = list(zip(asked.pictures, asked.captions, strict=True))
     picture_M = np.concatenate([np.repeat(p, len(c)) for p, c in both])
     caption_M = np.concatenate([np.tile(c, len(p)) for p, c in both])
-    value_M = score(picture_M, caption_M, [(len(p), len(c)) for p, c in both])
+    value_M = score(picture_M, caption_M, asked.items)
     end = 0
     for p, c in both:
         start, end = end, end + len(p) * len(c)

@@ -1,0 +1,226 @@
+"""A decoder on patches comes in; VLM2Vec trained from it on the world, and asked, goes out.
+
+Dimensions: N pictures, L patches, V width of features, M pairs, B queries, T targets, K negatives,
+W width of the language model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unbag.engine.progress import Silent
+from unbag.lab.repair_results import ArmResult
+from unbag.readouts.decoder_data import of_world
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder_teach import autocast
+from unbag.readouts.vlm2vec_core import contrast, share_of_rate, unit
+from unbag.readouts.vlm2vec_prompts import about_caption, instruction, question_of
+from unbag.train.config import Precision
+from unbag.train.world_batches import FindWorldTruth
+from unbag.types import FloatArray, IntArray, Item
+
+if TYPE_CHECKING:
+    from unbag.lab.readouts import Base
+    from unbag.lab.repair_questions import Score
+    from unbag.readouts.decoder_net import DecoderNet
+    from unbag.readouts.decoder_words import Words
+
+VECTOR_ARMS = ("vlm2vec", "vlm2vec-plain")
+"""With the question in the prompt, and without."""
+_SETTINGS = DecoderSettings(keeps="float16")
+_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
+_AT_ONCE = 1_024
+
+
+def run_vectors(
+    name: str, base: Base, decoder: DecoderNet, words: Words, *, steps: int
+) -> ArmResult:
+    """Contrastive, from query to target, over captions and hard negatives of the batch."""
+    from unbag.lab.readout_decoders import question_features
+    from unbag.lab.readouts import EXPERIMENT
+
+    asks, device = name == VECTOR_ARMS[0], base.settings.device
+    texts = _Texts(words, device)
+    material = of_world(base.encoder, base.rows, _SETTINGS, device=device, progress=Silent())
+    assert material.seen_NLV is not None
+    net = copy.deepcopy(decoder).to(device)
+    net.look = None
+    captions = [c for some in base.rows for c in some.captions]
+    negatives = [n for some in base.rows for n in some.negatives]
+    code = {
+        key: torch.cat([some.code[key] for some in base.rows]).to(device)
+        for key in base.rows[0].code
+    }
+    count = len(captions) - material.held
+    lesson = _Lessons(captions, negatives, code, asks=asks, seed=base.seed)
+    optimiser = torch.optim.AdamW(net.parameters(), lr=_RATE, weight_decay=0.0)
+    net.train()
+    for step in range(steps):
+        share = share_of_rate(step, steps=steps, warm_up=_WARM_UP)
+        for group in optimiser.param_groups:
+            group["lr"] = _RATE * share
+        row_B = np.random.default_rng((base.seed, step)).choice(count, _BATCH, replace=False)
+        loss = _loss(net, material.seen_NLV, lesson, texts, row_B)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimiser.step()
+    net.eval()
+    cuts = range(_BATCH, len(captions) - count, _BATCH)
+    held = [
+        _told_apart(net, material.seen_NLV, lesson, texts, rows)
+        for rows in np.split(np.arange(count, len(captions)), cuts)
+    ]
+    fit = {"held": float(torch.cat(held).float().mean())} if held else {}
+    seen_NLV = question_features(base, _SETTINGS)
+    assert seen_NLV is not None
+    numbers = base.questions.measured(_score(net, seen_NLV, texts, base, asks=asks))
+    return ArmResult(
+        experiment=EXPERIMENT,
+        base=base.path.stem,
+        fingerprint=base.encoder.fingerprint,
+        arm=name,
+        steps=steps,
+        batch=_BATCH,
+        seed=base.seed,
+        times=base.settings.times,
+        precision="float32" if device == "cpu" else "bfloat16",
+        loss=float(loss.detach()) if steps else None,
+        numbers={**numbers, "fit": fit},
+    )
+
+
+def precision_of(device: str) -> Precision:
+    """As in pre-training."""
+    return "float32" if device == "cpu" else "bfloat16"
+
+
+class _Texts:
+    """Tokens of texts, each made once."""
+
+    def __init__(self, words: Words, device: str) -> None:
+        self._words, self.device = words, device
+        self._known: dict[str, list[int]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """[N, T] padded on the right, and the place of the last token of each."""
+        rows = []
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._words.ask(text)
+            rows.append(self._known[text])
+        token = np.full((len(rows), max(map(len, rows))), self._words.pad, dtype=np.int64)
+        for n, row in enumerate(rows):
+            token[n, : len(row)] = row
+        last = np.array([len(row) - 1 for row in rows])
+        return torch.from_numpy(token).to(self.device), torch.from_numpy(last).to(self.device)
+
+
+class _Lessons:
+    """Queries, targets and what also fits, by rows."""
+
+    def __init__(
+        self,
+        captions: Sequence[str],
+        negatives: Sequence[Sequence[str | None]],
+        code: dict[str, Tensor],
+        *,
+        asks: bool,
+        seed: int,
+    ) -> None:
+        self.captions, self.negatives, self.code, self.asks = captions, negatives, code, asks
+        self._seed, self._truth = seed, FindWorldTruth()
+
+    def prompt(self, row: int) -> str:
+        if not self.asks:
+            return instruction(None)
+        # Which thing is named first must not tell the answer.
+        is_turned = bool(np.random.default_rng((self._seed, 7, row)).integers(2))
+        return instruction(about_caption(self.captions[row], is_turned=is_turned))
+
+    def targets(self, row_B: IntArray) -> tuple[list[str], Tensor]:
+        """Captions, then negatives; and which of them also fit each picture, [B, T]."""
+        at = torch.from_numpy(row_B).to(next(iter(self.code.values())).device)
+        truth = self._truth({key: value[at] for key, value in self.code.items()})
+        texts = [self.captions[row] for row in row_B]
+        masked = [truth.also_true_BB]
+        flat = [text for row in row_B for text in self.negatives[row]]
+        keep = [place for place, text in enumerate(flat) if text is not None]
+        if keep and truth.negative_true_BBK is not None:
+            texts += [flat[place] or "" for place in keep]
+            kept = torch.tensor(keep, device=at.device)
+            masked.append(truth.negative_true_BBK.flatten(1)[:, kept])
+        return texts, torch.cat(masked, dim=1)
+
+
+def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
+    hidden_BTW = net.hidden(seen_BLV, token)
+    return hidden_BTW[torch.arange(len(last), device=last.device), last]
+
+
+def _vectors(
+    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+) -> tuple[Tensor, Tensor, Tensor]:
+    precision = precision_of(texts.device)
+    said, masked_BT = lesson.targets(row_B)
+    at = torch.from_numpy(row_B).to(texts.device)
+    with autocast(texts.device, precision):
+        query_BW = _embed(net, seen_NLV[at], *texts([lesson.prompt(int(row)) for row in row_B]))
+        target_TW = _embed(net, None, *texts(said))
+    return query_BW, target_TW, masked_BT
+
+
+def _loss(
+    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+) -> Tensor:
+    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
+    return contrast(query_BW, target_TW, masked_BT=masked_BT)
+
+
+@torch.inference_mode()
+def _told_apart(
+    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+) -> Tensor:
+    """Whether the own caption is nearest among all of the batch and their negatives, [B]."""
+    query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
+    cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
+    own_B = cosine_BT.diagonal().clone()
+    cosine_BT.fill_diagonal_(-torch.inf)
+    return own_B > cosine_BT.amax(dim=1)
+
+
+def _score(net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool) -> Score:
+    precision = precision_of(texts.device)
+
+    @torch.inference_mode()
+    def embedded(rows: IntArray | None, said: Sequence[str]) -> Tensor:
+        found = []
+        for start in range(0, len(said), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            seen = None if rows is None else seen_NLV[torch.from_numpy(rows[some]).to(texts.device)]
+            with autocast(texts.device, precision):
+                found.append(unit(_embed(net, seen, *texts(said[some]))).cpu())
+        return torch.cat(found).double()
+
+    caption_CW = embedded(None, base.questions.captions)
+
+    def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
+        asked = [
+            instruction(question_of(item) if asks else None)
+            for item in items
+            for _ in range(len(item.pictures) * len(item.captions))
+        ]
+        place: dict[tuple[int, str], int] = {}
+        keys = zip(picture_M.tolist(), asked, strict=True)
+        at_M = np.array([place.setdefault(key, len(place)) for key in keys])
+        query = embedded(np.array([row for row, _ in place]), [text for _, text in place])
+        value_M: FloatArray = (query[at_M] * caption_CW[caption_M]).sum(dim=-1).numpy()
+        return value_M
+
+    return score
