@@ -1,0 +1,66 @@
+"""Folders of cut-outs and backgrounds come in; opposite pairs of pictures to train on go out.
+
+    python examples/make_composites.py CUTOUTS BACKGROUNDS OUT [--count 1000] [--vary]
+
+CUTOUTS holds pictures of single things, transparent or plain around them, each named as a caption
+should call it: cup.png, coffee_pot_2.png. BACKGROUNDS holds any pictures; - takes plain colours.
+Then:
+
+    unbag train --model MODEL --recipe dcsm_fixed --pairs OUT/pairs.jsonl --out reader
+    unbag run --model MODEL --scorer dcsm_fixed@reader --bench ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from unbag.errors import UserError
+from unbag.readouts.cutouts import pictures_in, read_cutouts
+from unbag.readouts.pasted import KINDS, paste
+from unbag.readouts.pasted_written import write_composites
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description="Opposite pairs of pictures from cut-outs.")
+    parser.add_argument("cutouts", type=Path, help="folder of single things")
+    parser.add_argument("backgrounds", help="folder of any pictures, or - for plain colours")
+    parser.add_argument("out", type=Path, help="new folder")
+    parser.add_argument("--count", type=int, default=1_000, help="pairs of pictures")
+    parser.add_argument("--side", type=int, default=224, help="pixels of a side")
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), help=", ".join(KINDS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--vary", action="store_true", help="turn, bend and speckle a little")
+    options = parser.parse_args()
+    try:
+        print(write(options))
+    except UserError as error:
+        sys.exit(str(error))
+
+
+def write(options: argparse.Namespace) -> str:
+    """Write all and say what was written."""
+    cutouts = read_cutouts(options.cutouts)
+    backgrounds = []
+    if options.backgrounds != "-":
+        for path in pictures_in(Path(options.backgrounds), what="backgrounds"):
+            with Image.open(path) as opened:
+                backgrounds.append(opened.convert("RGB"))
+    made = paste(
+        cutouts,
+        backgrounds,
+        options.count,
+        seed=options.seed,
+        kinds=options.kinds,
+        side=options.side,
+    )
+    path = write_composites(made, options.out, varied=options.seed if options.vary else None)
+    return f"{2 * options.count:,} pictures of {len(cutouts):,} things; train with --pairs {path}"
+
+
+if __name__ == "__main__":
+    main()
