@@ -13,6 +13,7 @@ from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny
 from unbag.pictures import PixelPicture
+from unbag.readouts.choose import choose
 from unbag.readouts.fit import Fit, share_told_apart
 from unbag.readouts.head import FILE, Head, save_head
 from unbag.readouts.pacl import Pacl, PaclSettings
@@ -24,7 +25,7 @@ from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.trained import find_readout
 from unbag.types import Query
 
-from .reader_batches import COLOURS, pool, small_encoder
+from .reader_batches import COLOURS, Bare, pool, small_encoder
 
 NAMES = ("pacl", "pacl_uniform", "pacl_fixed", "pacl_rotary", "sparc", "sparc_fixed")
 
@@ -158,3 +159,16 @@ def test_settings_are_those_of_the_papers() -> None:
     assert asdict(reader_readout("pacl").settings) | {"taught": "each"} == asdict(
         reader_readout("pacl_fixed").settings
     )
+
+
+@pytest.mark.parametrize("name", ["pacl", "sparc"])
+@pytest.mark.parametrize("wrong", ["width=-1", "dropout=1.0", "temperature=0", "rope=3d"])
+def test_wrong_settings_are_told_before_anything_is_computed(name: str, wrong: str) -> None:
+    with pytest.raises(UserError, match=f"the setting {wrong}"):
+        choose(reader_readout(name).settings, [wrong], readout=name)
+
+
+def test_a_model_without_patches_is_refused() -> None:
+    view = reader_readout("pacl").view(PaclSettings())
+    with pytest.raises(UserError, match="bare shows one vector for a picture"):
+        view.look(Bare(), torch.zeros((1, 3, 2, 2)))

@@ -22,7 +22,7 @@ from unbag.readouts.cells import filled, find_own_in_crowds
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes
 from unbag.readouts.parts import Parts, View, last_pictures
-from unbag.readouts.projections import CaptionProjection, PatchProjection
+from unbag.readouts.projections import CaptionProjection, PatchProjection, check_space
 from unbag.readouts.reader import Reader, ReaderBatch
 from unbag.readouts.rotary import Form, Rope, check_rotary, turned
 from unbag.types import DualEncoder
@@ -62,6 +62,10 @@ class PaclSettings(Effort):
     """Fixed, as released."""
     sharpness: float = 10.0
     """Of the sigmoid that makes weights of cosines."""
+
+    def __post_init__(self) -> None:
+        """Refuses what nothing can be learned with."""
+        check_space(width=self.width, dropout=self.dropout, temperature=self.temperature)
 
 
 class Pacl(Reader):

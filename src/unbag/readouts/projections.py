@@ -10,6 +10,19 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from unbag.errors import UserError
+
+
+def check_space(*, width: int, dropout: float, temperature: float) -> None:
+    """Refuses settings of a learned space with which nothing can be learned."""
+    for name, value, is_fit, expected in (
+        ("width", width, width >= 0, "at least 1, or 0 for that of the encoder"),
+        ("dropout", dropout, 0 <= dropout < 1, "from 0 to below 1"),
+        ("temperature", temperature, temperature > 0, "above 0"),
+    ):
+        if not is_fit:
+            raise UserError(f"the setting {name}={value}", expected=expected)
+
 
 class PatchProjection(nn.Module):
     """A norm, dropout, then a linear layer plus one of two layers with a GELU."""

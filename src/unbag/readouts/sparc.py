@@ -21,7 +21,7 @@ from unbag.readouts.cells import filled, find_own_in_crowds
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes
 from unbag.readouts.parts import LAST, Parts, View, last_captions, last_pictures
-from unbag.readouts.projections import CaptionProjection, PatchProjection
+from unbag.readouts.projections import CaptionProjection, PatchProjection, check_space
 from unbag.readouts.reader import Reader, ReaderBatch, contrast
 from unbag.readouts.reader_readout import ReaderReadout
 from unbag.readouts.rotary import Form, Rope, check_rotary, turned
@@ -58,6 +58,10 @@ class SparcSettings(Effort):
     dropout: float = 0.1
     temperature: float = 0.1
     """Fixed, as released."""
+
+    def __post_init__(self) -> None:
+        """Refuses what nothing can be learned with."""
+        check_space(width=self.width, dropout=self.dropout, temperature=self.temperature)
 
 
 def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
