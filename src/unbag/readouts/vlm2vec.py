@@ -11,7 +11,7 @@ from unbag.errors import UserError
 from unbag.models.hf_chat_model import ChatModel
 from unbag.readouts.choose import choose
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
-from unbag.readouts.vlm2vec_adapter import adapt
+from unbag.readouts.vlm2vec_adapter import Adapted, adapt
 from unbag.readouts.vlm2vec_data import Lessons, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec, hidden_generator
 from unbag.readouts.vlm2vec_saved import About, load, read_about, save
@@ -61,9 +61,6 @@ class Vlm2VecReadout:
         )
         with locked_folder(out, taken):
             adapted = adapt(model, settings.adapting, seed=job.seed)
-            first = _FRESH if job.pairs.path == WORLD else 0
-            shown = [lessons.step(first + at) for at in range(_MEASURED)]
-            before = measure(adapted, shown, chunk=settings.chunk)
             run = f"{self.name} of {model.fingerprint} on {lessons.fingerprint}, {settings}"
             stand = fit(
                 adapted,
@@ -77,6 +74,8 @@ class Vlm2VecReadout:
             )
             if stand.step < settings.steps:
                 return ReadoutTrained(out, is_done=False)
+            first = _FRESH if job.pairs.path == WORLD else 0
+            shown = [lessons.step(first + at) for at in range(_MEASURED)]
             about = About(
                 readout=self.name,
                 base=job.spec,
@@ -88,7 +87,7 @@ class Vlm2VecReadout:
                 seed=job.seed,
                 steps=stand.step,
                 seconds=stand.seconds,
-                before=before,
+                before=measure(Adapted(model, {}), shown, chunk=settings.chunk),
                 after=measure(adapted, shown, chunk=settings.chunk),
             )
             save(out, adapted.state(), about)

@@ -21,8 +21,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def unit(vector_ND: Tensor) -> Tensor:
-    """At unit norm, in float32: the square of a hidden state does not fit into half precision."""
-    return functional.normalize(vector_ND.float(), dim=-1)
+    """At unit norm, in float32 or more: squares of hidden states do not fit into half precision."""
+    wide = torch.promote_types(vector_ND.dtype, torch.float32)
+    return functional.normalize(vector_ND.to(wide), dim=-1)
 
 
 def contrast(

@@ -44,6 +44,8 @@ class Vlm2VecSettings:
                 else "a whole number of 0 or more",
                 way_out="leave it out for the default",
             )
+        # Refuses what cannot be trained.
+        _ = self.adapting
 
     @property
     def adapting(self) -> Adapting:

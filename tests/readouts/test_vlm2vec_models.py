@@ -1,0 +1,216 @@
+"""VLM2Vec without training: a chat model as a dual encoder, and asked with questions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.engine.asking import MeetingScorer
+from unbag.engine.progress import Silent
+from unbag.errors import PictureError, UserError
+from unbag.models.asks import HiddenGenerator
+from unbag.models.ragged import even
+from unbag.pictures import PixelPicture
+from unbag.readouts.vlm2vec import VLM2VEC, VLM2VEC_PLAIN, load_encoder
+from unbag.readouts.vlm2vec_core import unit
+from unbag.readouts.vlm2vec_encoder import Vlm2Vec
+from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.scorers.cosine import Cosine
+from unbag.scorers.resolve import make_scorers
+from unbag.types import (
+    DualEncoder,
+    Ensemble,
+    Item,
+    ItemScorer,
+    MatrixScorer,
+    Picture,
+    Query,
+    Question,
+)
+
+PLAIN = "Represent the given image"
+PICTURES = [
+    PixelPicture(np.random.default_rng(n).integers(0, 255, shape, dtype=np.uint8))
+    for n, shape in enumerate(((40, 60, 3), (60, 30, 3), (33, 33, 3)))
+]
+
+
+@dataclass
+class Fake:
+    """A chat model whose hidden state follows from what it reads; it counts what it is asked."""
+
+    name: str = "fake"
+    fingerprint: str = "fake-1"
+    unfit: str = ""
+    asked: list[tuple[str | None, str]] = field(default_factory=list)
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        raise NotImplementedError
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        raise NotImplementedError
+
+    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
+        rows = []
+        for picture, text in asks:
+            key = None if picture is None else picture.key
+            if key is not None and key == self.unfit:
+                raise PictureError(key, "too thin")
+            self.asked.append((key, text))
+            seed = int.from_bytes(f"{key}{text}".encode()[-7:], "big")
+            rows.append(torch.randn(5, generator=torch.Generator().manual_seed(seed)) * 90)
+        return torch.stack(rows)
+
+    def vector(self, picture: Picture | None, text: str) -> Tensor:
+        return unit(self.last_hidden([(picture, text)]))[0]
+
+
+def item(name: str, captions: tuple[str, ...], *, question: str = "") -> Item:
+    truth = np.eye(2, len(captions), dtype=np.bool_)
+    asked = Question(question) if question else None
+    return Item(name, tuple(PICTURES[:2]), captions, truth, asked)
+
+
+def test_a_chat_model_is_a_dual_encoder_whatever_the_size_of_pictures() -> None:
+    model = Fake()
+    encoder = Vlm2Vec(model)
+    assert isinstance(model, HiddenGenerator)
+    assert isinstance(encoder, DualEncoder)
+    prepared = even([encoder.prepare(picture.open()) for picture in PICTURES])
+    assert len({len(one) for one in prepared}) == 1
+    found_ND = encoder.encode_pictures(torch.stack(list(prepared)))
+    assert torch.equal(found_ND, torch.stack([model.vector(p, PLAIN) for p in PICTURES]))
+    assert torch.allclose(found_ND.norm(dim=1), torch.ones(3))
+    assert {text for _, text in model.asked} == {PLAIN}
+    caption_ND = encoder.encode_captions(["a cup", "a box"])
+    assert torch.equal(caption_ND[1], model.vector(None, "a box"))
+    assert encoder.count_tokens(["a red cup"]) == [3]
+    queries = [Query(picture, "a cup") for picture in PICTURES]
+    scores = Cosine(encoder).score(queries)
+    assert scores[2] == pytest.approx(float(found_ND[2] @ caption_ND[0]), abs=1e-6)
+
+
+def test_only_flat_pictures_are_filled_up() -> None:
+    flat = [torch.ones(2), torch.ones(4)]
+    assert [one.tolist() for one in even(flat)] == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    square = [torch.ones(3, 2, 2), torch.ones(3, 4, 4)]
+    assert even(square) is square
+    assert even(flat[:1])[0] is flat[0]
+
+
+def test_a_picture_that_the_model_cannot_take_has_no_vector_and_spoils_no_other() -> None:
+    model = Fake(unfit=PICTURES[1].key)
+    encoder = Vlm2Vec(model)
+    prepared = even([encoder.prepare(picture.open()) for picture in PICTURES])
+    with pytest.warns(UserWarning, match="without a vector: too thin"):
+        found_ND = encoder.encode_pictures(torch.stack(list(prepared)))
+    assert found_ND.isnan().all(dim=1).tolist() == [False, True, False]
+    assert torch.equal(found_ND[2], model.vector(PICTURES[2], PLAIN))
+
+
+def test_items_are_asked_their_question_and_every_vector_is_made_once() -> None:
+    model = Fake()
+    (scorer,) = VLM2VEC.scorers(model, None)
+    assert isinstance(scorer, AskedCosine)
+    assert isinstance(scorer, ItemScorer)
+    items = [
+        item("a", ("a cup on a box", "a cup under a box")),
+        item("b", ("Yes", "No"), question="Is it red?"),
+    ]
+    first = scorer.score_items(items)
+    asked = list(model.asked)
+    assert len(asked) == len(set(asked)) == 8
+    begin = "Represent the given image with the following question: "
+    assert (PICTURES[0].key, f"{begin}Is the cup on or under the box?") in asked
+    assert (PICTURES[1].key, f"{begin}Is it red?") in asked
+    assert (None, "a cup under a box") in asked
+    again = scorer.score_items(items)
+    assert model.asked == asked
+    assert np.array_equal(first[1].values, again[1].values)  # type: ignore[arg-type]
+    picture_D = model.vector(PICTURES[1], f"{begin}Is it red?").double()
+    assert first[1].values is not None
+    assert first[1].values[1, 0] == pytest.approx(
+        float(picture_D @ model.vector(None, "Yes").double())
+    )
+    question = Question("Is it red?")
+    (one,) = scorer.score([Query(PICTURES[1], "Yes", question)])
+    assert one == pytest.approx(first[1].values[1, 0])
+
+
+def test_without_a_question_the_plain_instruction_is_used_and_that_is_said_once() -> None:
+    model = Fake()
+    scorer = AskedCosine(model)
+    both = [item("first", ("a cup", "a box")), item("second", ("a jar", "a hat"))]
+    with pytest.warns(UserWarning, match="no question, such as 'first'") as said:
+        plain = scorer.score_items(both)
+    assert len(said) == 1
+    scorer.score_items([item("third", ("a cup", "a jar"))])
+    assert {text for key, text in model.asked if key} == {PLAIN}
+    vectors = torch.stack([model.vector(p, PLAIN) for p in PICTURES[:2]]).double()
+    captions = torch.stack([model.vector(None, c) for c in ("a cup", "a box")]).double()
+    assert np.allclose(plain[0].values, (vectors @ captions.T).numpy())  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*no question")
+def test_galleries_are_not_asked_and_ensembles_are_averaged() -> None:
+    model = Fake()
+    scorer = AskedCosine(model)
+    captions = ("a cup", Ensemble("box", ("a box", "the box")), "a hat")
+    assert isinstance(scorer, MatrixScorer)
+    score_PC = scorer.score_matrix(PICTURES, captions)
+    (dense,) = scorer.score_items([Item("s", tuple(PICTURES), captions, np.eye(3, dtype=bool))])
+    assert np.allclose(score_PC, dense.values, atol=1e-6)  # type: ignore[arg-type]
+    both = unit((model.vector(None, "a box") + model.vector(None, "the box"))[None])[0]
+    cosine = float(model.vector(PICTURES[0], PLAIN) @ both)
+    assert float(score_PC[0, 1]) == pytest.approx(cosine, abs=1e-6)
+
+
+def test_vectors_are_kept_on_disk_by_picture_and_question(tmp_path: Path) -> None:
+    one = item("b", ("Yes", "No"), question="Is it red?")
+    model, again = Fake(), Fake()
+    for fake, asked in ((model, 4), (again, 0)):
+        scorer = AskedCosine(fake)
+        assert isinstance(scorer, MeetingScorer)
+        scorer.meet([], [], cache=tmp_path, progress=Silent())
+        scorer.score_items([one])
+        assert len(fake.asked) == asked
+    scorer.score_items([item("b", ("Yes", "No"), question="Is it blue?")])
+    assert len(again.asked) == 2
+    (other,) = tmp_path.iterdir()
+    assert other.name == "fake-1-vlm2vec-asked1-cpu"
+
+
+def test_scorers_are_found_by_name_and_kept_apart() -> None:
+    model = Fake()
+    (asked,) = make_scorers(model, "vlm2vec")
+    (plain,) = make_scorers(model, "vlm2vec_plain")
+    assert isinstance(plain, Cosine)
+    assert (asked.name, plain.name) == ("fake (vlm2vec, asked)", "fake (vlm2vec)")
+    assert len({asked.fingerprint, plain.fingerprint, model.fingerprint}) == 3
+    assert asked.scoring == "vlm2vec, with the question"
+
+
+class Mute:
+    """A chat model behind a server: it answers and shows nothing."""
+
+    name = "mute"
+    fingerprint = "mute-1"
+
+
+def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
+    model: object = Mute()
+    for readout in (VLM2VEC, VLM2VEC_PLAIN):
+        with pytest.raises(UserError, match="mute shows no hidden state behind a prompt"):
+            readout.scorers(model, None)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match="mute has no language model whose weights"):
+            readout.scorers(model, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="base shows no hidden state"):
+        load_encoder("tiny:base")
+    with pytest.raises(UserError, match="holds no trained VLM2Vec"):
+        load_encoder(str(tmp_path))

@@ -1,0 +1,244 @@
+"""VLM2Vec trained on a real tiny LLaVA: what learns, what stays, and what is kept on disk."""
+
+import json
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.hf_chat import ChatModel, load_chat
+from unbag.pictures import PixelPicture
+from unbag.readouts.trained import train_readout
+from unbag.readouts.vlm2vec import VLM2VEC, load_encoder
+from unbag.readouts.vlm2vec_adapter import Adapted, Adapting, adapt
+from unbag.readouts.vlm2vec_data import Lesson, lesson
+from unbag.readouts.vlm2vec_saved import load, read_about
+from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
+from unbag.readouts.vlm2vec_train import measure, take_gradient
+from unbag.train.repair import Where
+
+pytest.importorskip("transformers")
+pytest.importorskip("peft")
+SMALL = ("steps=3", "batch=4", "chunk=3", "warm_up=1", "learning_rate=0.01", "negatives=1")
+PICTURES = [
+    PixelPicture(np.random.default_rng(n).integers(0, 255, (24, 24, 3), dtype=np.uint8))
+    for n in range(4)
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from ..models.tiny_chat import llava, save, tf  # noqa: TID252
+
+    tf.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return save(llava(), tmp_path_factory.mktemp("vlm2vec") / "llava")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> ChatModel:
+    return load_chat(str(folder))
+
+
+def fixed() -> Lesson:
+    queries = [(picture, "Represent the given image") for picture in PICTURES]
+    negatives: list[list[str | None]] = [["Yes"], [None], ["No"], [None]]
+    return lesson(queries, ["a red cube", "a cat", "a horse", "the table"], negatives)
+
+
+def bits(model: ChatModel) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.runner.model.state_dict().items()}
+
+
+def is_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+
+
+def steps(adapted: Adapted, settings: Vlm2VecSettings, count: int) -> list[float]:
+    optimiser = torch.optim.AdamW(adapted.weights.values(), lr=1e-3, weight_decay=0.0)
+    found = []
+    for step in range(count):
+        found.append(float(take_gradient(adapted, fixed(), settings, Where(), seed=step)))
+        optimiser.step()
+        optimiser.zero_grad()
+    return found
+
+
+@pytest.mark.parametrize("lora", [8, 0])
+def test_it_fits_what_it_is_shown_and_the_picture_tower_stays(lora: int, model: ChatModel) -> None:
+    before = bits(model)
+    adapted = adapt(model, Adapting(lora=lora, dropout=0.0))
+    asks = [(picture, text) for picture, text in fixed().queries]
+    assert torch.allclose(adapted.model.last_hidden(asks), model.last_hidden(asks), atol=1e-5)
+    losses = steps(adapted, Vlm2VecSettings(chunk=8), 10)
+    assert losses[-1] < 0.2 < 1 < losses[0]
+    assert measure(adapted, [fixed()], chunk=8).right == 4
+    # The model that was given has not moved by a bit, nor has anything but the language model.
+    assert is_same(bits(model), before)
+    after = adapted.runner.model.state_dict()
+    frozen = [name for name in before if "language_model" not in name]
+    assert any("vision_tower" in name for name in frozen)
+    assert all(torch.equal(after[name], before[name]) for name in frozen)
+    assert all(".language_model." in name for name in adapted.weights)
+    changed = adapted.model.last_hidden(asks) - model.last_hidden(asks)
+    assert changed.abs().max() > 0.1
+
+
+def test_weights_that_stay_are_in_memory_once(model: ChatModel) -> None:
+    own = {id(weight) for weight in model.runner.model.parameters()}
+    lora = adapt(model, Adapting())
+    new = [w for w in lora.runner.model.parameters() if id(w) not in own]
+    assert {id(w) for w in new} == {id(w) for w in lora.weights.values()}
+    whole = adapt(model, Adapting(lora=0))
+    assert not {id(w) for w in whole.weights.values()} & own
+    half = load_chat_like(model, torch.bfloat16)
+    wide = adapt(half, Adapting(lora=0))
+    assert {w.dtype for w in wide.weights.values()} == {torch.float32}
+    assert {w.dtype for w in half.runner.model.parameters()} == {torch.bfloat16}
+
+
+def load_chat_like(model: ChatModel, dtype: torch.dtype) -> ChatModel:
+    from copy import deepcopy
+
+    runner: Any = replace(model.runner, model=deepcopy(model.runner.model).to(dtype))
+    return replace(model, runner=runner)
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_cached_gradients_of_a_chat_model_are_the_plain_ones(chunk: int, model: ChatModel) -> None:
+    found = []
+    for size in (64, chunk):
+        adapted = adapt(model, Adapting(dropout=0.0), seed=1)
+        take_gradient(adapted, fixed(), Vlm2VecSettings(chunk=size), Where(), seed=0)
+        grads = {name: w.grad for name, w in adapted.weights.items()}
+        found.append({name: grad for name, grad in grads.items() if grad is not None})
+    assert found[0].keys() == found[1].keys() == adapted.weights.keys()
+    largest = max(float(grad.abs().max()) for grad in found[0].values())
+    assert largest > 1e-2
+    for name, grad in found[0].items():
+        assert torch.allclose(grad / largest, found[1][name] / largest, atol=1e-5), name
+
+
+@pytest.fixture(scope="module")
+def trained(model: ChatModel, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("run") / "trained"
+    found = train_readout("vlm2vec", model, "world", out, spec=f"hf:{folder}", settings=SMALL)
+    assert found.is_done
+    assert found.lines[0].startswith("own target nearest of all targets of its step: before ")
+    assert found.lines[1] == f"score with: unbag run --model hf:{folder} --scorer vlm2vec@{out}"
+    return out
+
+
+def test_a_trained_folder_says_what_it_is_and_scores(
+    trained: Path, model: ChatModel, folder: Path
+) -> None:
+    about = read_about(trained)
+    assert about.base_fingerprint == model.fingerprint
+    assert (about.steps, about.after.asked) == (3, 16)
+    card = (trained / "README.md").read_text()
+    assert "Represent the given image with the following question: {question}" in card
+    assert "n = 16" in card
+    (scorer,) = VLM2VEC.scorers(model, trained)
+    assert scorer.name == "llava, trained (vlm2vec, asked)"
+    assert model.fingerprint in scorer.fingerprint
+    encoder = load_encoder(str(trained))
+    assert encoder.scale == pytest.approx(50)
+    tuned, _ = load(model, trained)
+    asks = [(PICTURES[0], "Represent the given image")]
+    assert torch.equal(encoder.model.last_hidden(asks), tuned.last_hidden(asks))
+    assert not torch.allclose(tuned.last_hidden(asks), model.last_hidden(asks), atol=1e-3)
+    assert not scorer.fingerprint.startswith(load_encoder(f"hf:{folder}").fingerprint)
+
+
+class Stops(Silent):
+    """Asks to stop after so many steps, as Ctrl-C does."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.after = after
+
+    @contextmanager
+    def task(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if done == self.after:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        yield advance
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(
+    trained: Path, model: ChatModel, folder: Path, tmp_path: Path
+) -> None:
+    def run(progress: Silent) -> bool:
+        spec = f"hf:{folder}"
+        return train_readout(
+            "vlm2vec", model, "world", tmp_path, spec=spec, settings=SMALL, progress=progress
+        ).is_done
+
+    assert not run(Stops(2))
+    assert not (tmp_path / "adapter.safetensors").exists()
+    assert run(Silent())
+    whole, again = (path / "adapter.safetensors" for path in (trained, tmp_path))
+    assert whole.read_bytes() == again.read_bytes()
+    with pytest.raises(UserError, match="holds another run") as raised:
+        train_readout("vlm2vec_plain", model, "world", tmp_path, settings=SMALL)
+    assert "now:   vlm2vec_plain of hf-chat-" in str(raised.value)
+
+
+def test_a_folder_for_another_model_is_refused_with_both_fingerprints(
+    trained: Path, model: ChatModel
+) -> None:
+    other = replace(model, name="other", fingerprint="hf-chat-other")
+    with pytest.raises(UserError, match="and this is other \\(hf-chat-other\\)") as raised:
+        VLM2VEC.scorers(other, trained)
+    assert model.fingerprint in str(raised.value)
+
+
+def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: Path) -> None:
+    for name in ("config.json", "adapter.safetensors"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["adapting"]["lora"] = 4
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="holds other weights than llava has a place for"):
+        load(model, tmp_path)
+    (tmp_path / "adapter.safetensors").write_bytes(b"short")
+    with pytest.raises(UserError, match=r"adapter.safetensors cannot be read"):
+        load(model, tmp_path)
+    (tmp_path / "last.safetensors").write_bytes(b"short")
+    with pytest.raises(UserError, match=r"last.safetensors is not a checkpoint of vlm2vec"):
+        train_readout("vlm2vec", model, "world", tmp_path, settings=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("steps=0", "steps=0"),
+        ("negatives=-1", "negatives=-1"),
+        ("dropout=1.0", "lora=8 alpha=64.0 dropout=1.0"),
+        ("rank=4", "unknown setting 'rank'"),
+    ],
+)
+def test_wrong_settings_are_told_before_anything_is_computed(
+    setting: str, said: str, model: ChatModel, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said):
+        train_readout("vlm2vec", model, "world", tmp_path / "out", settings=[setting])
+    assert not (tmp_path / "out").exists()
