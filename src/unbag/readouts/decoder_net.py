@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
+from unbag.models.hf_source import quietly
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_words import Words
@@ -204,9 +205,10 @@ def read_language(folder: Path) -> Any:
 
     read_config(folder)
     try:
-        found = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
-        )
+        with quietly():
+            found = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+            )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise UserError(
             f"{folder} holds no causal language model that transformers can read: {said_by(error)}",

@@ -1,0 +1,252 @@
+"""`unbag train --recipe decoder` and what it leaves behind: a folder that knows its encoder."""
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from unbag.engine.progress import Advance, Progress, Silent
+from unbag.errors import UserError
+from unbag.models.tiny import Tiny, load, write
+from unbag.readouts.decoder import DECODER
+from unbag.readouts.decoder import load as load_decoder
+from unbag.readouts.decoder_kept import read_decoder
+from unbag.readouts.readout import ReadoutTrained
+from unbag.readouts.trained import train_readout
+from unbag.scorers.resolve import Placement, load_model, make_scorers
+from unbag.types import Query
+
+from .decoder_made import encoder, language_folder, pictures
+
+QUICK = (
+    "scenes=24", "steps=4", "batch=8", "width=16", "depth=1", "heads=2", "warm_up=1",
+)  # fmt: skip
+PROMPT = 'Does this figure show "a red star"? Please answer yes or no.'
+
+
+def trained(
+    out: Path,
+    settings: Sequence[str] = QUICK,
+    *,
+    pairs: str = "world",
+    spec: str = "small",
+    model: Tiny | None = None,
+    progress: Progress | None = None,
+) -> ReadoutTrained:
+    return train_readout(
+        "decoder", model or encoder(), pairs, out, spec=spec, settings=settings, progress=progress
+    )
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(read_decoder(folder).made.net.state_dict())
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiny, Path]:
+    """An encoder that loads by name, and a decoder on it."""
+    root = tmp_path_factory.mktemp("decoder")
+    write(encoder().towers, root / "small.safetensors", dtype=torch.float32)
+    own = load(str(root / "small.safetensors"))
+    trained(root / "made", model=own, spec=f"tiny:{root / 'small.safetensors'}")
+    return own, root / "made"
+
+
+def test_the_encoder_stays_as_it_is(tmp_path: Path) -> None:
+    own = encoder()
+    before = {name: value.clone() for name, value in own.towers.state_dict().items()}
+    found = trained(tmp_path / "made", model=own)
+    assert found.is_done
+    for name, value in own.towers.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_a_folder_says_what_it_is(small: tuple[Tiny, Path]) -> None:
+    own, folder = small
+    card = (folder / "README.md").read_text()
+    assert own.fingerprint in card
+    assert "questions about 22 pictures, 2\npictures kept apart; seed 0" in card
+    assert "| steps | 4 |" in card
+    said = json.loads((folder / "config.json").read_text())
+    assert said["origin"]["fingerprint"] == own.fingerprint
+    assert not (folder / "last.safetensors").exists()
+
+
+def test_as_a_model_and_as_a_scorer_it_gives_the_same_numbers(small: tuple[Tiny, Path]) -> None:
+    own, folder = small
+    model = load_model(f"decoder:{folder}")
+    assert model.name == "decoder:made"
+    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    (asked,) = make_scorers(model, "yes", "published")
+    (scorer,) = make_scorers(own, f"decoder@{folder}")
+    assert (scorer.name, scorer.scoring) == (f"{own.name}+decoder", "yes-probability")
+    assert np.array_equal(np.asarray(asked.score(queries)), np.asarray(scorer.score(queries)))
+    assert asked.fingerprint == scorer.fingerprint
+
+
+def test_controls_score_as_they_were_taught(tmp_path: Path) -> None:
+    own = encoder()
+    trained(tmp_path / "blind", (*QUICK, "sees=nothing"), model=own)
+    trained(tmp_path / "plain", (*QUICK, "asks=false", "sees=cls"), model=own)
+    (blind,) = DECODER.scorers(own, tmp_path / "blind")
+    (plain,) = DECODER.scorers(own, tmp_path / "plain")
+    assert blind.is_blind
+    assert not plain.is_blind
+    assert plain.scoring == "option perplexity"
+    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    first, second = np.asarray(blind.score(queries))
+    assert first == second
+    first, second = np.asarray(plain.score(queries))
+    assert first != second
+
+
+class _Interrupted(Silent):
+    """Presses Ctrl-C while the third step is taken."""
+
+    @contextmanager
+    def task(self, what: str, total: int) -> Iterator[Advance]:
+        taken = 0
+
+        def advance(steps: int) -> None:
+            nonlocal taken
+            taken += steps
+            if what == "teaching the decoder" and taken == 3:
+                signal.raise_signal(signal.SIGINT)
+
+        yield advance
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    trained(tmp_path / "whole")
+    found = trained(tmp_path / "parts", progress=_Interrupted())
+    assert not found.is_done
+    with pytest.raises(UserError, match="holds a run with another settings") as error:
+        trained(tmp_path / "parts", (*QUICK, "blind=0.5"))
+    assert "name another folder with --out" in error.value.way_out
+    silent = Silent()
+    assert trained(tmp_path / "parts", progress=silent).is_done
+    assert "going on after step 3 of 4" in silent.said
+    whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
+    with pytest.raises(UserError, match="holds a trained decoder"):
+        trained(tmp_path / "parts")
+
+
+def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "last.safetensors").write_bytes(b"nothing")
+    with pytest.raises(UserError, match="is not a checkpoint of a decoder"):
+        trained(tmp_path)
+
+
+def written_pairs(folder: Path, *, edits: bool = True) -> str:
+    """Twelve pictures, of which one is damaged."""
+    lines = []
+    for n, picture in enumerate(pictures(12)):
+        picture.open().save(folder / f"{n}.png")
+        edit = {"text": "a blue star", "kind": "replace_colour", "keeps_meaning": False}
+        line = {"id": str(n), "image": f"{n}.png", "caption": "a red star"}
+        lines.append(json.dumps(line | ({"edits": [edit]} if edits else {})))
+    (folder / "3.png").write_bytes(b"no picture")
+    (folder / "edits.jsonl").write_text("\n".join(lines))
+    return str(folder / "edits.jsonl")
+
+
+def test_your_own_pictures_without_a_damaged_one(tmp_path: Path) -> None:
+    silent = Silent()
+    trained(tmp_path / "made", pairs=written_pairs(tmp_path), progress=silent)
+    assert "1 pictures cannot be opened and are left out" in silent.said
+    assert "questions about 10 pictures" in (tmp_path / "made" / "README.md").read_text()
+
+
+def test_captions_without_edits(tmp_path: Path) -> None:
+    pairs = written_pairs(tmp_path, edits=False)
+    with pytest.raises(UserError, match="no question of the kind yes, letters, answer"):
+        trained(tmp_path / "made", pairs=pairs)
+    assert trained(tmp_path / "captions", (*QUICK, "asks=false"), pairs=pairs).is_done
+
+
+def test_a_decoder_of_another_encoder_is_refused_with_both_fingerprints(
+    small: tuple[Tiny, Path],
+) -> None:
+    own, folder = small
+    other = encoder(seed=1)
+    with pytest.raises(UserError, match="was trained for tiny:") as error:
+        DECODER.scorers(other, folder)
+    assert own.fingerprint in str(error.value)
+    assert other.fingerprint in str(error.value)
+
+
+def test_folders_that_hold_no_decoder(tmp_path: Path, small: tuple[Tiny, Path]) -> None:
+    own, _ = small
+    with pytest.raises(UserError, match=r"is not a decoder: .*No such file"):
+        load_decoder(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"kind": "clip"}')
+    with pytest.raises(UserError, match=r"its config\.json is of the kind 'clip'"):
+        load_decoder(str(tmp_path))
+    with pytest.raises(UserError, match="scores with a trained decoder, and none is named"):
+        make_scorers(own, "decoder")
+
+
+def test_half_precision_is_refused(small: tuple[Tiny, Path]) -> None:
+    with pytest.raises(UserError, match="cannot compute in float16"):
+        load_model(f"decoder:{small[1]}", placement=Placement(dtype="float16"))
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_real_language_model(tmp_path: Path, lora: int) -> None:
+    if lora:
+        pytest.importorskip("peft")
+    language = language_folder(tmp_path / "language")
+    own = encoder()
+    quick = ("scenes=24", "steps=4", "batch=8", "connector_steps=1", "context=96", "warm_up=1")
+    found = trained(tmp_path / "made", (*quick, f"language={language}", f"lora={lora}"), model=own)
+    assert found.is_done
+    (scorer,) = DECODER.scorers(own, tmp_path / "made")
+    first, second = np.asarray(scorer.score([Query(p, "a red star") for p in pictures(2)]))
+    assert 0 < first < 1
+    assert first != second
+    kept = state(tmp_path / "made")
+    assert not any("lora" in name for name in kept)
+    decoder = DECODER.scorers(own, tmp_path / "made")[0].model  # type: ignore[attr-defined]
+    words = decoder.preparer.prompts.processor
+    assert words.decode(words.ask("Is it?")) == "USER: Is it? ASSISTANT:"
+    assert words.decode(words.answer("Is it?", "Yes")) == " Yes"
+
+
+def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
+    def said(*settings: str) -> UserError:
+        with pytest.raises(UserError) as error:
+            trained(tmp_path / "made", (*QUICK, *settings))
+        return error.value
+
+    assert "is not the folder of a language model" in str(said(f"language={tmp_path / 'none'}"))
+    endless = language_folder(tmp_path / "endless", ends=False)
+    assert "has no token that ends an answer" in str(said(f"language={endless}"))
+    short = language_folder(tmp_path / "short", context=40)
+    error = said(f"language={short}")
+    assert error.found == "4 tokens of a picture and 128 of text"
+    assert (error.expected, error.way_out) == (
+        "at most 40, the context of the language model", "--set context=36",
+    )  # fmt: skip
+
+
+def test_a_model_without_a_picture_tower() -> None:
+    with pytest.raises(UserError, match="the read-out 'decoder' reads patches and words"):
+        make_scorers(load_model("caption:short"), "decoder@somewhere")
+
+
+def test_an_odd_picture_size_is_the_encoders_own_affair(small: tuple[Tiny, Path]) -> None:
+    """The encoder prepares pictures, so any size is asked about as it would be encoded."""
+    from unbag.pictures import PixelPicture
+
+    model = load_model(f"decoder:{small[1]}")
+    large = Image.fromarray(np.asarray(pictures(1)[0].open())).resize((40, 30))
+    found = replace(PixelPicture(np.asarray(large)))
+    assert model.logprobs(found, PROMPT, ["Yes"])[0][0] < 0  # type: ignore[union-attr]

@@ -1,0 +1,268 @@
+"""A decoder as a chat model: its numbers are the language model's, whatever stands beside them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.errors import UserError
+from unbag.models.asks import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
+from unbag.models.tiny import Tiny
+from unbag.pictures import FilePicture
+from unbag.readouts.decoder_model import PatchDecoder, view_of
+from unbag.readouts.decoder_net import DecoderNet, picture_tokens
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.scorers.resolve import make_scorers
+from unbag.types import Generator, Item, ItemScorer, Picture, Query
+
+from .decoder_made import SMALL, decoder, encoder, pictures
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+PROMPTS = (
+    'Does this figure show "a red star"? Please answer yes or no.',
+    "Describe the picture in one sentence.",
+    "a",
+)
+ANSWERS = ("Yes", "No", "a red star left of a blue moon")
+
+
+def net_of(model: PatchDecoder) -> DecoderNet:
+    found = model.runner.model
+    assert isinstance(found, DecoderNet)
+    return found
+
+
+def by_hand(
+    model: PatchDecoder, picture: Picture | None, prompt: str, answer: str, *, ends: bool
+) -> list[float]:
+    """One sequence, no padding, no cache, the whole language model of transformers."""
+    net, words = net_of(model), model.preparer.prompts.processor
+    tokens = words.answer(prompt, answer) + ([words.end] if ends else [])
+    text = torch.tensor([words.ask(prompt) + tokens])
+    inputs = [net.language.get_input_embeddings()(text)]
+    if picture is not None:
+        own = encoder()
+        parts = view_of(SMALL).look(own, own.prepare(picture.open())[None])
+        seen = picture_tokens(parts, SMALL)
+        assert seen is not None
+        inputs.insert(0, net.connector(seen))
+    with torch.no_grad():
+        logit_V = net.language(inputs_embeds=torch.cat(inputs, dim=1)).logits[0]
+    log_LV = logit_V[-len(tokens) - 1 : -1].log_softmax(dim=-1)
+    return [float(log_LV[k, token]) for k, token in enumerate(tokens)]
+
+
+def flat(found: Sequence[Sequence[Sequence[float]]]) -> list[float]:
+    return [number for one in found for tokens in one for number in tokens]
+
+
+def test_logprobs_are_those_of_one_plain_sequence() -> None:
+    model = decoder()
+    asks = [
+        Ask(picture, prompt, ANSWERS, n == 1)
+        for picture in (*pictures(3), None)
+        for n, prompt in enumerate(PROMPTS)
+    ]
+    wanted = [
+        number
+        for ask in asks
+        for answer in ask.continuations
+        for number in by_hand(model, ask.picture, ask.prompt, answer, ends=ask.ends)
+    ]
+    together = flat(model.logprobs_of(asks))
+    assert together == pytest.approx(wanted, abs=1e-5)
+    alone = flat([model.logprobs_of([ask])[0] for ask in asks])
+    assert alone == pytest.approx(together, abs=1e-5)
+    assert flat([model.logprobs(asks[0].picture, PROMPTS[0], ANSWERS)]) == pytest.approx(
+        together[: len(flat([model.logprobs_of(asks[:1])[0]]))], abs=1e-5
+    )
+
+
+def test_the_picture_matters_and_none_is_the_language_prior() -> None:
+    model = decoder()
+    first, second = pictures(2)
+    found = [model.logprobs(p, PROMPTS[0], ["Yes"])[0][0] for p in (first, second, None)]
+    assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_the_last_hidden_state_knows_no_batch_mates(left: bool) -> None:
+    model = decoder()
+    first, second = pictures(2)
+    asks = [(first, "a red star"), (second, "a"), (None, "a blue moon left of a star"), (None, "a")]
+    whole_NW = model.last_hidden(asks)
+    assert whole_NW.shape == (4, SMALL.width)
+    assert whole_NW.dtype == torch.float32
+    alone_NW = torch.cat([model.last_hidden([one]) for one in asks])
+    assert torch.allclose(whole_NW, alone_NW, atol=1e-5)
+    rows = model.hidden_rows(asks[:2])
+    side_NW = model._causal().hidden(rows, left=left)
+    assert torch.allclose(side_NW, whole_NW[:2], atol=1e-5)
+
+
+def test_the_last_hidden_state_is_behind_the_text_as_it_is() -> None:
+    model, net = decoder(), net_of(decoder())
+    token_BT = torch.tensor([model.preparer.prompts.processor.plain("a red star")])
+    with torch.no_grad():
+        wanted_W = net.hidden(None, token_BT)[0, -1]
+    assert torch.allclose(model.last_hidden([(None, "a red star")])[0], wanted_W, atol=1e-6)
+    with pytest.raises(UserError, match="an empty text to embed"):
+        model.last_hidden([(None, " ")])
+
+
+def test_every_protocol_of_chat_models_can_ask_it() -> None:
+    model = decoder()
+    for kind in (Generator, BatchGenerator, ContrastiveGenerator, HiddenGenerator):
+        assert isinstance(model, kind)
+    one, other = pictures(2)
+    captions = ("a red star left of a moon", "a red star right of a moon")
+    item = Item("i", (one, other), captions, np.eye(2, dtype=np.bool_))
+    for name in ("yes", "yes-normalised", "yes-contrast", "letters", "perplexity", "likelihood",
+                 "answer", "m3id"):  # fmt: skip
+        for scorer in make_scorers(model, name):
+            if isinstance(scorer, ItemScorer):
+                (scores,) = scorer.score_items([item])
+                assert scores.values is not None
+                assert np.isfinite(scores.values).all()
+            else:
+                found = scorer.score([Query(p, c) for p in item.pictures for c in captions])
+                assert len(np.unique(np.asarray(found).round(9))) == 4
+
+
+def test_the_score_is_the_probability_of_yes() -> None:
+    model = decoder()
+    picture, caption = pictures(1)[0], "a red star"
+    (scorer,) = make_scorers(model, "yes", "published")
+    (found,) = scorer.score([Query(picture, caption)])
+    wanted = by_hand(model, picture, PROMPTS[0], "Yes", ends=False)[0]
+    assert float(found) == pytest.approx(math.exp(wanted), rel=1e-4)
+
+
+@dataclass
+class _Counted:
+    """Passes through to an encoder and counts the pictures that its tower was given."""
+
+    inner: Tiny
+    rows: int = 0
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        self.rows += len(pixels)
+        found = picture_tokens(view_of(SMALL).look(self.inner, pixels), SMALL)
+        assert found is not None
+        return found
+
+
+def test_each_picture_is_encoded_once_whatever_is_asked_about_it() -> None:
+    model, counted = decoder(), _Counted(encoder())
+    net_of(model).look = counted
+    model.logprobs_of([Ask(p, prompt, ANSWERS) for p in pictures(3) for prompt in PROMPTS])
+    assert counted.rows == 3
+
+
+def test_one_token_stands_for_a_picture_that_is_pooled() -> None:
+    model = decoder(replace(SMALL, sees="cls"))
+    (row,) = model.hidden_rows([(pictures(1)[0], "a")])
+    assert len(row.tokens) == 2
+    first, second = (model.logprobs(p, PROMPTS[0], ["Yes"])[0][0] for p in pictures(2))
+    assert first != second
+
+
+@dataclass(frozen=True)
+class _Damaged:
+    key: str = "damaged"
+    name: str = "damaged.png"
+
+    def open(self) -> "Image":
+        raise OSError("cannot identify image file")
+
+
+def test_a_decoder_that_sees_nothing_opens_no_picture() -> None:
+    model = decoder(replace(SMALL, sees="nothing"))
+    prior = model.logprobs(None, PROMPTS[0], ["Yes", "No"])
+    assert model.logprobs(_Damaged(), PROMPTS[0], ["Yes", "No"]) == prior
+
+
+def test_a_damaged_picture_is_told_as_engines_expect_it(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(b"no picture")
+    with pytest.raises(OSError, match="in no format that Pillow knows"):
+        decoder().logprobs(FilePicture(tmp_path / "x.png"), PROMPTS[0], ["Yes"])
+
+
+def test_without_the_question_only_the_caption_counts() -> None:
+    model = decoder(replace(SMALL, asks=False))
+    picture = pictures(1)[0]
+    first, second = (model.logprobs(picture, prompt, [ANSWERS[2]]) for prompt in PROMPTS[:2])
+    assert first == second
+
+
+def test_a_prompt_beyond_the_context() -> None:
+    with pytest.raises(UserError, match=r"the prompt 'a a a.*has 87 tokens") as error:
+        decoder().logprobs(pictures(1)[0], "a " * 81, ["Yes"])
+    # Four patches and 64 tokens of text.
+    assert error.value.expected == "at most 68"
+    with pytest.raises(UserError, match="tokens with its picture and answer"):
+        decoder().answer(pictures(1)[0], PROMPTS[0], longest=60)
+
+
+class _Vector:
+    """A dual encoder that shows no patches."""
+
+    name = "vector"
+    fingerprint = "vector-1"
+    device = "cpu"
+    scale = 1.0
+    bias = 0.0
+    context = 8
+
+    def prepare(self, image: "Image") -> Tensor:
+        return torch.zeros(3)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        return [1 for _ in captions]
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        return torch.ones(len(pixels), 2)
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        return torch.ones(len(captions), 2)
+
+
+def test_a_model_without_patches() -> None:
+    with pytest.raises(UserError, match="vector shows one vector for a picture and no patches"):
+        view_of(SMALL).look(_Vector(), torch.zeros(1, 3))
+
+
+def test_layers_are_those_before_the_projection() -> None:
+    own = encoder()
+    pixels = torch.stack([own.prepare(p.open()) for p in pictures(2)])
+    layers = own.picture_layers(pixels)
+    # Two blocks: what enters, after the first, after the second, after the norm.
+    assert len(layers.vector_NLW) == 4
+    second = view_of(DecoderSettings()).look(own, pixels)
+    last = view_of(DecoderSettings(layer="last")).look(own, pixels)
+    assert torch.equal(second.part_NLW, layers.vector_NLW[1])
+    assert torch.equal(last.part_NLW, layers.vector_NLW[3])
+    pooled_NW = layers.pooled_NW[1]
+    assert pooled_NW is not None
+    assert torch.equal(second.pooled_NW, pooled_NW)
+
+
+def test_half_precision_must_hold_the_features() -> None:
+    own = encoder()
+    parts = view_of(SMALL).look(own, own.prepare(pictures(1)[0].open())[None])
+    large = replace(parts, part_NLW=parts.part_NLW * 1e6)
+    half = replace(SMALL, keeps="float16")
+    found = picture_tokens(parts, half)
+    assert found is not None
+    assert found.dtype == torch.float16
+    with pytest.raises(UserError, match="do not fit into float16") as error:
+        picture_tokens(large, half)
+    assert error.value.way_out == "--set keeps=float32"

@@ -1,0 +1,165 @@
+"""Teaching a decoder: it can fit, stages open what they should, and a stop changes no bit."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from math import log
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.readouts.decoder_begin import begin
+from unbag.readouts.decoder_data import Material
+from unbag.readouts.decoder_lessons import NOTHING
+from unbag.readouts.decoder_questions import Fact
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder_teach import Teaching, fits, share_right
+from unbag.scorers.resolve import make_scorer
+from unbag.types import Picture, Query
+
+from .decoder_made import COLOURS, SHAPES, SMALL, begun, pictures
+
+
+def seen_things(count: int) -> Material:
+    """Two things side by side as one patch each, told by marks; negatives exchange colours."""
+    rng = np.random.default_rng(0)
+    seen_NLV, facts = torch.zeros(count, 2, 10), []
+    for n in range(count):
+        colours, shapes = rng.permutation(4)[:2], rng.permutation(4)[:2]
+        for place in range(2):
+            marks = (int(colours[place]), 4 + int(shapes[place]), 8 + place)
+            seen_NLV[n, place, list(marks)] = 1
+        (a, b), (c, d) = ([COLOURS[i] for i in colours], [SHAPES[i] for i in shapes])
+        facts.append(Fact(n, f"{a} {c} {b} {d}", (f"{b} {c} {a} {d}",)))
+    return Material(seen_NLV, tuple(facts), count, "marks", "marks-1")
+
+
+def test_it_fits_questions_that_only_the_picture_answers() -> None:
+    settings = DecoderSettings(
+        width=64, depth=2, heads=4, batch=24, steps=300, warm_up=20, learning_rate=3e-3,
+        yes=1, describe=1, letters=0, answer=0, blind=0, context=32,
+    )  # fmt: skip
+    one = begin(seen_things(44), settings)
+    teaching, made = one.teaching, one.made
+    found = fits(made.net, teaching.seen_NLV, teaching.lessons, settings)
+    assert found.count == 40 * 3
+    assert found.by_kind["yes"] > 0.95
+    assert found.by_kind["describe"] > 0.95
+    # Without the picture nothing but the answers' frequency is left.
+    blind = share_right(made.net, None, teaching.lessons)
+    assert blind.by_kind["yes"] <= 0.6
+
+
+def test_the_loss_is_the_mean_over_rows_of_the_mean_over_tokens() -> None:
+    one = begun()
+    batch = one.teaching.lessons.batch(np.array([0, 1, 5]))
+    seen_NLV = one.teaching.seen_NLV
+    assert seen_NLV is not None
+    seen_BLV = seen_NLV[batch.picture_B]
+    with torch.no_grad():
+        log_BAV = one.made.net.answered(seen_BLV, batch).log_softmax(dim=-1)
+        rows = []
+        for b in range(3):
+            target = [int(t) for t in batch.target_BA[b] if int(t) != NOTHING]
+            rows.append(-np.mean([float(log_BAV[b, a, t]) for a, t in enumerate(target)]))
+        assert len({int((row != NOTHING).sum()) for row in batch.target_BA}) > 1
+        assert float(one.made.net.loss(seen_BLV, batch)) == pytest.approx(np.mean(rows), abs=1e-5)
+
+
+def weights(teaching: Teaching) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in teaching.net.state_dict().items()}
+
+
+def changed(before: dict[str, torch.Tensor], teaching: Teaching) -> set[str]:
+    """The parts whose weights are other than before."""
+    now = teaching.net.state_dict()
+    return {name.partition(".")[0] for name, value in before.items()
+            if not torch.equal(value, now[name])}  # fmt: skip
+
+
+def test_the_first_stage_opens_the_connector_alone() -> None:
+    teaching = begun(replace(SMALL, steps=6, connector_steps=3, blind=0.0)).teaching
+    before = weights(teaching)
+    for _ in range(3):
+        teaching.take_step()
+    assert changed(before, teaching) == {"connector"}
+    teaching.take_step()
+    assert changed(before, teaching) == {"connector", "language"}
+
+
+def test_rates_begin_anew_with_the_second_stage() -> None:
+    settings = replace(
+        SMALL, steps=8, connector_steps=4, warm_up=2, connector_rate=0.1, learning_rate=0.01
+    )
+    teaching = begun(settings).teaching
+    found = []
+    for _ in range(8):
+        teaching.take_step()
+        found.append(float(teaching.optimiser.param_groups[0]["lr"]))
+    # Two steps up, then half a cosine over the two that are left.
+    assert found == pytest.approx([0.05, 0.1, 0.1, 0.05, 0.005, 0.01, 0.01, 0.005])
+
+
+def test_blind_steps_see_no_picture() -> None:
+    teaching = begun(replace(SMALL, blind=1.0)).teaching
+    before = weights(teaching)
+    teaching.run()
+    assert changed(before, teaching) == {"language"}
+
+
+def test_a_stop_changes_no_bit() -> None:
+    settings = replace(SMALL, steps=7, connector_steps=2, blind=0.5)
+    whole = begun(settings).teaching
+    whole.run()
+    first = begun(settings).teaching
+    first.run(lambda taught: taught.step == 4)
+    assert first.step == 4
+    second = begun(settings, seed=0).teaching
+    second.restore(first.net.state_dict(), first.moments(), first.step)
+    second.run()
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, second.net.state_dict()[name]), name
+
+
+def test_another_seed_gives_other_weights() -> None:
+    first, second = begun(), begun(seed=1)
+    name = "connector.0.weight"
+    assert not torch.equal(first.made.net.state_dict()[name], second.made.net.state_dict()[name])
+
+
+def test_pictures_at_the_end_are_kept_apart() -> None:
+    one = begun(count=20)
+    assert one.held is not None
+    assert set(one.held.picture_M.tolist()) == {18, 19}
+    assert set(one.teaching.lessons.picture_M.tolist()) == set(range(18))
+
+
+def test_a_loss_that_is_no_number_is_told() -> None:
+    teaching = begun(replace(SMALL, learning_rate=float("inf"))).teaching
+    with pytest.raises(UserError, match="the loss of the decoder became nan at step") as error:
+        teaching.run()
+    assert "a smaller rate" in error.value.way_out
+
+
+class _Table:
+    """Answers every prompt with the same tokens."""
+
+    name, fingerprint = "table", "table-1"
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        return [[log(0.5), log(0.25), log(0.8)] for _ in continuations]
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        return ""
+
+
+def test_perplexity_and_probability_of_a_caption_as_worked_in_the_specification() -> None:
+    query = [Query(pictures(1)[0], "a red star")]
+    (mean,) = make_scorer(_Table(), "perplexity").score(query)
+    (whole,) = make_scorer(_Table(), "likelihood").score(query)
+    assert math.exp(-float(mean)) == pytest.approx(2.1544347, abs=1e-6)
+    assert math.exp(float(whole)) == pytest.approx(0.1)
