@@ -257,10 +257,10 @@ def test_bad_input_is_told() -> None:
     with pytest.raises(ValueError, match="not read by the view dcsm-token-6-kept"):
         made.compare(pictures(2), replace(captions(2), mark_NL=None))
     with pytest.raises(UserError, match="length=1") as error:
-        reader(replace(FIXED, length=1))
+        replace(FIXED, length=1)
     assert error.value.expected == "at least 2 columns of a map"
     with pytest.raises(UserError, match=r"dropout=1\.0") as error:
-        reader(replace(FIXED, dropout=1.0))
+        replace(FIXED, dropout=1.0)
     assert error.value.expected == "at least 0 and below 1"
 
 

@@ -68,6 +68,13 @@ class DcsmSettings(Effort):
     draws: int = 0
     """Seed of functional rows and shuffled orders."""
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no map, before anything is computed."""
+        if self.length < 2:
+            raise UserError(f"length={self.length}", expected="at least 2 columns of a map")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"dropout={self.dropout}", expected="at least 0 and below 1")
+
 
 class Dcsm(Reader):
     """Reads the map of [CLS and patches] x [tokens]."""
@@ -77,7 +84,6 @@ class Dcsm(Reader):
     def __init__(self, settings: DcsmSettings, sizes: Sizes, *, name: str = "dcsm_fixed") -> None:
         """For pictures of `sizes.patches` patches each."""
         super().__init__()
-        _check(settings)
         self.name, self.settings, self.patches = name, settings, sizes.patches
         self.captions = MapCaptions(settings.align, settings.length, settings.padding)
         self.view = self.captions.view
@@ -235,13 +241,6 @@ class Dcsm(Reader):
         if caption.mark_NL is None or caption.part_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
         return caption.mark_NL
-
-
-def _check(settings: DcsmSettings) -> None:
-    if settings.length < 2:
-        raise UserError(f"length={settings.length}", expected="at least 2 columns of a map")
-    if not 0 <= settings.dropout < 1:
-        raise UserError(f"dropout={settings.dropout}", expected="at least 0 and below 1")
 
 
 def _one_call(map_KPCRL: Tensor) -> Tensor:

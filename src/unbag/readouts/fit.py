@@ -35,6 +35,8 @@ class Effort:
     """Whether hard negatives of the pairs are used."""
     scenes: int = 20_000
     """Of the world, where it is trained on that."""
+    opposites: bool = False
+    """Of the world: pairs of scenes that are each other's opposite, side by side in a batch."""
 
 
 @dataclass(frozen=True)

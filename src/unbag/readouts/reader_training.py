@@ -12,6 +12,7 @@ from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, wr
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
 from unbag.errors import UserError
+from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.fit import Effort, Fit, Taken, check_effort, share_told_apart
 from unbag.readouts.head import FILE, Head, Sizes, read_head, save_head
 from unbag.readouts.parts import View
@@ -129,6 +130,9 @@ def _pool(
     progress: Progress,
 ) -> Pool:
     wanted = job.pairs
+    if wanted.path == WORLD and settings.opposites:
+        twos = composites(settings.scenes // 2, seed=job.seed)
+        return composite_pool(encoder, view, twos, progress=progress)
     if wanted.path == WORLD:
         scenes = world_rows(
             settings.scenes, seed=job.seed, workers=where.workers, progress=progress
