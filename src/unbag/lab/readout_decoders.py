@@ -15,6 +15,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,9 @@ import torch
 from torch import Tensor
 
 from unbag.engine.progress import Silent
+from unbag.lab.readout_base import Base, add_options, settings_of, side_by_side
 from unbag.lab.readout_vectors import VECTOR_ARMS, precision_of, run_vectors
-from unbag.lab.readouts import EXPERIMENT, Base, Settings, add_options, settings_of
+from unbag.lab.readouts import missing
 from unbag.lab.repair_questions import Questions, Score
 from unbag.lab.repair_results import ArmResult, write_result
 from unbag.readouts.decoder_data import Material, of_world
@@ -51,7 +53,7 @@ _PAIRS = 2_048
 
 
 def run_decoders(
-    base: Base, arms: Sequence[str], folder: Path, *, steps: int, vector_steps: int
+    base: Base, folder: Path, arms: Sequence[str], *, steps: int, vector_steps: int
 ) -> None:
     """Those that the folder does not have yet; VLM2Vec needs the decoder on patches."""
     words = _words(base)
@@ -135,7 +137,8 @@ def _decoder(
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, "held": kept.share, **by_kind}
     numbers = {**base.questions.measured(score), "fit": fit}
-    return _result(base, name, settings.steps, numbers), net
+    result = base.result(name, numbers, steps=settings.steps, precision=precision)
+    return result, net
 
 
 def _lessons(facts: Sequence[Fact], words: Words, settings: DecoderSettings, seed: int) -> Lessons:
@@ -211,22 +214,6 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
     return (log_BA * is_word_BA).sum(dim=1).double() / is_word_BA.sum(dim=1)
 
 
-def _result(base: Base, arm: str, steps: int, numbers: dict[str, dict[str, float]]) -> ArmResult:
-    return ArmResult(
-        experiment=EXPERIMENT,
-        base=base.path.stem,
-        fingerprint=base.encoder.fingerprint,
-        arm=arm,
-        steps=steps,
-        batch=256,
-        seed=base.seed,
-        times=base.settings.times,
-        precision="float32" if base.settings.device == "cpu" else "bfloat16",
-        loss=None,
-        numbers=numbers,
-    )
-
-
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
@@ -234,18 +221,20 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     parser.add_argument("--vector-steps", type=int, default=2_000, help="of VLM2Vec")
     options = parser.parse_args()
-    settings: Settings = settings_of(options)
+    settings = settings_of(options)
     questions = Questions(options.bench, times=settings.times)
     for path in options.bases:
-        folder = options.out / path.stem
+        base, folder = Base(path, questions, settings), options.out / path.stem
         folder.mkdir(parents=True, exist_ok=True)
-        run_decoders(
-            Base(path, questions, settings),
-            options.arms,
-            folder,
-            steps=settings.steps,
-            vector_steps=options.vector_steps,
+        arms = missing(options.arms, folder)
+        print(f"{path.stem}: {len(base.rows)} steps of scenes, {len(arms)} arms", flush=True)
+        # VLM2Vec goes on from the decoder on patches, in the same process.
+        first = [name for name in arms if name == "decoder" or name in VECTOR_ARMS]
+        rest = [name for name in arms if name not in first]
+        run = partial(
+            run_decoders, base, folder, steps=settings.steps, vector_steps=options.vector_steps
         )
+        side_by_side(run, [first, rest] if options.processes > 1 else [arms])
 
 
 if __name__ == "__main__":

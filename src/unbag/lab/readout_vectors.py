@@ -26,7 +26,7 @@ from unbag.train.world_batches import FindWorldTruth
 from unbag.types import FloatArray, IntArray, Item
 
 if TYPE_CHECKING:
-    from unbag.lab.readouts import Base
+    from unbag.lab.readout_base import Base
     from unbag.lab.repair_questions import Score
     from unbag.readouts.decoder_net import DecoderNet
     from unbag.readouts.decoder_words import Words
@@ -43,7 +43,6 @@ def run_vectors(
 ) -> ArmResult:
     """Contrastive, from query to target, over captions and hard negatives of the batch."""
     from unbag.lab.readout_decoders import question_features
-    from unbag.lab.readouts import EXPERIMENT
 
     asks, device = name == VECTOR_ARMS[0], base.settings.device
     texts = _Texts(words, device)
@@ -81,18 +80,13 @@ def run_vectors(
     seen_NLV = question_features(base, _SETTINGS)
     assert seen_NLV is not None
     numbers = base.questions.measured(_score(net, seen_NLV, texts, base, asks=asks))
-    return ArmResult(
-        experiment=EXPERIMENT,
-        base=base.path.stem,
-        fingerprint=base.encoder.fingerprint,
-        arm=name,
+    return base.result(
+        name,
+        {**numbers, "fit": fit},
         steps=steps,
         batch=_BATCH,
-        seed=base.seed,
-        times=base.settings.times,
-        precision="float32" if device == "cpu" else "bfloat16",
         loss=float(loss.detach()) if steps else None,
-        numbers={**numbers, "fit": fit},
+        precision=precision_of(device),
     )
 
 
@@ -195,6 +189,10 @@ def _told_apart(
     return own_B > cosine_BT.amax(dim=1)
 
 
+def _repeated(item: Item, said: str) -> list[str]:
+    return [said] * (len(item.pictures) * len(item.captions))
+
+
 def _score(net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool) -> Score:
     precision = precision_of(texts.device)
 
@@ -212,9 +210,9 @@ def _score(net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks
 
     def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         asked = [
-            instruction(question_of(item) if asks else None)
+            said
             for item in items
-            for _ in range(len(item.pictures) * len(item.captions))
+            for said in _repeated(item, instruction(question_of(item) if asks else None))
         ]
         place: dict[tuple[int, str], int] = {}
         keys = zip(picture_M.tolist(), asked, strict=True)

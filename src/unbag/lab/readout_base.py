@@ -1,0 +1,186 @@
+"""A base of the read-out experiment: a file and settings come in; rows and frozen parts go out.
+
+Dimensions: N pictures or captions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from unbag.lab.readout_arms import ReaderArm
+from unbag.lab.repair_questions import Questions
+from unbag.lab.repair_results import ArmResult
+from unbag.models.tiny import Tiny, read, untrained
+from unbag.readouts.parts import Parts, View, stacked
+from unbag.readouts.pool import Pool
+from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
+from unbag.scorers.resolve import load_model
+from unbag.types import DualEncoder
+
+EXPERIMENT = "readouts"
+_CAPTIONS = 4_096
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything about the experiment besides bases and arms."""
+
+    scenes: int = 100_000
+    steps: int = 8_000
+    fit_rows: int = 2_048
+    """Fixed examples that a reader must be able to learn."""
+    fit_steps: int = 2_000
+    seed: int = 0
+    times: int = 3
+    device: str = "cpu"
+    workers: int = 0
+    text: str = "minilm"
+    """Another text tower, by name or folder, for the arms that read captions with it."""
+
+    def seed_of(self, base: Path) -> int:
+        """Another one for each base, by its place among bases: tiny-0, tiny-1 ..."""
+        digits = "".join(c for c in base.stem if c.isdigit()) or "0"
+        return self.seed + 1_000 + int(digits)
+
+
+class Base:
+    """A frozen base, its rows, and pools of its parts by view."""
+
+    def __init__(self, path: Path, questions: Questions, settings: Settings) -> None:
+        self.path, self.questions, self.settings = path, questions, settings
+        self.seed = settings.seed_of(path)
+        self._key = ""
+        self._kept: tuple[Pool, Parts, Parts] | None = None
+
+    # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
+
+    @cached_property
+    def encoder(self) -> Tiny:
+        """Frozen."""
+        return read(self.path, name=self.path.stem, device=self.settings.device)
+
+    @cached_property
+    def random(self) -> Tiny:
+        """The same network before any training."""
+        twin = untrained(self.encoder.config, seed=self.seed)
+        return Tiny(twin, name=f"{self.path.stem}-random", device=self.settings.device)
+
+    @cached_property
+    def joined(self) -> DualEncoder:
+        """The picture tower with another text model."""
+        spec = f"joined:tiny:{self.path}+{self.settings.text}"
+        found = load_model(spec, device=self.settings.device)
+        assert isinstance(found, DualEncoder)
+        return found
+
+    @cached_property
+    def rows(self) -> list[WorldRows]:
+        """What all arms are taught with."""
+        return world_rows(self.settings.scenes, seed=self.seed, workers=self.settings.workers)
+
+    def _encoder(self, arm: ReaderArm) -> DualEncoder:
+        if arm.text:
+            return self.joined
+        return self.random if arm.is_random else self.encoder
+
+    def parts(self, arm: ReaderArm, view: View) -> tuple[Pool, Parts, Parts]:
+        """The pool, and parts of the questions' pictures and captions; one view at a time."""
+        encoder = self._encoder(arm)
+        key = f"{encoder.name} {view.name}"
+        if self._kept is None or key != self._key:
+            self._kept = None
+            device = self.settings.device
+            pool = world_pool(encoder, view, self.rows, device=device)
+            pictures = [
+                view.look(encoder, pixels.to(device).float() / 127.5 - 1.0).to(
+                    device, torch.float16
+                )
+                for pixels in self.questions.pixels
+            ]
+            texts = self.questions.captions
+            captions = [
+                view.read(encoder, texts[at : at + _CAPTIONS]).to(device, torch.float16)
+                for at in range(0, len(texts), _CAPTIONS)
+            ]
+            self._key, self._kept = key, (pool, stacked(pictures), stacked(captions))
+        return self._kept
+
+    def result(
+        self,
+        arm: str,
+        numbers: dict[str, dict[str, float]],
+        *,
+        steps: int = 0,
+        batch: int = 256,
+        loss: float | None = None,
+        precision: str = "float32",
+    ) -> ArmResult:
+        """What an arm on this base came to."""
+        return ArmResult(
+            experiment=EXPERIMENT,
+            base=self.path.stem,
+            fingerprint=self.encoder.fingerprint,
+            arm=arm,
+            steps=steps,
+            batch=batch,
+            seed=self.seed,
+            times=self.settings.times,
+            precision=precision,
+            loss=loss,
+            numbers=numbers,
+        )
+
+
+def side_by_side(run: Callable[[Sequence[str]], None], groups: Sequence[Sequence[str]]) -> None:
+    """Each group of arms in a process of its own, forked before anything touches a GPU."""
+    if len(groups) == 1:
+        run(groups[0])
+        return
+    context = get_context("fork")
+    processes = [context.Process(target=run, args=(group,)) for group in groups if group]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    if any(one.exitcode for one in processes):
+        raise SystemExit(f"processes ended with {[one.exitcode for one in processes]}")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those that every script of the experiment has."""
+    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
+    parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
+    parser.add_argument("--scenes", type=int, default=Settings.scenes)
+    parser.add_argument("--steps", type=int, default=Settings.steps)
+    parser.add_argument("--fit-rows", type=int, default=Settings.fit_rows)
+    parser.add_argument("--fit-steps", type=int, default=Settings.fit_steps)
+    parser.add_argument("--times", type=int, default=Settings.times)
+    parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
+    text = "text model of the arms with a stronger text tower: a name or a folder"
+    parser.add_argument("--text", default=Settings.text, help=text)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    text = "processes in which the arms of a base are run side by side"
+    parser.add_argument("--processes", type=int, default=1, help=text)
+    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    """As they were asked for."""
+    return Settings(
+        scenes=options.scenes,
+        steps=options.steps,
+        fit_rows=options.fit_rows,
+        fit_steps=options.fit_steps,
+        times=options.times,
+        device=options.device,
+        workers=options.workers,
+        text=options.text,
+    )
