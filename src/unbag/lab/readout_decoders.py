@@ -31,7 +31,8 @@ from unbag.lab.repair_results import ArmResult, write_result
 from unbag.readouts.decoder_data import Material, of_world
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, Lessons, make_lessons
 from unbag.readouts.decoder_model import view_of
-from unbag.readouts.decoder_net import DecoderNet, make_net, picture_tokens
+from unbag.readouts..py import make_net
+from unbag.readouts.decoder_net import DecoderNet, picture_tokens
 from unbag.readouts.decoder_questions import Fact, Lesson, lessons_of, words_asked
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import Teaching, autocast, fits, share_right
