@@ -99,8 +99,8 @@ def pool_of(
         raise UserError("no picture can be opened", expected="at least one, to train on")
     place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
     string_of = {text: at for at, text in enumerate(texts)}
-    said = [Said(row.caption, row.negatives) for row in whole]
     if code is None:
+        said = [Said(row.caption) for row in whole]
         code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
     digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
     for row in whole:

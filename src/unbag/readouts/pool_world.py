@@ -115,7 +115,9 @@ def world_pool(
             pixels = _pixels(encoder, some, is_plain=is_plain)
             pictures.append(view.look(encoder, pixels).to(device, dtype))
             advance(len(some.captions))
-    code = {name: torch.cat([r.code[name] for r in rows]).to(device) for name in rows[0].code}
+    code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
+    # Whether a negative holds in another picture is never asked: it is told from its own alone.
+    code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
     said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
     digest = blake2b(said.encode(), digest_size=12)
     digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
@@ -125,7 +127,7 @@ def world_pool(
         picture_N=torch.arange(len(caption_N), device=device),
         caption_N=caption_N.to(device),
         negative_NK=negative_NK.to(device),
-        code=code,
+        code={name: value.to(device) for name, value in code.items()},
         find_truth=FindWorldTruth(),
         about=f"{len(caption_N):,} scenes of the built-in world, {len(place):,} different captions "
         "and hard negatives",

@@ -1,0 +1,107 @@
+"""Pools: batches by row number, what is also true, groups, and an order of (seed, epoch)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from unbag.readouts.parts import Parts
+from unbag.readouts.pool import Order, Pool
+from unbag.train.batch import Truth
+
+
+def parts(count: int, width: int = 2) -> Parts:
+    """Vector n is full of n."""
+    vector_NW = torch.arange(float(count))[:, None].expand(count, width).clone()
+    return Parts(vector_NW[:, None], torch.ones((count, 1)).bool(), vector_NW)
+
+
+def same_colour(code: Mapping[str, Tensor]) -> Truth:
+    colour_B = code["colour"]
+    return Truth(colour_B[:, None] == colour_B)
+
+
+def pool(*, group: int = 1) -> Pool:
+    return Pool(
+        picture=parts(3),
+        caption=parts(9),
+        picture_N=torch.tensor([0, 1, 2, 0]),
+        caption_N=torch.tensor([5, 6, 7, 8]),
+        negative_NK=torch.tensor([[0, 1], [2, -1], [-1, -1], [3, 4]]),
+        code={"colour": torch.tensor([1, 2, 1, 1])},
+        find_truth=same_colour,
+        group=group,
+    )
+
+
+def firsts(given: Parts | None) -> list[float]:
+    assert given is not None
+    return given.pooled_NW[:, 0].tolist()
+
+
+def test_a_batch_holds_the_rows_asked_for() -> None:
+    batch = pool().batch(torch.tensor([3, 1]), device="cpu")
+    assert firsts(batch.picture) == [0, 1]
+    assert firsts(batch.caption) == [8, 6]
+    assert firsts(batch.negative) == [3, 4, 2, 0]
+    # The last of them stands where there is none.
+    assert batch.negative_mask_BK.tolist() == [[True, True], [True, False]]
+
+
+def test_also_true_is_of_other_rows_only() -> None:
+    batch = pool().batch(torch.tensor([0, 1, 2, 3]), device="cpu")
+    assert batch.also_true_BB.long().tolist() == [
+        [0, 0, 1, 1],
+        [0, 0, 0, 0],
+        [1, 0, 0, 1],
+        [1, 0, 1, 0],
+    ]
+
+
+def test_without_negatives_there_are_none() -> None:
+    batch = pool().batch(torch.tensor([0]), device="cpu", with_negatives=False)
+    assert batch.negative is None
+    assert batch.negative_mask_BK.shape == (1, 0)
+
+
+def test_half_precision_is_kept_and_batches_are_whole() -> None:
+    half = pool().to("cpu", torch.float16)
+    assert half.picture.part_NLW.dtype == torch.float16
+    assert half.nbytes == 12 * (2 * 2 * 2 + 1)
+    assert half.batch(torch.tensor([0]), device="cpu").picture.part_NLW.dtype == torch.float32
+    assert half.near("cpu").picture.part_NLW.dtype == torch.float16
+
+
+def test_some_rows_share_pictures_and_strings() -> None:
+    some = pool().rows(1, 3)
+    assert len(some) == 2
+    assert some.picture is not None
+    assert some.picture.part_NLW.data_ptr() != 0
+    batch = some.batch(torch.tensor([1, 0]), device="cpu")
+    assert firsts(batch.caption) == [7, 6]
+    assert not batch.also_true_BB.any()
+
+
+def test_an_epoch_has_every_row_once_whatever_came_before() -> None:
+    order = Order(pool(), batch=2, seed=3)
+    assert order.per_epoch == 2
+    steps = [order(step).tolist() for step in range(6)]
+    for epoch in range(3):
+        assert sorted(steps[2 * epoch] + steps[2 * epoch + 1]) == [0, 1, 2, 3]
+    assert Order(pool(), batch=2, seed=3)(5).tolist() == steps[5]
+    other = [Order(pool(), batch=2, seed=4)(step).tolist() for step in range(6)]
+    assert other != steps
+
+
+def test_groups_stay_together_and_side_by_side() -> None:
+    order = Order(pool(group=2), batch=3, seed=0)
+    # A batch of three has room for one group of two.
+    assert order.per_epoch == 2
+    assert sorted(order(step).tolist() for step in range(2)) == [[0, 1], [2, 3]]
+
+
+def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
+    order = Order(pool(), batch=100, seed=0)
+    assert sorted(order(0).tolist()) == [0, 1, 2, 3]

@@ -1,0 +1,195 @@
+"""Pools from the world and from pairs of a user: what is a negative, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+import torch
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.tiny import load
+from unbag.readouts import pool_pairs, pool_world
+from unbag.readouts.parts import JOINT, POOLED_ONLY
+from unbag.readouts.pool import Pool
+from unbag.readouts.pool_pairs import Row, mixed, pool_of, rows_of
+from unbag.readouts.pool_world import world_pool, world_rows
+from unbag.readouts.reader_training import held_rows
+from unbag.train.pairs import Pair
+from unbag.train.world_batches import WorldBatches
+from unbag.types import Edit, Picture
+from unbag.world.draw import ScenePicture
+from unbag.world.grammar import holds
+
+from .core_encoder import Broken, halves, rows, small
+
+
+def test_scenes_are_as_many_as_asked_and_the_same_with_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_world, "STEP", 8)
+    alone, helped = world_rows(20, seed=3), world_rows(20, seed=3, workers=2)
+    assert [len(step.captions) for step in alone] == [8, 8, 4]
+    for one, other in zip(alone, helped, strict=True):
+        assert (one.captions, one.negatives) == (other.captions, other.negatives)
+        assert torch.equal(one.pixels.to("cpu"), other.pixels.to("cpu"))
+        assert all(torch.equal(one.code[name], other.code[name]) for name in one.code)
+        assert not any(value.untyped_storage().is_shared() for value in other.code.values())
+    assert len(alone[2].scenes) == len(alone[2].pixels) == len(alone[2].negatives) == 4
+    assert world_rows(20, seed=4)[0].captions != alone[0].captions
+
+
+def test_a_pool_of_scenes_holds_what_the_encoder_says_of_them() -> None:
+    encoder, scenes = load("base"), world_rows(6)
+    pool = world_pool(encoder, JOINT, scenes, dtype=torch.float32)
+    (step,) = scenes
+    assert len(pool) == 6
+    pixels = torch.stack([encoder.prepare(ScenePicture(one, "").open()) for one in step.scenes])
+    wanted = JOINT.look(encoder, pixels)
+    assert torch.allclose(pool.picture.part_NLW, wanted.part_NLW, atol=1e-5)
+    batch = pool.batch(torch.tensor([4]), device="cpu")
+    caption = JOINT.read(encoder, [step.captions[4]])
+    length = caption.part_NLW.shape[1]
+    assert torch.allclose(batch.caption.part_NLW[:, :length], caption.part_NLW, atol=1e-5)
+    assert batch.negative_mask_BK[0].tolist() == [one is not None for one in step.negatives[4]]
+    for at, text in enumerate(step.negatives[4]):
+        if text is not None and batch.negative is not None:
+            vector_1D = JOINT.read(encoder, [text]).pooled_NW
+            assert torch.allclose(batch.negative.pooled_NW[at], vector_1D[0], atol=1e-5)
+
+
+def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
+    encoder, (step,) = load("base"), world_rows(48)
+    pool = world_pool(encoder, POOLED_ONLY, [step])
+    also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
+    recipe = pool_world._recipe(48, pool_world.NEGATIVES)
+    samples, told = WorldBatches(recipe, pool_world._NoReads(), per_epoch=1).told(0)
+    assert tuple(one.caption.text for one in told) == step.captions
+    for i, sample in enumerate(samples):
+        wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(told)]
+        assert also_BB[i].tolist() == wanted
+    assert also_BB.any()
+    assert world_pool(encoder, POOLED_ONLY, [step]).fingerprint == pool.fingerprint
+    fewer = world_rows(48, slots=pool_world.NEGATIVES[:1])
+    assert fewer[0].captions == step.captions
+    assert world_pool(encoder, POOLED_ONLY, fewer).fingerprint != pool.fingerprint
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Pairs in memory; None cannot be read."""
+
+    every: Sequence[Pair | None]
+    about: str = "listed"
+    fingerprint: str = "listed-1"
+    has_edits: bool = True
+
+    def __len__(self) -> int:
+        return len(self.every)
+
+    def __getitem__(self, place: int) -> Pair:
+        found = self.every[place]
+        if found is None:
+            raise UserError(f"line {place} is broken")
+        return found
+
+
+def edit(kind: str, text: str, *, keeps_meaning: bool = False) -> Edit:
+    return Edit(text, kind, keeps_meaning, (0, 1))
+
+
+def pair(*edits: Edit, captions: tuple[str, ...] = ("red left of blue", "a red")) -> Pair:
+    more = tuple(() for _ in captions[1:])
+    return Pair("one", halves("red", "blue"), captions, (edits, *more))
+
+
+def test_negatives_are_of_different_kinds_first_and_never_true() -> None:
+    found = rows_of(
+        Listed([
+            pair(
+                *[edit("swap", f"blue left of {n}") for n in "abcde"],
+                edit("replace", "green left of blue"),
+                edit("synonym", "crimson left of blue", keeps_meaning=True),
+                edit("shorten", "A red."),
+            )
+        ])
+    )  # fmt: skip
+    assert [row.caption for row in found] == ["red left of blue", "a red"]
+    first, second = (row.negatives for row in found)
+    assert len(first) == pool_pairs.NEGATIVES
+    assert "green left of blue" in first[:2]
+    assert sum(str(text).startswith("blue left of") for text in first) == 3
+    assert "crimson left of blue" not in first
+    assert "A red." not in first
+    assert second == (None,) * 4
+    again = rows_of(Listed([pair(*reversed([edit("swap", f"blue left of {n}") for n in "abcde"]))]))
+    once = rows_of(Listed([pair(*[edit("swap", f"blue left of {n}") for n in "abcde"])]))
+    assert again[0].negatives == once[0].negatives
+
+
+def test_lines_that_cannot_be_read_are_counted() -> None:
+    progress = Silent()
+    assert len(rows_of(Listed([None, pair(), None]), progress=progress)) == 2
+    assert progress.said == ["2 pairs cannot be read and are left out: line 0 is broken"]
+    with pytest.raises(UserError, match="no pair can be read: listed"):
+        rows_of(Listed([None]))
+
+
+def pooled(given: Sequence[Row], progress: Silent | None = None) -> Pool:
+    return pool_of(given, small(), JOINT, cache=None, progress=progress or Silent(), about="halves")
+
+
+def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> None:
+    red, blue = halves("red", "blue"), halves("blue", "red")
+    given = [Row(red, "a red"), Row(red, "red left of blue"), Row(blue, "A red."), Row(blue, "of")]
+    batch = pooled(given).batch(torch.arange(4), device="cpu")
+    assert batch.also_true_BB.long().tolist() == [
+        [0, 1, 1, 0],
+        [1, 0, 0, 0],
+        [1, 0, 0, 1],
+        [0, 0, 1, 0],
+    ]
+
+
+def test_unreadable_pictures_are_left_out_and_said() -> None:
+    progress = Silent()
+    pool = pooled([Row(Broken(), "red"), *rows()], progress)
+    assert len(pool) == 12
+    assert progress.said == ["1 pictures cannot be opened and are left out"]
+    with pytest.raises(UserError, match="no picture can be opened"):
+        pooled([Row(Broken(), "red")])
+    with pytest.raises(UserError) as caught:
+        pool_of(
+            [Row(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
+            about="", group=2,
+        )  # fmt: skip
+    assert caught.value.expected == "all of them, since each has its opposite"
+
+
+def test_what_memory_cannot_hold_is_told_before_it_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_pairs, "MOST_BYTES", 1_000)
+    encoder = small()
+    with pytest.raises(UserError) as caught:
+        pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
+    assert caught.value.found.startswith("parts of 12 pictures and of 12 captions and negatives")
+    assert caught.value.way_out.startswith("train on fewer pairs")
+    assert (encoder.pictures_seen, encoder.captions_read) == (1, 1)
+
+
+def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
+    given = [Row(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"]
+    every = mixed([*given, *given])
+    names = [row.picture.name for row in every]
+    changes = sum(a != b for a, b in pairwise(names))
+    assert changes == len(set(names)) - 1
+    two: list[Picture] = [halves("red", "blue"), halves("blue", "red")]
+    pool = pooled([Row(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
+    # A tenth is two rows, and they are of the same picture as the row before them.
+    assert held_rows(pool) == 0
+    pool = pooled([Row(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
+    assert held_rows(pool) == 2

@@ -1,0 +1,222 @@
+"""A reader as a scorer: pairs and matrices agree, batch mates do not matter, runs go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unbag.engine.asking import QueryScoring
+from unbag.engine.job import Job
+from unbag.engine.progress import Silent
+from unbag.engine.run import run
+from unbag.metrics.choice import Choice
+from unbag.metrics.retrieval import Recall
+from unbag.models.tiny import untrained
+from unbag.pictures import PixelPicture
+from unbag.readouts import scorer as module
+from unbag.readouts.parts import JOINT, Parts
+from unbag.readouts.reader import Reader
+from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
+from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse
+
+from .core_encoder import CONFIG, Broken, Counting, rows, small
+
+
+class Best(Reader):
+    """The cosine of the patch and the word that fit best, times a weight."""
+
+    name, view = "best", JOINT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = None
+        self.weight = nn.Parameter(torch.tensor(2.0))
+
+    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+        map_NLT = picture.part_NLW @ caption.part_NLW.transpose(1, 2)
+        map_NLT = map_NLT.masked_fill(~caption.mask_NL[:, None], -2)
+        return self.weight * map_NLT.flatten(1).amax(dim=1)
+
+
+def scorer(
+    encoder: Counting | None = None, kind: type[ReaderScorer] = ReaderScorer
+) -> ReaderScorer:
+    return kind(encoder or small(), Best())
+
+
+@pytest.fixture(autouse=True)
+def settings_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "reader_fingerprint", lambda reader, encoder: "best-1")
+
+
+PICTURES: list[Picture] = [row.picture for row in rows()]
+CAPTIONS = [row.caption for row in rows()] + ["white"]
+
+
+def by_hand(picture: Picture, caption: str) -> float:
+    encoder = small()
+    seen = JOINT.look(encoder, encoder.prepare(picture.open())[None])
+    return float(2 * (seen.part_NLW[0] @ JOINT.read(encoder, [caption]).part_NLW[0].T).max())
+
+
+def test_pairs_and_matrices_are_the_same_and_as_by_hand() -> None:
+    matrix_PC = scorer().score_matrix(PICTURES, CAPTIONS)
+    assert matrix_PC.shape == (12, 13)
+    queries = [Query(p, c) for p in PICTURES for c in CAPTIONS]
+    assert torch.allclose(scorer().score(queries).view(12, 13), matrix_PC, atol=1e-6)
+    for at, place in ((0, 0), (3, 12), (11, 5)):
+        wanted = by_hand(PICTURES[at], CAPTIONS[place])
+        assert float(matrix_PC[at, place]) == pytest.approx(wanted, abs=1e-6)
+    assert matrix_PC.dtype == torch.float64
+
+
+def test_small_blocks_and_little_memory_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = scorer().score_matrix(PICTURES, CAPTIONS)
+    for name, value in (("ROWS", 5), ("COLUMNS", 4), ("QUERIES", 7), ("MOST_BYTES", 300)):
+        monkeypatch.setattr(module, name, value)
+    assert torch.allclose(scorer().score_matrix(PICTURES, CAPTIONS), wanted, atol=1e-6)
+    queries = [Query(p, c) for p in PICTURES for c in CAPTIONS]
+    assert torch.allclose(scorer().score(queries).view(12, 13), wanted, atol=1e-6)
+
+
+def test_a_caption_of_several_prompts_gets_their_mean() -> None:
+    both = Ensemble("two ways", ("red left of blue", "white"))
+    one = scorer()
+    (found,) = one.score([Query(PICTURES[0], both)])
+    apart = one.score([Query(PICTURES[0], prompt) for prompt in both.prompts])
+    assert float(found) == pytest.approx(float(apart.mean()))
+    row = one.score_matrix(PICTURES[:1], ["red", both])
+    assert row.shape == (1, 2)
+    assert float(row[0, 1]) == pytest.approx(float(apart.mean()))
+
+
+def test_batch_mates_do_not_matter_and_nothing_asked_is_nothing() -> None:
+    one = scorer()
+    (alone,) = one.score([Query(PICTURES[4], "red")])
+    among = one.score([Query(p, c) for p in PICTURES for c in ("red", "blue left of white")])
+    assert float(among[8]) == pytest.approx(float(alone), abs=1e-7)
+    assert one.score([]).shape == (0,)
+
+
+def test_every_input_is_encoded_once_whoever_asks() -> None:
+    encoder = small()
+    one = scorer(encoder)
+    one.meet(PICTURES, CAPTIONS, cache=None, progress=Silent())
+    one.score([Query(p, c) for p in PICTURES for c in CAPTIONS])
+    one.score_matrix(PICTURES, CAPTIONS)
+    assert (encoder.pictures_seen, encoder.captions_read) == (12, 13)
+
+
+def items(pictures: Sequence[Picture] = PICTURES) -> tuple[Item, ...]:
+    found = [
+        Item(f"{at:02}", (picture,), (*row.negatives, row.caption), np.array([[False, True]]))  # type: ignore[arg-type]
+        for at, (picture, row) in enumerate(zip(pictures, rows(), strict=True))
+    ]
+    return tuple(found)
+
+
+def toy(pictures: Sequence[Picture] = PICTURES) -> Benchmark:
+    return Benchmark("toy", "Order.", lambda root: items(pictures), (Choice(),), "accuracy")
+
+
+def values(folder: Path) -> dict[str, list[float]]:
+    import pyarrow.parquet as pq
+
+    return {r["item"]: r["values"] for r in pq.read_table(folder / "scores.parquet").to_pylist()}
+
+
+def test_a_run_marks_a_damaged_picture_and_scores_the_others(tmp_path: Path) -> None:
+    pictures = [*PICTURES[:3], Broken(), *PICTURES[4:]]
+    job = Job([scorer()], [toy(pictures)], tmp_path / "run", allow_invalid=True)
+    finished = run(job)
+    assert finished.contents.record.damaged == ("torn.jpg",)
+    found = values(tmp_path / "run")
+    assert np.isnan(found["03"]).all()
+    whole = values(run(Job([scorer()], [toy()], tmp_path / "whole")).folder.path)
+    assert all(found[key] == pytest.approx(whole[key], abs=1e-6) for key in whole if key != "03")
+
+
+class Picky(Counting):
+    """Opens every picture and cannot take a white one."""
+
+    def prepare(self, image: object) -> Tensor:
+        found: Tensor = super().prepare(image)  # type: ignore[arg-type]
+        if float(found.mean()) == 1.0:
+            raise ValueError("it is all white")
+        return found
+
+
+def test_a_picture_that_the_model_cannot_take_is_damaged_in_pairs_and_in_rankings(
+    tmp_path: Path,
+) -> None:
+    encoder = Picky(untrained(CONFIG, seed=0), name="tiny:picky")
+    white = PixelPicture(np.full((32, 32, 3), 255, dtype=np.uint8))
+    pictures = (*PICTURES[:3], white)
+    at = np.arange(4)
+    gallery = Item("all", pictures, tuple(CAPTIONS[:4]), Sparse((4, 4), at, at))
+    find = Benchmark("find", "", lambda root: (gallery,), (Recall((1,)),), "text_to_image@1")
+    benchmarks = [toy([*pictures, *PICTURES[4:]]), find]
+    job = Job([ReaderScorer(encoder, Best())], benchmarks, tmp_path / "run", allow_invalid=True)
+    finished = run(job)
+    assert finished.contents.record.damaged == (white.name,)
+    assert np.isnan(values(tmp_path / "run")["03"]).all()
+    asking = QueryScoring(ReaderScorer(encoder, Best()))
+    (ranked,) = asking.chunk([gallery])
+    assert asking.damaged == {white.name: f"{white.name}: ValueError: it is all white"}
+    assert ranked.image_to_text is not None
+
+
+def test_a_run_that_was_stopped_goes_on_from_its_scores_and_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unbag.engine.work.CHUNK", 4)
+    encoder = small()
+    whole = values(run(Job([scorer()], [toy()], tmp_path / "whole")).folder.path)
+    first, asked = scorer(encoder), 0
+    real = first.score
+
+    def dies(queries: Sequence[Query]) -> Tensor:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            raise KeyboardInterrupt
+        return real(queries)
+
+    monkeypatch.setattr(first, "score", dies)
+    out, cache = tmp_path / "run", tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        run(Job([first], [toy()], out, cache=cache, save_seconds=0))
+    assert json.loads((out / "run.json").read_text())["state"] == "stopped"
+    counted = small()
+    second = scorer(counted)
+    run(Job([second], [toy()], out, cache=cache))
+    assert values(out) == whole
+    assert (counted.pictures_seen, counted.captions_read) == (0, 0)
+
+
+def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+
+    class Centred(Best):
+        name = "centred"
+
+        @property
+        def depends_on_call(self) -> bool:
+            return True
+
+        def compare_all(self, picture: Parts, caption: Parts) -> Tensor:
+            calls.append((len(picture), len(caption)))
+            score_PC = super().compare_all(picture, caption)
+            return score_PC - score_PC.mean()
+
+    run(Job([ItemReaderScorer(small(), Centred())], [toy()], tmp_path / "run"))
+    assert calls == [(1, 2)] * 12
+    assert all(
+        sum(pair) == pytest.approx(0, abs=1e-6) for pair in values(tmp_path / "run").values()
+    )
