@@ -166,7 +166,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
     text = "text model of the arms with a stronger text tower: a name or a folder"
     parser.add_argument("--text", default=Settings.text, help=text)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    # Asking whether there is a GPU would forbid processes to fork.
+    parser.add_argument("--device", default="cpu")
     text = "processes in which the arms of a base are run side by side"
     parser.add_argument("--processes", type=int, default=1, help=text)
     parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))

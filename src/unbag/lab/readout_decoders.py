@@ -29,9 +29,9 @@ from unbag.lab.readouts import missing
 from unbag.lab.repair_questions import Questions, Score
 from unbag.lab.repair_results import ArmResult, write_result
 from unbag.readouts.decoder_data import Material, of_world
+from unbag.readouts.decoder_language import scratch_language
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, Lessons, make_lessons
 from unbag.readouts.decoder_model import view_of
-from unbag.readouts..py import make_net
 from unbag.readouts.decoder_net import DecoderNet, picture_tokens
 from unbag.readouts.decoder_questions import Fact, Lesson, lessons_of, words_asked
 from unbag.readouts.decoder_settings import DecoderSettings
@@ -149,7 +149,10 @@ def _lessons(facts: Sequence[Fact], words: Words, settings: DecoderSettings, see
 def _fresh(settings: DecoderSettings, words: Words, material: Material, seed: int) -> DecoderNet:
     seen = material.seen_NLV
     places, width = (0, 1) if seen is None else (seen.shape[1], seen.shape[2])
-    return make_net(settings, words, places=max(places, 1), width=width, seed=seed)
+    with torch.random.fork_rng(devices=[]):
+        # `torch.manual_seed` would also seed generators of GPUs.
+        torch.default_generator.manual_seed(seed)
+        return DecoderNet(scratch_language(settings, words, places=places), width=width)
 
 
 def _read(base: Base, words: Words, path: Path) -> DecoderNet:
