@@ -15,6 +15,8 @@ class ReaderCard:
     """What only the training knows."""
 
     readout: str
+    called: str
+    """As --recipe and --scorer find it."""
     model: str
     """As `--model` names it."""
     fingerprint: str
@@ -47,7 +49,7 @@ class ReaderCard:
                 )
             )
         found.append(f"{self.weights:,} weights, {self.seconds:,.0f} s of training")
-        found.append(f"score with: unbag run --model {self.model} --scorer {self.readout}@{folder}")
+        found.append(f"score with: unbag run --model {self.model} --scorer {self.called}@{folder}")
         return tuple(found)
 
 
@@ -70,7 +72,7 @@ def render(card: ReaderCard) -> str:
 A small network that scores patches of a picture against words of a caption. The model under it
 stayed as it was; the reader means nothing for any other (fingerprint {card.fingerprint}).
 
-    unbag run --model {card.model} --scorer {card.readout}@FOLDER --bench world
+    unbag run --model {card.model} --scorer {card.called}@FOLDER --bench world
 
 ## Training
 

@@ -84,6 +84,7 @@ def train_reader(
         learned, kept, count = _numbers(fit, pool, held)
         card = ReaderCard(
             readout=name,
+            called=job.called or name,
             model=job.spec,
             fingerprint=encoder.fingerprint,
             settings=asdict(settings),

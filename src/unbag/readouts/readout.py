@@ -30,6 +30,8 @@ class ReadoutJob:
     seed: int = 0
     where: Where | None = None
     """None is one CPU, float32."""
+    called: str = ""
+    """The read-out as it was typed, where that is not its name: package.module:NAME."""
 
 
 @dataclass(frozen=True)

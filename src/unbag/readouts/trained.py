@@ -52,5 +52,6 @@ def train_readout(
         settings=tuple(settings),
         seed=seed,
         where=where,
+        called=name,
     )
     return find_readout(name).train(job, progress=progress or Silent())

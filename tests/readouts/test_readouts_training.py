@@ -1,0 +1,259 @@
+"""A read-out trained on frozen parts: folder, card, going on, and what is refused on the way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from torch import Tensor, nn
+
+from unbag.cli import main
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.models.tiny import Tiny, load
+from unbag.readouts.fit import Effort, Fit, Taken
+from unbag.readouts.head import FILE, Sizes, read_head
+from unbag.readouts.parts import JOINT, Parts, View
+from unbag.readouts.reader import Reader
+from unbag.readouts.reader_readout import ReaderReadout, encoder_of
+from unbag.readouts.reader_training import CARD, LAST
+from unbag.readouts.readout import ReadoutTrained
+from unbag.readouts.trained import find_readout, train_readout
+from unbag.scorers.resolve import make_scorers
+
+from .core_encoder import rows, small
+
+FEW = ("steps=6", "scenes=40", "batch=8", "width=8", "warm_up=1")
+
+
+def trained(
+    out: Path, encoder: Tiny, *, settings: tuple[str, ...] = FEW, name: str = "pooled",
+    pairs: str = "world", progress: Silent | None = None, seed: int = 0,
+) -> ReadoutTrained:  # fmt: skip
+    return train_readout(
+        name, encoder, pairs, out, spec="tiny:base", settings=settings, progress=progress, seed=seed
+    )
+
+
+def state(folder: Path) -> dict[str, Tensor]:
+    return read_head(folder / FILE)[1]
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_reader_is_trained_while_the_encoder_keeps_every_bit(tmp_path: Path) -> None:
+    encoder = load("base")
+    before = {name: value.clone() for name, value in encoder.towers.state_dict().items()}
+    fingerprint = encoder.fingerprint
+    found = trained(tmp_path, encoder)
+    assert found.is_done
+    after = encoder.towers.state_dict()
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert load("base").fingerprint == fingerprint
+    assert {path.name for path in tmp_path.iterdir()} >= {FILE, LAST, CARD}
+    head, _ = read_head(tmp_path / FILE)
+    assert (head.readout, head.encoder, head.fingerprint) == ("pooled", "tiny:base", fingerprint)
+    assert head.settings["steps"] == 6
+    card = (tmp_path / CARD).read_text()
+    assert "Trained on 36 rows, 4 kept apart; seed 0" in card
+    assert "| scenes | 40 |" in card
+    assert f"fingerprint {fingerprint}" in card
+    assert found.lines[-1] == f"score with: unbag run --model tiny:base --scorer pooled@{tmp_path}"
+    assert found.lines[0].startswith("captions above all their hard negatives: ")
+    (scorer,) = make_scorers(encoder, f"pooled@{tmp_path}")
+    assert (scorer.name, scorer.scoring) == ("tiny:base+pooled", "pooled")
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Somebody presses Ctrl-C after so many steps."""
+
+    def after(steps: int) -> None:
+        whole = Fit.run
+
+        def run(self: Fit, on_step: Callable[[Taken], bool] | None = None) -> None:
+            def stop(taken: Taken) -> bool:
+                assert on_step is not None
+                on_step(taken)
+                return taken.step == steps
+
+            whole(self, stop)
+
+        monkeypatch.setattr(Fit, "run", run)
+
+    return after
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits(
+    tmp_path: Path, stops: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = load("base")
+    trained(tmp_path / "whole", encoder)
+    with monkeypatch.context():
+        stops(4)
+        assert not trained(tmp_path / "run", encoder).is_done
+    monkeypatch.undo()
+    assert not (tmp_path / "run" / FILE).exists()
+    progress = Silent()
+    assert trained(tmp_path / "run", encoder, progress=progress).is_done
+    assert "going on after step 4 of 6" in progress.said
+    assert same(state(tmp_path / "whole"), state(tmp_path / "run"))
+    with safe_open(tmp_path / "run" / LAST, framework="pt") as file:
+        seconds = json.loads(file.metadata()["unbag_reader_training"])["seconds"]
+    # What is done stays as it is, and its time too.
+    trained(tmp_path / "run", encoder)
+    assert same(state(tmp_path / "whole"), state(tmp_path / "run"))
+    with safe_open(tmp_path / "run" / LAST, framework="pt") as file:
+        assert json.loads(file.metadata()["unbag_reader_training"])["seconds"] == seconds
+
+
+def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path: Path) -> None:
+    encoder = load("base")
+    trained(tmp_path, encoder)
+    with pytest.raises(UserError) as caught:
+        trained(tmp_path, encoder, settings=(*FEW[1:], "steps=7"))
+    assert caught.value.found == f"{tmp_path} holds a run with another steps: 6"
+    assert caught.value.expected == "7"
+    with pytest.raises(UserError, match=r"another data \(and seed\): pool-"):
+        trained(tmp_path, encoder, seed=1)
+
+
+def test_settings_are_told_before_anything_is_computed(tmp_path: Path) -> None:
+    encoder = small()
+    with pytest.raises(UserError) as caught:
+        trained(tmp_path / "a", encoder, settings=("stepz=3",))
+    assert caught.value.found == "unknown setting 'stepz'"
+    assert "steps" in caught.value.expected
+    assert caught.value.way_out.startswith("settings of pooled: steps, batch, crowd")
+    with pytest.raises(UserError, match="steps=0"):
+        trained(tmp_path / "a", encoder, settings=("steps=0",))
+    with pytest.raises(UserError, match="steps"):
+        trained(tmp_path / "a", encoder, settings=("steps=many",))
+    assert encoder.pictures_seen == 0
+    assert not (tmp_path / "a").exists()
+
+
+def pairs_file(folder: Path) -> str:
+    lines = []
+    for at, row in enumerate(rows()):
+        Image.fromarray(row.picture.pixels).save(folder / f"{at}.png")  # type: ignore[attr-defined]
+        lines.append({"image": f"{at}.png", "caption": row.caption})
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def test_pairs_of_a_user_without_edits_teach_no_order_and_say_so(tmp_path: Path) -> None:
+    progress = Silent()
+    path = pairs_file(tmp_path)
+    settings = ("steps=3", "batch=6", "width=8", "warm_up=1")
+    found = trained(tmp_path / "a", small(), settings=settings, pairs=path, progress=progress)
+    assert found.is_done
+    assert any(line.startswith("the pairs have no edits") for line in progress.said)
+    assert "nothing is said here" in (tmp_path / "a" / CARD).read_text()
+    assert len(found.lines) == 2
+
+
+@dataclass(frozen=True)
+class BilinearSettings(Effort):
+    width: int = 4
+
+
+class Bilinear(Reader):
+    """A reader of one's own: the mean over patches and words of a learned product."""
+
+    name, view, scale = "bilinear", JOINT, 10.0
+
+    def __init__(self, settings: BilinearSettings, sizes: Sizes) -> None:
+        super().__init__()
+        self.settings = settings
+        self.picture = nn.Linear(sizes.picture_width, settings.width)
+        self.caption = nn.Linear(sizes.caption_width, settings.width)
+
+    def compare(self, picture: Parts, caption: Parts) -> Tensor:
+        seen_NW = self.picture(picture.part_NLW).mean(dim=1)
+        read_NLW = self.caption(caption.part_NLW) * caption.mask_NL[..., None]
+        score_N: Tensor = (seen_NW * read_NLW.sum(dim=1)).sum(dim=-1)
+        return score_N / caption.mask_NL.sum(dim=1)
+
+
+def joint(settings: BilinearSettings) -> View:
+    return JOINT
+
+
+BILINEAR = ReaderReadout("bilinear", BilinearSettings(), joint, Bilinear)
+
+
+def test_a_read_out_that_is_no_read_out_is_refused() -> None:
+    with pytest.raises(UserError) as caught:
+        find_readout("unbag.readouts.pooled:Pooled")
+    assert caught.value.expected == "name, train(job, progress=...) and scorers(model, folder)"
+    with pytest.raises(UserError, match="unknown readout 'pooledd'"):
+        find_readout("pooledd")
+
+
+def cli(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(list(words)) == 1
+    return capsys.readouterr().err
+
+
+def test_what_the_command_line_says_of_wrong_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ("run", "--model", "tiny:base", "--bench", "world-swap", "--out", str(tmp_path / "run"))
+    said = cli(capsys, *run, "--scorer", "pooled")
+    assert "scores with a trained reader, and none is named" in said
+    assert "--scorer pooled@FOLDER" in said
+    said = cli(capsys, *run, "--scorer", f"pooled@{tmp_path / 'missing'}")
+    assert "is not a reader" in said
+    assert "unknown readout 'poold'" in cli(capsys, *run, "--scorer", f"poold@{tmp_path}")
+    assert "did you mean 'pooled'" in cli(capsys, *run, "--scorer", "poold")
+    train = ("train", "--model", "tiny:base", "--pairs", "world", "--out", str(tmp_path / "out"))
+    said = cli(capsys, *train, "--recipe", "poold")
+    assert "unknown recipe 'poold'" in said
+    assert "did you mean 'pooled'" in said
+    said = cli(capsys, *train, "--recipe", "pooled", "--set", "stepz=3")
+    assert "unknown setting 'stepz'" in said
+    said = cli(capsys, *train, "--recipe", "pooled", "--bench", "world-swap", "--tensorboard")
+    assert "--bench, --tensorboard with the read-out 'pooled'" in said
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "2 processes for the read-out 'pooled'" in cli(capsys, *train, "--recipe", "pooled")
+
+
+def test_a_model_that_shows_no_parts_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = ("train", "--pairs", "world", "--out", str(tmp_path / "out"), "--recipe", "pooled")
+    said = cli(capsys, *train, "--model", "caption:short")
+    assert "the read-out 'pooled' reads patches and words, and 'caption:short' shows none" in said
+    assert not (tmp_path / "out").exists()
+
+    class Chat:
+        name = "chat"
+
+    with pytest.raises(UserError, match="and 'chat' shows none"):
+        encoder_of(Chat(), "pooled")  # type: ignore[arg-type]
+
+
+def test_a_read_out_of_ones_own_by_module_and_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "my_readers", sys.modules[__name__])
+    out = tmp_path / "out"
+    words = ["train", "--model", "tiny:base", "--recipe", "my_readers:BILINEAR", "--pairs", "world"]
+    words += ["--set", "steps=2", "scenes=20", "batch=4", "--out", str(out), "--device", "cpu"]
+    assert main([*words, "--workers", "0"]) == 0
+    said = capsys.readouterr().out
+    assert "captions above all their hard negatives" in said
+    assert f"unbag run --model tiny:base --scorer my_readers:BILINEAR@{out}" in said
+    (scorer,) = make_scorers(load("base"), f"my_readers:BILINEAR@{out}")
+    assert scorer.scoring == "bilinear"
