@@ -226,7 +226,7 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
             trained(tmp_path / "made", (*QUICK, *settings))
         return error.value
 
-    assert "is not the folder of a language model" in str(said(f"language={tmp_path / 'none'}"))
+    assert "there is no language model at" in str(said(f"language={tmp_path / 'none'}"))
     endless = language_folder(tmp_path / "endless", ends=False)
     assert "has no token that ends an answer" in str(said(f"language={endless}"))
     short = language_folder(tmp_path / "short", context=40)

@@ -20,10 +20,11 @@ from unbag.errors import UserError, said_by
 from unbag.models.fingerprint import fingerprint
 from unbag.models.finite import check_finite
 from unbag.models.hf_source import quietly
+from unbag.readouts.decoder_language import read_language, saved_language
 from unbag.readouts.decoder_model import Made, PatchDecoder, patch_decoder
-from unbag.readouts.decoder_net import DecoderNet, read_language
+from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_words import Pretrained, WordLevel, read_tokenizer
+from unbag.readouts.decoder_words import Pretrained, WordLevel, Words
 from unbag.train.lora import merged
 from unbag.types import DualEncoder
 from unbag.version import __version__
@@ -94,17 +95,15 @@ def read_decoder(folder: Path) -> Kept:
             expected="a folder that `unbag train --recipe decoder` wrote",
             way_out="train one; docs/decoder.md shows how",
         ) from error
-    language = read_language(folder / LANGUAGE)
-    net = DecoderNet(language, width=width)
+    words: Words
+    if known is None:
+        language = read_language(str(folder / LANGUAGE), asks=settings.asks)
+        model, words = language.model, language.words
+    else:
+        model, words = saved_language(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
+    net = DecoderNet(model, width=width)
     net.connector.load_state_dict(connector)
     check_finite(net.state_dict(), source=str(folder))
-    words = (
-        read_tokenizer(
-            folder / LANGUAGE, name=str(folder), size=language.config.vocab_size, asks=settings.asks
-        )
-        if known is None
-        else WordLevel(tuple(known), settings.asks)
-    )
     return Kept(Made(net.eval(), words, settings, places, context), origin)
 
 

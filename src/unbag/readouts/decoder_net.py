@@ -9,22 +9,17 @@ of text, A tokens of an answer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError, said_by
-from unbag.models.hf_source import quietly
+from unbag.errors import UserError
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_words import Words
 from unbag.readouts.parts import Parts
 
 
@@ -153,97 +148,3 @@ def picture_tokens(parts: Parts, settings: DecoderSettings) -> Tensor | None:
             way_out="--set keeps=float32",
         )
     return half
-
-
-def make_net(
-    settings: DecoderSettings, words: Words, *, places: int, width: int, seed: int = 0
-) -> DecoderNet:
-    """Connector and language model before training, the same for the same seed."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
-        if not settings.is_scratch:
-            found = read_language(Path(settings.language).expanduser())
-            if settings.lora:
-                add_lora(found, settings.lora)
-            return DecoderNet(found, width=width)
-        config = LlamaConfig(
-            vocab_size=words.size,
-            hidden_size=settings.width,
-            intermediate_size=3 * settings.width,
-            num_hidden_layers=settings.depth,
-            num_attention_heads=settings.heads,
-            max_position_embeddings=places + settings.context,
-            pad_token_id=words.pad,
-            eos_token_id=words.end,
-            bos_token_id=None,
-            tie_word_embeddings=True,
-        )
-        language = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
-        return DecoderNet(language, width=width)
-
-
-def read_config(folder: Path) -> Any:
-    """The config of a language model; raises UserError if there is none."""
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True).get_text_config()
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{folder} is not the folder of a language model: {said_by(error)}",
-            expected="config.json, safetensors and a tokenizer, as transformers saves them",
-            way_out="--set language=FOLDER, or language=scratch for a small one of ours",
-        ) from error
-
-
-def read_language(folder: Path) -> Any:
-    """A causal language model of transformers, in float32; raises UserError for anything else."""
-    from transformers import AutoModelForCausalLM
-
-    read_config(folder)
-    try:
-        with quietly():
-            found = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
-            )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise UserError(
-            f"{folder} holds no causal language model that transformers can read: {said_by(error)}",
-            expected="a decoder such as Llama or SmolLM2, in safetensors",
-        ) from error
-    _check_head(found, folder)
-    return found.eval()  # type: ignore[no-untyped-call]
-
-
-def add_lora(language: Any, rank: int) -> None:
-    """Freeze a language model and put small matrices beside its linear layers."""
-    try:
-        peft = import_module("peft")
-    except ImportError as error:
-        raise UserError(
-            f"lora needs the package 'peft' ({error})", way_out="pip install 'unbag[train]'"
-        ) from error
-    targets = [name for name, one in language.named_modules() if isinstance(one, nn.Linear)]
-    head = language.get_output_embeddings()
-    targets = [name for name in targets if language.get_submodule(name) is not head]
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules="|".join(map(re.escape, targets)), bias="none"
-    )
-    peft.inject_adapter_in_model(config, language)
-
-
-@torch.no_grad()
-def _check_head(language: Any, folder: Path) -> None:
-    """Some models squeeze or scale their logits; tried, not believed."""
-    token_BT = torch.zeros((1, 2), dtype=torch.long)
-    hidden = language.base_model(input_ids=token_BT, use_cache=False).last_hidden_state
-    plain = language.get_output_embeddings()(hidden)
-    if not torch.allclose(plain, language(input_ids=token_BT).logits, atol=1e-4):
-        raise UserError(
-            f"the language model of {folder} changes its logits after its last layer",
-            expected="logits that are the last layer times a matrix, as Llama has them",
-            way_out="take another language model",
-        )

@@ -21,10 +21,11 @@ from unbag.engine.atomic import (
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
 from unbag.errors import UserError, said_by
-from unbag.readouts.decoder_begin import begin, language_words
+from unbag.readouts.decoder_begin import begin
 from unbag.readouts.decoder_card import DecoderCard, render
 from unbag.readouts.decoder_data import Material, gather
 from unbag.readouts.decoder_kept import CONFIG, Origin, save_decoder
+from unbag.readouts.decoder_language import read_language
 from unbag.readouts.decoder_lessons import Lessons
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import Fitted, Taught, Teaching, share_right
@@ -36,7 +37,7 @@ from unbag.types import DualEncoder
 
 LAST, CARD = "last.safetensors", "README.md"
 _HEADER = "unbag_decoder_training"
-_MOST_ASKED = 4_000
+_MOST_ASKED = 2_000
 """Lessons that the numbers of the card are from."""
 
 
@@ -72,9 +73,10 @@ class _Run:
     def go(self) -> ReadoutTrained:
         job, settings = self.job, self.settings
         where = job.where or Where()
-        if not settings.is_scratch:
-            # What is wrong with it is told before pictures are encoded.
-            language_words(settings)
+        # What is wrong with it is told before pictures are encoded.
+        language = (
+            None if settings.is_scratch else read_language(settings.language, asks=settings.asks)
+        )
         found = gather(
             self.encoder, job.pairs, settings, seed=job.seed, where=where, progress=self.progress
         )
@@ -84,6 +86,7 @@ class _Run:
             device=self.encoder.device,
             precision=where.precision,
             seed=job.seed,
+            language=language,
         )
         teaching = begun.teaching
         left_out = teaching.lessons.left_out
@@ -147,6 +150,7 @@ class _Run:
             teaching.seen_NLV,
             lessons.to(teaching.device),
             rows=rng.permutation(len(lessons))[:_MOST_ASKED],
+            batch=self.settings.batch,
             device=teaching.device,
             precision=teaching.precision,
         )

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
-from unbag.errors import UserError, said_by
+from unbag.errors import UserError
 
 SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
 """First ids of a word-level vocabulary, in this order."""
@@ -151,21 +150,6 @@ class Pretrained:
 
     def _form(self, prompt: str) -> str:
         return ASKED.replace("{prompt}", prompt) if self.asks else UNASKED
-
-
-def read_tokenizer(folder: Path, *, name: str, size: int, asks: bool) -> Pretrained:
-    """From the folder of a language model."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(
-            f"{name} has no tokenizer that can be read: {said_by(error)}",
-            expected="the tokenizer files of this language model in the same folder",
-            way_out="save them there (tokenizer.save_pretrained)",
-        ) from error
-    return Pretrained(tokenizer, name, size, asks)
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:
