@@ -3,6 +3,8 @@
 Spatial: two things exchanged. Colour and size: what they look like exchanged. Negation: one thing
 and not the other, and the reverse. Each pair comes with two versions of its captions ("a above b"
 and "b below a"); every caption is checked to hold in its own scene only.
+
+Dimensions: S scenes, N rows: a scene with one version of its caption.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from zlib import crc32
 import numpy as np
 import torch
 from numpy.random import Generator
+from torch import Tensor
 
-from unbag.engine.progress import Progress, Silent
+from unbag.engine.progress import Progress
 from unbag.errors import UserError, unknown_name
 from unbag.readouts.parts import View
 from unbag.readouts.pool import Pool
@@ -66,64 +69,69 @@ def composites(
     return tuple(found)
 
 
-def composite_rows(quads: Sequence[Quad], *, both_versions: bool = True) -> list[WorldRows]:
-    """Rows 2i and 2i + 1 are opposites; the negative of a row is its opposite's caption.
-
-    With both versions each pair is there twice, the second time in reverse, so that two rows of
-    one picture are neighbours and no cut parts them unseen.
-    """
-    scenes: list[Scene] = []
-    told: list[Told] = []
-    for one in quads:
-        for version in (0, 1) if both_versions else (0,):
-            for side in (1, 0) if version else (0, 1):
-                scenes.append(one.scenes[side])
-                own, other = (read(one.captions[at][version]) for at in (side, 1 - side))
-                told.append(Told(own, (other,), ()))
-    return [
-        _rows(scenes[at : at + STEP], told[at : at + STEP]) for at in range(0, len(scenes), STEP)
-    ]
-
-
 def composite_pool(
     encoder: DualEncoder,
     view: View,
     quads: Sequence[Quad],
     *,
-    both_versions: bool = True,
     dtype: torch.dtype = torch.float16,
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Pool:
-    """A pool in groups of two, by a frozen encoder.
+    """Rows 2i and 2i + 1 are opposites; the negative of a row is its opposite's caption.
 
-    Without its negatives (`negatives=false`) and with a crowd as large as the batch, DCSM is taught
-    as in the paper: every row against all others, its opposite among them.
+    Each pair is there with both versions of its captions. Without its negatives
+    (`negatives=false`) and with a crowd as large as the batch, DCSM is taught as in the paper:
+    every row against all others, its opposite among them.
     """
-    progress = progress or Silent()
-    rows = composite_rows(quads, both_versions=both_versions)
+    rows = [_rows(quads[at : at + STEP // 2]) for at in range(0, len(quads), STEP // 2)]
     pool = world_pool(encoder, view, rows, dtype=dtype, device=device, progress=progress)
-    pair = f"{len(quads):,} pairs of opposite scenes"
-    if both_versions:
-        # Of each four rows the last two show the pictures of the first two, in reverse.
-        at_N = torch.arange(len(pool), device=device)
-        first_N = at_N - at_N % 4 + torch.tensor([0, 1, 1, 0], device=device)[at_N % 4]
-        kept_M = at_N[at_N % 4 < 2]
-        pool = replace(
-            pool, picture=pool.picture.rows(kept_M), picture_N=first_N // 4 * 2 + first_N % 4
-        )
-        pair += ", both versions of their captions"
-    return replace(pool, group=2, about=f"{pair}: {pool.about}")
+    # The second version is in reverse, so that rows of one picture are neighbours and those who
+    # hold rows out see where a cut would part them.
+    place_N = torch.arange(4 * len(quads), device=device)
+    row_N = 2 * (place_N // 4) + torch.tensor([0, 1, 1, 0], device=device)[place_N % 4]
+    is_second_N = place_N % 4 > 1
+    said_S3 = pool.negative_NK
+    caption_N = torch.where(is_second_N, said_S3[row_N, 1], pool.caption_N[row_N])
+    negative_N = torch.where(is_second_N, said_S3[row_N, 2], said_S3[row_N, 0])
+    return replace(
+        pool,
+        picture_N=row_N,
+        caption_N=caption_N,
+        negative_NK=negative_N[:, None],
+        code=_codes(rows, row_N, is_second_N),
+        group=2,
+        about=f"{len(quads):,} pairs of opposite scenes of the built-in world, "
+        f"{len(pool.caption):,} different captions",
+    )
 
 
-def _rows(scenes: Sequence[Scene], told: Sequence[Told]) -> WorldRows:
+def _rows(quads: Sequence[Quad]) -> WorldRows:
+    """Both scenes of each; beside a caption stand its opposite, and both in the other version."""
+    scenes, told = [], []
+    for one in quads:
+        for side in (0, 1):
+            own, other = ([read(text) for text in one.captions[at]] for at in (side, 1 - side))
+            scenes.append(one.scenes[side])
+            told.append(Told(own[0], (other[0], own[1], other[1]), ()))
+    texts = [[said.text for said in one.negatives if said is not None] for one in told]
     return WorldRows(
         tuple(scenes),
         tuple(one.caption.text for one in told),
-        tuple(tuple(None if n is None else n.text for n in one.negatives) for one in told),
+        tuple(map(tuple, texts)),
         drawn(scenes),
         encode(scenes, told),
     )
+
+
+def _codes(rows: Sequence[WorldRows], row_N: Tensor, is_second_N: Tensor) -> dict[str, Tensor]:
+    """What the truth of a batch follows from, for both versions of each scene."""
+    every = {name: torch.cat([one.code[name] for one in rows]) for name in rows[0].code}
+    every = {name: value.to(row_N.device)[row_N] for name, value in every.items()}
+    other_N6 = every["negative_BK6"][:, 1]
+    every["caption_B6"] = torch.where(is_second_N[:, None], other_N6, every["caption_B6"])
+    every["negative_BK6"] = every["negative_BK6"][:, :0].clone()
+    return every
 
 
 def _exchanged(family: str) -> _Make:
