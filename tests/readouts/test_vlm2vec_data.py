@@ -60,6 +60,8 @@ def test_pairs_are_asked_about_and_bring_their_negatives() -> None:
     assert len(first.targets) == 6
     asked = {text.partition(": ")[2].replace("?", "")[:10] for _, text in first.queries}
     assert asked <= {"Is the cup", "Is the box"}
+    measured = [picture.key for one in lessons.measured() for picture, _ in one.queries]
+    assert sorted(measured) == sorted(seen)
     assert lessons.about == "six pairs, with hard negatives"
     without = PairLessons(Few(has_edits=False), Showing(batch=3))
     assert len(without.step(0).targets) == 3

@@ -67,11 +67,13 @@ def is_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
 
 
-def steps(adapted: Adapted, settings: Vlm2VecSettings, count: int) -> list[float]:
+def steps(
+    adapted: Adapted, settings: Vlm2VecSettings, count: int, shown: Lesson | None = None
+) -> list[float]:
     optimiser = torch.optim.AdamW(adapted.weights.values(), lr=1e-3, weight_decay=0.0)
     found = []
     for step in range(count):
-        found.append(float(take_gradient(adapted, fixed(), settings, Where(), seed=step)))
+        found.append(float(take_gradient(adapted, shown or fixed(), settings, Where(), seed=step)))
         optimiser.step()
         optimiser.zero_grad()
     return found
@@ -242,3 +244,22 @@ def test_wrong_settings_are_told_before_anything_is_computed(
     with pytest.raises(UserError, match=said):
         train_readout("vlm2vec", model, "world", tmp_path / "out", settings=[setting])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("lora", [8, 0])
+def test_a_decoder_on_patches_learns_to_embed_too(lora: int) -> None:
+    from .decoder_made import decoder, pictures
+
+    own = decoder()
+    before = bits(own)
+    queries = [(picture, "Represent the given image") for picture in pictures(4)]
+    captions = ["a red star", "a blue moon", "a green ring", "a gray cube"]
+    shown = lesson(queries, captions, [[None]] * 4)
+    adapted = adapt(own, Adapting(lora=lora, dropout=0.0))
+    losses = steps(adapted, Vlm2VecSettings(chunk=3), 20, shown)
+    assert losses[-1] < losses[0] / 4
+    assert is_same(bits(own), before)
+    frozen = [name for name in before if not name.startswith("language.")]
+    after = adapted.runner.model.state_dict()
+    assert frozen
+    assert all(torch.equal(after[name], before[name]) for name in frozen)

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from unbag.engine.progress import Progress
     from unbag.scorers.resolve import Dtype, Model
 
-_MEASURED = 4
-"""Steps' worth of pairs on which before and after are measured."""
-_FRESH = 10_000_000
-"""Steps of the world from here on are never trained on."""
-
 
 @dataclass(frozen=True)
 class Vlm2VecReadout:
@@ -74,8 +69,7 @@ class Vlm2VecReadout:
             )
             if stand.step < settings.steps:
                 return ReadoutTrained(out, is_done=False)
-            first = _FRESH if job.pairs.path == WORLD else 0
-            shown = [lessons.step(first + at) for at in range(_MEASURED)]
+            shown = lessons.measured()
             about = About(
                 readout=self.name,
                 base=job.spec,

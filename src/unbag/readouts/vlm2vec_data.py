@@ -33,6 +33,10 @@ _SEEDS = 2**31
 """Half of the seeds of the training split; those of `tiny:base` are in the other."""
 _FORM = "vlm2vec 1"
 _TRIES = 100
+_MEASURED = 4
+"""Steps' worth of pairs on which before and after are measured."""
+_FRESH = 10_000_000
+"""Steps of the world from here on are never trained on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +65,9 @@ class Lessons(Protocol):
 
     def step(self, number: int) -> Lesson:
         """Any step, from 0."""
+
+    def measured(self) -> list[Lesson]:
+        """Those on which before and after are compared, no picture twice."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,10 @@ class WorldLessons:
             negative_true_BBK=truth.negative_true_BBK,
         )
 
+    def measured(self) -> list[Lesson]:
+        """Scenes that no step of training has."""
+        return [self.step(_FRESH + at) for at in range(_MEASURED)]
+
 
 @dataclass(frozen=True, eq=False)
 class PairLessons:
@@ -169,6 +180,11 @@ class PairLessons:
         places = order_N[part * showing.batch : (part + 1) * showing.batch]
         shown = [self._shown(int(place), draw) for place in places]
         return lesson(*(list(column) for column in zip(*shown, strict=True)))
+
+    def measured(self) -> list[Lesson]:
+        """Of the first epoch: pairs that were trained on."""
+        count = min(_MEASURED, len(self.pairs) // self.showing.batch)
+        return [self.step(at) for at in range(count)]
 
     def _shown(self, place: int, draw: Draw) -> tuple[tuple[Picture, str], str, list[str | None]]:
         pair = self._opened(place)
