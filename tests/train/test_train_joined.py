@@ -141,6 +141,8 @@ def test_only_what_is_open_changes_and_is_exported(
     note = json.loads((tmp_path / "out" / "unbag.json").read_text())["notes"][0]
     assert joined.origin.picture_fingerprint in note
     assert ("numbers that were trained" in note) is (len(changes) > 1)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "import unbag.models.joined_names\n" in card
     assert model_name(str(tmp_path / "out")) == f"joined:{tmp_path / 'out'}/joined"
 
 

@@ -120,7 +120,7 @@ def _code(folder: Folder) -> str:
             f"model = {folder.load_line()}\n"
             f'processor = transformers.AutoProcessor.from_pretrained("DIR/{folder.place}")'
         )
-    return f"import unbag.models.{folder.library}\n\nencoder = {folder.load_line()}"
+    return f"import {folder.module}\n\nencoder = {folder.load_line()}"
 
 
 def _training(card: Card) -> str:

@@ -42,8 +42,12 @@ class Folder:
             return f'open_clip.create_model_and_transforms("local-dir:{at}")'
         if self.library == "transformers":
             return f'transformers.{self.kind}.from_pretrained("{at}")'
-        module = "joined_names" if self.library == "joined" else self.library
-        return f'unbag.models.{module}.load("{at}")'
+        return f'{self.module}.load("{at}")'
+
+    @property
+    def module(self) -> str:
+        """Ours that reads it, where the library is unbag."""
+        return f"unbag.models.{'joined_names' if self.library == 'joined' else self.library}"
 
     def model_name(self, out: Path | str = "DIR") -> str:
         """As `unbag run --model` takes it."""
