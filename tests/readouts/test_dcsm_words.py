@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 import torch
 
+from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts.dcsm_view import MapCaptions
 from unbag.readouts.dcsm_words import END, FUNCTIONAL, Align, marks
@@ -173,3 +174,15 @@ def test_a_model_that_hides_its_padding_is_told() -> None:
     with pytest.warns(UserWarning, match="a model shows no vectors at padding"):
         found = view(cast(DualEncoder, Hides()), ["a red cup"])
     assert found.mask_NL.sum() == 4
+
+
+def test_a_model_without_parts_is_refused() -> None:
+    class OneVector:
+        name = "one vector"
+
+        def count_tokens(self, captions: Sequence[str]) -> list[int]:
+            return [3 for _ in captions]
+
+    with pytest.raises(UserError, match="one vector shows one vector for a picture") as error:
+        MapCaptions("token", 8, "kept")(cast(DualEncoder, OneVector()), ["a cup"])
+    assert error.value.expected.startswith("a model with patches and words")

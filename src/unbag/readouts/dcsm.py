@@ -124,8 +124,7 @@ class Dcsm(Reader):
 
     def maps(self, picture: Parts, caption: Parts) -> Tensor:
         """What the network is given, row with row, [N, R, L]; for people who want to look."""
-        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
-        map_KPCRL, keep = _one_call(map_KPCRL), None if keep is None else _one_call(keep)
+        map_KPCRL, keep = self._paired(picture, caption)
         return standardise(map_KPCRL, moments(map_KPCRL, keep, by=self._by), keep)[0, :, 0]
 
     def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
@@ -157,9 +156,13 @@ class Dcsm(Reader):
 
     def _rows(self, picture: Parts, caption: Parts) -> Tensor:
         """Each picture with the captions that follow one another for it, as one call, [N, X]."""
-        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
-        map_KPCRL, keep = _one_call(map_KPCRL), None if keep is None else _one_call(keep)
+        map_KPCRL, keep = self._paired(picture, caption)
         return self._read(map_KPCRL, keep, moments(map_KPCRL, keep, by=self._by))[0]
+
+    def _paired(self, picture: Parts, caption: Parts) -> tuple[Tensor, Tensor | None]:
+        """Calls of one picture each become one call of many pictures."""
+        map_KPCRL, keep = self._maps(picture, caption, calls=len(picture))
+        return map_KPCRL.transpose(0, 1), None if keep is None else keep.transpose(0, 1)
 
     def _cells(
         self, picture: Parts, caption: Parts, *, calls: int = 1, found: Moments | None = None
@@ -241,11 +244,6 @@ class Dcsm(Reader):
         if caption.mark_NL is None or caption.part_NLW.shape[1] != self.settings.length:
             raise ValueError(f"captions that were not read by the view {self.view.name}")
         return caption.mark_NL
-
-
-def _one_call(map_KPCRL: Tensor) -> Tensor:
-    """Calls of one picture each become one call of many pictures."""
-    return map_KPCRL.transpose(0, 1)
 
 
 def _blocks(also_BB: Tensor, calls: int) -> Tensor:

@@ -62,12 +62,12 @@ class MapCaptions:
         self, encoder: DualEncoder, captions: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor]:
         if self.padding == "zero" or not isinstance(encoder, PaddedEncoder):
+            found = joint_captions(encoder, captions)
             if self.padding == "kept":
                 self._say(
                     f"{encoder.name} shows no vectors at padding: columns behind the end of a "
                     "caption are zero"
                 )
-            found = joint_captions(encoder, captions)
             return found.part_NLW, found.mask_NL, found.pooled_NW
         tokens = encoder.encode_padded(captions, length=self.length)
         vector_NKD = tokens.vector_NLD.float()
