@@ -1,0 +1,249 @@
+"""Readers of patches and words: scoring and training from parts that were kept, against encoding.
+
+python perf/maps.py [--pictures 200] [--readout dcsm_fixed] [--model clip] [--device cpu]
+
+Data has the shape of SugarCrepe (`--pictures 1560`): about five captions a picture, each item the
+true one beside a changed one. Three questions, each a ratio within this run:
+
+1. Scoring all pairs from nothing, against encoding pair by pair (wanted: 8) and, which is what a
+   careful user would do, 32 pairs at a time.
+2. Scoring from a warm cache on disk, against cosine, per thousand pairs (wanted on a GPU: 2.5).
+3. A step of training from a pool, against a step that encodes its batch (wanted: 5).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import cast
+
+import numpy as np
+import torch
+from random_clip import make
+from torch import Tensor
+
+from unbag.engine.asking import CHUNK, QueryScoring
+from unbag.engine.embed import embed
+from unbag.engine.plan import Plan, make_plan
+from unbag.engine.progress import Silent
+from unbag.engine.scoring import score_by_vectors
+from unbag.models.device import choose_device
+from unbag.pictures import PixelPicture
+from unbag.readouts.fit import Fit
+from unbag.readouts.parts import Parts
+from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
+from unbag.readouts.reader import Reader, ReaderBatch
+from unbag.readouts.reader_readout import ReaderReadout
+from unbag.readouts.reader_training import sizes_of
+from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.trained import find_readout
+from unbag.scorers import Cosine
+from unbag.scorers.resolve import load_model
+from unbag.types import DualEncoder, Item
+from unbag.world.draw import draw
+
+TOGETHER = 32
+BENCHMARK = "shaped"
+
+
+EACH = 5
+"""Items of a picture: SugarCrepe has 7,512 on 1,560 pictures."""
+
+
+def items_of(rows: Sequence[WorldRows], pictures: int) -> list[Item]:
+    """Captions with their negatives, some pairs a picture; truth does not matter to speed."""
+    said = [
+        (caption, text)
+        for step in rows
+        for caption, negatives in zip(step.captions, step.negatives, strict=True)
+        for text in negatives
+        if text is not None
+    ]
+    scenes = [scene for step in rows for scene in step.scenes][:pictures]
+    seen = [PixelPicture(draw(scene)) for scene in scenes]
+    truth = np.array([[True, False]])
+    return [
+        Item(f"{at:06}", (seen[at // EACH],), said[at % len(said)], truth)
+        for at in range(EACH * len(seen))
+    ]
+
+
+def timed(do: Callable[[], object], device: str) -> float:
+    """Seconds until the device is done."""
+    start = perf_counter()
+    do()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return perf_counter() - start
+
+
+def by_reader(scorer: ReaderScorer, items: Sequence[Item], plan: Plan, cache: Path | None) -> None:
+    """As the engine does it."""
+    scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=Silent())
+    asking = QueryScoring(scorer)
+    for start in range(0, len(items), CHUNK):
+        asking.chunk(items[start : start + CHUNK])
+
+
+def by_cosine(encoder: DualEncoder, items: Sequence[Item], plan: Plan, cache: Path) -> None:
+    """As the engine does it."""
+    vectors = embed(
+        encoder, plan, cache=cache, grids={}, save_grids=lambda: None, batch=256, progress=Silent()
+    )
+    for _ in score_by_vectors(Cosine(encoder), items, plan.rows[BENCHMARK], vectors):
+        pass
+
+
+@torch.inference_mode()
+def encoded(encoder: DualEncoder, reader: Reader, items: Sequence[Item], at_once: int) -> None:
+    """Pictures and captions of every pair anew."""
+    pairs = [(one.pictures[0], str(text)) for one in items for text in one.captions]
+    for start in range(0, len(pairs), at_once):
+        some = pairs[start : start + at_once]
+        pixels = torch.stack([encoder.prepare(picture.open()) for picture, _ in some])
+        seen = reader.view.look(encoder, pixels).to(encoder.device)
+        read = reader.view.read(encoder, [text for _, text in some]).to(encoder.device)
+        reader.compare(seen, read).cpu()
+
+
+def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -> None:
+    """A step of `fit` whose parts are encoded for it, from pictures that are prepared."""
+    view, device, size = fit.reader.view, fit.device, len(pixels)
+    texts = [text or "" for row in step.negatives[:size] for text in row]
+    mask_BK = torch.tensor([[text is not None for text in row] for row in step.negatives[:size]])
+
+    def read(captions: Sequence[str]) -> Parts:
+        return view.read(encoder, captions).to(device)
+
+    batch = ReaderBatch(
+        picture=view.look(encoder, pixels).to(device),
+        caption=read(step.captions[:size]),
+        negative=read(texts),
+        negative_mask_BK=mask_BK.to(device),
+        also_true_BB=torch.zeros((size, size), dtype=torch.bool, device=device),
+    )
+    fit.reader.train()
+    loss = fit.reader.loss(batch, crowd=fit.effort.crowd)
+    fit.optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    fit.optimiser.step()
+
+
+def peak(device: str) -> str:
+    """Of this process, and of the device."""
+    most = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GB"
+    if device.startswith("cuda"):
+        most += f", {torch.cuda.max_memory_allocated() / 2**30:.2f} GB on the device"
+    return most
+
+
+def scoring(
+    encoder: DualEncoder, reader: Reader, items: Sequence[Item], said: argparse.Namespace
+) -> None:
+    """The first two questions."""
+    plan, device = make_plan({BENCHMARK: items}), encoder.device
+    pairs = len({(id(one.pictures[0]), text) for one in items for text in one.captions})
+    some = items[: said.slow]
+    encoded(encoder, reader, some[:2], TOGETHER)
+    before = peak(device)
+    apart = timed(lambda: encoded(encoder, reader, some, 1), device) / (2 * len(some))
+    together = timed(lambda: encoded(encoder, reader, some, TOGETHER), device) / (2 * len(some))
+    with tempfile.TemporaryDirectory(prefix="unbag-perf-") as name:
+        cache = Path(name)
+        scorer = ReaderScorer(encoder, reader)
+        first = timed(lambda: by_reader(scorer, items, plan, cache), device) / pairs
+        by_cosine(encoder, items, plan, cache)
+        # Fresh objects, so that everything comes from disk.
+        warm, cosine = [], []
+        for _ in range(said.repeats):
+            again = ReaderScorer(encoder, reader)
+            warm.append(timed(lambda: by_reader(again, items, plan, cache), device))  # noqa: B023
+            cosine.append(timed(lambda: by_cosine(encoder, items, plan, cache), device))
+    print(f"{len(plan.pictures):,} pictures, {len(plan.prompts):,} captions, {pairs:,} pairs")
+    print(f"one pair at a time     {1e3 * apart:10.3f} ms a pair ({2 * len(some):,} of them)")
+    print(f"{TOGETHER} pairs at a time    {1e3 * together:10.3f} ms a pair")
+    print(f"each input once        {1e3 * first:10.3f} ms a pair, written to the cache")
+    print(f"  against one pair     {apart / first:10.1f} times faster (wanted: 8)")
+    print(f"  against {TOGETHER} pairs     {together / first:10.1f} times faster")
+    print(f"warm cache, reader     {1e6 * min(warm) / pairs:10.1f} ms a thousand pairs")
+    print(f"warm cache, cosine     {1e6 * min(cosine) / pairs:10.1f} ms a thousand pairs")
+    print(f"  reader / cosine      {min(warm) / min(cosine):10.2f} (wanted on a GPU: 2.5 at most)")
+    print(f"peak memory            {peak(device)}, {before} before scoring")
+
+
+def training(
+    encoder: DualEncoder, readout: ReaderReadout, rows: Sequence[WorldRows], steps: int
+) -> None:
+    """The third question."""
+    device, effort = encoder.device, readout.settings
+    found: list[Fit] = []
+    view = readout.view(effort)
+    pooling = timed(lambda: found.append(_fit(encoder, readout, rows)), device)
+    fit, size = found[0], min(effort.batch, len(rows[0].captions))
+    fit.take_step()
+    kept = timed(lambda: [fit.take_step() for _ in range(steps)], device) / steps
+    images = [PixelPicture(draw(scene)).open() for scene in rows[0].scenes[:size]]
+    pixels = torch.stack([encoder.prepare(image) for image in images])
+    step_anew(fit, encoder, rows[0], pixels)
+    slow = max(1, steps // 5)
+
+    def encode_each() -> None:
+        for _ in range(slow):
+            step_anew(fit, encoder, rows[0], pixels)
+
+    anew = timed(encode_each, device) / slow
+    count = sum(len(one.captions) for one in rows)
+    whole = effort.steps * kept + pooling * effort.scenes / count
+    print(f"step, {size} pictures     {1e3 * kept:10.1f} ms from the pool ({view.name})")
+    print(f"                       {1e3 * anew:10.1f} ms with encoding")
+    print(f"  a step is            {anew / kept:10.1f} times faster (wanted: 5)")
+    print(
+        f"  a training is        {effort.steps * anew / whole:10.1f} times faster: "
+        f"{effort.steps:,} steps, and {effort.scenes:,} scenes encoded once"
+    )
+
+
+def loaded(name: str, device: str) -> DualEncoder:
+    """By name; `clip` is a ViT-B/32 of transformers with random weights."""
+    if name == "clip":
+        with tempfile.TemporaryDirectory(prefix="unbag-perf-") as folder:
+            wanted = argparse.Namespace(library="transformers", device=device, dtype="auto")
+            return make(wanted, Path(folder))
+    model = load_model(name, device=device)
+    assert isinstance(model, DualEncoder)
+    return model
+
+
+def _fit(encoder: DualEncoder, readout: ReaderReadout, rows: Sequence[WorldRows]) -> Fit:
+    effort = readout.settings
+    pool = world_pool(encoder, readout.view(effort), rows, device=encoder.device)
+    reader = readout.fresh(effort, sizes_of(pool), seed=0)
+    return Fit(reader, pool, effort, device=encoder.device)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=int, default=200)
+    parser.add_argument("--readout", default="dcsm_fixed")
+    parser.add_argument("--model", default="tiny:base")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--slow", type=int, default=32, help="items encoded pair by pair")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
+    said = parser.parse_args()
+    encoder = loaded(said.model, choose_device(said.device))
+    readout = cast("ReaderReadout", find_readout(said.readout))
+    # Two negatives a scene, on average.
+    rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch))
+    reader = _fit(encoder, readout, rows).reader.eval()
+    print(f"{said.readout} on {said.model}, {said.device}, {torch.get_num_threads()} threads")
+    scoring(encoder, reader, items_of(rows, said.pictures), said)
+    training(encoder, readout, rows, said.steps)
+
+
+if __name__ == "__main__":
+    main()
