@@ -71,7 +71,5 @@ class FeatureReads:
         return {"place_N": torch.tensor([self._captions[one] for one in captions])}
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included; features are all of one length."""
-        if self._captions is not None:
-            return [1] * len(captions)
+        """Before cutting, special ones included."""
         return self._plain.count_tokens(captions)
