@@ -1,0 +1,70 @@
+"""Joined models on picture towers of every library: trained with the tower open, exported, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from unbag.models.joined_files import module_of
+from unbag.models.joined_names import load
+from unbag.train.config import Locks
+from unbag.train.export import export
+from unbag.train.job import TrainJob
+from unbag.train.loop import train
+from unbag.train.world_batches import WorldBatches
+
+from .export_models import open_clip_config, save_open_clip
+from .joined_runs import CAPTIONS, CARD, recipe, towers_of
+
+pytest.importorskip("transformers")
+IMAGE = Image.linear_gradient("L").convert("RGB")
+
+
+def picture_of(kind: str, hf_folder: Callable[[str], Path], tmp_path: Path) -> str:
+    if kind == "open_clip":
+        pytest.importorskip("open_clip")
+        return save_open_clip(tmp_path / "open_clip", open_clip_config())
+    return f"hf:{hf_folder(kind)}"
+
+
+@pytest.mark.filterwarnings("ignore:.*the text tower")
+@pytest.mark.parametrize("kind", ["clip", "siglip", "align", "open_clip"])
+def test_a_picture_tower_of_another_library(
+    kind: str,
+    hf_folder: Callable[[str], Path],
+    text_folder: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    joined = load(f"{picture_of(kind, hf_folder, tmp_path)}+{text_folder('llama')}")
+    pixels = joined.prepare(IMAGE)[None]
+    before = {k: v.clone() for k, v in module_of(joined.picture).state_dict().items()}
+    towers = towers_of(joined)
+    # In train mode a batch norm would take its averages from this one picture.
+    towers.module.eval()
+    seen = towers.embed_pictures(towers.reads.prepare(IMAGE)[None]).detach()
+    assert torch.allclose(towers.embed_pictures(pixels), joined.encode_pictures(pixels), atol=1e-5)
+    assert seen.shape == joined.encode_captions(CAPTIONS)[:1].shape
+    name = "siglip_hn" if kind == "siglip" else "hard_negative"
+    asked = recipe(name, Locks(0, "part"))
+    train(
+        TrainJob(
+            towers, WorldBatches(asked, towers.reads, seed=0, per_epoch=1), asked, tmp_path / "run"
+        )
+    )
+    after = towers.encoder("after")
+    assert after.changed.picture
+    assert not after.changed.text
+    assert not torch.allclose(after.encode_pictures(pixels), joined.encode_pictures(pixels))
+    assert (after.bias != 0) is (kind == "siglip")
+    # The encoder that was given stays as it was.
+    now = module_of(joined.picture).state_dict()
+    assert all(torch.equal(now[k], v) for k, v in before.items())
+    export(after, tmp_path / "out", card=CARD)
+    again = load(str(tmp_path / "out"))
+    assert again.fingerprint == after.fingerprint
+    assert (again.scale, again.bias) == (after.scale, after.bias)
+    assert torch.allclose(again.encode_pictures(pixels), after.encode_pictures(pixels), atol=1e-6)
