@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 import torch
 from torch import Tensor
 
+from unbag.errors import UserError
 from unbag.readouts.parts import Parts
-from unbag.readouts.pool import Order, Pool
+from unbag.readouts.pool import Order, Pool, kept
 from unbag.train.batch import Truth
 
 
@@ -77,8 +79,7 @@ def test_half_precision_is_kept_and_batches_are_whole() -> None:
 def test_some_rows_share_pictures_and_strings() -> None:
     some = pool().rows(1, 3)
     assert len(some) == 2
-    assert some.picture is not None
-    assert some.picture.part_NLW.data_ptr() != 0
+    assert some.picture.part_NLW.shape == (3, 1, 2)
     batch = some.batch(torch.tensor([1, 0]), device="cpu")
     assert firsts(batch.caption) == [7, 6]
     assert not batch.also_true_BB.any()
@@ -105,3 +106,13 @@ def test_groups_stay_together_and_side_by_side() -> None:
 def test_a_batch_larger_than_the_pool_is_the_pool() -> None:
     order = Order(pool(), batch=100, seed=0)
     assert sorted(order(0).tolist()) == [0, 1, 2, 3]
+
+
+def test_features_beyond_half_precision_are_told() -> None:
+    large = parts(3)
+    large.part_NLW[1, 0, 0] = 1e6
+    assert kept(large, "cpu", torch.float32).part_NLW.max() == 1e6
+    with pytest.raises(UserError) as caught:
+        kept(large, "cpu", torch.float16)
+    assert caught.value.found == "features of up to 1e+06"
+    assert caught.value.expected == "finite numbers of at most 65504, as pools keep them"

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
 from unbag.cli import main
 from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
-from unbag.readouts.fit import Effort, Fit, Taken
-from unbag.readouts.head import FILE, Sizes, read_head
-from unbag.readouts.parts import JOINT, Parts, View
-from unbag.readouts.reader import Reader
-from unbag.readouts.reader_readout import ReaderReadout, encoder_of
+from unbag.readouts.fit import Fit, Taken
+from unbag.readouts.head import FILE, read_head
+from unbag.readouts.reader_readout import encoder_of
 from unbag.readouts.reader_training import CARD, LAST
 from unbag.readouts.readout import ReadoutTrained
 from unbag.readouts.trained import find_readout, train_readout
@@ -163,36 +159,6 @@ def test_pairs_of_a_user_without_edits_teach_no_order_and_say_so(tmp_path: Path)
     assert len(found.lines) == 2
 
 
-@dataclass(frozen=True)
-class BilinearSettings(Effort):
-    width: int = 4
-
-
-class Bilinear(Reader):
-    """A reader of one's own: the mean over patches and words of a learned product."""
-
-    name, view, scale = "bilinear", JOINT, 10.0
-
-    def __init__(self, settings: BilinearSettings, sizes: Sizes) -> None:
-        super().__init__()
-        self.settings = settings
-        self.picture = nn.Linear(sizes.picture_width, settings.width)
-        self.caption = nn.Linear(sizes.caption_width, settings.width)
-
-    def compare(self, picture: Parts, caption: Parts) -> Tensor:
-        seen_NW = self.picture(picture.part_NLW).mean(dim=1)
-        read_NLW = self.caption(caption.part_NLW) * caption.mask_NL[..., None]
-        score_N: Tensor = (seen_NW * read_NLW.sum(dim=1)).sum(dim=-1)
-        return score_N / caption.mask_NL.sum(dim=1)
-
-
-def joint(settings: BilinearSettings) -> View:
-    return JOINT
-
-
-BILINEAR = ReaderReadout("bilinear", BilinearSettings(), joint, Bilinear)
-
-
 def test_a_read_out_that_is_no_read_out_is_refused() -> None:
     with pytest.raises(UserError) as caught:
         find_readout("unbag.readouts.pooled:Pooled")
@@ -242,18 +208,3 @@ def test_a_model_that_shows_no_parts_is_refused(
 
     with pytest.raises(UserError, match="and 'chat' shows none"):
         encoder_of(Chat(), "pooled")  # type: ignore[arg-type]
-
-
-def test_a_read_out_of_ones_own_by_module_and_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "my_readers", sys.modules[__name__])
-    out = tmp_path / "out"
-    words = ["train", "--model", "tiny:base", "--recipe", "my_readers:BILINEAR", "--pairs", "world"]
-    words += ["--set", "steps=2", "scenes=20", "batch=4", "--out", str(out), "--device", "cpu"]
-    assert main([*words, "--workers", "0"]) == 0
-    said = capsys.readouterr().out
-    assert "captions above all their hard negatives" in said
-    assert f"unbag run --model tiny:base --scorer my_readers:BILINEAR@{out}" in said
-    (scorer,) = make_scorers(load("base"), f"my_readers:BILINEAR@{out}")
-    assert scorer.scoring == "bilinear"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from unbag.errors import UserError
 from unbag.metrics.resample import generator
 from unbag.readouts.parts import Parts
 from unbag.readouts.reader import ReaderBatch
@@ -109,6 +110,21 @@ class Pool:
         also_BB = truth.also_true_BB.clone()
         also_BB.fill_diagonal_(False)
         return also_BB
+
+
+def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
+    """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
+    found = parts.to(device, dtype)
+    if not (found.part_NLW.isfinite().all() and found.pooled_NW.isfinite().all()):
+        largest = max(
+            float(one.abs().max()) for one in (parts.part_NLW, parts.pooled_NW) if one.numel()
+        )
+        raise UserError(
+            f"features of up to {largest:g}",
+            expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
+            way_out="a reader of the joint space, such as dcsm_fixed; or mend the model",
+        )
+    return found
 
 
 class Order:

@@ -17,7 +17,7 @@ from unbag.captions.changes import normalised
 from unbag.engine.progress import Progress
 from unbag.errors import PictureError, UserError
 from unbag.readouts.parts import Parts, View, stacked
-from unbag.readouts.pool import Pool
+from unbag.readouts.pool import Pool, kept
 from unbag.readouts.store import PartsStore
 from unbag.train.batch import FindTruth, Said
 from unbag.train.equal import code_of, find_equal
@@ -166,7 +166,7 @@ def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None
 
 def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
     found = [
-        store.pictures(pictures[at : at + _AT_ONCE]).to("cpu", torch.float16)
+        kept(store.pictures(pictures[at : at + _AT_ONCE]), "cpu", torch.float16)
         for at in range(0, len(pictures), _AT_ONCE)
     ]
     return stacked(found)
@@ -174,7 +174,7 @@ def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
 
 def _captions(store: PartsStore, texts: Sequence[str]) -> Parts:
     found = [
-        store.captions(texts[at : at + _AT_ONCE]).to("cpu", torch.float16)
+        kept(store.captions(texts[at : at + _AT_ONCE]), "cpu", torch.float16)
         for at in range(0, len(texts), _AT_ONCE)
     ]
     return stacked(found)

@@ -17,8 +17,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from unbag.engine.progress import Progress, Silent
+from unbag.models.fitting import Fitting
 from unbag.readouts.parts import Parts, View, stacked
-from unbag.readouts.pool import Pool
+from unbag.readouts.pool import Pool, kept
+from unbag.readouts.store import looked
 from unbag.train.batch import Inputs
 from unbag.train.config import Recipe, Slot
 from unbag.train.recipes import hard_negative
@@ -38,7 +40,10 @@ NEGATIVES: tuple[Slot, ...] = (
 """The same as in the repair experiment (`unbag.lab.repair_arms`)."""
 STEP = 512
 """Scenes that are made together."""
-CAPTIONS = 4_096
+PICTURES = (512, 64)
+"""That go through the tower at once, on a GPU and on a processor, whose cache holds no more."""
+CAPTIONS = (4_096, 256)
+"""Likewise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +114,13 @@ def world_pool(
         dtype=torch.int64,
     ).reshape(len(caption_N), -1)
     is_plain = _is_plain(encoder, rows[0].scenes[0])
-    pictures = []
+    fitting, pictures = Fitting(encoder.name, progress.say), []
     with progress.task(f"{encoder.name}: patches", len(caption_N)) as advance:
         for some in rows:
             pixels = _pixels(encoder, some, is_plain=is_plain)
-            pictures.append(view.look(encoder, pixels).to(device, dtype))
-            advance(len(some.captions))
+            for part in torch.split(pixels, PICTURES[encoder.device == "cpu"]):
+                pictures.append(kept(looked(view, encoder, part, fitting), device, dtype))
+                advance(len(part))
     code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
     # Whether a negative holds in another picture is never asked: it is told from its own alone.
     code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
@@ -147,9 +153,9 @@ def _captions(
     order_M = torch.argsort(length_M, stable=True)
     found = []
     with progress.task(f"{encoder.name}: words", len(strings)) as advance:
-        for at in torch.split(order_M, CAPTIONS):
+        for at in torch.split(order_M, CAPTIONS[encoder.device == "cpu"]):
             some = [strings[i] for i in at.tolist()]
-            found.append(view.read(encoder, some).to(device, dtype))
+            found.append(kept(view.read(encoder, some), device, dtype))
             advance(len(some))
     return stacked(found).rows(torch.argsort(order_M).to(device))
 

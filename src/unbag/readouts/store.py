@@ -103,21 +103,9 @@ class PartsStore:
                 self.damaged.update(batch.damaged)
                 if batch.pixels is not None:
                     with turn:
-                        found = self._looked(fitting, batch.pixels)
+                        found = looked(self.view, encoder, batch.pixels, fitting)
                     self._pictures.put(batch.keys, found)
                 advance(len(batch.keys) + len(batch.damaged))
-
-    def _looked(self, fitting: Fitting, pixels: Tensor) -> Parts:
-        found: list[Parts] = []
-
-        def look(some: Tensor) -> Tensor:
-            parts = self.view.look(self.encoder, some)
-            found.append(parts)
-            return parts.pooled_NW
-
-        fitting(look, pixels)
-        # A try that did not fit into memory left nothing behind.
-        return stacked(found)
 
     def _meet_captions(self, captions: Sequence[str]) -> None:
         key_of = {caption: _key(caption) for caption in captions}
@@ -130,6 +118,20 @@ class PartsStore:
             for some in _of_one_length(counts):
                 self._captions.put([_key(c) for c in some], self.view.read(self.encoder, some))
                 advance(len(some))
+
+
+def looked(view: View, encoder: DualEncoder, pixels: Tensor, fitting: Fitting) -> Parts:
+    """Parts of prepared pictures, as many at once as memory holds."""
+    found: list[Parts] = []
+
+    def look(some: Tensor) -> Tensor:
+        parts = view.look(encoder, some)
+        found.append(parts)
+        return parts.pooled_NW
+
+    fitting(look, pixels)
+    # A try that did not fit into memory left nothing behind.
+    return stacked(found)
 
 
 def _of_one_length(counts: Mapping[str, int]) -> Iterator[list[str]]:
