@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from PIL import Image
 
 from unbag.engine.progress import Advance, Progress, Silent
 from unbag.errors import UserError
+from unbag.models.caption_likelihood import read_causal
 from unbag.models.tiny import Tiny, load, write
+from unbag.readouts import decoder_language
 from unbag.readouts.decoder import DECODER
 from unbag.readouts.decoder import load as load_decoder
 from unbag.readouts.decoder_kept import read_decoder
@@ -250,3 +253,23 @@ def test_an_odd_picture_size_is_the_encoders_own_affair(small: tuple[Tiny, Path]
     large = Image.fromarray(np.asarray(pictures(1)[0].open())).resize((40, 30))
     found = replace(PixelPicture(np.asarray(large)))
     assert model.logprobs(found, PROMPT, ["Yes"])[0][0] < 0  # type: ignore[union-attr]
+
+
+def test_a_language_model_marked_as_quantised_can_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As transformers marks what it read from a GGUF file, and then refuses to save it."""
+    folder = str(language_folder(tmp_path / "language"))
+
+    def marked(place: str) -> tuple[Any, Any]:
+        model, tokenizer = read_causal(place)
+        model.config.quantization_config = {"quant_method": "gguf"}
+        return model, tokenizer
+
+    plain = decoder_language.read_language(folder, asks=True).model
+    monkeypatch.setattr(decoder_language, "read_causal", marked)
+    found = decoder_language.read_language(folder, asks=True).model
+    assert not hasattr(found.config, "quantization_config")
+    weights = found.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in plain.state_dict().items())
+    assert all(weight.requires_grad for weight in found.parameters())

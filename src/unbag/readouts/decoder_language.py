@@ -32,7 +32,18 @@ def read_language(place: str, *, asks: bool) -> Language:
     size = int(model.config.vocab_size)
     words = Pretrained(tokenizer, place, size, asks)
     _check_head(model, place)
-    return Language(model.requires_grad_(True), words)
+    return Language(_unmarked(model).requires_grad_(True), words)
+
+
+def _unmarked(model: Any) -> Any:
+    """What came from a GGUF file is marked as quantised, which transformers refuses to save."""
+    if getattr(model.config, "quantization_config", None) is None:
+        return model
+    config = type(model.config)(**model.config.to_diff_dict())
+    del config.quantization_config
+    plain = type(model)(config)
+    plain.load_state_dict(model.state_dict())
+    return plain.eval()
 
 
 def scratch_language(settings: DecoderSettings, words: Words, *, places: int) -> Any:
