@@ -9,7 +9,8 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from unbag.errors import UserError, unknown_name
-from unbag.registered import ABOUT, OURS, Kind
+from unbag.registered import OURS, Kind
+from unbag.registered_about import ABOUT
 
 __all__ = ["ABOUT", "PLURALS", "Kind", "Name", "find", "names"]
 

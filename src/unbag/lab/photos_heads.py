@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -47,6 +48,13 @@ from unbag.train.pairs import Pair, Pairs
 from unbag.train.photo_features import caption_table, picture_table
 from unbag.types import FloatArray
 
+HEADS: Mapping[str, Arm] = MappingProxyType(
+    {
+        "heads": BUILD["heads"],
+        **{name: arm for name, arm in repair_arms("heads").items() if name.endswith("-heads")},
+    }
+)
+"""Arms that leave both parts as they are installed, the base first."""
 ReadsTexts = Callable[[Sequence[str]], Sequence[float]]
 WEIGHTS = tuple(k / 8 for k in range(9))
 MIXED = "hard_negative-heads"
@@ -96,25 +104,30 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--limit", type=int, help="photographs of val, to try it")
     given = parser.parse_args()
-    bench = _bench(given)
     rows = edited(given.train, given.pictures, limit=READER_LEARNS_FROM)
-    numbers = _blind(bench, [row for row in rows if row.kind in SEEN_KINDS])
+    learned = [row for row in rows if row.kind in SEEN_KINDS]
+    bench = _bench(given, learned)
+    numbers = _blind(bench, learned)
     if given.language_model:
         numbers += _by_reading(LIKELIHOOD, load_likelihood(given.language_model).of, bench)
     numbers += _arms(bench, given.seeds)
     write_numbers(numbers, given.numbers)
 
 
-def _bench(given: argparse.Namespace) -> Bench:
+def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> Bench:
     train = open_pairs(given.train, pictures=given.pictures)
     val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
     tagger = find_tagger()
     assert tagger is not None, "two of the four shuffles need a tagger"
     ordered = tuple(make_ordered(val, tagger))
-    every, model, said = opened(train), load("random"), Silent()
+    paths = [given.out / str(seed) / f"{n}.safetensors" for seed in given.seeds for n in HEADS]
+    # What is only asked about needs no features of what was trained on.
+    every = () if all(path.exists() for path in paths) else opened(train)
+    model, said = load("random"), Silent()
     pictures = picture_table(model, [p.picture for p in (*every, *val)], given.cache, said)
     asked = make_questions(val, pictures.place_of)
     texts = dict.fromkeys((*_read(every), *asked.texts, *(t for one in ordered for t in one.texts)))
+    texts.update((text, None) for row in learned for text in (row.caption, row.negative))
     captions = caption_table(model, tuple(texts), given.cache, said)
     print(f"features of {len(pictures.place_of):,} photographs, {len(texts):,} texts", flush=True)
     return Bench(train, asked, ordered, pictures, captions, given.out)
@@ -130,15 +143,14 @@ def _read(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def _arms(bench: Bench, seeds: Sequence[int]) -> list[Number]:
     """Heads, repairs of them, and mixes of heads with one repair."""
-    repairs = {n: arm for n, arm in repair_arms("heads").items() if n.endswith("-heads")}
     by_name: dict[str, list[dict[str, FloatArray]]] = {}
     for seed in seeds:
-        for name, arm in {"heads": BUILD["heads"], **repairs}.items():
+        for name, arm in HEADS.items():
             towers = bench.towers(start_of(_trained(name, arm, seed, bench), seed))
             by_name.setdefault(name, []).append(_asked(towers, bench))
-        for weight in WEIGHTS:
-            towers = bench.towers(_mixed(weight, seed, bench))
-            by_name.setdefault(f"mix {weight:g}", []).append(_asked(towers, bench))
+        for weight, encoder in _mixes(seed, bench):
+            found = _asked(bench.towers(encoder), bench)
+            by_name.setdefault(f"mix {weight:g}", []).append(found)
     return [number for name, some in by_name.items() for number in _numbers(name, some, bench)]
 
 
@@ -155,11 +167,14 @@ def _trained(name: str, arm: Arm, seed: int, bench: Bench) -> Path:
     return path
 
 
-def _mixed(weight: float, seed: int, bench: Bench) -> Photo:
+def _mixes(seed: int, bench: Bench) -> Iterator[tuple[float, Photo]]:
+    """One model whose weights are changed from step to step."""
     folder = bench.out / str(seed)
-    base, tuned = (start_of(folder / f"{name}.safetensors", seed) for name in ("heads", MIXED))
-    base.towers.load_state_dict(interpolate(state_of(base.towers), state_of(tuned.towers), weight))
-    return base
+    model, tuned = (start_of(folder / f"{name}.safetensors", seed) for name in ("heads", MIXED))
+    start, end = state_of(model.towers), state_of(tuned.towers)
+    for weight in WEIGHTS:
+        model.towers.load_state_dict(interpolate(start, end, weight))
+        yield weight, model
 
 
 @torch.inference_mode()
@@ -180,7 +195,7 @@ def _asked(towers: KeptPhoto, bench: Bench) -> dict[str, FloatArray]:
 
 
 def _numbers(name: str, some: Sequence[Mapping[str, FloatArray]], bench: Bench) -> list[Number]:
-    found = [one for one in numbers_of(name, some, bench.told) if one.metric in SHOWN]
+    found = numbers_of(name, some, bench.told, only=SHOWN)
     return found + _order_numbers(name, some, bench)
 
 
@@ -219,7 +234,7 @@ def _by_reading(name: str, score: ReadsTexts, bench: Bench) -> list[Number]:
             for row in asked.triple_T4[:, 1:].tolist()
         ]
     )
-    found = [n for n in triple_numbers(name, [value_T3], bench.told) if n.metric in SHOWN]
+    found = triple_numbers(name, [value_T3], bench.told, only=SHOWN)
     right = order_right(bench.ordered, lambda _, some: [value[text] for text in some])
     return found + _order_numbers(name, [right], bench)
 

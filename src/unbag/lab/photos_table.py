@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -72,24 +72,37 @@ class Told:
     photographs: int
 
 
-def numbers_of(arm: str, answers: Sequence[Mapping[str, FloatArray]], told: Told) -> list[Number]:
-    """Everything that is shown of an arm, from the answers of its seeds."""
+def numbers_of(
+    arm: str,
+    answers: Sequence[Mapping[str, FloatArray]],
+    told: Told,
+    *,
+    only: Container[str] | None = None,
+) -> list[Number]:
+    """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
     found = []
     everyone = np.arange(told.photographs)
     for k in (1, 5):
-        rank = [np.asarray(one["caption_rank"] < k, dtype=float) for one in answers]
-        found.append(number_of(arm, f"text to image R@{k}", rank, told.owner_Q))
-        rank = [np.asarray(one["picture_rank"] < k, dtype=float) for one in answers]
-        found.append(number_of(arm, f"image to text R@{k}", rank, everyone))
-    return found + triple_numbers(arm, [one["scores"].astype(float) for one in answers], told)
+        for name, key, owner in (
+            ("text to image", "caption_rank", told.owner_Q),
+            ("image to text", "picture_rank", everyone),
+        ):
+            if only is None or f"{name} R@{k}" in only:
+                rank = [np.asarray(one[key] < k, dtype=float) for one in answers]
+                found.append(number_of(arm, f"{name} R@{k}", rank, owner))
+    scores = [one["scores"].astype(float) for one in answers]
+    return found + triple_numbers(arm, scores, told, only=only)
 
 
-def triple_numbers(arm: str, scores: Sequence[FloatArray], told: Told) -> list[Number]:
+def triple_numbers(
+    arm: str, scores: Sequence[FloatArray], told: Told, *, only: Container[str] | None = None
+) -> list[Number]:
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
     return [
         number_of(arm, f"{group}: {metric}", value, told.photo_T[is_in_T])
         for group, is_in_T in _groups(told).items()
         for metric, value in _triples(scores, is_in_T).items()
+        if only is None or f"{group}: {metric}" in only
     ]
 
 

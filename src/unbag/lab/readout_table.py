@@ -1,0 +1,147 @@
+"""Results of read-outs come in; the tables of the docs go out: means, differences, every base.
+
+    python -m unbag.lab.readout_table runs/readouts --out readout_arms.json
+
+Intervals are over bases (Student's t), which are few. `few` is the share of fixed examples that an
+arm learned by heart: an arm that could not says nothing about the features it reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from statistics import fmean
+
+from unbag.lab.repair_results import BEFORE, ArmResult, read_results, write_results
+from unbag.lab.repair_table import Column, interval
+
+CONTROL = BEFORE
+"""Cosine of the same frozen base: what every read-out is compared with."""
+ORDER = (
+    BEFORE,
+    "pooled",
+    "pooled-text",
+    "dcsm",
+    "dcsm_fixed",
+    "dcsm_fixed-shuffled",
+    "dcsm_fixed-cls_eos",
+    "dcsm_fixed-random",
+    "pacl",
+    "pacl_uniform",
+    "pacl_fixed",
+    "pacl_rotary",
+    "pacl_fixed-rotary",
+    "pacl_fixed-rotary-2d",
+    "sparc",
+    "sparc_fixed",
+    "vlm2vec",
+    "vlm2vec-plain",
+    "decoder",
+    "decoder-cls",
+    "decoder-nothing",
+    "decoder-no_question",
+)
+COLUMNS: tuple[Column, ...] = (
+    Column("learned by heart", "fit", ("few",)),
+    Column("held out", "fit", ("held",)),
+    Column("swap orig / aug", "world-swap", ("original", "augmented")),
+    Column("replace orig / aug", "world-replace", ("original", "augmented")),
+    Column(
+        "relation orig / aug / brittle",
+        "world-relation",
+        ("original", "augmented", "brittleness"),
+    ),
+    Column("pairs-a strict / relaxed", "world-pairs-a", ("pair", "relaxed")),
+    Column("pairs-b strict / relaxed", "world-pairs-b", ("pair", "relaxed")),
+    Column("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
+)
+COMPARED: tuple[Column, ...] = (
+    Column("swap orig", "world-swap", ("original",)),
+    Column("replace orig", "world-replace", ("original",)),
+    Column("relation orig", "world-relation", ("original",)),
+    Column("pairs-a strict", "world-pairs-a", ("pair",)),
+    Column("pairs-a relaxed", "world-pairs-a", ("relaxed",)),
+    Column("pairs-b strict", "world-pairs-b", ("pair",)),
+    Column("R@1 text", "world-retrieval", ("text_to_image@1",)),
+)
+
+
+def table(results: Sequence[ArmResult]) -> str:
+    """Means over bases, differences to cosine within bases, and every base, in Markdown."""
+    known = {result.arm for result in results}
+    arms = [arm for arm in ORDER if arm in known]
+    arms += sorted(known - set(ORDER))
+    bases = sorted({result.base for result in results})
+    return "\n\n".join(
+        (
+            f"Means over {len(bases)} bases ({', '.join(bases)}).",
+            _rows(COLUMNS, [(arm, [_mean(c, _of(arm, results)) for c in COLUMNS]) for arm in arms]),
+            "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
+            f"over bases, n = {len(bases)}].",
+            _rows(
+                COMPARED,
+                [
+                    (arm, [_apart(c, arm, results) for c in COMPARED])
+                    for arm in arms
+                    if arm != CONTROL
+                ],
+            ),
+            f"Every base ({', '.join(bases)}):",
+            _rows(
+                COMPARED, [(arm, [_each(c, _of(arm, results)) for c in COMPARED]) for arm in arms]
+            ),
+        )
+    )
+
+
+def _of(arm: str, results: Sequence[ArmResult]) -> list[ArmResult]:
+    return sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
+
+
+def _mean(column: Column, results: Sequence[ArmResult]) -> str:
+    rows = [column.values(result) for result in results]
+    return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
+
+
+def _each(column: Column, results: Sequence[ArmResult]) -> str:
+    return ", ".join(column.shown(column.values(result)[0]) for result in results)
+
+
+def _apart(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+    control = {one.base: one for one in _of(CONTROL, results)}
+    apart = [
+        column.values(one)[0] - column.values(control[one.base])[0]
+        for one in _of(arm, results)
+        if one.base in control
+    ]
+    apart = [value for value in apart if isfinite(value)]
+    if not apart:
+        return "–"
+    middle, half = interval(apart)
+    shown = column.shown(middle, signed=True)
+    low, high = (column.shown(value, signed=True) for value in (middle - half, middle + half))
+    return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
+
+
+def _rows(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    lines = [["arm", *(column.title for column in columns)], ["---"] * (len(columns) + 1)]
+    lines += [[f"`{arm}`", *cells] for arm, cells in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
+    parser.add_argument("--out", type=Path, help="one .json file for all of them")
+    options = parser.parse_args()
+    results = [result for path in options.found for result in read_results(path)]
+    if options.out:
+        write_results(options.out, results)
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

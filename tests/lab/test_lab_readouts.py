@@ -1,0 +1,143 @@
+"""Arms of the read-out experiment: what they are built of, and small runs on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
+from unbag.lab.readout_base import Base, Settings, side_by_side
+from unbag.lab.readout_decoders import _said
+from unbag.lab.readout_table import table
+from unbag.lab.readout_vectors import _Lessons, _Texts
+from unbag.lab.readouts import _groups, missing, run_base
+from unbag.lab.repair_questions import Questions
+from unbag.lab.repair_results import read_results
+from unbag.models.tiny import load, write
+from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
+from unbag.readouts.decoder_words import words_of
+from unbag.readouts.pool_world import world_rows
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
+    effort = find_arm(name).effort(123)
+    assert (effort.steps, effort.batch, effort.learning_rate) == (123, 256, 1e-3)
+
+
+def test_arms_have_the_settings_of_their_names() -> None:
+    wanted = {
+        "dcsm_fixed-shuffled": ("shuffle_patches", "each"),
+        "dcsm_fixed-cls_eos": ("only", "cls_eos"),
+        "pacl_fixed-rotary-2d": ("rope", "2d"),
+    }
+    for name, (key, value) in wanted.items():
+        assert asdict(find_arm(name).effort(1))[key] == value
+    assert find_arm("dcsm_fixed-random").is_random
+    assert find_arm("pacl_uniform").taught_as == "pacl"
+
+
+def test_unknown_arms_and_other_readouts_are_refused() -> None:
+    with pytest.raises(UserError, match="dcsm_fix"):
+        find_arm("dcsm_fix")
+    with pytest.raises(UserError, match="no reader of parts"):
+        ReaderArm("decoder").found()
+
+
+def test_an_arm_follows_the_one_whose_weights_it_takes() -> None:
+    groups = _groups(["pooled", "pacl", "pacl_uniform", "pacl_fixed"], 3)
+    assert sorted(name for group in groups for name in group) == [
+        "pacl",
+        "pacl_fixed",
+        "pacl_uniform",
+        "pooled",
+    ]
+    own = next(group for group in groups if "pacl" in group)
+    assert own.index("pacl_uniform") > own.index("pacl")
+
+
+def test_groups_run_in_processes_of_their_own(tmp_path: Path) -> None:
+    def run(names: list[str]) -> None:
+        for name in names:
+            (tmp_path / name).touch()
+
+    side_by_side(run, [["a", "b"], ["c"]])  # type: ignore[arg-type]
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
+
+
+def test_a_group_that_fails_is_told() -> None:
+    def run(names: object) -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(SystemExit, match="1, 1"):
+        side_by_side(run, [["a"], ["b"]])
+
+
+def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "tiny-0.safetensors"
+    write(load("base").towers, path)
+    settings = Settings(scenes=64, steps=2, fit_rows=32, fit_steps=1, times=1)
+    questions = Questions(["world-relation", "world-pairs-a"], times=1)
+    base, folder = Base(path, questions, settings), tmp_path / "out" / "tiny-0"
+    run_base(base, folder, ["pooled"])
+    assert missing(["pooled", "pacl"], folder) == ["pacl"]
+    found = {result.arm: result for result in read_results(tmp_path / "out")}
+    assert set(found) == {"base", "pooled"}
+    assert set(found["pooled"].numbers["fit"]) == {"few", "learned", "held"}
+    assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
+    assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
+    assert "| `pooled` |" in table(list(found.values()))
+
+
+def test_an_answer_is_scored_without_its_end_and_without_padding() -> None:
+    logit_BAV = torch.zeros(2, 3, 4)
+    logit_BAV[0, 0, 1] = 2.0
+    target_BA = torch.tensor([[1, 3, NOTHING], [1, 2, 3]])
+    batch = LessonBatch(torch.zeros(2), torch.zeros(2, 3), torch.zeros(2, 3), target_BA)
+    found = _said(logit_BAV, batch, end=3)
+    first = 2 - np.log(3 + np.exp(2))
+    assert found.tolist() == pytest.approx([first, -np.log(4)], abs=1e-6)
+
+
+def test_targets_of_vlm2vec_mask_what_also_fits() -> None:
+    rows = world_rows(24, seed=3)
+    captions = [caption for some in rows for caption in some.captions]
+    negatives = [one for some in rows for one in some.negatives]
+    code = {key: torch.cat([some.code[key] for some in rows]) for key in rows[0].code}
+    lesson = _Lessons(captions, negatives, code, asks=True, seed=0)
+    row_B = np.arange(24)
+    texts, masked_BT = lesson.targets(row_B)
+    count = sum(text is not None for one in negatives for text in one)
+    assert masked_BT.shape == (24, 24 + count)
+    assert texts[:24] == captions
+    assert not masked_BT[:, :24].diagonal().any()
+    # A row's own negatives are false of its picture, so none of them is masked for it.
+    place = 24
+    for row, own in enumerate(negatives):
+        width = sum(text is not None for text in own)
+        assert not masked_BT[row, place : place + width].any()
+        place += width
+    equal = [(i, j) for i in range(24) for j in range(24) if i != j and captions[i] == captions[j]]
+    assert all(masked_BT[i, j] for i, j in equal)
+
+
+def test_prompts_ask_only_of_relations_and_only_where_wanted() -> None:
+    captions = ["a red star left of a blue cup", "a red star"]
+    asked = _Lessons(captions, [(), ()], {}, asks=True, seed=0)
+    plain = _Lessons(captions, [(), ()], {}, asks=False, seed=0)
+    assert "left of" in asked.prompt(0)
+    assert "right of" in asked.prompt(0)
+    assert asked.prompt(1) == plain.prompt(0) == plain.prompt(1)
+
+
+def test_texts_end_at_their_own_last_token() -> None:
+    texts = _Texts(words_of(["a red star", "a cup"]), "cpu")
+    token, last = texts(["a red star", "a cup"])
+    assert last.tolist() == [4, 3]
+    assert token[1, 4] == 0
+    assert token[0, 4] == token[1, 3]
