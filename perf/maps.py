@@ -17,6 +17,7 @@ import argparse
 import resource
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import cast
@@ -233,10 +234,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--slow", type=int, default=32, help="items encoded pair by pair")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=64, help="pictures of a step")
     parser.add_argument("--repeats", type=int, default=3)
     said = parser.parse_args()
     encoder = loaded(said.model, choose_device(said.device))
     readout = cast("ReaderReadout", find_readout(said.readout))
+    readout = replace(readout, settings=replace(readout.settings, batch=said.batch))
     # Two negatives a scene, on average.
     rows = world_rows(max(EACH * said.pictures // 2, readout.settings.batch))
     reader = _fit(encoder, readout, rows).reader.eval()
