@@ -66,6 +66,8 @@ def main() -> None:
     if found.priced is None:
         sys.exit("stopped; the same command goes on from there")
     output().print(price_table(found.priced))
+    for note in found.priced.notes:
+        print(f"note: {note}")
     print(f"page:  {found.priced.folder / 'report.html'}")
     print(f"model: {model_name(str(asked.out / 'repaired'))}")
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.caption_only import text_of
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
 """Of the penalty; chosen on a fifth of the training photographs."""
-STEPS = 30
-"""Of Newton's method, which needs fewer."""
+STEPS = 60
+"""Of Newton's method, at most."""
+STILL = 1e-9
+"""Largest slope at which it stops."""
 MOST = 2_000
 """Pictures whose captions are read; more would tell it little and cost time."""
 LEAST = 100
@@ -53,10 +56,29 @@ def fit_preference(apart_ND: Tensor, strength: float) -> Tensor:
     penalty_DD = strength * torch.eye(len(weight_D), dtype=apart_ND.dtype)
     for _ in range(STEPS):
         miss_N = torch.sigmoid(-(apart_ND @ weight_D))
-        slope_D = -(apart_ND * miss_N[:, None]).mean(dim=0) + strength * weight_D
+        slope_D = -(apart_ND.T @ miss_N) / len(apart_ND) + strength * weight_D
         bend_DD = (apart_ND * (miss_N * (1 - miss_N))[:, None]).T @ apart_ND / len(apart_ND)
-        weight_D = weight_D - torch.linalg.solve(bend_DD + penalty_DD, slope_D)
+        step_D = torch.linalg.solve(bend_DD + penalty_DD, slope_D)
+        size = _size(apart_ND, weight_D, step_D, strength)
+        weight_D = weight_D - size * step_D
+        if float(slope_D.abs().max()) < STILL:
+            break
     return weight_D
+
+
+def _size(apart_ND: Tensor, weight_D: Tensor, step_D: Tensor, strength: float) -> float:
+    """The largest of 1, 1/2, 1/4 ... that lowers the loss: whole steps may run away."""
+    ahead_N, turn_N, size = apart_ND @ weight_D, apart_ND @ step_D, 1.0
+
+    def loss(part: float) -> float:
+        moved_D = weight_D - part * step_D
+        missed = functional.softplus(-(ahead_N - part * turn_N)).mean()
+        return float(missed + strength / 2 * moved_D @ moved_D)
+
+    start = loss(0.0)
+    while loss(size) > start and size > 1e-6:
+        size /= 2
+    return size
 
 
 def choose_and_fit(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
