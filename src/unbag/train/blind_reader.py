@@ -91,6 +91,7 @@ def choose_and_fit(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
 
 def fit_reader(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
     """Weights [D] of vectors, from differences that are first brought to one deviation."""
+    # A feature that hardly moves, such as one of MiniLM's by 2e-33, must not be blown up.
     deviation_D = apart_ND.std(dim=0).clamp_min(1e-12)
     return choose_and_fit(apart_ND / deviation_D, picture_N) / deviation_D
 
