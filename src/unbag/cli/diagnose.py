@@ -20,7 +20,7 @@ from unbag.models.device import choose_device
 from unbag.probes.finding import Options
 from unbag.probes.material_find import find_material
 from unbag.reports.wording import count_text
-from unbag.scorers.resolve import Model, Placement, load_model, needs_device
+from unbag.scorers.resolve import Model, Placement, load_model, make_scorer, needs_device
 from unbag.train.named import model_name
 
 FOLDER = Path("unbag-diagnosis")
@@ -46,7 +46,8 @@ class _Kept:
 def diagnose_command(options: argparse.Namespace) -> int:
     """Put the questions, keep every answer, show them."""
     console = Console(stderr=True)
-    out = check_folder(options.out or FOLDER / _plain(options.model))
+    readout = f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
+    out = check_folder(options.out or FOLDER / _plain(options.model + readout))
     inquiry = _inquiry(options, Shown(console))
     kept = _Kept(out, console)
     try:
@@ -80,6 +81,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
     return Inquiry(
         model=models[0],
         against=models[1] if len(models) > 1 else None,
+        scorer=make_scorer(models[0], options.scorer) if options.scorer else None,
         material=material,
         probes=probes,
         options=Options(seed=options.seed, is_full=options.full, layers=tuple(options.layers)),

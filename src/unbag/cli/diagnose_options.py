@@ -17,6 +17,7 @@ _EXAMPLES = """\
 examples:
   unbag diagnose --model tiny:base
   unbag diagnose --model tiny:hard_negative --against tiny:base --out repair
+  unbag diagnose --model tiny:base --scorer pacl@runs/pacl --against tiny:base --probes profile
   unbag diagnose --model open_clip:ViT-B-32/openai --data whatsup --root data
   unbag diagnose --model open_clip:ViT-B-32/openai --data my/pictures --probes agreement stability
 """
@@ -37,6 +38,8 @@ def add_diagnose(
     diagnose.add_argument("--model", required=True, metavar="M", help=text)
     text = "a second model, such as the one a repair started from; differences are paired"
     diagnose.add_argument("--against", metavar="M", help=text)
+    text = "a trained read-out, NAME@FOLDER: its scores, and its maps beside the model's own"
+    diagnose.add_argument("--scorer", metavar="S", help=text)
     text = "for diagnosis.html and diagnosis.json (default: unbag-diagnosis/MODEL)"
     diagnose.add_argument("--out", type=Path, metavar="DIR", help=text)
     _add_data(diagnose)

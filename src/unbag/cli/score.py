@@ -20,7 +20,8 @@ from unbag.engine.bounds import count_bounded, said_bounded
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.one_picture import answered, opened
 from unbag.pictures import FilePicture
-from unbag.scorers import Placement, choose_device, load_model, make_scorer, needs_device
+from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
+from unbag.scorers.prompts import PUBLISHED
 from unbag.types import FloatArray, Scorer
 
 BEST, TIED = "*", "="
@@ -64,8 +65,9 @@ def score_command(options: argparse.Namespace) -> int:
     placement = Placement(device, options.dtype)
     columns: list[Column] = []
     for name in options.model:
-        scorer = make_scorer(load_model(name, placement=placement), options.scorer)
-        columns.append(ask(options.picture, options.captions, scorer))
+        model = load_model(name, placement=placement)
+        for scorer in make_scorers(model, options.scorer, PUBLISHED):
+            columns.append(ask(options.picture, options.captions, scorer))
     if options.json:
         print(as_json(str(options.picture), options.captions, columns))
         return 0

@@ -9,6 +9,7 @@ _EXAMPLES = """\
 examples:
   unbag score cat.jpg "a cat on a mat" "a mat on a cat" --model tiny:base
   unbag score cat.jpg "a cat" "a dog" --model hf:models/clip hf:models/blip-itm --json
+  unbag score cat.jpg "a cat on a mat" "a mat on a cat" --model tiny:base --scorer pacl@runs/pacl
 """
 
 
@@ -26,7 +27,9 @@ def add_score(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     score.add_argument("captions", nargs="+", metavar="CAPTION", help="in quotes")
     score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to ask")
     score.add_argument(
-        "--scorer", metavar="S", help="how a model gives a score (default: the natural one)"
+        "--scorer",
+        metavar="S",
+        help="how a model gives a score, or NAME@FOLDER (default: the natural one)",
     )
     score.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
     score.add_argument(

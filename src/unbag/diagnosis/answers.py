@@ -56,7 +56,7 @@ class Diagnosis:
     twin: Examined | None = None
     other: Examined | None = None
     maps: tuple[Maps, ...] = ()
-    """Words over patches, of the model and then of the other."""
+    """Words over patches, of the model, of its read-out, and of the other."""
     notes: tuple[str, ...] = ()
     """What was left out of the material, pictures that could not be opened ..."""
     seconds: float = 0.0

@@ -12,14 +12,16 @@ from unbag.probes.finding import Options
 from unbag.probes.material import Material
 from unbag.probes.material_find import find_material
 from unbag.probes.probe import Probe
-from unbag.scorers.resolve import Model, load_model
+from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.train.named import model_name
+from unbag.types import Scorer
 
 
 def diagnose(
     model: str | Model,
     *,
     against: str | Model | None = None,
+    scorer: str | Scorer | None = None,
     data: str | Path | Material | None = None,
     root: str | Path | None = None,
     probes: str | Sequence[str | Probe] | None = None,
@@ -36,6 +38,8 @@ def diagnose(
     Args:
         model: By name (`tiny:base`), the folder of a training run, or loaded.
         against: A second model; differences from it are paired.
+        scorer: A trained read-out of the model, `pacl@FOLDER`: it scores where a probe asks for a
+            score, and its maps of words stand beside the model's.
         data: What is looked at: None for the world, a benchmark, a file of captions, a folder of
             pictures, or material made by hand.
         root: Holds one folder for each benchmark that is read from files.
@@ -58,8 +62,10 @@ def diagnose(
             progress=progress,
         )
     assert isinstance(material, Material)
+    examined = _loaded(model, device)
     inquiry = Inquiry(
-        model=_loaded(model, device),
+        model=examined,
+        scorer=make_scorer(examined, scorer) if isinstance(scorer, str) else scorer,
         against=None if against is None else _loaded(against, device),
         material=material,
         probes=None if probes is None else _probes(probes),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 
 from unbag.errors import UserError
 from unbag.probes.maps import word_maps
 from unbag.probes.material import Material, PicturePair
 from unbag.probes.plots import Maps
 from unbag.probes.probe import Subject
+from unbag.probes.reader_maps import reader_maps
 from unbag.types import Picture
 
 SHOWN = 3
@@ -18,22 +21,27 @@ NOTE = "no map of words over patches"
 
 
 def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], tuple[str, ...]]:
-    """Of the model, then of the one it is set against; and a note for each that has none."""
-    maps: list[Maps] = []
+    """Of the model, its read-out, and the one it is set against; a note for each that has none."""
+    maps: dict[tuple[str, str], Maps] = {}
     notes: dict[str, None] = {}
     for one in [one for one in (subject, subject.other) if one is not None]:
         if one.space is None:
             notes[f"{NOTE}: {one.name} has no vectors"] = None
             continue
-        for picture, caption in examples(material):
+        ways: list[Callable[[Picture, str], Maps]] = [partial(word_maps, one.space)]
+        if one.has_readout:
+            ways.append(partial(reader_maps, one.scorer))
+        for way, (picture, caption) in product(ways, examples(material)):
             try:
-                maps.append(word_maps(one.space, picture, caption))
+                found = way(picture, caption)
+                # A model that its own read-out is set against is drawn once.
+                maps.setdefault((found.title, picture.key), found)
             except UserError as error:
                 notes[f"{NOTE}: {error.found}"] = None
             except Exception as error:
                 # All questions are answered by now; a map is not worth to lose them.
                 notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
-    return tuple(maps), tuple(notes)
+    return tuple(maps.values()), tuple(notes)
 
 
 def examples(material: Material) -> tuple[tuple[Picture, str], ...]:

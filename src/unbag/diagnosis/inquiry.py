@@ -26,6 +26,7 @@ from unbag.probes.material_items import world_material
 from unbag.probes.probe import Probe, Subject, Verdict
 from unbag.registry import find, names
 from unbag.scorers.resolve import Model
+from unbag.types import Scorer
 
 ORDER = (
     "order",
@@ -50,6 +51,8 @@ class Inquiry:
 
     model: Model
     against: Model | None = None
+    scorer: Scorer | None = None
+    """Scores in place of the model's own, such as a read-out."""
     material: Material | None = None
     """None is the world."""
     probes: tuple[Probe, ...] | None = None
@@ -150,8 +153,10 @@ def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
 
 def _subject(inquiry: Inquiry, progress: Progress) -> Subject:
     made = [
-        make_subject(model, cache=inquiry.cache, batch=inquiry.batch, progress=progress)
-        for model in (inquiry.model, inquiry.against)
+        make_subject(
+            model, scorer=scorer, cache=inquiry.cache, batch=inquiry.batch, progress=progress
+        )
+        for model, scorer in ((inquiry.model, inquiry.scorer), (inquiry.against, None))
         if model is not None
     ]
     subject = made[0]
@@ -185,12 +190,23 @@ def _begun(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
         options=inquiry.options,
         twin=_examined(subject.twin) if subject.twin else None,
         other=_examined(subject.other) if subject.other else None,
-        notes=material.notes,
+        notes=(*material.notes, *_read_out(subject)),
         versions=versions(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         command=inquiry.command,
         device=getattr(inquiry.model, "device", ""),
         is_whole=False,
+    )
+
+
+def _read_out(subject: Subject) -> tuple[str, ...]:
+    """What a read-out changes, and what it cannot."""
+    if not subject.has_readout or subject.space is None:
+        return ()
+    return (
+        f"{subject.name} scores only the probe profile and has maps of its own; all other probes "
+        f"look at vectors of {subject.space.name}, which a read-out leaves as they are, and random "
+        "weights are scored by cosine",
     )
 
 

@@ -79,7 +79,7 @@ class AnswerView:
 def render_diagnosis(found: Diagnosis) -> str:
     """Nothing in the page is fetched, run or trusted."""
     views = tuple(_view(found, answer) for answer in found.answered)
-    names = [found.model.name, *([found.other.name] if found.other else [])]
+    names = list(dict.fromkeys(one.title for one in found.maps))
     sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
     return (
         environment()
@@ -91,7 +91,8 @@ def render_diagnosis(found: Diagnosis) -> str:
             counts=counted(found.answered),
             other_counts=_other_counts(found),
             skipped=[(one.question, first_line(one.finding.skipped)) for one in found.skipped],
-            maps=plot_views([side for side in sides if side[1]]),
+            maps=plot_views(sides),
+            map_meanings=list(dict.fromkeys((one.title, one.about) for one in found.maps)),
             columns=_columns(found),
             tones=TONES,
             meaning=MEANING,

@@ -191,13 +191,16 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
     for at, (name, plot) in enumerate(some):
         # One width of scale for all words, so that a word that is nowhere looks flat.
         wide = max((_high(one) - _low(one) for one in plot.maps), default=0.0)
-        tiles = tuple(
-            TileView(one.word, _glow(one, wide), f"{_low(one):.2f} to {_high(one):.2f}")
-            for one in plot.maps
-        )
+        tiles = tuple(TileView(one.word, _glow(one, wide), _range(one, wide)) for one in plot.maps)
         sides.append(SideView(name, tiles=tiles, picture=plot.picture, anchor=f"{anchor}-{at}"))
     first = some[0][1]
     return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
+
+
+def _range(one: WordMap, wide: float) -> str:
+    """Shares of many patches are small numbers."""
+    digits = 2 if wide >= 0.2 else 3
+    return f"{_low(one):.{digits}f} to {_high(one):.{digits}f}"
 
 
 def _low(one: WordMap) -> float:

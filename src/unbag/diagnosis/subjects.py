@@ -9,20 +9,34 @@ from unbag.engine.progress import Progress, Silent
 from unbag.models.twin import random_twin
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.probe import Subject
+from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Model, make_scorer
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, Scorer
 
 
 def make_subject(
-    model: Model, *, cache: Path | None = None, batch: int = 256, progress: Progress | None = None
+    model: Model,
+    *,
+    scorer: Scorer | None = None,
+    cache: Path | None = None,
+    batch: int = 256,
+    progress: Progress | None = None,
 ) -> Subject:
-    """Vectors for a dual encoder, and one with a matching head too; none for a chat model."""
+    """Vectors for a dual encoder, and one with a matching head too; none for a chat model.
+
+    `scorer` scores in place of the model's own; a cosine brings the vectors that it compares.
+    """
     progress = progress or Silent()
     encoder = model if isinstance(model, DualEncoder) else getattr(model, "encoder", None)
+    if isinstance(scorer, Cosine):
+        encoder = scorer.encoder
     space = None
     if isinstance(encoder, DualEncoder):
         space = EncoderSpace(encoder, cache=cache, batch=batch, progress=progress)
-    return Subject(model.name, model, space, make_scorer(model))
+    if scorer is None:
+        return Subject(model.name, model, space, make_scorer(model))
+    has_readout = not isinstance(scorer, Cosine)
+    return Subject(scorer.name, model, space, scorer, has_readout=has_readout)
 
 
 def with_twin(subject: Subject, *, seed: int, progress: Progress | None = None) -> Subject:

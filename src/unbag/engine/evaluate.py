@@ -81,7 +81,10 @@ def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:
 
 
 def scorer(spec: str, *, scoring: str | None = None, device: str = "cpu") -> Scorer:
-    """A model by name, ready to score: with cosine if it is a dual encoder."""
+    """A model by name, ready to score: with cosine if it is a dual encoder.
+
+    `scoring` is what `--scorer` takes: `match`, or a trained read-out as `pacl@FOLDER`.
+    """
     return make_scorer(load_model(spec, device=device), scoring)
 
 

@@ -21,7 +21,7 @@ MOST_WORDS = 24
 ABOUT = (
     "Cosine of the vector of each word with the vector of each patch, in the joint space. Towers "
     "are trained on their read-out only, so a map shows what the parts came to hold, not what the "
-    "score is made of. The picture is drawn as a square; a model that cuts pictures sees less."
+    "score is made of."
 )
 
 
@@ -37,7 +37,7 @@ def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
         raise UserError(f"{space.name} shows no vectors of patches and words")
     patch_LD = _patches(view, picture, space.name)
     found = _words(view, caption)
-    shown = tuple(WordMap(word, _squared(patch_LD @ vector_D)) for word, vector_D in found)
+    shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in found)
     return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
 
 
@@ -46,15 +46,21 @@ def _patches(view: TokenView, picture: Picture, name: str) -> Vectors:
     patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
     if not len(patch_LD) or not np.isfinite(patch_LD).all():
         raise UserError(f"{name} has no vectors for the patches of {picture.name}")
-    if isqrt(len(patch_LD)) ** 2 != len(patch_LD):
-        raise UserError(
-            f"{name} has {len(patch_LD)} patches in {picture.name}",
-            expected="as many in a row as in a column",
-        )
+    check_square(len(patch_LD), name=name, picture=picture)
     return patch_LD
 
 
-def _squared(cosine_L: Vectors) -> tuple[tuple[float, ...], ...]:
+def check_square(patches: int, *, name: str, picture: Picture) -> None:
+    """Refuse patches that cannot be drawn over a square."""
+    if isqrt(patches) ** 2 != patches:
+        raise UserError(
+            f"{name} has {patches} patches in {picture.name}",
+            expected="as many in a row as in a column",
+        )
+
+
+def squared(cosine_L: Vectors) -> tuple[tuple[float, ...], ...]:
+    """Rows of patches from the top left."""
     side = isqrt(len(cosine_L))
     rows = np.round(cosine_L.astype(float), 4).reshape(side, side).tolist()
     return tuple(tuple(row) for row in rows)

@@ -29,6 +29,8 @@ class Subject:
     scorer: Scorer
     twin: Subject | None = None
     """The same model with random weights; None where it cannot be made."""
+    has_readout: bool = False
+    """Whether the scorer is a read-out's, and not the cosine of the vectors in `space`."""
     other: Subject | None = None
     """The model it is set against, such as the one that a repair started from."""
 

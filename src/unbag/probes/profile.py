@@ -64,8 +64,8 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
 def score_items(
     subject: Subject, items: Sequence[Item], progress: Progress
 ) -> tuple[FloatArray, ...]:
-    """[C] for each question: cosines where there are vectors, else what the scorer says."""
-    if subject.space is not None:
+    """[C] for each question: cosines of vectors, or what a read-out or another scorer says."""
+    if subject.space is not None and not subject.has_readout:
         return _by_vectors(subject.space, items)
     asking = QueryScoring(subject.scorer)
     found: list[FloatArray] = []

@@ -80,6 +80,11 @@ class Dcsm(Reader):
     """Reads the map of [CLS and patches] x [tokens]."""
 
     settings: DcsmSettings
+    maps_show = (
+        "By how much the score falls when the cosine of a word with a patch is replaced by the "
+        "mean of the map: above zero, the cell speaks for the caption. Columns of functional words "
+        "are the same for all pictures; what they count for still depends on what is beside them."
+    )
 
     def __init__(self, settings: DcsmSettings, sizes: Sizes, *, name: str = "dcsm_fixed") -> None:
         """For pictures of `sizes.patches` patches each."""
@@ -126,6 +131,27 @@ class Dcsm(Reader):
         """What the network is given, row with row, [N, R, L]; for people who want to look."""
         map_KPCRL, keep = self._paired(picture, caption)
         return standardise(map_KPCRL, moments(map_KPCRL, keep, by=self._by), keep)[0, :, 0]
+
+    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """What the score loses when one cell is hidden, exactly, [N, columns, patches].
+
+        A hidden cell is zero in the standardised map, its mean; nothing is standardised again.
+        """
+        if self.settings.shuffle_patches != "no":
+            raise UserError(
+                f"the read-out {self.name!r} was trained with shuffle_patches="
+                f"{self.settings.shuffle_patches}, so that its rows are no places of a picture",
+                expected="shuffle_patches=no",
+            )
+        map_NRL = self.maps(picture, caption)
+        score_N1: Tensor = self.net(map_NRL)[:, None]
+        patch_L = torch.arange(self.patches, device=map_NRL.device)
+        found = []
+        for column in range(self.settings.length):
+            hidden = map_NRL[:, None].repeat(1, self.patches, 1, 1)
+            hidden[:, patch_L, 1 + patch_L, column] = 0
+            found.append(score_N1 - self.net(hidden.flatten(0, 1)).view(-1, self.patches))
+        return torch.stack(found, dim=1)
 
     def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
         """Without negatives the paper's: cross-entropy of rows plus that of columns.

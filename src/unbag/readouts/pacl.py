@@ -73,6 +73,10 @@ class Pacl(Reader):
 
     settings: PaclSettings
     view = PATCHES
+    maps_show = (
+        "The weight, from 0 to 1, with which each patch enters the picture's vector. PACL reads a "
+        "caption as one vector, so a word is shown as if it were the whole caption."
+    )
 
     def __init__(self, settings: PaclSettings, sizes: Sizes, *, name: str = "pacl") -> None:
         """Refuses places that cannot be told by turning."""
@@ -101,6 +105,10 @@ class Pacl(Reader):
     def weights(self, picture: Parts, caption: Parts) -> Tensor:
         """How much each patch counts for the caption, [N, L]; zeros where there is no patch."""
         return self._weights(self.projected(picture)[1], self.said(caption), picture.mask_NL)
+
+    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """The weights for the caption, which is one part, [N, 1, L]."""
+        return self.weights(picture, caption)[:, None]
 
     def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
         """CLIP's loss at the fixed temperature, with pictures pooled as `taught` says."""

@@ -19,6 +19,7 @@ from unbag.readouts.reader import Reader
 from unbag.readouts.reader_training import train_reader
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
+from unbag.readouts.shipped import shipped_reader
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
@@ -51,8 +52,9 @@ class ReaderReadout:
         )
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """One. A reader without training says nothing, so a folder must be named."""
+        """One, of a folder; without a folder the one that is shipped for the model, if any is."""
         encoder = encoder_of(model, self.name)
+        folder = folder or shipped_reader(self.name, encoder)
         if folder is None:
             raise UserError(
                 f"the read-out {self.name!r} scores with a trained reader, and none is named",

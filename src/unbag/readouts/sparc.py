@@ -85,6 +85,10 @@ class Sparc(Reader):
     """The score is the cosine of the mean word and the mean of what words gathered."""
 
     settings: SparcSettings
+    maps_show = (
+        "The share of each patch in what a word gathers; all shares of a word sum to 1, and a "
+        "patch that fits it less than most others has none."
+    )
 
     def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
         """Refuses places that cannot be told by turning."""
@@ -126,6 +130,10 @@ class Sparc(Reader):
         word_NTD, _ = self.said(caption)
         weight_NTL = self._weighted(word_NTD, self.looked(picture), picture.mask_NL)
         return weight_NTL.masked_fill(~caption.mask_NL[..., None], 0)
+
+    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """The weights, [N, T, L]."""
+        return self.weights(picture, caption)
 
     def loss(self, batch: ReaderBatch, *, crowd: int) -> Tensor:
         """Half that of the whole, that of the words, and that of pairs if it is asked for."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from unbag.errors import UserError, unknown_name
 from unbag.registry import find, names
@@ -75,7 +75,12 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
 
 
 def make_scorer(model: Model, name: str | None = None) -> Scorer:
-    """The scorer asked for, or the natural one of this kind of model."""
+    """The scorer asked for, or the natural one of this kind of model.
+
+    `NAME@folder`, and the name of a read-out alone, is a trained reader of the model's parts.
+    """
+    if is_readout(name):
+        return _only(name, _read_out(model, name))
     # Its own way may also be named as tables name it: a matching head by match.
     if isinstance(model, Scorer) and name in (None, model.scoring):
         return model
@@ -126,16 +131,11 @@ def match_head(model: Model) -> Scorer:
 
 
 def make_scorers(model: Model, name: str | None = None, prompts: str = "all") -> list[Scorer]:
-    """The same, with one scorer a prompt where the protocol asks in words, the published first.
-
-    `NAME@folder`, and the name of a read-out alone, is a trained reader of the model's parts.
-    """
+    """The same, with one scorer a prompt where the protocol asks in words, the published first."""
     from unbag.scorers.chat import Protocol
 
-    bare, at, folder = (name or "").partition("@")
-    if bare in names("readout") or at:
-        return _read_out(model, bare, folder)
-
+    if is_readout(name):
+        return _read_out(model, name)
     if name is None and isinstance(model, Generator) and not isinstance(model, Scorer):
         name = "yes"
     can_be_found = name is not None and (name in names("scorer") or ":" in name)
@@ -145,8 +145,14 @@ def make_scorers(model: Model, name: str | None = None, prompts: str = "all") ->
     return [make_scorer(model, name)]
 
 
-def _read_out(model: Model, name: str, folder: str) -> list[Scorer]:
+def is_readout(name: str | None) -> TypeGuard[str]:
+    """Whether a name behind --scorer is that of a read-out, alone or with a folder."""
+    return name is not None and ("@" in name or name in names("readout"))
+
+
+def _read_out(model: Model, typed: str) -> list[Scorer]:
     """Read-outs stand above this layer, so that one is only known by what it can do."""
+    name, _, folder = typed.partition("@")
     readout: Any = find("readout", name)
     if not hasattr(readout, "scorers"):
         raise UserError(
@@ -156,6 +162,16 @@ def _read_out(model: Model, name: str, folder: str) -> list[Scorer]:
         )
     found: list[Scorer] = readout.scorers(model, Path(folder).expanduser() if folder else None)
     return found
+
+
+def _only(name: str, found: list[Scorer]) -> Scorer:
+    if len(found) != 1:
+        raise UserError(
+            f"the read-out {name!r} gives {len(found)} scorers",
+            expected="one, where a single score is asked for",
+            way_out="`unbag run` and `unbag score` take several",
+        )
+    return found[0]
 
 
 def _checked(spec: str, thing: object) -> Model:
