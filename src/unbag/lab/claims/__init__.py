@@ -1,0 +1,36 @@
+"""Published claims, one file each, written down before their verdicts."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from unbag.errors import unknown_name
+from unbag.lab.claim import Claim
+
+NAMES = (
+    "plain_fine_tuning",
+    "negatives_open",
+    "negatives_locked",
+    "negatives_brittle",
+    "positives_help",
+    "ce_clip_beats_neg_clip",
+    "dcsm_reads_maps",
+    "rotary_patches",
+    "many_words",
+    "question_in_the_prompt",
+    "one_token",
+)
+"""In the order in which the overview shows them."""
+
+
+def find_claim(name: str) -> Claim:
+    """By name; only that claim is imported."""
+    if name not in NAMES:
+        raise unknown_name("claim", name, NAMES)
+    found: Claim = import_module(f"unbag.lab.claims.{name}").CLAIM
+    return found
+
+
+def all_claims() -> tuple[Claim, ...]:
+    """Every claim."""
+    return tuple(find_claim(name) for name in NAMES)

@@ -1,0 +1,54 @@
+"""Claims and results come in; the overview goes out: claim by claim, with verdict and numbers.
+
+    python -m unbag.lab.overview docs/repair_arms.json docs/readout_arms.json
+
+Verdicts are about the built-in world and no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from unbag.lab.claims import all_claims
+from unbag.lab.repair_results import read_results
+from unbag.lab.verdict import Tested, Verdict, judge_claims
+
+
+def overview(verdicts: Sequence[Verdict]) -> str:
+    """A table in Markdown, a row for each prediction."""
+    lines = [
+        "| claim | prediction | effect [95 %], bases | verdict |",
+        "| --- | --- | --- | --- |",
+    ]
+    for verdict in verdicts:
+        for place, one in enumerate(verdict.tested):
+            name = f"`{verdict.claim.name}`" if place == 0 else ""
+            why = f" ({verdict.why})" if verdict.why and place == 0 else ""
+            word = f"{verdict.word}{why}" if place == 0 else ""
+            lines.append(f"| {name} | {one.prediction.says} | {_effect(one)} | {word} |")
+    return "\n".join(lines)
+
+
+def _effect(one: Tested) -> str:
+    count = len(one.effects)
+    if one.mean is None:
+        return "not run"
+    shown = f"{100 * one.mean:+.1f}"
+    if one.low is not None and one.high is not None:
+        shown += f" [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
+    return f"{shown}, {count}"
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
+    options = parser.parse_args()
+    results = [result for path in options.found for result in read_results(path)]
+    print(overview(judge_claims(all_claims(), results)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Effects by base come in; the verdict goes out, by a rule that was fixed before any was seen.
+
+Each prediction is tested over bases by Student's t. P-values of all predictions that are read
+together are corrected by Holm's method. Fewer than five bases decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import fmean, stdev
+from typing import Literal
+
+from unbag.lab.claim import FEWEST_BASES, Claim, Prediction
+from unbag.lab.repair_results import ArmResult
+
+Word = Literal["reproduced on the world", "not reproduced on the world", "undecided"]
+REPRODUCED: Word = "reproduced on the world"
+FAILED: Word = "not reproduced on the world"
+UNDECIDED: Word = "undecided"
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A prediction and what was found."""
+
+    prediction: Prediction
+    effects: Mapping[str, float]
+    """By base, as fractions."""
+    mean: float | None
+    low: float | None
+    high: float | None
+    """95 % interval over bases; None with fewer than two."""
+    p_right: float
+    """Of the test that would show the prediction right, before correction; 1 where none is."""
+    p_wrong: float
+    """Of the test that would show it wrong."""
+    word: Word = UNDECIDED
+
+    @property
+    def missing(self) -> int:
+        """Bases that are still needed for a verdict."""
+        return max(0, FEWEST_BASES - len(self.effects))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of a claim: that of its weakest prediction."""
+
+    claim: Claim
+    tested: tuple[Tested, ...]
+
+    @property
+    def word(self) -> Word:
+        """Reproduced if every prediction is, not reproduced if one is not."""
+        words = {one.word for one in self.tested}
+        if FAILED in words:
+            return FAILED
+        return REPRODUCED if words == {REPRODUCED} else UNDECIDED
+
+    @property
+    def why(self) -> str:
+        """Why it is undecided; empty if it is not."""
+        if self.word != UNDECIDED:
+            return ""
+        most = max(one.missing for one in self.tested)
+        if most:
+            have = FEWEST_BASES - most
+            return f"{have} of {FEWEST_BASES} bases: {most} more are needed"
+        return "the intervals hold the bound"
+
+
+def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
+    """All claims together, since all are read together."""
+    by_base: dict[str, dict[str, dict[str, ArmResult]]] = {}
+    for one in results:
+        by_base.setdefault(one.experiment, {}).setdefault(one.base, {})[one.arm] = one
+    tested = [
+        (claim, [weigh(p, p.effects(by_base.get(claim.experiment, {}))) for p in claim.predictions])
+        for claim in claims
+    ]
+    every = [one for _, some in tested for one in some]
+    words = iter(_words(every))
+    return [
+        Verdict(claim, tuple(replace(one, word=next(words)) for one in some))
+        for claim, some in tested
+    ]
+
+
+def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
+    """One prediction by itself; its word comes later, from all that are read together."""
+    values = list(effects.values())
+    if len(values) < 2:
+        mean = values[0] if values else None
+        return Tested(prediction, effects, mean, None, None, 1.0, 1.0)
+    mean, error = fmean(values), stdev(values) / sqrt(len(values))
+    half = _quantile(0.975, len(values) - 1) * error
+    bound = prediction.bound
+    if prediction.side == "within":
+        # Two tests that both must succeed: above the lower bound, and below the upper.
+        right = max(_above(values, -bound), _below(values, bound))
+        wrong = min(_above(values, bound), _below(values, -bound))
+    elif prediction.side == "above":
+        right, wrong = _above(values, bound), _below(values, bound)
+    else:
+        right, wrong = _below(values, bound), _above(values, bound)
+    return Tested(prediction, effects, mean, mean - half, mean + half, right, wrong)
+
+
+def _words(tested: Sequence[Tested]) -> list[Word]:
+    """Holm's correction over the likelier direction of each, doubled since there are two."""
+    enough = [place for place, one in enumerate(tested) if not one.missing]
+    order = sorted(enough, key=lambda place: _least(tested[place]))
+    words: list[Word] = [UNDECIDED] * len(tested)
+    for rank, place in enumerate(order):
+        one = tested[place]
+        if 2 * _least(one) * (len(enough) - rank) >= LEVEL:
+            break
+        words[place] = REPRODUCED if one.p_right <= one.p_wrong else FAILED
+    return words
+
+
+def _least(one: Tested) -> float:
+    return min(one.p_right, one.p_wrong)
+
+
+def _above(values: Sequence[float], bound: float) -> float:
+    """One-sided p of the mean being above the bound."""
+    from scipy.stats import t
+
+    mean, error = fmean(values), stdev(values) / sqrt(len(values))
+    if error == 0:
+        return 0.0 if mean > bound else 1.0
+    return float(t.sf((mean - bound) / error, len(values) - 1))
+
+
+def _below(values: Sequence[float], bound: float) -> float:
+    return _above([-value for value in values], -bound)
+
+
+def _quantile(share: float, degrees: int) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(share, degrees))

@@ -1,0 +1,187 @@
+"""Claims say what would make them fail, and the rule of verdicts does what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbag.errors import UserError
+from unbag.lab.claim import FEWEST_BASES, Claim, Number, Prediction
+from unbag.lab.claims import NAMES, all_claims, find_claim
+from unbag.lab.overview import overview
+from unbag.lab.repair_results import ArmResult, read_results
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Word, judge_claims, weigh
+
+DOCS = Path(__file__).parents[2] / "docs"
+A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
+
+
+def claim(*predictions: Prediction, name: str = "one") -> Claim:
+    return Claim(name, "us", "it holds", "made", predictions)
+
+
+def results(arm: str, values: list[float]) -> list[ArmResult]:
+    return [
+        ArmResult("made", f"base-{n}", "f", arm, 1, 1, 0, 1, "float32", None,
+                  {"bench": {"metric": value}})
+        for n, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def verdict_of(prediction: Prediction, values: list[float]) -> Word:
+    found = results("a", values) + results("b", [0.0] * len(values))
+    return judge_claims([claim(prediction)], found)[0].word
+
+
+ABOVE = Prediction("a is above b", A, B, "above", 0.05)
+WITHIN = Prediction("a is as b", A, B, "within", 0.05)
+BELOW = Prediction("a is below b", A, B, "below", -0.05)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "values", "word"),
+    [
+        (ABOVE, [0.20, 0.22, 0.18, 0.21, 0.19], REPRODUCED),
+        (ABOVE, [0.01, 0.00, 0.02, 0.01, 0.00], FAILED),
+        (ABOVE, [0.20, -0.20, 0.10, 0.00, 0.15], UNDECIDED),
+        (BELOW, [-0.20, -0.22, -0.18, -0.21, -0.19], REPRODUCED),
+        (BELOW, [0.20, 0.22, 0.18, 0.21, 0.19], FAILED),
+        (WITHIN, [0.01, 0.00, -0.01, 0.00, 0.01], REPRODUCED),
+        (WITHIN, [0.20, 0.22, 0.18, 0.21, 0.19], FAILED),
+        (WITHIN, [-0.20, -0.22, -0.18, -0.21, -0.19], FAILED),
+        (WITHIN, [0.10, -0.10, 0.05, 0.00, 0.02], UNDECIDED),
+        (ABOVE, [0.20, 0.22, 0.18, 0.21], UNDECIDED),
+    ],
+)
+def test_the_rule(prediction: Prediction, values: list[float], word: Word) -> None:
+    assert verdict_of(prediction, values) == word
+
+
+def test_too_few_bases_say_how_many_more() -> None:
+    found = results("a", [0.2, 0.3, 0.25]) + results("b", [0.0, 0.0, 0.0])
+    verdict = judge_claims([claim(ABOVE)], found)[0]
+    assert verdict.why == "3 of 5 bases: 2 more are needed"
+    assert judge_claims([claim(ABOVE)], [])[0].why == "0 of 5 bases: 5 more are needed"
+
+
+def test_effects_are_paired_within_bases() -> None:
+    """Bases differ by far more than the arms; only the difference counts."""
+    high = [0.9, 0.1, 0.5, 0.7, 0.3]
+    found = results("a", [value + 0.1 for value in high]) + results("b", high)
+    verdict = judge_claims([claim(ABOVE)], found)[0]
+    assert verdict.word == REPRODUCED
+    assert verdict.tested[0].mean == pytest.approx(0.1)
+
+
+def test_a_base_without_the_control_does_not_count() -> None:
+    found = results("a", [0.2] * 6) + results("b", [0.0] * 4)
+    assert len(judge_claims([claim(ABOVE)], found)[0].tested[0].effects) == 4
+
+
+def test_a_claim_stands_with_all_of_its_predictions() -> None:
+    values = [0.20, 0.22, 0.18, 0.21, 0.19]
+    found = results("a", values) + results("b", [0.0] * 5)
+    both = judge_claims([claim(ABOVE, WITHIN)], found)[0]
+    assert [one.word for one in both.tested] == [REPRODUCED, FAILED]
+    assert both.word == FAILED
+
+
+def test_many_predictions_make_each_harder() -> None:
+    """A p-value that passes alone does not pass among twenty."""
+    values = [0.08, 0.10, 0.075, 0.12, 0.09]
+    alone = judge_claims([claim(ABOVE)], results("a", values) + results("b", [0.0] * 5))
+    assert alone[0].word == REPRODUCED
+    noise = np.random.default_rng(0).normal(0.05, 0.1, (20, 5))
+    others = [
+        claim(
+            Prediction("noise", Number(f"n{k}", "bench", "metric"), B, "above", 0.05), name=f"c{k}"
+        )
+        for k in range(20)
+    ]
+    found = [one for k in range(20) for one in results(f"n{k}", noise[k].tolist())]
+    found += results("a", values) + results("b", [0.0] * 5)
+    among = judge_claims([claim(ABOVE), *others], found)
+    assert among[0].word == UNDECIDED
+    assert among[0].why == "the intervals hold the bound"
+
+
+def test_false_alarms_are_rare() -> None:
+    """Noise around the bound is called neither way in all but a few of many claims."""
+    rng = np.random.default_rng(1)
+    wrong = 0
+    for _ in range(200):
+        wrong += verdict_of(ABOVE, rng.normal(0.05, 0.02, 5).tolist()) != UNDECIDED
+    assert wrong <= 20
+
+
+def test_the_interval_is_students() -> None:
+    found = weigh(ABOVE, {"x": 0.1, "y": 0.2, "z": 0.3})
+    assert found.low == pytest.approx(0.2 - 4.302653 * 0.1 / np.sqrt(3), abs=1e-6)
+    assert found.high == pytest.approx(0.2 + 4.302653 * 0.1 / np.sqrt(3), abs=1e-6)
+
+
+def test_equal_effects_need_no_spread() -> None:
+    assert verdict_of(ABOVE, [0.2] * 5) == REPRODUCED
+    assert verdict_of(ABOVE, [0.0] * 5) == FAILED
+    assert verdict_of(ABOVE, [0.05] * 5) == UNDECIDED
+
+
+def test_a_control_may_be_a_number() -> None:
+    prediction = Prediction("a is at chance", A, 0.5, "within", 0.05)
+    assert verdict_of(prediction, [0.50, 0.51, 0.49, 0.5, 0.505]) == REPRODUCED
+
+
+def test_bad_claims_are_refused() -> None:
+    with pytest.raises(UserError, match="predicts nothing"):
+        claim()
+    with pytest.raises(UserError, match="within 0"):
+        Prediction("x", A, B, "within", 0.0)
+    with pytest.raises(UserError, match="negatives_opn"):
+        find_claim("negatives_opn")
+
+
+def test_every_file_is_a_claim_under_its_own_name() -> None:
+    folder = Path(__file__).parents[2] / "src" / "unbag" / "lab" / "claims"
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    assert files == set(NAMES)
+    for one in all_claims():
+        assert find_claim(one.name) is one
+        assert one.statement.endswith(".")
+        assert one.source
+        assert one.arms
+
+
+def test_numbers_of_claims_are_asked_by_their_experiments() -> None:
+    """A metric that nobody measures would leave a claim undecided for ever."""
+    shipped = [
+        *read_results(DOCS / "repair_arms.json"),
+        *read_results(DOCS / "readout_arms.json"),
+    ]
+    for one in all_claims():
+        measured = {
+            (benchmark, metric)
+            for result in shipped
+            if result.experiment == one.experiment
+            for benchmark, metrics in result.numbers.items()
+            for metric in metrics
+        }
+        numbers = [n for p in one.predictions for n in (p.number, p.control)]
+        for number in numbers:
+            if isinstance(number, Number):
+                assert (number.benchmark, number.metric) in measured
+
+
+def test_shipped_results_have_too_few_bases_for_any_verdict() -> None:
+    """Three bases; to be changed with the data, never with the rule."""
+    shipped = [
+        *read_results(DOCS / "repair_arms.json"),
+        *read_results(DOCS / "readout_arms.json"),
+    ]
+    verdicts = judge_claims(all_claims(), shipped)
+    assert {verdict.word for verdict in verdicts} == {UNDECIDED}
+    assert FEWEST_BASES == 5
+    shown = overview(verdicts)
+    assert "| `negatives_open` | relations rise by more than 15 points" in shown
+    assert shown.count("\n") == 1 + sum(len(one.predictions) for one in all_claims())
