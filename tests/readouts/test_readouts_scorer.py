@@ -83,7 +83,6 @@ def test_small_blocks_and_little_memory_change_nothing(monkeypatch: pytest.Monke
     assert torch.allclose(scorer().score_matrix(PICTURES, CAPTIONS), wanted, atol=1e-6)
     queries = [Query(p, c) for p in PICTURES for c in CAPTIONS]
     assert torch.allclose(scorer().score(queries).view(12, 13), wanted, atol=1e-6)
-    # Pictures that are not shared go row by row.
     column = scorer().score([Query(p, CAPTIONS[2]) for p in PICTURES])
     assert torch.allclose(column, wanted[:, 2], atol=1e-6)
 

@@ -92,22 +92,11 @@ class ReaderScorer:
         said = self._on_device(self.store.captions(list(captions)))
         picture_M = torch.tensor([row_of[id(picture)] for picture, _ in pairs])
         caption_M = torch.tensor([captions[caption] for _, caption in pairs])
-        if self.read_from.device == "cpu" and 2 * len(pictures) <= len(pairs):
-            return self._by_picture(seen, said, picture_M, caption_M)
         found = []
         for at in torch.split(torch.arange(len(pairs)), _that_fit(seen)):
             shown = self._on_device(seen.rows(picture_M[at]))
             found.append(self.reader.compare(shown, said.rows(caption_M[at].to(said.device))))
         return torch.cat(found).double().cpu()
-
-    def _by_picture(self, seen: Parts, said: Parts, picture_M: Tensor, caption_M: Tensor) -> Tensor:
-        """What a reader makes of a picture is made once; a GPU prefers one large batch."""
-        value_M = torch.empty(len(picture_M), dtype=torch.float64)
-        for row in range(len(seen)):
-            (at,) = (picture_M == row).nonzero(as_tuple=True)
-            one = self.reader.compare_all(seen.rows(slice(row, row + 1)), said.rows(caption_M[at]))
-            value_M[at] = one[0].double()
-        return value_M
 
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
