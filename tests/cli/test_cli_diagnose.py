@@ -1,14 +1,19 @@
 """`unbag diagnose` from the command line, with a model of a few numbers and probes of our own."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from unbag.cli import main
 from unbag.diagnosis import written
+from unbag.models.tiny import load as load_tiny
 from unbag.models.tiny import untrained, write
 from unbag.models.tiny_towers import TinyConfig
+from unbag.readouts.head import FILE, Head, Sizes, save_head
+from unbag.readouts.pacl import PaclSettings
+from unbag.readouts.pacl_readouts import PACL
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
@@ -153,3 +158,24 @@ def test_a_full_disk_is_told(
     monkeypatch.setattr(written, "write_text", full)
     assert diagnose("--out", "o") == 1
     assert "cannot write to o: No space left on device" in capsys.readouterr().err
+
+
+def test_a_read_out_is_drawn_beside_the_model(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = load_tiny(str(folder / "old.safetensors"))
+    sizes = Sizes(4, CONFIG.picture_width, CONFIG.joint)
+    settings = PaclSettings()
+    head = Head("pacl", asdict(settings), sizes, model.name, model.fingerprint)
+    save_head(PACL.fresh(settings, sizes, seed=0), folder / FILE, head)
+    assert diagnose("--scorer", f"pacl@{folder}", "--no-twin", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    out = Path("unbag-diagnosis", "tiny-old.safetensors+pacl", "diagnosis.json")
+    assert json.loads(out.read_text(encoding="utf-8")) == said
+    assert said["model"]["name"] == "tiny:old+pacl"
+    titles = [one["title"] for one in said["maps"]]
+    assert titles == sorted(titles)
+    assert set(titles) == {"tiny:old", "tiny:old+pacl"}
+    assert said["maps"][-1]["maps"][0]["word"] == "(the whole caption)"
+    assert diagnose("--scorer", "pacl@nowhere") == 1
+    assert "nowhere/reader.safetensors is not a reader" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ from PIL import Image as Images
 import unbag as ub
 from unbag.cli import main
 from unbag.engine.one_picture import score
+from unbag.models.tiny import load as load_tiny
 from unbag.pictures import PixelPicture
+from unbag.readouts.head import FILE, Head, Sizes, save_head
+from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.types import Query
 
 HfFolder = Callable[[str], Path]
@@ -48,6 +52,12 @@ class Talker(Small):
             for i in items
         ]
 MUMBLES, SPEAKS = Talker("It is hard\\nto say.", 1), Talker("b", 0)
+
+class Twice:
+    name = "twice"
+    def scorers(self, model, folder):
+        return [SMALL, BROKEN] if str(folder) == "both" else [SMALL]
+TWICE = Twice()
 """
 
 
@@ -213,3 +223,36 @@ def test_in_python_any_picture_will_do() -> None:
         score(grey, "a cube", scorer)
     with pytest.raises(ub.UserError, match="a list of at least one caption"):
         score(grey, [], scorer)
+
+
+def test_a_trained_read_out(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = load_tiny("base")
+    sizes = Sizes(0, model.config.picture_width, model.config.caption_width)
+    settings = PooledSettings(width=8)
+    head = Head("pooled", asdict(settings), sizes, model.name, model.fingerprint)
+    save_head(POOLED.fresh(settings, sizes, seed=0), picture.parent / FILE, head)
+    name = f"pooled@{picture.parent}"
+    options = ["--model", "tiny:base", "--scorer", name]
+    assert main(["score", str(picture), *CAPTIONS, *options, "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["models"]
+    assert (one["name"], one["scoring"]) == ("tiny:base+pooled", "pooled")
+    expected = ub.score(picture, CAPTIONS, ub.scorer("tiny:base", scoring=name))
+    assert one["scores"] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert len(set(one["scores"])) == 3
+    options[1] = "tiny:hard_negative"
+    assert main(["score", str(picture), *CAPTIONS, *options]) == 1
+    assert f"was trained for tiny:base (fingerprint {model.fingerprint})" in capsys.readouterr().err
+
+
+def test_a_read_out_with_several_scorers_has_a_column_each(
+    picture: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "cli_score_models:TWICE@both"
+    options = ["--model", "cli_score_models:SMALL", "--scorer", name]
+    assert main(["score", str(picture), "a", "b", *options]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == ["small", "broken"]
+    with pytest.raises(ub.UserError, match="TWICE@both' gives 2 scorers") as error:
+        ub.scorer("cli_score_models:SMALL", scoring=name)
+    assert error.value.way_out == "`unbag run` and `unbag score` take several"
+    one = ub.scorer("cli_score_models:SMALL", scoring="cli_score_models:TWICE@one")
+    assert one.name == "small"

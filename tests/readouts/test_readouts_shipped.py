@@ -1,0 +1,66 @@
+"""A reader in the package's weights is found by the read-out's name and the encoder's bits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.readouts.head import Head, Sizes, read_head, save_head
+from unbag.readouts.pooled import POOLED, PooledSettings
+from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.shipped import WEIGHTS, shipped_reader
+from unbag.scorers.resolve import load_model, make_scorer
+from unbag.types import DualEncoder
+
+from .core_encoder import small
+
+SETTINGS = PooledSettings(width=8)
+
+
+def ship(folder: Path, name: str, *, seed: int = 0, readout: str = "pooled") -> Path:
+    encoder, sizes = small(seed), Sizes(patches=0, picture_width=16, caption_width=12)
+    reader = POOLED.fresh(SETTINGS, sizes, seed=seed)
+    head = Head(readout, asdict(SETTINGS), sizes, encoder.name, encoder.fingerprint)
+    save_head(reader, folder / name, head)
+    return folder / name
+
+
+def test_it_is_found_for_its_encoder_and_no_other(tmp_path: Path) -> None:
+    other = ship(tmp_path, "a.pooled.reader.safetensors", seed=1)
+    own = ship(tmp_path, "b.pooled.reader.safetensors", seed=0)
+    assert shipped_reader("pooled", small(0), weights=tmp_path) == own
+    assert shipped_reader("pooled", small(1), weights=tmp_path) == other
+    assert shipped_reader("pooled", small(2), weights=tmp_path) is None
+    assert shipped_reader("pacl", small(0), weights=tmp_path) is None
+
+
+def test_a_file_with_the_wrong_name_is_not_taken(tmp_path: Path) -> None:
+    ship(tmp_path, "a.pacl.reader.safetensors")
+    assert shipped_reader("pacl", small(), weights=tmp_path) is None
+
+
+def test_a_read_out_without_a_folder_is_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = ship(tmp_path, "tiny-small.pooled.reader.safetensors")
+    monkeypatch.setattr(
+        "unbag.readouts.reader_readout.shipped_reader", partial(shipped_reader, weights=tmp_path)
+    )
+    found = make_scorer(small(), "pooled")
+    assert isinstance(found, ReaderScorer)
+    assert found.fingerprint == make_scorer(small(), f"pooled@{path}").fingerprint
+    with pytest.raises(UserError, match="'pooled' scores with a trained reader, and none is named"):
+        make_scorer(small(seed=1), "pooled")
+
+
+def test_what_is_shipped_is_found_for_the_model_it_names() -> None:
+    assert (WEIGHTS / "tiny-base.safetensors").is_file()
+    for path in WEIGHTS.glob("*.reader.safetensors"):
+        head, _ = read_head(path)
+        encoder = load_model(head.encoder)
+        assert isinstance(encoder, DualEncoder)
+        assert shipped_reader(head.readout, encoder) == path
