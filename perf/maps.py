@@ -35,7 +35,7 @@ from unbag.engine.scoring import score_by_vectors
 from unbag.models.device import choose_device
 from unbag.pictures import PixelPicture
 from unbag.readouts.fit import Fit
-from unbag.readouts.parts import Parts
+from unbag.readouts.parts import Parts, stacked
 from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
 from unbag.readouts.reader import Reader, ReaderBatch
 from unbag.readouts.reader_readout import ReaderReadout
@@ -118,10 +118,10 @@ def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -
     mask_BK = torch.tensor([[text is not None for text in row] for row in step.negatives[:size]])
 
     def read(captions: Sequence[str]) -> Parts:
-        return view.read(encoder, captions).to(device)
+        return _normal(view.read(encoder, captions)).to(device)
 
     batch = ReaderBatch(
-        picture=view.look(encoder, pixels).to(device),
+        picture=_normal(view.look(encoder, pixels)).to(device),
         caption=read(step.captions[:size]),
         negative=read(texts),
         negative_mask_BK=mask_BK.to(device),
@@ -132,6 +132,11 @@ def step_anew(fit: Fit, encoder: DualEncoder, step: WorldRows, pixels: Tensor) -
     fit.optimiser.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     fit.optimiser.step()
+
+
+def _normal(parts: Parts) -> Parts:
+    """Copied out of inference mode, whose tensors no gradient may need."""
+    return stacked([parts])
 
 
 def peak(device: str) -> str:

@@ -50,6 +50,8 @@ def test_a_pool_of_scenes_holds_what_the_encoder_says_of_them() -> None:
     pixels = torch.stack([encoder.prepare(ScenePicture(one, "").open()) for one in step.scenes])
     wanted = JOINT.look(encoder, pixels)
     assert torch.allclose(pool.picture.part_NLW, wanted.part_NLW, atol=1e-5)
+    # Encoders work in inference mode, and gradients may need what they are given.
+    assert not any(one.part_NLW.is_inference() for one in (pool.picture, pool.caption))
     batch = pool.batch(torch.tensor([4]), device="cpu")
     caption = JOINT.read(encoder, [step.captions[4]])
     length = caption.part_NLW.shape[1]
