@@ -44,6 +44,7 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/edit.py
 	$(BIN)/python perf/train_step.py
 	$(BIN)/python perf/photos.py
+	$(BIN)/python perf/maps.py
 	$(BIN)/python perf/probes.py
 
 clean:
