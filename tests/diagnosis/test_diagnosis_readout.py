@@ -25,9 +25,8 @@ from unbag.scorers.cosine import Cosine
 from .small_probes import OPTIONS, SHARE, Counted, small_material
 
 NOTE = (
-    "counted+sparc_fixed scores only the probe profile and has maps of its own; all other probes "
-    "look at vectors of counted, which a read-out leaves as they are, and random weights are "
-    "scored by cosine"
+    "counted+sparc_fixed scores only the probe profile; all other probes look at vectors of "
+    "counted, which a read-out leaves as they are"
 )
 
 
@@ -68,6 +67,12 @@ def test_a_read_out_can_be_set_against_its_own_model() -> None:
     assert [one.title for one in found.maps] == ["counted"] * 3 + ["counted+sparc_fixed"] * 3
     (difference, *_) = found.answers[0].differences
     assert difference.difference == 0
+
+
+def test_the_twin_is_said_to_be_scored_by_cosine() -> None:
+    model = Counted()
+    found = examine(inquiry(model, has_twin=True, probes=()))
+    assert f"{NOTE}; random weights are scored by cosine" in found.notes
 
 
 def test_a_read_out_without_maps_says_so_and_keeps_those_of_the_model() -> None:

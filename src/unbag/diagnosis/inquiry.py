@@ -203,10 +203,10 @@ def _read_out(subject: Subject) -> tuple[str, ...]:
     """What a read-out changes, and what it cannot."""
     if not subject.has_readout or subject.space is None:
         return ()
+    twin = "; random weights are scored by cosine" if subject.twin is not None else ""
     return (
-        f"{subject.name} scores only the probe profile and has maps of its own; all other probes "
-        f"look at vectors of {subject.space.name}, which a read-out leaves as they are, and random "
-        "weights are scored by cosine",
+        f"{subject.name} scores only the probe profile; all other probes look at vectors of "
+        f"{subject.space.name}, which a read-out leaves as they are{twin}",
     )
 
 

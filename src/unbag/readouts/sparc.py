@@ -86,8 +86,8 @@ class Sparc(Reader):
 
     settings: SparcSettings
     maps_show = (
-        "The share of each patch in what a word gathers; all shares of a word sum to 1, and a "
-        "patch that fits it less than most others has none."
+        "The share of each patch in what a word gathers. All shares of a word sum to 1, and the "
+        "patches that fit it least have none."
     )
 
     def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
