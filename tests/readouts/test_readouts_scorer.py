@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,8 +15,11 @@ from torch import Tensor, nn
 
 from unbag.engine.asking import QueryScoring
 from unbag.engine.job import Job
+from unbag.engine.plan import make_plan
 from unbag.engine.progress import Silent
 from unbag.engine.run import run
+from unbag.engine.team import Team
+from unbag.engine.work import Work
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.models.tiny import untrained
@@ -222,3 +227,29 @@ def test_a_reader_that_depends_on_the_call_is_asked_item_by_item(tmp_path: Path)
     assert all(
         sum(pair) == pytest.approx(0, abs=1e-6) for pair in values(tmp_path / "run").values()
     )
+
+
+class Pair(Team):
+    """Two processes that never wait."""
+
+    def wait(self) -> None:
+        pass
+
+
+def test_processes_encode_their_share_and_find_the_rest_in_the_cache(tmp_path: Path) -> None:
+    plan, encoders = make_plan({"toy": items()}), [small(), small()]
+    scorers = [scorer(encoder) for encoder in encoders]
+    shown = [
+        SimpleNamespace(
+            plan=plan, team=Pair(rank, 2), job=SimpleNamespace(cache=None), progress=Silent(),
+            folder=SimpleNamespace(vectors=tmp_path),
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    # The second is done with its share when the first goes on from its own.
+    mine = shown[1].team.mine
+    scorers[1].meet(mine(plan.pictures), mine(plan.prompts), cache=tmp_path, progress=Silent())
+    for one, asked in zip(shown, scorers, strict=True):
+        Work._show_all(cast("Work", one), asked)
+    assert [encoder.pictures_seen for encoder in encoders] == [6, 6]
+    assert sum(encoder.captions_read for encoder in encoders) == len(plan.prompts)
