@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import replace
+from io import BytesIO
 from math import inf, nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from unbag.diagnosis.axis import Axis
 from unbag.diagnosis.drawn import MOST_POINTS, column_of, lines, scatter
 from unbag.diagnosis.examples import examples
 from unbag.diagnosis.page import render_diagnosis
-from unbag.diagnosis.plot_views import plot_views
+from unbag.diagnosis.plot_views import AGAINST, NEAR, plot_views
 from unbag.diagnosis.strips import bar, references
 from unbag.diagnosis.wording import counted, estimate_text, gap_sentence, standing
 from unbag.probes.finding import Known
 from unbag.probes.material import Material
-from unbag.probes.plots import Bar, Bars, Lines, Point, Scatter, Series
+from unbag.probes.plots import Bar, Bars, Lines, Maps, Point, Scatter, Series, WordMap
 from unbag.types import Estimate
 
 from .made_diagnosis import HOSTILE, MODEL, OTHER, answer, made
@@ -186,3 +189,37 @@ def test_examples_are_a_pair_of_sides_and_a_swap_of_colours() -> None:
     rows = replace(material, pairs=())
     assert all(caption in {row.caption for row in rows.rows} for _, caption in examples(rows))
     assert examples(Material("nothing")) == ()
+
+
+@pytest.mark.parametrize(
+    ("is_signed", "expected"),
+    [
+        # From the lowest of each word, 4 wide in all: the first word's range.
+        (False, [(*NEAR, 0), (*NEAR, 48), (*NEAR, 142), (*NEAR, 190)]),
+        # From zero, 3 at most.
+        (True, [(*AGAINST, 190), (*AGAINST, 127), (*NEAR, 0), (*NEAR, 63)]),
+    ],
+)
+def test_a_map_glows_from_its_lowest_or_from_zero(
+    is_signed: bool, expected: list[tuple[int, ...]]
+) -> None:
+    words = (WordMap("star", ((-3, -2), (0, 1))), WordMap("cup", ((0.5, 0.5), (0.5, 0.5))))
+    (view,) = plot_views(
+        [("a model", [Maps("a model", "data:,", "star cup", words, "", is_signed)])]
+    )
+    star, cup = view.sides[0].tiles
+    assert star.text == "-3.00 to 1.00"
+    assert _pixels(star.glow) == expected
+    flat = (*NEAR, 32) if is_signed else (*NEAR, 0)
+    assert _pixels(cup.glow) == [flat] * 4
+
+
+def test_small_numbers_have_another_digit() -> None:
+    words = (WordMap("star", ((0.0, 0.0156), (0.0, 0.0))),)
+    (view,) = plot_views([("a model", [Maps("a model", "data:,", "star", words)])])
+    assert view.sides[0].tiles[0].text == "0.000 to 0.016"
+
+
+def _pixels(address: str) -> list[tuple[int, ...]]:
+    image = Image.open(BytesIO(b64decode(address.partition(",")[2])))
+    return [image.getpixel((x, y)) for y in range(2) for x in range(2)]  # type: ignore[misc]

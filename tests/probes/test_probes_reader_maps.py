@@ -34,6 +34,7 @@ class Cosines(Reader):
 
     name, view, settings = "cosines", JOINT, PooledSettings()
     maps_show = "Cosines."
+    maps_are_signed = True
     columns = 99
 
     def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
@@ -50,6 +51,7 @@ def test_a_reader_of_cosines_draws_what_the_model_draws() -> None:
     found = reader_maps(ReaderScorer(ENCODER, Cosines()), PICTURE, CAPTION)
     own = word_maps(EncoderSpace(ENCODER), PICTURE, CAPTION)
     assert (found.title, found.about) == ("tiny:base+cosines", "Cosines.")
+    assert (found.is_signed, own.is_signed) == (True, False)
     assert (found.caption, found.picture) == (own.caption, own.picture)
     assert [one.word for one in found.maps] == CAPTION.split()
     for mine, theirs in zip(found.maps, own.maps, strict=True):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 NEAR = (255, 120, 0)
 """Colour of patches that are near to a word; it is seen on dark and on light pictures."""
+AGAINST = (0, 130, 255)
+"""Of those that speak against it, where numbers have a sign."""
 STRONGEST = 190
 """How much of it, of 255, where the word is nearest."""
 
@@ -190,8 +192,13 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
     sides = []
     for at, (name, plot) in enumerate(some):
         # One width of scale for all words, so that a word that is nowhere looks flat.
-        wide = max((_high(one) - _low(one) for one in plot.maps), default=0.0)
-        tiles = tuple(TileView(one.word, _glow(one, wide), _range(one, wide)) for one in plot.maps)
+        wide = max((_high(one) - _start(one, plot) for one in plot.maps), default=0.0)
+        if plot.is_signed:
+            wide = max([wide, *(-_low(one) for one in plot.maps)])
+        tiles = tuple(
+            TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide))
+            for one in plot.maps
+        )
         sides.append(SideView(name, tiles=tiles, picture=plot.picture, anchor=f"{anchor}-{at}"))
     first = some[0][1]
     return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
@@ -203,6 +210,11 @@ def _range(one: WordMap, wide: float) -> str:
     return f"{_low(one):.{digits}f} to {_high(one):.{digits}f}"
 
 
+def _start(one: WordMap, plot: Maps) -> float:
+    """The number that is not coloured."""
+    return 0.0 if plot.is_signed else _low(one)
+
+
 def _low(one: WordMap) -> float:
     return min(map(min, one.values))
 
@@ -211,16 +223,16 @@ def _high(one: WordMap) -> float:
     return max(map(max, one.values))
 
 
-def _glow(one: WordMap, wide: float) -> str:
+def _glow(one: WordMap, start: float, wide: float) -> str:
     """A tiny picture, a pixel a patch: the nearer the word, the stronger."""
     from PIL import Image
 
-    low = _low(one)
     image = Image.new("RGBA", (len(one.values[0]), len(one.values)))
     for y, row in enumerate(one.values):
         for x, value in enumerate(row):
-            strength = (value - low) / wide if wide > 0 else 0.0
-            image.putpixel((x, y), (*NEAR, round(STRONGEST * strength)))
+            strength = (value - start) / wide if wide > 0 else 0.0
+            colour = NEAR if strength >= 0 else AGAINST
+            image.putpixel((x, y), (*colour, round(STRONGEST * abs(strength))))
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()

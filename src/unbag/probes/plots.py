@@ -108,6 +108,8 @@ class Maps:
     caption: str
     maps: tuple[WordMap, ...]
     about: str = ""
+    is_signed: bool = False
+    """Whether zero is nothing, and numbers below it speak against."""
 
 
 Plot: TypeAlias = Scatter | Bars | Lines | Grid | Maps

@@ -39,7 +39,9 @@ def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     else:
         found = _words(scorer, caption, map_TL)
     shown = tuple(WordMap(word, squared(map_L)) for word, map_L in found)
-    return Maps(scorer.name, thumbnail(picture), caption, shown, scorer.reader.maps_show)
+    reader = scorer.reader
+    is_signed = reader.maps_are_signed
+    return Maps(scorer.name, thumbnail(picture), caption, shown, reader.maps_show, is_signed)
 
 
 @torch.inference_mode()

@@ -82,9 +82,11 @@ class Dcsm(Reader):
     settings: DcsmSettings
     maps_show = (
         "By how much the score falls when the cosine of a word with a patch is replaced by the "
-        "mean of the map: above zero, the cell speaks for the caption. Columns of functional words "
-        "are the same for all pictures; what they count for still depends on what is beside them."
+        "mean of the map: orange cells speak for the caption, blue ones against it. Columns of "
+        "functional words are the same for all pictures; what they count for still depends on what "
+        "is beside them."
     )
+    maps_are_signed = True
 
     def __init__(self, settings: DcsmSettings, sizes: Sizes, *, name: str = "dcsm_fixed") -> None:
         """For pictures of `sizes.patches` patches each."""

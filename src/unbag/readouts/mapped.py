@@ -19,6 +19,8 @@ class MappedReader(Protocol):
 
     maps_show: str
     """What a number of a map is, for people: a sentence or two."""
+    maps_are_signed: bool
+    """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
 
     def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
         """Row with row, [N, T, L], larger where a patch counts more.

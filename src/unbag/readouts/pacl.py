@@ -77,6 +77,7 @@ class Pacl(Reader):
         "The weight, from 0 to 1, with which each patch enters the picture's vector. PACL reads a "
         "caption as one vector, so a word is shown as if it were the whole caption."
     )
+    maps_are_signed = False
 
     def __init__(self, settings: PaclSettings, sizes: Sizes, *, name: str = "pacl") -> None:
         """Refuses places that cannot be told by turning."""

@@ -89,6 +89,7 @@ class Sparc(Reader):
         "The share of each patch in what a word gathers. All shares of a word sum to 1, and the "
         "patches that fit it least have none."
     )
+    maps_are_signed = False
 
     def __init__(self, settings: SparcSettings, sizes: Sizes, *, name: str = "sparc") -> None:
         """Refuses places that cannot be told by turning."""
