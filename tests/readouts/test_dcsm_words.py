@@ -85,6 +85,13 @@ def test_what_is_beyond_the_last_column_is_not_marked() -> None:
     assert (every.mark_NL % END).tolist() == [[0] * 5, [0, 0, 7, 0, 0], [0] * 5]
     # The end: cut at the last column, else at the last token.
     assert (every.mark_NL >= END).nonzero()[1].tolist() == [4, 3, 3]
+    # Where "not" would have stood is the end now, which must not be replaced by a word.
+    fixed, released = (
+        marks(given, ["a a a not a a"], align=align, length=5).mark_NL[0].tolist()
+        for align in ("token", "word_index")
+    )
+    assert fixed == [0, 0, 0, 0, END]
+    assert released == [0, 0, 0, 7, END]
 
 
 def test_pieces_that_do_not_add_up_mark_nothing_and_are_counted() -> None:

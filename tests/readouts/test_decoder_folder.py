@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from unbag.engine.progress import Advance, Progress, Silent
 from unbag.errors import UserError
@@ -126,16 +128,26 @@ class _Interrupted(Silent):
         yield advance
 
 
+def _said_to_have_taken(seconds: float, checkpoint: Path) -> None:
+    with safe_open(checkpoint, framework="pt") as file:
+        ((key, said),) = file.metadata().items()
+    header = {key: json.dumps(json.loads(said) | {"seconds": seconds})}
+    save_file(load_file(checkpoint), checkpoint, metadata=header)
+
+
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     trained(tmp_path / "whole")
     found = trained(tmp_path / "parts", progress=_Interrupted())
     assert not found.is_done
-    with pytest.raises(UserError, match="holds a run with another settings") as error:
+    with pytest.raises(UserError, match=r"holds a run with another blind: 0\.1\n") as error:
         trained(tmp_path / "parts", (*QUICK, "blind=0.5"))
     assert "name another folder with --out" in error.value.way_out
+    assert error.value.expected == "0.5"
+    _said_to_have_taken(7_000, tmp_path / "parts" / "last.safetensors")
     silent = Silent()
     assert trained(tmp_path / "parts", progress=silent).is_done
     assert "going on after step 3 of 4" in silent.said
+    assert "7,00" in (tmp_path / "parts" / "README.md").read_text()
     whole, parts = state(tmp_path / "whole"), state(tmp_path / "parts")
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
     with pytest.raises(UserError, match="holds a trained decoder"):

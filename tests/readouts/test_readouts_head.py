@@ -130,6 +130,16 @@ def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path
         loaded(tmp_path)
 
 
+def test_settings_that_build_no_reader_ask_for_training_again(tmp_path: Path) -> None:
+    encoder = small()
+    settings = asdict(SETTINGS) | {"width": "wide"}
+    head = Head("pooled", settings, SIZES, encoder.name, encoder.fingerprint)
+    save_head(reader(), tmp_path / FILE, head)
+    with pytest.raises(UserError, match="does not fit the read-out 'pooled'") as caught:
+        loaded(tmp_path)
+    assert caught.value.way_out == "train it again with this version"
+
+
 def test_weights_of_another_shape_ask_for_training_again(tmp_path: Path) -> None:
     written(tmp_path)
 

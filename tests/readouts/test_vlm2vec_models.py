@@ -210,7 +210,8 @@ def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
             readout.scorers(model, None)  # type: ignore[arg-type]
         with pytest.raises(UserError, match="mute has no language model whose weights"):
             readout.scorers(model, tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="base shows no hidden state"):
+    with pytest.raises(UserError, match="base shows no hidden state") as error:
         load_encoder("tiny:base")
+    assert "name one with --model (or behind vlm2vec:)" in error.value.way_out
     with pytest.raises(UserError, match="holds no trained VLM2Vec"):
         load_encoder(str(tmp_path))

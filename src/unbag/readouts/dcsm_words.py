@@ -52,11 +52,13 @@ def marks(encoder: DualEncoder, captions: Sequence[str], *, align: Align, length
     mark_NL = np.zeros((len(captions), length), dtype=np.int64)
     count_N = np.array(encoder.count_tokens(captions), dtype=np.int64)
     columns = by_token(encoder, captions) if align == "token" else by_word_index(captions)
+    # A caption that is cut ends in the last column, whatever word would have stood there.
+    room_N = length - ((count_N > length) & (align == "token"))
     unplaced = 0
     for row, found in enumerate(columns):
         unplaced += found is None
         for mark, column in found or ():
-            if column < length:
+            if column < room_N[row]:
                 mark_NL[row, column] = mark
     plain = int((mark_NL == 0).all(axis=1).sum()) - unplaced
     mark_NL[np.arange(len(captions)), np.minimum(count_N, length) - 1] += END

@@ -29,6 +29,7 @@ from unbag.readouts.decoder_language import read_language
 from unbag.readouts.decoder_lessons import Lessons
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import Fitted, Taught, Teaching, share_right
+from unbag.readouts.reader_checkpoint import other_run
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.train.full_disk import told_when_full
 from unbag.train.repair import Where
@@ -95,11 +96,11 @@ class _Run:
             + (f", {left_out:,} more are longer than the context" if left_out else "")
         )
         asked = self._asked(found)
-        path = job.out / LAST
+        path, seconds = job.out / LAST, 0.0
         if path.exists():
-            _restore(path, teaching, asked)
+            seconds = _restore(path, teaching, asked)
             self.progress.say(f"going on after step {teaching.step} of {settings.steps}")
-        seconds = self._teach(teaching, path, asked, where.save_minutes)
+        seconds = self._teach(teaching, path, asked, where.save_minutes, before=seconds)
         if teaching.step < settings.steps:
             return ReadoutTrained(job.out, is_done=False)
         card = DecoderCard(
@@ -123,8 +124,10 @@ class _Run:
         path.unlink(missing_ok=True)
         return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
-    def _teach(self, teaching: Teaching, path: Path, asked: str, minutes: float) -> float:
-        """To the end, or until somebody stops it; gives the seconds."""
+    def _teach(
+        self, teaching: Teaching, path: Path, asked: str, minutes: float, *, before: float
+    ) -> float:
+        """To the end, or until somebody stops it; gives the seconds, those before included."""
         began = saved = perf_counter()
         left = max(0, self.settings.steps - teaching.step)
         with (
@@ -136,12 +139,12 @@ class _Run:
                 nonlocal saved
                 advance(1)
                 if perf_counter() - saved > 60 * minutes or stopping.agreed():
-                    _save(path, teaching, asked)
                     saved = perf_counter()
+                    _save(path, teaching, asked, seconds=before + saved - began)
                 return stopping.agreed()
 
             teaching.run(on_step)
-        return perf_counter() - began
+        return before + perf_counter() - began
 
     def _asked_again(self, teaching: Teaching, lessons: Lessons) -> Fitted:
         rng = np.random.default_rng(self.job.seed)
@@ -166,18 +169,18 @@ class _Run:
         return json.dumps(said, sort_keys=True)
 
 
-def _save(path: Path, teaching: Teaching, asked: str) -> None:
-    """Weights, moments and the step, in one file that is whole or old."""
+def _save(path: Path, teaching: Teaching, asked: str, *, seconds: float) -> None:
+    """Weights, moments, the step and the seconds so far, in one file that is whole or old."""
     tensors = {f"weight.{name}": value for name, value in teaching.net.state_dict().items()}
     tensors |= {f"moment.{name}": value for name, value in teaching.moments().items()}
     # Copied, since safetensors refuses weights that two names share.
     apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps({"step": teaching.step, "asked": asked})}
+    header = {_HEADER: json.dumps({"step": teaching.step, "asked": asked, "seconds": seconds})}
     write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
 
 
-def _restore(path: Path, teaching: Teaching, asked: str) -> None:
-    """Put back what `_save` wrote; refused where something else was asked for."""
+def _restore(path: Path, teaching: Teaching, asked: str) -> float:
+    """Put back what `_save` wrote and give the seconds; refused where something else was asked."""
     try:
         with safe_open(path, framework="pt") as file:
             said = json.loads((file.metadata() or {})[_HEADER])
@@ -188,13 +191,8 @@ def _restore(path: Path, teaching: Teaching, asked: str) -> None:
             way_out="name another folder with --out, or delete it",
         ) from error
     if said["asked"] != asked:
-        found, wanted = json.loads(said["asked"]), json.loads(asked)
-        differ = [key for key in wanted if found.get(key) != wanted[key]]
-        raise UserError(
-            f"{path.parent} holds a run with another {', '.join(differ)}: {found[differ[0]]}",
-            expected=f"{wanted[differ[0]]}",
-            way_out="name another folder with --out, or ask for what that run was asked for",
-        )
+        raise other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
     parts = {start: {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
              for start in ("weight.", "moment.")}  # fmt: skip
     teaching.restore(parts["weight."], parts["moment."], int(said["step"]))
+    return float(said["seconds"])

@@ -101,11 +101,11 @@ def load_reader(
             way_out=f"--model {head.encoder}, or train a reader for this model",
         )
     known = {field.name for field in fields(settings)}
-    chosen = settings(**{key: value for key, value in head.settings.items() if key in known})
-    reader = build(chosen, head.sizes)
+    said = {key: value for key, value in head.settings.items() if key in known}
     try:
+        reader = build(settings(**said), head.sizes)
         reader.load_state_dict({name: _loaded(value) for name, value in state.items()})
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise UserError(
             f"{path} does not fit the read-out {readout!r}: {said_by(error)}",
             expected=f"weights as unbag {__version__} writes them; this is by {head.version}",

@@ -44,7 +44,7 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
             way_out="name another folder with --out, or delete it",
         ) from error
     if said["asked"] != asked:
-        raise _other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
+        raise other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
     fit.reader.load_state_dict(_under("weight.", tensors))
     for name, weight in fit.reader.named_parameters():
         for key in _MOMENTS:
@@ -59,7 +59,7 @@ def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 
-def _other_run(folder: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> UserError:
+def other_run(folder: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> UserError:
     """Says the first thing that differs, a setting by its own name."""
     known, wanted = _flat(found), _flat(asked)
     differ = [key for key in {**wanted, **known} if known.get(key) != wanted.get(key)]

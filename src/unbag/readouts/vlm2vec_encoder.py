@@ -103,7 +103,7 @@ def hidden_generator(model: object) -> HiddenGenerator:
     raise UserError(
         f"{getattr(model, 'name', type(model).__name__)} shows no hidden state behind a prompt",
         expected="a chat model on this machine, such as hf:FOLDER of a LLaVA or Qwen-VL",
-        way_out="leave --scorer out to use the model's own",
+        way_out="name one with --model (or behind vlm2vec:); this model is scored without vlm2vec",
     )
 
 

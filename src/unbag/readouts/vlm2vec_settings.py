@@ -19,7 +19,7 @@ class Vlm2VecSettings:
     steps: int = 1000
     batch: int = 64
     chunk: int = 8
-    """Pictures or texts run at once: memory, never the result."""
+    """Pictures or texts run at once: memory, and which numbers dropout draws; nothing else."""
     learning_rate: float = 2e-5
     warm_up: int = 100
     """Steps with a rising rate, before a line to zero."""
