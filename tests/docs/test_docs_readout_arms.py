@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -52,3 +53,20 @@ def test_words_of_the_page_are_the_numbers(results: list[ArmResult]) -> None:
         assert f"{sum(few[arm]) / 3:.0f} %" == said
         assert said in text
     assert f"`decoder` has {sum(few['decoder']) / 3:.0f} %" in text
+
+
+def test_the_price_that_the_tables_leave_out_is_in_the_words(results: list[ArmResult]) -> None:
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    group = {
+        (bench, arm): mean(100 * one.numbers[bench]["group"] for one in results if one.arm == arm)
+        for bench in ("world-binding", "world-count")
+        for arm in ("base", "vlm2vec", "vlm2vec-plain", "dcsm_fixed")
+    }
+    for bench in ("world-binding", "world-count"):
+        cosine, asked, plain = (
+            f"{group[bench, arm]:.1f}" for arm in ("base", "vlm2vec", "vlm2vec-plain")
+        )
+        assert f"`{bench}` (group)" in page
+        assert f"from {cosine} to {asked} and {plain}" in page
+    counts = group["world-count", "base"], group["world-count", "dcsm_fixed"]
+    assert f"`world-count` (group) falls from {counts[0]:.1f} to {counts[1]:.1f}" in page
