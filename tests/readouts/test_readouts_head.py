@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from unbag.errors import UserError
 from unbag.readouts.head import (
     FILE,
+    LAST,
     Head,
     Sizes,
     load_reader,
@@ -103,6 +104,11 @@ def test_a_torn_a_foreign_and_a_missing_file_are_no_readers(tmp_path: Path) -> N
     )
     with pytest.raises(UserError, match="is not a reader"):
         loaded(tmp_path / "nowhere")
+    path.unlink()
+    (tmp_path / LAST).touch()
+    with pytest.raises(UserError, match="holds a training that was stopped") as caught:
+        loaded(tmp_path)
+    assert caught.value.way_out == "give the same `unbag train` command again: it goes on"
 
 
 def test_weights_that_are_no_numbers_are_neither_written_nor_read(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
 from unbag.readouts.fit import Fit, Taken
-from unbag.readouts.head import FILE, read_head
+from unbag.readouts.head import FILE, LAST, read_head
 from unbag.readouts.reader_readout import encoder_of
-from unbag.readouts.reader_training import CARD, LAST
+from unbag.readouts.reader_training import CARD
 from unbag.readouts.readout import ReadoutTrained
 from unbag.readouts.trained import find_readout, train_readout
 from unbag.scorers.resolve import make_scorers

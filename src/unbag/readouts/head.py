@@ -22,6 +22,8 @@ from unbag.types import DualEncoder
 from unbag.version import __version__
 
 FILE = "reader.safetensors"
+LAST = "last.safetensors"
+"""Beside it: what training goes on from."""
 _HEADER = "unbag_reader"
 
 
@@ -86,6 +88,12 @@ def load_reader(
 ) -> tuple[Reader, Head]:
     """The reader of a folder, for the encoder it was trained on and no other."""
     path = folder if folder.is_file() else folder / FILE
+    if not path.exists() and (folder / LAST).exists():
+        raise UserError(
+            f"{folder} holds a training that was stopped before its end",
+            expected=f"a folder with {FILE}, which the last step writes",
+            way_out="give the same `unbag train` command again: it goes on",
+        )
     head, state = read_head(path)
     if head.readout != readout:
         raise UserError(

@@ -14,7 +14,7 @@ from unbag.engine.team import Team
 from unbag.errors import UserError
 from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.fit import Effort, Fit, Taken, check_effort, share_told_apart
-from unbag.readouts.head import FILE, Head, Sizes, read_head, save_head
+from unbag.readouts.head import FILE, LAST, Head, Sizes, read_head, save_head
 from unbag.readouts.parts import View
 from unbag.readouts.pool import Pool
 from unbag.readouts.pool_pairs import mixed, pool_of, rows_of
@@ -29,7 +29,7 @@ from unbag.train.repair import WORLD, Where
 from unbag.train.stopping import stops_gently
 from unbag.types import DualEncoder
 
-LAST, CARD = "last.safetensors", "README.md"
+CARD = "README.md"
 _HELD = 0.1
 """Share of the rows that no step sees, for the numbers of the card."""
 _MOST_HELD = 2_000
