@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from PIL import Image, ImageDraw
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHECKED = {
     "measure_your_model.py",
     "compare_two_models.py",
     "blind_scores.py",
     "judge_edits.py",
+    "make_composites.py",
     # In test_examples_photos.py.
     "repair_on_photos.py",
 }
@@ -98,3 +101,23 @@ def test_judge_edits(tmp_path: Path) -> None:
     ]
     assert len(rows) == 3
     assert not any(caption in judged.read_text() for caption in captions)
+
+
+def test_make_composites(tmp_path: Path) -> None:
+    cutouts = tmp_path / "cutouts"
+    cutouts.mkdir()
+    for name, box in (("cup", (8, 8, 56, 56)), ("ball", (20, 4, 44, 60))):
+        thing = Image.new("RGBA", (64, 64), (0, 0, 0, 0))
+        ImageDraw.Draw(thing).rectangle(box, fill=(200, 60, 40, 255))
+        thing.save(cutouts / f"{name}.png")
+    printed = run(
+        "make_composites.py",
+        tmp_path / "made",
+        *("--count", "3", "--side", "64", "--kinds", "spatial"),
+        first=(str(cutouts), "-"),
+    )
+    assert "6 pictures of 2 things" in printed
+    lines = (tmp_path / "made" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    first, opposite = (json.loads(line) for line in lines[:2])
+    assert first["captions"][0] == opposite["edits"][0][0]["text"]
+    assert (tmp_path / "made" / first["image"]).exists()
