@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,21 @@ def test_effects_are_paired_within_bases() -> None:
 def test_a_base_without_the_control_does_not_count() -> None:
     found = results("a", [0.2] * 6) + results("b", [0.0] * 4)
     assert len(judge_claims([claim(ABOVE)], found)[0].tested[0].effects) == 4
+
+
+def test_bases_on_which_a_reader_could_not_learn_do_not_count() -> None:
+    values = [0.20, 0.22, 0.18, 0.21, 0.19, 0.2]
+    found = results("a", values) + results("b", [0.0] * 6)
+    needy = replace(claim(ABOVE), must_fit=("a",))
+    assert judge_claims([needy], found)[0].why == "0 of 5 bases: 5 more are needed"
+    learned = [0.9, 0.86, 0.95, 0.85, 0.99, 0.84]
+    told = [
+        replace(one, numbers={**one.numbers, "fit": {"few": share}})
+        for one, share in zip(found[:6], learned, strict=True)
+    ]
+    verdict = judge_claims([needy], told + found[6:])[0]
+    assert sorted(verdict.tested[0].effects) == [f"base-{n}" for n in range(5)]
+    assert verdict.word == REPRODUCED
 
 
 def test_a_claim_stands_with_all_of_its_predictions() -> None:

@@ -14,6 +14,8 @@ from unbag.lab.repair_results import ArmResult
 
 FEWEST_BASES = 5
 """Base models below which nothing is decided (methods.md 12.7)."""
+LEAST_FIT = 0.85
+"""Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,9 @@ class Claim:
     experiment: str
     """Whose arms it compares: the name under which results are kept."""
     predictions: tuple[Prediction, ...]
+    must_fit: tuple[str, ...] = ()
+    """Arms that must be able to learn what they are shown; a base on which one is not counts for
+    nothing, since a reader that cannot fit says nothing about what it reads."""
     controls: str = ""
     """What rules other explanations out."""
     knobs: str = ""
@@ -79,6 +84,14 @@ class Claim:
     def __post_init__(self) -> None:
         if not self.predictions:
             raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
+
+    def counts(self, arms: dict[str, ArmResult]) -> bool:
+        """Whether a base, whose arms come by name, says anything about the claim."""
+        learned = [
+            arms[name].numbers.get("fit", {}).get("few", 0.0) if name in arms else 0.0
+            for name in self.must_fit
+        ]
+        return all(share >= LEAST_FIT for share in learned)
 
     @property
     def arms(self) -> tuple[str, ...]:

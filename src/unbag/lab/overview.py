@@ -34,7 +34,7 @@ def overview(verdicts: Sequence[Verdict]) -> str:
 def _effect(one: Tested) -> str:
     count = len(one.effects)
     if one.mean is None:
-        return "not run"
+        return "no base that counts"
     shown = f"{100 * one.mean:+.1f}"
     if one.low is not None and one.high is not None:
         shown += f" [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"

@@ -78,7 +78,7 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
     for one in results:
         by_base.setdefault(one.experiment, {}).setdefault(one.base, {})[one.arm] = one
     tested = [
-        (claim, [weigh(p, p.effects(by_base.get(claim.experiment, {}))) for p in claim.predictions])
+        (claim, [weigh(p, p.effects(_counting(claim, by_base))) for p in claim.predictions])
         for claim in claims
     ]
     every = [one for _, some in tested for one in some]
@@ -87,6 +87,14 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
         Verdict(claim, tuple(replace(one, word=next(words)) for one in some))
         for claim, some in tested
     ]
+
+
+def _counting(
+    claim: Claim, by_base: Mapping[str, Mapping[str, dict[str, ArmResult]]]
+) -> dict[str, dict[str, ArmResult]]:
+    """Bases on which every reader of the claim could learn what it was shown."""
+    bases = by_base.get(claim.experiment, {})
+    return {base: arms for base, arms in bases.items() if claim.counts(arms)}
 
 
 def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:

@@ -25,5 +25,6 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    must_fit=("dcsm_fixed", "dcsm_fixed-shuffled"),
     controls="shuffled patches; CLS row and end column only; an untrained encoder",
 )

@@ -18,5 +18,6 @@ CLAIM = Claim(
             0.05,
         ),
     ),
+    must_fit=("sparc_fixed",),
     controls="whether the reader can fit fixed examples stands beside it",
 )

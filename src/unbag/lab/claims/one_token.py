@@ -24,5 +24,6 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    must_fit=("decoder", "decoder-cls"),
     controls="the decoder on patches; a decoder without a picture",
 )

@@ -17,5 +17,6 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    must_fit=("pacl", "pacl_rotary"),
     controls="PACL without places, trained likewise",
 )
