@@ -8,14 +8,12 @@ arm learned by heart: an arm that could not says nothing about the features it r
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from math import isfinite
-from pathlib import Path
 from statistics import fmean
 
-from unbag.lab.repair_results import BEFORE, ArmResult, read_results, write_results
-from unbag.lab.repair_table import Column, interval
+from unbag.lab.repair_results import BEFORE, ArmResult
+from unbag.lab.repair_table import Column, ask_for_table, interval
 
 CONTROL = BEFORE
 """Cosine of the same frozen base: what every read-out is compared with."""
@@ -133,14 +131,7 @@ def _rows(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]]) 
 
 def main() -> None:
     """The command line of this script."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
-    parser.add_argument("--out", type=Path, help="one .json file for all of them")
-    options = parser.parse_args()
-    results = [result for path in options.found for result in read_results(path)]
-    if options.out:
-        write_results(options.out, results)
-    print(table(results))
+    ask_for_table(table, __doc__ or "")
 
 
 if __name__ == "__main__":

@@ -163,9 +163,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), _QUANTILES[degrees - 1] * stdev(values) / sqrt(len(values))
 
 
-def main() -> None:
-    """The command line of this script."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+def ask_for_table(table: Callable[[Sequence[ArmResult]], str], about: str) -> None:
+    """The command line of a script that prints the tables of an experiment."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
     parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
     parser.add_argument("--out", type=Path, help="one .json file for all of them")
     options = parser.parse_args()
@@ -173,6 +173,11 @@ def main() -> None:
     if options.out:
         write_results(options.out, results)
     print(table(results))
+
+
+def main() -> None:
+    """The command line of this script."""
+    ask_for_table(table, __doc__ or "")
 
 
 if __name__ == "__main__":

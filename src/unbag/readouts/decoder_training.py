@@ -8,19 +8,16 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from unbag.engine.atomic import (
     locked_folder,
     make_folder,
     remove_leftovers,
-    write_atomically,
     write_text,
 )
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
-from unbag.errors import UserError, said_by
+from unbag.errors import UserError
 from unbag.readouts.decoder_begin import begin
 from unbag.readouts.decoder_card import DecoderCard, render
 from unbag.readouts.decoder_data import Material, gather
@@ -29,7 +26,14 @@ from unbag.readouts.decoder_language import read_language
 from unbag.readouts.decoder_lessons import Lessons
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import Fitted, Taught, Teaching, share_right
-from unbag.readouts.reader_checkpoint import other_run
+from unbag.readouts.reader_checkpoint import (
+    MOMENT,
+    WEIGHT,
+    Standing,
+    read_standing,
+    under,
+    write_standing,
+)
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.train.full_disk import told_when_full
 from unbag.train.repair import Where
@@ -170,29 +174,14 @@ class _Run:
 
 
 def _save(path: Path, teaching: Teaching, asked: str, *, seconds: float) -> None:
-    """Weights, moments, the step and the seconds so far, in one file that is whole or old."""
-    tensors = {f"weight.{name}": value for name, value in teaching.net.state_dict().items()}
-    tensors |= {f"moment.{name}": value for name, value in teaching.moments().items()}
-    # Copied, since safetensors refuses weights that two names share.
-    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps({"step": teaching.step, "asked": asked, "seconds": seconds})}
-    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
+    """Weights, moments, the step and the seconds so far."""
+    tensors = {f"{WEIGHT}{name}": value for name, value in teaching.net.state_dict().items()}
+    tensors |= {f"{MOMENT}{name}": value for name, value in teaching.moments().items()}
+    write_standing(path, tensors, Standing(teaching.step, asked, seconds))
 
 
 def _restore(path: Path, teaching: Teaching, asked: str) -> float:
     """Put back what `_save` wrote and give the seconds; refused where something else was asked."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {})[_HEADER])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a checkpoint of a decoder: {said_by(error)}",
-            way_out="name another folder with --out, or delete it",
-        ) from error
-    if said["asked"] != asked:
-        raise other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
-    parts = {start: {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-             for start in ("weight.", "moment.")}  # fmt: skip
-    teaching.restore(parts["weight."], parts["moment."], int(said["step"]))
-    return float(said["seconds"])
+    standing, tensors = read_standing(path, asked, what="a decoder")
+    teaching.restore(under(WEIGHT, tensors), under(MOMENT, tensors), standing.step)
+    return standing.seconds

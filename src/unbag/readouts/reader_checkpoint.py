@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,45 +18,70 @@ from unbag.errors import UserError, said_by
 from unbag.readouts.fit import Fit
 
 _HEADER = "unbag_reader_training"
+WEIGHT, MOMENT = "weight.", "moment."
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where a training stands."""
+
+    step: int
+    asked: str
+    """All that decides the weights, as JSON."""
+    seconds: float = 0.0
+    """Spent so far."""
+
+
 def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
-    """Weights, moments, the step and the seconds so far, in one file that is whole or old."""
-    tensors = {f"weight.{name}": value for name, value in fit.reader.state_dict().items()}
+    """Weights, moments, the step and the seconds so far."""
+    tensors = {f"{WEIGHT}{name}": value for name, value in fit.reader.state_dict().items()}
     for name, weight in fit.reader.named_parameters():
         for key, value in fit.optimiser.state.get(weight, {}).items():
-            tensors[f"moment.{key}.{name}"] = torch.as_tensor(value)
-    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps({"step": fit.step, "asked": asked, "seconds": seconds})}
-    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
+            tensors[f"{MOMENT}{key}.{name}"] = torch.as_tensor(value)
+    write_standing(path, tensors, Standing(fit.step, asked, seconds))
 
 
 def restore(path: Path, fit: Fit, asked: str) -> float:
     """Put back what `save` wrote and give the seconds; refused where something else was asked."""
+    standing, tensors = read_standing(path, asked, what="a reader")
+    fit.reader.load_state_dict(under(WEIGHT, tensors))
+    for name, weight in fit.reader.named_parameters():
+        for key in _MOMENTS:
+            value = tensors.get(f"{MOMENT}{key}.{name}")
+            if value is not None:
+                fit.optimiser.state[weight][key] = value if key == "step" else value.to(fit.device)
+    fit.step = standing.step
+    return standing.seconds
+
+
+def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing) -> None:
+    """In one file that is whole or old."""
+    # Copied, since safetensors refuses weights that two names share.
+    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    header = {_HEADER: json.dumps(asdict(standing))}
+    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
+
+
+def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[str, Tensor]]:
+    """What `write_standing` wrote; refused where something else was asked for."""
     try:
         with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {})[_HEADER])
+            standing = Standing(**json.loads((file.metadata() or {})[_HEADER]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         raise UserError(
-            f"{path} is not a checkpoint of a reader: {said_by(error)}",
+            f"{path} is not a checkpoint of {what}: {said_by(error)}",
             expected="what an earlier run with the same --out wrote",
             way_out="name another folder with --out, or delete it",
         ) from error
-    if said["asked"] != asked:
-        raise other_run(path.parent, json.loads(said["asked"]), json.loads(asked))
-    fit.reader.load_state_dict(_under("weight.", tensors))
-    for name, weight in fit.reader.named_parameters():
-        for key in _MOMENTS:
-            value = tensors.get(f"moment.{key}.{name}")
-            if value is not None:
-                fit.optimiser.state[weight][key] = value if key == "step" else value.to(fit.device)
-    fit.step = int(said["step"])
-    return float(said["seconds"])
+    if standing.asked != asked:
+        raise other_run(path.parent, json.loads(standing.asked), json.loads(asked))
+    return standing, tensors
 
 
-def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin so, without it."""
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
 

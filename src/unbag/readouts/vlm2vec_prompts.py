@@ -6,13 +6,12 @@ things and the same relations whichever caption is true.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from unbag.models.caption_only import text_of
-from unbag.scorers.questions import BETWEEN, PLACES, is_turned
+from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, says_relation
 from unbag.types import Item
 from unbag.world.words import INVERSE, RELATIONS
 
@@ -31,16 +30,7 @@ _OPPOSITE: Mapping[str, str] = MappingProxyType(
     {BETWEEN[name].phrase: BETWEEN[other].phrase for name, other in INVERSE.items()}
 )
 _PLACE_PAIRS = (("left", "right"), ("top", "bottom"))
-_BETWEEN = re.compile(
-    r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
-    rf"(?P<relation>{'|'.join(sorted(_KNOWN, key=len, reverse=True))}) "
-    r"(?:an?|the) (?P<second>.+?)\.?",
-    flags=re.IGNORECASE,
-)
-_PLACE = re.compile(
-    rf"(?:a photo of )?(?:an?|the) (?P<first>.+?) on the (?P<relation>{'|'.join(PLACES)})\.?",
-    flags=re.IGNORECASE,
-)
+_BETWEEN = says_relation(_KNOWN)
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ def about_caption(caption: str, *, is_turned: bool) -> str | None:
 
 def stated(caption: str) -> Stated | None:
     """How two things stand, such as "a cup left of a plate", or where one is."""
-    place = _PLACE.fullmatch(caption.strip())
+    place = SAYS_PLACE.fullmatch(caption.strip())
     if place:
         return Stated(place["first"].lower(), place["relation"].lower())
     found = _BETWEEN.fullmatch(caption.strip())

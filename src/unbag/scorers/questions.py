@@ -8,7 +8,7 @@ choice between the captions.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from string import ascii_uppercase
@@ -68,13 +68,20 @@ ENDINGS: Mapping[frozenset[str], str] = MappingProxyType(
 _SHORT = "Give a short answer."
 _MANY = "Choose from the {count} options."
 _COUNTS = {2: "two", 3: "three", 4: "four"}
-_BETWEEN = re.compile(
-    r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
-    rf"(?P<relation>{'|'.join(sorted(BETWEEN, key=len, reverse=True))}) "
-    r"(?:an?|the) (?P<second>.+?)\.?",
-    flags=re.IGNORECASE,
-)
-_PLACE = re.compile(
+
+
+def says_relation(forms: Iterable[str]) -> re.Pattern[str]:
+    """Captions such as "a cup left of a plate", by the forms a relation is written in."""
+    return re.compile(
+        r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
+        rf"(?P<relation>{'|'.join(sorted(forms, key=len, reverse=True))}) "
+        r"(?:an?|the) (?P<second>.+?)\.?",
+        flags=re.IGNORECASE,
+    )
+
+
+_BETWEEN = says_relation(BETWEEN)
+SAYS_PLACE = re.compile(
     rf"(?:a photo of )?(?:an?|the) (?P<first>.+?) on the (?P<relation>{'|'.join(PLACES)})\.?",
     flags=re.IGNORECASE,
 )
@@ -146,7 +153,7 @@ def _own(question: Question, captions: Sequence[str]) -> Asked:
 
 def _about_relation(item: Item, captions: Sequence[str]) -> Asked | None:
     """Captions of the same things that differ in their relation only."""
-    for pattern, known in ((_PLACE, PLACES), (_BETWEEN, BETWEEN)):
+    for pattern, known in ((SAYS_PLACE, PLACES), (_BETWEEN, BETWEEN)):
         found = [pattern.fullmatch(caption.strip()) for caption in captions]
         parts = [match.groupdict() for match in found if match]
         things = {(p["first"].lower(), p.get("second", "").lower()) for p in parts}
