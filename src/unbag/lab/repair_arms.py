@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from unbag.errors import unknown_name
+from unbag.readouts.pool_world import NEGATIVES
 from unbag.train.config import Locks, Recipe, Slot
 from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_negative, hard_positive, neg_clip
 from unbag.train.world_captions import DEFAULT_PRESET
@@ -20,13 +21,6 @@ CONTROL = "clip_ft"
 LOCKED = "-locked"
 """Ends the name of an arm whose picture tower stays as it is."""
 
-NEGATIVES: tuple[Slot, ...] = (
-    Slot("swap", ("swap_attributes", "swap_arguments")),
-    Slot("relation", ("replace_relation",)),
-    Slot("attribute", ("replace_colour", "replace_size", "replace_texture")),
-    Slot("object", ("replace_shape",)),
-)
-"""Counting and negation are left out, so that their benchmarks show what carries over."""
 _WORDS = (
     "relation_synonym",
     "synonym_colour",

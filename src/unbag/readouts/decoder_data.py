@@ -22,7 +22,6 @@ from unbag.readouts.parts import stacked
 from unbag.readouts.pool_pairs import Row, rows_of
 from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
 from unbag.readouts.store import PartsStore
-from unbag.train.open_pairs import open_pairs
 from unbag.train.repair import WORLD, Wanted, Where
 from unbag.types import DualEncoder, Picture
 
@@ -64,15 +63,8 @@ def gather(
     if wanted.path == WORLD:
         rows = world_rows(settings.scenes, seed=seed, workers=where.workers, progress=progress)
         return of_world(encoder, rows, settings, progress=progress)
-    pairs = open_pairs(
-        wanted.path,
-        form=wanted.form,
-        pictures=wanted.pictures,
-        caption_column=wanted.caption_column,
-        picture_column=wanted.picture_column,
-        skips_missing=wanted.skips_missing,
-        skips_bad=wanted.skips_bad,
-    )
+    # Neighbours are for recipes with hard pictures, of which there are none here.
+    pairs = replace(wanted, neighbours=None).opened()
     found = _of_pairs(encoder, rows_of(pairs), settings, where=where, progress=progress)
     return replace(found, about=pairs.about)
 

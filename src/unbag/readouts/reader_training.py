@@ -24,7 +24,6 @@ from unbag.readouts.reader_card import ReaderCard, render
 from unbag.readouts.reader_checkpoint import restore, save
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.train.full_disk import told_when_full
-from unbag.train.open_pairs import open_pairs
 from unbag.train.repair import WORLD, Where
 from unbag.train.stopping import stops_gently
 from unbag.types import DualEncoder
@@ -139,16 +138,7 @@ def _pool(
             settings.scenes, seed=job.seed, workers=where.workers, progress=progress
         )
         return world_pool(encoder, view, scenes, progress=progress)
-    pairs = open_pairs(
-        wanted.path,
-        form=wanted.form,
-        pictures=wanted.pictures,
-        neighbours=wanted.neighbours,
-        caption_column=wanted.caption_column,
-        picture_column=wanted.picture_column,
-        skips_missing=wanted.skips_missing,
-        skips_bad=wanted.skips_bad,
-    )
+    pairs = wanted.opened()
     if not pairs.has_edits:
         progress.say(
             "the pairs have no edits, so that a reader learns to tell pictures apart and nothing "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
 from unbag.readouts.vlm2vec_train import fit, measure
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Placement, load_model
-from unbag.train.open_pairs import open_pairs
 from unbag.train.repair import WORLD, Wanted, Where
 from unbag.types import Scorer
 
@@ -98,15 +97,8 @@ def open_lessons(wanted: Wanted, showing: Showing) -> Lessons:
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)
-    pairs = open_pairs(
-        wanted.path,
-        form=wanted.form,
-        pictures=wanted.pictures,
-        caption_column=wanted.caption_column,
-        picture_column=wanted.picture_column,
-        skips_missing=wanted.skips_missing,
-        skips_bad=wanted.skips_bad,
-    )
+    # Neighbours are for recipes with hard pictures, of which there are none here.
+    pairs = replace(wanted, neighbours=None).opened()
     return PairLessons(pairs, showing)
 
 

@@ -26,6 +26,7 @@ from unbag.train.loop import Trained, train
 from unbag.train.make_trainable import make_trainable
 from unbag.train.open_pairs import open_pairs
 from unbag.train.pair_batches import PairBatches
+from unbag.train.pairs import Pairs
 from unbag.train.photo_features import keep_features
 from unbag.train.price import Priced, price
 from unbag.train.price_shown import price_markdown
@@ -67,6 +68,19 @@ class Wanted:
     picture_column: str = ""
     skips_missing: bool = False
     skips_bad: bool = False
+
+    def opened(self) -> Pairs:
+        """The pairs of the file or folder; not for `world`, which has none."""
+        return open_pairs(
+            self.path,
+            form=self.form,
+            pictures=self.pictures,
+            neighbours=self.neighbours,
+            caption_column=self.caption_column,
+            picture_column=self.picture_column,
+            skips_missing=self.skips_missing,
+            skips_bad=self.skips_bad,
+        )
 
 
 @dataclass(frozen=True)
@@ -205,16 +219,7 @@ def _batches(
     strings = None if micro is None else micro * (1 + len(recipe.negatives) + len(recipe.positives))
     if wanted.path == WORLD:
         return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
-    pairs = open_pairs(
-        wanted.path,
-        form=wanted.form,
-        pictures=wanted.pictures,
-        neighbours=wanted.neighbours,
-        caption_column=wanted.caption_column,
-        picture_column=wanted.picture_column,
-        skips_missing=wanted.skips_missing,
-        skips_bad=wanted.skips_bad,
-    )
+    pairs = wanted.opened()
     batches, found = ready_batches(
         pairs, recipe, trainable.reads, seed=seed, share=share, micro=strings
     )
