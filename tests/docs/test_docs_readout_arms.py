@@ -7,8 +7,9 @@ from statistics import mean
 
 import pytest
 
+from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.readout_table import table
-from unbag.lab.repair_results import ArmResult, read_results
+from unbag.lab.shipped import RESULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "readouts-on-the-world.md"
@@ -16,7 +17,7 @@ PAGE = DOCS / "readouts-on-the-world.md"
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(DOCS / "readout_arms.json")
+    return read_results(RESULTS / "readouts.json")
 
 
 def test_page_holds_the_tables_of_the_shipped_numbers(results: list[ArmResult]) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from unbag.lab.arm_result import BEFORE, UNTRAINED, ArmResult, read_results
 from unbag.lab.repair_arms import ARMS, LOCKED
-from unbag.lab.repair_results import BEFORE, UNTRAINED, ArmResult, read_results
 from unbag.lab.repair_table import table
+from unbag.lab.shipped import RESULTS
 from unbag.models.tiny import SHIPPED, load
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +17,7 @@ CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(ROOT / "docs" / "repair_arms.json")
+    return read_results(RESULTS / "repair.json")
 
 
 def test_every_arm_of_every_base_is_there_once(results: list[ArmResult]) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.lab.repair_questions import Questions
+from unbag.lab.questions import Questions
 from unbag.models.tiny import untrained, write
 from unbag.models.tiny_towers import TinyConfig
 from unbag.world.parse import words

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from unbag.errors import UserError
+from unbag.lab.arm_result import read_results
+from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
 from unbag.lab.readout_base import Base, Settings, side_by_side
 from unbag.lab.readout_decoders import _said
 from unbag.lab.readout_table import table
 from unbag.lab.readout_vectors import _Lessons, _Texts
 from unbag.lab.readouts import _groups, missing, run_base
-from unbag.lab.repair_questions import Questions
-from unbag.lab.repair_results import read_results
 from unbag.models.tiny import load, write
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_words import words_of

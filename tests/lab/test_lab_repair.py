@@ -11,10 +11,10 @@ import torch
 from unbag.engine.evaluate import evaluate
 from unbag.errors import UserError
 from unbag.lab import repair as script
+from unbag.lab.arm_result import ArmResult, read_results, write_result, write_results
+from unbag.lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag.lab.repair import repair
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, make_recipe
-from unbag.lab.repair_questions import _MAKERS, PAIR_COSINE, Questions
-from unbag.lab.repair_results import ArmResult, read_results, write_result, write_results
 from unbag.lab.repair_table import interval, table
 from unbag.lab.repair_table import main as table_main
 from unbag.lab.repair_training import Arm, Settings, seed_of, train_arms

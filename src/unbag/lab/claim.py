@@ -6,16 +6,22 @@ differences between two arms of the same base, or between an arm and a number.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from unbag.errors import UserError
-from unbag.lab.repair_results import ArmResult
+from unbag.lab.arm_result import ArmResult
 
 FEWEST_BASES = 5
 """Base models below which nothing is decided (methods.md 12.7)."""
 LEAST_FIT = 0.85
 """Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
+
+ArmKey = tuple[str, str]
+"""An experiment and one of its arms."""
+ArmsOfBase = Mapping[ArmKey, ArmResult]
+"""All that is known of one base."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +31,16 @@ class Number:
     arm: str
     benchmark: str
     metric: str
+    experiment: str = ""
+    """Where the arm is not of the claim's own experiment."""
 
-    def of(self, results: dict[str, ArmResult]) -> float | None:
-        """On one base, whose arms come by name; None where it was not asked."""
-        result = results.get(self.arm)
+    def key(self, experiment: str) -> ArmKey:
+        """Which arm it is of, in a claim of this experiment."""
+        return self.experiment or experiment, self.arm
+
+    def of(self, arms: ArmsOfBase, experiment: str) -> float | None:
+        """On one base; None where it was not asked."""
+        result = arms.get(self.key(experiment))
         return None if result is None else result.numbers.get(self.benchmark, {}).get(self.metric)
 
 
@@ -50,12 +62,21 @@ class Prediction:
                 f"the prediction {self.says!r} is within {self.bound}", expected="a number above 0"
             )
 
-    def effects(self, results: dict[str, dict[str, ArmResult]]) -> dict[str, float]:
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """The one or two that it compares."""
+        return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
+
+    def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
         """By base, for every base on which both sides were asked."""
         found = {}
-        for base, arms in sorted(results.items()):
-            value = self.number.of(arms)
-            other = self.control if isinstance(self.control, float) else self.control.of(arms)
+        for base, arms in sorted(bases.items()):
+            value = self.number.of(arms, experiment)
+            other = (
+                self.control.of(arms, experiment)
+                if isinstance(self.control, Number)
+                else self.control
+            )
             if value is not None and other is not None:
                 found[base] = value - other
         return found
@@ -71,7 +92,7 @@ class Claim:
     statement: str
     """In one sentence, as they claim it."""
     experiment: str
-    """Whose arms it compares: the name under which results are kept."""
+    """Whose arms it compares: a name of `unbag.lab.experiments`."""
     predictions: tuple[Prediction, ...]
     must_fit: tuple[str, ...] = ()
     """Arms that must be able to learn what they are shown; a base on which one is not counts for
@@ -80,26 +101,22 @@ class Claim:
     """What rules other explanations out."""
     knobs: str = ""
     """What was fixed before, and what else could matter."""
+    paper: str = ""
+    """Short name of the first source, under which the overview shows the claim."""
 
     def __post_init__(self) -> None:
         if not self.predictions:
             raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
 
-    def counts(self, arms: dict[str, ArmResult]) -> bool:
-        """Whether a base, whose arms come by name, says anything about the claim."""
-        learned = [
-            arms[name].numbers.get("fit", {}).get("few", 0.0) if name in arms else 0.0
-            for name in self.must_fit
-        ]
+    def counts(self, arms: ArmsOfBase) -> bool:
+        """Whether a base says anything about the claim."""
+        asked = (arms.get((self.experiment, name)) for name in self.must_fit)
+        learned = (one.numbers.get("fit", {}).get("few", 0.0) if one else 0.0 for one in asked)
         return all(share >= LEAST_FIT for share in learned)
 
     @property
-    def arms(self) -> tuple[str, ...]:
-        """All that must be run for it."""
-        numbers = [
-            one
-            for prediction in self.predictions
-            for one in (prediction.number, prediction.control)
-            if isinstance(one, Number)
-        ]
-        return tuple(dict.fromkeys(one.arm for one in numbers))
+    def arms(self) -> tuple[ArmKey, ...]:
+        """All that must be run for it, each once."""
+        keys = [n.key(self.experiment) for p in self.predictions for n in p.numbers]
+        fitted = [(self.experiment, name) for name in self.must_fit]
+        return tuple(dict.fromkeys([*keys, *fitted]))

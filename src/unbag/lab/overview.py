@@ -1,6 +1,6 @@
 """Claims and results come in; the overview goes out: claim by claim, with verdict and numbers.
 
-    python -m unbag.lab.overview docs/repair_arms.json docs/readout_arms.json
+    python -m unbag.lab.overview
 
 Verdicts are about the built-in world and no more.
 """
@@ -11,8 +11,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.lab.arm_result import read_results
 from unbag.lab.claims import all_claims
-from unbag.lab.repair_results import read_results
+from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import Tested, Verdict, judge_claims
 
 
@@ -44,9 +45,11 @@ def _effect(one: Tested) -> str:
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("found", type=Path, nargs="+", help="folders or files with results")
+    text = "folders or files with results; those that ship with the package if none is named"
+    parser.add_argument("found", type=Path, nargs="*", help=text)
     options = parser.parse_args()
-    results = [result for path in options.found for result in read_results(path)]
+    named = [result for path in options.found for result in read_results(path)]
+    results = named if options.found else shipped_results()
     print(overview(judge_claims(all_claims(), results)))
 
 

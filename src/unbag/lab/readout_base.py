@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
-from unbag.lab.repair_questions import Questions
-from unbag.lab.repair_results import ArmResult
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.parts import Parts, View, stacked
 from unbag.readouts.pool import Pool

@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from unbag.engine.progress import Silent
+from unbag.lab.arm_result import ArmResult, write_result
+from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_base import Base, add_options, settings_of, side_by_side
 from unbag.lab.readout_vectors import VECTOR_ARMS, precision_of, run_vectors
 from unbag.lab.readouts import missing
-from unbag.lab.repair_questions import Questions, Score
-from unbag.lab.repair_results import ArmResult, write_result
 from unbag.readouts.decoder_data import Material, of_world
 from unbag.readouts.decoder_language import scratch_language
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, Lessons, make_lessons

@@ -1,6 +1,6 @@
 """Results of read-outs come in; the tables of the docs go out: means, differences, every base.
 
-    python -m unbag.lab.readout_table runs/readouts --out readout_arms.json
+    python -m unbag.lab.readout_table runs/readouts --out readouts.json
 
 Intervals are over bases (Student's t), which are few. `few` is the share of fixed examples that an
 arm learned by heart: an arm that could not says nothing about the features it reads.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import isfinite
 from statistics import fmean
 
-from unbag.lab.repair_results import BEFORE, ArmResult
+from unbag.lab.arm_result import BEFORE, ArmResult
 from unbag.lab.repair_table import Column, ask_for_table, interval
 
 CONTROL = BEFORE

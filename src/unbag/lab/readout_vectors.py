@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from unbag.engine.progress import Silent
-from unbag.lab.repair_results import ArmResult
+from unbag.lab.arm_result import ArmResult
 from unbag.readouts.decoder_data import of_world
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import autocast
@@ -26,8 +26,8 @@ from unbag.train.world_batches import FindWorldTruth
 from unbag.types import FloatArray, IntArray, Item
 
 if TYPE_CHECKING:
+    from unbag.lab.questions import Score
     from unbag.lab.readout_base import Base
-    from unbag.lab.repair_questions import Score
     from unbag.readouts.decoder_net import DecoderNet
     from unbag.readouts.decoder_words import Words
 

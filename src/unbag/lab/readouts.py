@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.lab.arm_result import BEFORE, ArmResult, read_results, write_result
+from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
 from unbag.lab.readout_base import Base, add_options, settings_of, side_by_side
-from unbag.lab.repair_questions import Questions, Score
-from unbag.lab.repair_results import BEFORE, ArmResult, read_results, write_result
 from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head
 from unbag.readouts.parts import Parts, View

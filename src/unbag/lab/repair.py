@@ -19,9 +19,7 @@ from pathlib import Path
 import torch
 
 from unbag.engine.atomic import write_atomically
-from unbag.lab.repair_arms import ARMS, EXPERIMENTS
-from unbag.lab.repair_questions import Questions
-from unbag.lab.repair_results import (
+from unbag.lab.arm_result import (
     BEFORE,
     UNTRAINED,
     ArmResult,
@@ -29,6 +27,8 @@ from unbag.lab.repair_results import (
     read_results,
     write_result,
 )
+from unbag.lab.questions import Questions
+from unbag.lab.repair_arms import ARMS, EXPERIMENTS
 from unbag.lab.repair_table import table
 from unbag.lab.repair_training import Say, Settings, checkpoint_of, seed_of, train_arms
 from unbag.models.tiny import Tiny, read, untrained, write

@@ -15,15 +15,15 @@ from math import isfinite, nan, sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 
-from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED
-from unbag.lab.repair_questions import PAIR_COSINE
-from unbag.lab.repair_results import (
+from unbag.lab.arm_result import (
     BEFORE,
     UNTRAINED,
     ArmResult,
     read_results,
     write_results,
 )
+from unbag.lab.questions import PAIR_COSINE
+from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED
 
 _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")

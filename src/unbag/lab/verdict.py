@@ -12,8 +12,8 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Literal
 
-from unbag.lab.claim import FEWEST_BASES, Claim, Prediction
-from unbag.lab.repair_results import ArmResult
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Prediction
 
 Word = Literal["reproduced on the world", "not reproduced on the world", "undecided"]
 REPRODUCED: Word = "reproduced on the world"
@@ -51,10 +51,14 @@ class Verdict:
 
     claim: Claim
     tested: tuple[Tested, ...]
+    is_small: bool = False
+    """Whether a small run stands behind it, which decides nothing."""
 
     @property
     def word(self) -> Word:
         """Reproduced if every prediction is, not reproduced if one is not."""
+        if self.is_small:
+            return UNDECIDED
         words = {one.word for one in self.tested}
         if FAILED in words:
             return FAILED
@@ -65,6 +69,8 @@ class Verdict:
         """Why it is undecided; empty if it is not."""
         if self.word != UNDECIDED:
             return ""
+        if self.is_small:
+            return "a small run decides nothing"
         most = max(one.missing for one in self.tested)
         if most:
             have = FEWEST_BASES - most
@@ -74,27 +80,36 @@ class Verdict:
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
     """All claims together, since all are read together."""
-    by_base: dict[str, dict[str, dict[str, ArmResult]]] = {}
-    for one in results:
-        by_base.setdefault(one.experiment, {}).setdefault(one.base, {})[one.arm] = one
-    tested = [
-        (claim, [weigh(p, p.effects(_counting(claim, by_base))) for p in claim.predictions])
-        for claim in claims
-    ]
+    bases = _by_base(results)
+    tested = [(claim, _weighed(claim, bases)) for claim in claims]
     every = [one for _, some in tested for one in some]
     words = iter(_words(every))
+    small = {(one.experiment, one.arm) for one in results if one.size == "small"}
     return [
-        Verdict(claim, tuple(replace(one, word=next(words)) for one in some))
+        Verdict(
+            claim,
+            tuple(replace(one, word=next(words)) for one in some),
+            is_small=not small.isdisjoint(claim.arms),
+        )
         for claim, some in tested
     ]
 
 
-def _counting(
-    claim: Claim, by_base: Mapping[str, Mapping[str, dict[str, ArmResult]]]
-) -> dict[str, dict[str, ArmResult]]:
-    """Bases on which every reader of the claim could learn what it was shown."""
-    bases = by_base.get(claim.experiment, {})
-    return {base: arms for base, arms in bases.items() if claim.counts(arms)}
+def _by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
+    """Arms of one name on bases of other weights are of two bases, whatever they are called."""
+    found: dict[str, dict[ArmKey, ArmResult]] = {}
+    first: dict[str, str] = {}
+    for one in results:
+        is_same = first.setdefault(one.base, one.fingerprint) == one.fingerprint
+        name = one.base if is_same else f"{one.base} ({one.fingerprint[:8]})"
+        found.setdefault(name, {})[one.experiment, one.arm] = one
+    return dict(found)
+
+
+def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
+    """On bases on which every reader of the claim could learn what it was shown."""
+    counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
+    return [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
 
 
 def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:

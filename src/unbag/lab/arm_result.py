@@ -1,4 +1,4 @@
-"""What an arm of the repair experiment came to, as a file."""
+"""What an arm of an experiment came to, as a file."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from unbag.engine.atomic import write_text
 from unbag.errors import UserError
 
+Size = Literal["full", "small"]
 BEFORE = "base"
 """The name under which a base stands beside its arms."""
 UNTRAINED = "random"
@@ -37,11 +39,20 @@ class ArmResult:
     """Of the last step; None where nothing was trained."""
     numbers: Mapping[str, Mapping[str, float]]
     """By benchmark and metric; fractions."""
+    size: Size = "full"
+    """A small run shows that the code runs, and decides nothing."""
+    seconds: float | None = None
+    """That training and asking took, where it was measured."""
+
+
+def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
+    """Where every experiment keeps the result of an arm; its weights stand beside it."""
+    return out / experiment / base / f"{arm}.json"
 
 
 def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
     """Refuse to go on in a folder of another experiment."""
-    names = ("fingerprint", "steps", "batch", "seed", "times", "precision")
+    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
     apart = [
         f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
         for name in names
@@ -75,7 +86,7 @@ def read_results(path: Path) -> list[ArmResult]:
     if not found:
         raise UserError(
             f"no results of arms in {path}",
-            expected="files that `python -m unbag.lab.repair` writes",
+            expected="files that `unbag lab run` writes",
         )
     return list(found.values())
 
@@ -87,5 +98,5 @@ def _read(file: Path) -> list[ArmResult]:
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"{file} cannot be read: {error}",
-            expected="results that `python -m unbag.lab.repair` writes",
+            expected="results that `unbag lab run` writes",
         ) from error
