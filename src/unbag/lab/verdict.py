@@ -80,7 +80,7 @@ class Verdict:
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
     """All claims together, since all are read together."""
-    bases = _by_base(results)
+    bases = by_base(results)
     tested = [(claim, _weighed(claim, bases)) for claim in claims]
     every = [one for _, some in tested for one in some]
     words = iter(_words(every))
@@ -95,7 +95,7 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
     ]
 
 
-def _by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
+def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
     """Arms of one name on bases of other weights are of two bases, whatever they are called."""
     found: dict[str, dict[ArmKey, ArmResult]] = {}
     first: dict[str, str] = {}
