@@ -180,6 +180,8 @@ def test_numbers_of_claims_are_asked_by_their_experiments() -> None:
             for benchmark, metrics in result.numbers.items()
             for metric in metrics
         }
+        if not measured:
+            continue  # Nothing of it ships yet; its own tests ask a small run.
         numbers = [n for p in one.predictions for n in (p.number, p.control)]
         for number in numbers:
             if isinstance(number, Number):

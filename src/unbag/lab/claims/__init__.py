@@ -15,10 +15,17 @@ NAMES = (
     "positives_help",
     "ce_clip_beats_neg_clip",
     "dcsm_reads_maps",
+    "dcsm_released",
+    "pooling_by_text",
     "rotary_patches",
+    "places_in_two_dimensions",
     "many_words",
+    "stronger_text",
+    "stronger_text_locked",
+    "decoder_against_cosine",
     "question_in_the_prompt",
     "one_token",
+    "m3id_prior",
 )
 """In the order in which the overview shows them."""
 

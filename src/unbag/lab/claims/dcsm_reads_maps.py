@@ -27,4 +27,5 @@ CLAIM = Claim(
     ),
     must_fit=("dcsm_fixed", "dcsm_fixed-shuffled"),
     controls="shuffled patches; CLS row and end column only; an untrained encoder",
+    paper="DCSM",
 )

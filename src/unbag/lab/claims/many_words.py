@@ -20,4 +20,5 @@ CLAIM = Claim(
     ),
     must_fit=("sparc_fixed",),
     controls="whether the reader can fit fixed examples stands beside it",
+    paper="chat models",
 )

@@ -26,4 +26,5 @@ CLAIM = Claim(
     ),
     must_fit=("decoder", "decoder-cls"),
     controls="the decoder on patches; a decoder without a picture",
+    paper="chat models",
 )

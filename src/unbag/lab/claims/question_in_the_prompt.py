@@ -27,4 +27,5 @@ CLAIM = Claim(
         ),
     ),
     controls="the same decoder, the same steps",
+    paper="chat models",
 )

@@ -19,4 +19,5 @@ CLAIM = Claim(
     ),
     must_fit=("pacl", "pacl_rotary"),
     controls="PACL without places, trained likewise",
+    paper="chat models",
 )
