@@ -26,6 +26,20 @@ NAMES = (
     "question_in_the_prompt",
     "one_token",
     "m3id_prior",
+    "order_free_retrieval",
+    "order_free_pictures",
+    "modality_gap",
+    "perturbation_detector",
+    "ideal_concepts",
+    "ideal_conditions",
+    "superposition",
+    "cone",
+    "erroneous_agreement",
+    "readable_patches",
+    "relaxed_pairs",
+    "weight_mixing",
+    "caption_only_solvable",
+    "one_order_leaks",
 )
 """In the order in which the overview shows them."""
 
