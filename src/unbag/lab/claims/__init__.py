@@ -8,6 +8,8 @@ from unbag.errors import unknown_name
 from unbag.lab.claim import Claim
 
 NAMES = (
+    "collision_low_high",
+    "scale_alone",
     "plain_fine_tuning",
     "negatives_open",
     "negatives_locked",

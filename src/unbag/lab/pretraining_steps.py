@@ -1,0 +1,218 @@
+"""Arms come in; all of them, trained side by side on shared batches, go out.
+
+Scenes are made by workers, once for each stream; pictures are drawn and accidental truths found on
+the device, once for each stream, however many arms are shown them.
+
+Dimensions: B batch, L tokens of a caption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from unbag.lab.pretraining_arms import Arm
+from unbag.losses.contrastive import contrastive
+from unbag.models.tiny import untrained
+from unbag.models.tiny_towers import TinyTowers
+from unbag.models.tiny_words import WordTokenizer
+from unbag.train.optimise import decay_groups, share_of_rate
+from unbag.types import Embedded, IntArray
+from unbag.world.grammar import Rel
+from unbag.world.incentive import collision_rate, incentive
+from unbag.world.knobs import Knobs
+from unbag.world.sprites import Packed, draw_batch, pack, sprite_table
+from unbag.world.stream import batch, split_seed
+from unbag.world.truth import (
+    CaptionCodes,
+    SceneCodes,
+    encode_captions,
+    encode_scenes,
+    holds_codes,
+)
+from unbag.world.words import DEFAULT
+
+_SAID_EVERY = 100
+_MEASURED = 4
+"""Batches over which a stream is measured."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What all arms of a seed share; but for steps and batch, the values that made `tiny:base`."""
+
+    seed: int
+    steps: int = 2_000
+    batch: int = 512
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.05
+    warm_up: int = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One batch of one stream, made by a worker.
+
+    Arrays, not tensors: each tensor of a worker holds a file open, and there are many.
+    """
+
+    packed: Packed
+    token_BL: IntArray
+    end_B: IntArray
+    scenes: SceneCodes[IntArray]
+    captions: CaptionCodes[IntArray]
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevice:
+    """The same where it is trained on, with its pictures drawn."""
+
+    pixels: Tensor
+    token_BL: Tensor
+    end_B: Tensor
+    also_true_BB: Tensor
+
+
+class Streams(Dataset[tuple[Shown, ...]]):
+    """The batches of step i, one for each stream; they depend on the seed and i alone."""
+
+    def __init__(self, streams: Sequence[Knobs], schedule: Schedule, arm: Arm) -> None:
+        """`arm` has the vocabulary, which all share."""
+        self._streams = tuple(streams)
+        self._schedule = schedule
+        self._tokenize = WordTokenizer(arm.config.words, context=arm.config.context)
+
+    def __len__(self) -> int:
+        """As many as there are steps."""
+        return self._schedule.steps
+
+    def __getitem__(self, step: int) -> tuple[Shown, ...]:
+        """Sample, say, encode; drawing is left to the device."""
+        return tuple(self._shown(knobs, step) for knobs in self._streams)
+
+    def _shown(self, knobs: Knobs, step: int) -> Shown:
+        seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
+        samples = batch(DEFAULT, knobs, seed=seed, step=step, size=size)
+        scenes = [sample.scene for sample in samples]
+        token_BL, end_B = self._tokenize([sample.caption for sample in samples])
+        captions = encode_captions([sample.ast for sample in samples])
+        return Shown(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
+
+
+class Training:
+    """One arm and its optimiser."""
+
+    def __init__(self, arm: Arm, schedule: Schedule, device: str) -> None:
+        """As untrained as its seed says: arms of one size begin alike."""
+        self.masks = arm.masks
+        self.towers: TinyTowers = untrained(arm.config, seed=schedule.seed).to(device).train()
+        self.loss = torch.zeros((), device=device)
+        """Of the last step."""
+        self._device = device
+        self._optimiser = torch.optim.AdamW(
+            decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
+            lr=schedule.learning_rate,
+            betas=schedule.betas,
+            fused=device != "cpu",
+        )
+
+    def step(self, shown: OnDevice, rate: float) -> None:
+        """One step; the device is not waited for."""
+        for group in self._optimiser.param_groups:
+            group["lr"] = rate
+        kind = self._device.partition(":")[0]
+        with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
+            picture_BD = self.towers.embed_pictures(shown.pixels).float()
+            caption_BD = self.towers.embed_captions(shown.token_BL, shown.end_B).float()
+        embedded = Embedded(
+            picture_BD,
+            caption_BD,
+            scale=self.towers.log_scale.exp(),
+            bias=picture_BD.new_zeros(()),
+            also_true_BB=shown.also_true_BB if self.masks else None,
+        )
+        loss = contrastive(embedded)
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimiser.step()
+        self.towers.clamp_scale()
+        self.loss = loss.detach()
+
+
+def train_side_by_side(
+    arms: Mapping[str, Arm],
+    schedule: Schedule,
+    *,
+    device: str,
+    workers: int,
+    say: Callable[[str], None],
+) -> dict[str, Training]:
+    """From scratch; the same arms on the same kind of machine come to the same weights."""
+    streams = list(dict.fromkeys(arm.knobs for arm in arms.values()))
+    batches = _load(Streams(streams, schedule, next(iter(arms.values()))), workers)
+    # Workers are forked by now; only from here on may the device be touched.
+    table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
+    noise = torch.Generator(device=device).manual_seed(schedule.seed)
+    found = {name: Training(arm, schedule, device) for name, arm in arms.items()}
+    shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
+    start = time.monotonic()
+    for number, step in enumerate(batches):
+        share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
+        for shown, trainings in zip(step, shown_to, strict=True):
+            there = put_on(shown, table, noise)
+            for training in trainings:
+                training.step(there, share * schedule.learning_rate)
+        if (number + 1) % _SAID_EVERY == 0:
+            losses = "  ".join(f"{name} {one.loss.item():.3f}" for name, one in found.items())
+            rate = (number + 1) / (time.monotonic() - start)
+            left = (schedule.steps - number - 1) / rate
+            say(f"step {number + 1}: {losses}; {rate:.1f} steps/s, {left:.0f} s left")
+    return found
+
+
+def put_on(shown: Shown, table: Tensor, noise: torch.Generator) -> OnDevice:
+    """Copy a batch to the device of the table, draw it, and find what else is true."""
+    device = table.device
+
+    def put(values: IntArray) -> Tensor:
+        found = torch.from_numpy(values)
+        return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)
+
+    captions = CaptionCodes(*(put(values) for values in vars(shown.captions).values()))
+    scenes = SceneCodes(*(put(values) for values in vars(shown.scenes).values()))
+    pixels = draw_batch(table, shown.packed, pixels=DEFAULT.pixels, generator=noise)
+    return OnDevice(
+        2 * pixels - 1, put(shown.token_BL), put(shown.end_B), holds_codes(captions, scenes)
+    )
+
+
+def measure(knobs: Knobs, schedule: Schedule) -> dict[str, float]:
+    """What the first batches of a stream ask of a model."""
+    seed = split_seed("train", schedule.seed)
+    found = [
+        batch(DEFAULT, knobs, seed=seed, step=step, size=schedule.batch)
+        for step in range(_MEASURED)
+    ]
+    return {
+        "collision": float(np.mean([collision_rate(one) for one in found])),
+        "incentive": float(np.mean([incentive(one) for one in found])),
+        "relations": float(np.mean([isinstance(s.ast, Rel) for one in found for s in one])),
+    }
+
+
+def _load(streams: Streams, workers: int) -> Iterator[tuple[Shown, ...]]:
+    return iter(
+        DataLoader(
+            streams,
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=4 if workers else None,
+        )
+    )
