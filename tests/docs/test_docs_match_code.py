@@ -13,7 +13,7 @@ from unbag.world.oracles import load as load_oracle
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 
 
 def sections(page: str) -> dict[str, str]:
@@ -125,7 +125,7 @@ def test_links_and_pictures_of_a_page_exist(page: Path) -> None:
 
 
 def test_pictures_are_small() -> None:
-    pictures = sorted((DOCS / "images").iterdir())
+    pictures = sorted(path for path in (DOCS / "images").rglob("*") if path.is_file())
     assert pictures
     for picture in pictures:
         assert picture.suffix in (".png", ".svg")

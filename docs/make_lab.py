@@ -1,0 +1,255 @@
+"""Claims and shipped results come in; docs/lab.md, docs/lab/ and their pictures go out.
+
+    python docs/make_lab.py
+
+Nothing on these pages is typed by hand but the notes in docs/lab/notes, which hold no number of a
+result. The first line of a note names the verdict that it was written for, or `any`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import Claim
+from unbag.lab.claim_figure import claim_figure, overview_figure
+from unbag.lab.claim_page import claim_page, has_run, span, standing, table
+from unbag.lab.claims import all_claims
+from unbag.lab.experiment import EXPERIMENTS, find_experiment
+from unbag.lab.shipped import shipped_results
+from unbag.lab.verdict import FAILED, REPRODUCED, Verdict, judge_claims
+from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
+
+HERE = Path(__file__).parent
+START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
+README = "../README.md"
+HEAD = ("claim", "prediction", "effect [95 %]", "bases", "verdict")
+EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
+"""Claims that README shows."""
+OTHER = "Other"
+"""Where claims stand whose paper has no short name."""
+SILENT = {
+    NOT_RUN: "not run yet",
+    NONE_COUNTS: "with no base on which the readers could learn what they were shown",
+}
+HEADLINES = (
+    ("world-relation", "original"),
+    ("world-relation", "augmented"),
+    ("world-relation", "brittleness"),
+    ("world-swap", "original"),
+    ("world-replace", "original"),
+    ("world-pairs-a", "pair"),
+    ("world-count", "group"),
+    ("world-retrieval", "text_to_image@1"),
+)
+"""Shown of every arm that has them."""
+
+
+def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """By paper, in the order of the claims; those without one come last."""
+    found: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        found.setdefault(one.claim.paper or OTHER, []).append(one)
+    other = found.pop(OTHER, None)
+    return found if other is None else {**found, OTHER: other}
+
+
+def parts_of(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> dict[str, str]:
+    """What stands between the marks of docs/lab.md, by mark."""
+    tables = []
+    for paper, some in papers(verdicts).items():
+        rows = [row for one in some for row in _rows(one, results)]
+        tables.append(f"### {paper[:1].upper()}{paper[1:]}\n\n{table(HEAD, rows)}")
+    return {
+        "standing": _standing(verdicts, results),
+        "papers": "\n".join(tables),
+        "settings": _settings(results),
+        "cost": _cost(results),
+    }
+
+
+def renewed(page: str, parts: dict[str, str]) -> str:
+    """The overview with every part as the results say."""
+    for name, text in parts.items():
+        start, end = START.format(name), END.format(name)
+        before, _, rest = page.partition(start)
+        page = before + start + "\n" + text + "\n" + end + rest.partition(end)[2]
+    return page
+
+
+def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
+    count = {word: sum(one.word == word for one in verdicts) for word in (REPRODUCED, FAILED)}
+    silent = [standing(one, results).partition(": ")[2] for one in verdicts if not has_run(one)]
+    whys = [f"{silent.count(why)} {said}" for why, said in SILENT.items() if why in silent]
+    rest = len(verdicts) - sum(count.values())
+    said = (
+        f"Of {len(verdicts)} claims, {count[REPRODUCED]} are reproduced on the world, "
+        f"{count[FAILED]} are not reproduced on the world, and {rest} are undecided"
+    )
+    why = f" ({'; '.join(whys)})" if whys else ""
+    picture = "![Effects of all predictions, with intervals](images/lab/overview.svg)"
+    return f"{said}{why}.\n\n{picture}\n"
+
+
+def _rows(
+    verdict: Verdict, results: Sequence[ArmResult], folder: str = "lab"
+) -> list[tuple[str, ...]]:
+    name = verdict.claim.name
+    found: list[tuple[str, ...]] = []
+    for place, one in enumerate(verdict.tested):
+        first = (f"[`{name}`]({folder}/{name}.md)", verdict.word) if place == 0 else ("", "")
+        effect = effect_text(one, absent(one.prediction, verdict.claim, results))
+        found.append((first[0], one.prediction.says, effect, f"{len(one.effects)}", first[1]))
+    return found
+
+
+def _settings(results: Sequence[ArmResult]) -> str:
+    rows = []
+    for name, some in experiments(results).items():
+        bases = sorted({one.base for one in some})
+        trained = [one for one in some if one.steps]
+        rows.append(
+            (
+                f"`{name}`",
+                about(name),
+                f"{len({one.arm for one in some})}",
+                f"{len(bases)}",
+                span(one.steps for one in trained),
+                span(one.batch for one in trained),
+                span(one.times for one in some),
+            )
+        )
+    head = (
+        "experiment",
+        "what is done",
+        "arms",
+        "bases",
+        "steps",
+        "batch",
+        "items, times the usual",
+    )
+    return table(head, rows)
+
+
+def _cost(results: Sequence[ArmResult]) -> str:
+    rows: list[tuple[str, ...]] = []
+    times: list[float] = []
+    for name, some in experiments(results).items():
+        known = [one.seconds for one in some if one.seconds is not None]
+        times += known
+        unknown = f"{len(some) - len(known):,}" if len(known) < len(some) else "none"
+        rows.append((f"`{name}`", f"{len(some):,}", _minutes(known), unknown))
+    head = ("experiment", "arms on bases", "minutes", "arms whose time was not measured")
+    return table(head, [*rows, ("all", f"{len(results):,}", _minutes(times), "")])
+
+
+def _minutes(seconds: Sequence[float]) -> str:
+    return f"{sum(seconds) / 60:.1f}" if seconds else "–"
+
+
+def experiments(results: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:
+    """Results by experiment, in the order in which those are registered."""
+    names = [*EXPERIMENTS, *sorted({one.experiment for one in results} - set(EXPERIMENTS))]
+    found = {name: [one for one in results if one.experiment == name] for name in names}
+    return {name: some for name, some in found.items() if some}
+
+
+def about(name: str) -> str:
+    """What an experiment does to a base."""
+    try:
+        return find_experiment(name).about
+    except ImportError:
+        return "–"
+
+
+def arms_page(results: Sequence[ArmResult], claims: Sequence[Claim]) -> str:
+    """The whole grid: every arm with means over bases."""
+    parts = [
+        "# Every arm of the lab\n\nMeans over bases, lowest and highest in brackets, in points. "
+        "All numbers of all bases are in files of `unbag.lab.results`. [All claims](../lab.md)\n"
+    ]
+    for name, some in experiments(results).items():
+        asked = [n for claim in claims for p in claim.predictions for n in p.numbers
+                 if n.key(claim.experiment)[0] == name]  # fmt: skip
+        more = dict.fromkeys((n.benchmark, n.metric) for n in asked)
+        columns = [HEADLINES, [one for one in more if one not in HEADLINES]]
+        tables = [_arms_table(some, which) for which in columns]
+        parts.append("\n".join([f"## `{name}`\n", *filter(None, tables)]))
+    return "\n".join(parts)
+
+
+def _arms_table(some: Sequence[ArmResult], columns: Sequence[tuple[str, str]]) -> str:
+    shown = [(b, m) for b, m in columns if any(m in one.numbers.get(b, {}) for one in some)]
+    rows = []
+    for arm in dict.fromkeys(one.arm for one in some):
+        of = [one for one in some if one.arm == arm]
+        cells = [_mean([one.numbers.get(b, {}).get(m) for one in of]) for b, m in shown]
+        if set(cells) != {"–"}:
+            rows.append((f"`{arm}`", f"{len(of)}", *cells))
+    heads = [f"{b.removeprefix('world-')} {m}" for b, m in shown]
+    return table(("arm", "bases", *heads), rows) if shown else ""
+
+
+def _mean(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    low, mean, high = (points(v, signed=False) for v in (min(known), fmean(known), max(known)))
+    return f"{mean} [{low}, {high}]"
+
+
+def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str]:
+    """Every file by its path below docs."""
+    verdicts = judge_claims(claims, results)
+    parts = parts_of(verdicts, results)
+    excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
+    files = {
+        "lab.md": renewed(_read("lab.md"), parts),
+        README: renewed(_read(README), excerpt),
+        "lab/arms.md": arms_page(results, claims),
+        "images/lab/overview.svg": overview_figure(
+            [one for some in papers(verdicts).values() for one in some]
+        ),
+    }
+    together = sum(not one.missing for verdict in verdicts for one in verdict.tested)
+    for verdict in verdicts:
+        name, note = verdict.claim.name, note_of(verdict)
+        files[f"lab/{name}.md"] = claim_page(verdict, results, together=together, note=note)
+        if has_run(verdict):
+            files[f"images/lab/{name}.svg"] = claim_figure(verdict)
+    return files
+
+
+def _excerpt(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
+    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "docs/lab")])
+
+
+def _read(name: str) -> str:
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
+    """What was written by hand, unless it was written for another verdict."""
+    path = folder / f"{verdict.claim.name}.md"
+    if not path.exists():
+        return ""
+    first, _, text = path.read_text(encoding="utf-8").partition("\n")
+    return text.strip() + "\n" if first.removeprefix("for: ") in ("any", verdict.word) else ""
+
+
+def main() -> None:
+    """Write what is made, and remove what is no longer."""
+    files = made(all_claims(), shipped_results())
+    for folder, ending in (("lab", "*.md"), ("images/lab", "*.svg")):
+        (HERE / folder).mkdir(exist_ok=True)
+        for path in (HERE / folder).glob(ending):
+            if path.relative_to(HERE).as_posix() not in files:
+                path.unlink()
+    for name, text in files.items():
+        (HERE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""A verdict comes in; a picture goes out: effects by base against what was predicted.
+
+One row for each prediction, each with an axis of its own, since points of accuracy and hundredths
+of a cosine do not share one. The picture is an SVG file with its own colours for light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from math import isfinite
+from textwrap import wrap
+
+from unbag.diagnosis.axis import Axis
+from unbag.lab.claim import Prediction
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, Word
+from unbag.lab.wording import effect_text, points
+
+WIDE = 760
+LEFT, RIGHT = 16, 16
+"""Free pixels at the sides."""
+LINE, STRIP = 18, 52
+"""Heights in pixels: of a line of text, and of the band that holds dots and interval."""
+LETTERS = 98
+"""That fit into a line."""
+NAMES = 250
+"""Pixels for the names of claims beside the overview."""
+LANE = 20
+"""Height of a prediction in the overview."""
+MOST = 1.0
+"""Effects beyond are drawn at the end of the overview's axis; fractions."""
+STYLE = (
+    "text{font:13px system-ui,'DejaVu Sans',sans-serif;fill:#1a1a1a}.says{font-weight:600}"
+    ".small{font-size:12px;fill:#4a4a4a}.paper{fill:#fff}.grid{stroke:#d4d4d4}"
+    ".zero{stroke:#6b6b6b}.side{fill:#0072b2;fill-opacity:.13}"
+    ".bound{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3}.dot{fill:#6b6b6b;fill-opacity:.75}"
+    ".mean{stroke-width:2.5;stroke-linejoin:round}.right{stroke:#0072b2;fill:#0072b2}"
+    ".wrong{stroke:#c44e00;fill:#c44e00}.open{stroke:#1a1a1a;fill:#fff}"
+    "@media (prefers-color-scheme:dark){text{fill:#ececec}.small{fill:#bdbdbd}.paper{fill:#1e2129}"
+    ".grid{stroke:#3d414d}.zero{stroke:#a0a0a0}.side{fill:#56b4e9;fill-opacity:.2}"
+    ".bound{stroke:#56b4e9}.dot{fill:#b5b5b5}.right{stroke:#56b4e9;fill:#56b4e9}"
+    ".wrong{stroke:#ff9d4d;fill:#ff9d4d}.open{stroke:#ececec;fill:#1e2129}}"
+)
+_KINDS: dict[Word, str] = {REPRODUCED: "right", FAILED: "wrong", UNDECIDED: "open"}
+_FORMS: dict[Word, str] = {
+    REPRODUCED: '<path d="M0-6 6 0 0 6-6 0Z"/>',
+    FAILED: '<path d="M-5-5 5 5M-5 5 5-5" fill="none" stroke-width="3"/>',
+    UNDECIDED: '<circle r="5"/>',
+}
+"""The form says the same as the colour."""
+
+
+def claim_figure(verdict: Verdict) -> str:
+    """All predictions of a claim, below each other."""
+    parts, top = [], 10.0
+    for one in verdict.tested:
+        word = UNDECIDED if verdict.is_small else one.word
+        drawing, high = _row(one, top, word)
+        parts.append(drawing)
+        top += high
+    parts.append(_legend(top + 14))
+    said = "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in verdict.tested)
+    return _svg(f"{verdict.claim.name}: effects by base", said, top + 30, parts)
+
+
+def _row(one: Tested, top: float, word: Word) -> tuple[str, float]:
+    lines = wrap(one.prediction.says, LETTERS)
+    parts = [_text(LEFT, top + LINE * (k + 0.8), line, "says") for k, line in enumerate(lines)]
+    count = len(one.effects)
+    bases = f"{count} base{'' if count == 1 else 's'}: {word}"
+    below = top + LINE * (len(lines) + 0.8)
+    parts.append(_text(LEFT, below, f"{effect_text(one)} points over {bases}"))
+    start = below + 10
+    axis = _axis_of(one)
+    parts.append(_predicted(one.prediction, axis, start, STRIP))
+    parts.append(_ticks(axis, start, STRIP))
+    parts += [
+        _dot(axis, value, start + 10 + 5 * (k % 3), name)
+        for k, (name, value) in enumerate(one.effects.items())
+    ]
+    parts.append(_mean(one, axis, start + STRIP - 14, word))
+    return "".join(parts), LINE * (len(lines) + 0.8) + 10 + STRIP + 34
+
+
+def _axis_of(one: Tested) -> Axis:
+    """Holds all effects, the interval, the bound and 0."""
+    bound = one.prediction.bound
+    held = [*one.effects.values(), one.low, one.high, bound, 0.0]
+    if one.prediction.side == "within":
+        held.append(-bound)
+    known = [value for value in held if value is not None and isfinite(value)]
+    wide = max(max(known) - min(known), 0.02)
+    # The side that is predicted has no end; some of it must be seen.
+    known += {"above": [bound + 0.3 * wide], "below": [bound - 0.3 * wide], "within": []}[
+        one.prediction.side
+    ]
+    return Axis.over(known, is_rate=True)
+
+
+def _predicted(prediction: Prediction, axis: Axis, top: float, high: float) -> str:
+    """The side where the effect should lie, shaded from the bound on."""
+    bound = prediction.bound
+    ends = {
+        "above": (bound, axis.high),
+        "below": (axis.low, bound),
+        "within": (-bound, bound),
+    }[prediction.side]
+    x1, x2 = (_across(axis, value) for value in ends)
+    edges = {"above": [x1], "below": [x2], "within": [x1, x2]}[prediction.side]
+    lines = "".join(f'<path class="bound" d="M{x:.1f} {top:.1f}v{high:g}"/>' for x in edges)
+    return (
+        f'<rect class="side" x="{x1:.1f}" y="{top:.1f}" width="{x2 - x1:.1f}" height="{high:g}"/>'
+        f"{lines}"
+    )
+
+
+def _ticks(axis: Axis, top: float, high: float) -> str:
+    parts = []
+    for tick in axis.ticks():
+        x = _across(axis, tick)
+        kind = "zero" if abs(tick) < 1e-9 else "grid"
+        parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
+        text = axis.text(tick)
+        shown = text if text.startswith(("-", "0")) and float(text) <= 0 else f"+{text}"
+        parts.append(_text(x, top + high + 15, shown, "small", anchor="middle"))
+    return "".join(parts)
+
+
+def _dot(axis: Axis, value: float, y: float, name: str) -> str:
+    if not isfinite(value):
+        return ""
+    said = f"<title>{escape(name)}: {points(value)}</title>"
+    return f'<circle class="dot" cx="{_across(axis, value):.1f}" cy="{y:.1f}" r="4">{said}</circle>'
+
+
+def _mean(one: Tested, axis: Axis, y: float, word: Word, *, names: float = 0) -> str:
+    """The mark of the verdict on the line of the interval."""
+    if one.mean is None or not isfinite(one.mean):
+        return ""
+    line = ""
+    if one.low is not None and one.high is not None and isfinite(one.low):
+        x1, x2 = (_across(axis, value, names=names) for value in (one.low, one.high))
+        line = f'<path d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>'
+    x = _across(axis, one.mean, names=names)
+    mark = f'<g transform="translate({x:.1f} {y:.1f})">{_FORMS[word]}</g>'
+    return f'<g class="mean {_KINDS[word]}">{line}{mark}</g>'
+
+
+def _across(axis: Axis, value: float, *, names: float = 0) -> float:
+    return LEFT + names + (WIDE - LEFT - RIGHT - names) * axis.part(value)
+
+
+def overview_figure(verdicts: Sequence[Verdict]) -> str:
+    """One line for each prediction that was run, all on one axis of points."""
+    rows = [
+        (verdict, place, one)
+        for verdict in verdicts
+        for place, one in enumerate(verdict.tested)
+        if one.mean is not None and isfinite(one.mean)
+    ]
+    axis = _common([one for _, _, one in rows])
+    high = 26.0 + LANE * len(rows)
+    parts = [_overview_ticks(axis, 10, high - 26)]
+    for k, (verdict, place, one) in enumerate(rows):
+        y = 10 + LANE * (k + 0.5)
+        if place == 0:
+            parts.append(_text(LEFT, y + 4, verdict.claim.name))
+        word = UNDECIDED if verdict.is_small else one.word
+        parts.append(_edge(one.prediction, axis, y))
+        parts.append(_mean(one, axis, y, word, names=NAMES))
+    parts.append(_words(high + 24))
+    said = "; ".join(
+        f"{verdict.claim.name}, {one.prediction.says}: {effect_text(one)}"
+        for verdict, _, one in rows
+    )
+    return _svg("Effects of all predictions that were run", said, high + 40, parts)
+
+
+def _common(tested: Sequence[Tested]) -> Axis:
+    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
+    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
+    return Axis.over(known or [-0.5, 0.5], is_rate=True)
+
+
+def _edge(prediction: Prediction, axis: Axis, y: float) -> str:
+    """The predicted side in one line."""
+    ends = {
+        "above": (prediction.bound, axis.high),
+        "below": (axis.low, prediction.bound),
+        "within": (-prediction.bound, prediction.bound),
+    }[prediction.side]
+    x1, x2 = (_across(axis, value, names=NAMES) for value in ends)
+    top, high = y - LANE / 2 + 2, LANE - 4
+    return f'<rect class="side" x="{x1:.1f}" y="{top:.1f}" width="{x2 - x1:.1f}" height="{high}"/>'
+
+
+def _overview_ticks(axis: Axis, top: float, high: float) -> str:
+    parts = []
+    for tick in axis.ticks():
+        x = _across(axis, tick, names=NAMES)
+        kind = "zero" if abs(tick) < 1e-9 else "grid"
+        parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
+        parts.append(_text(x, top + high + 15, axis.text(tick), "small", anchor="middle"))
+    return "".join(parts)
+
+
+def _legend(y: float) -> str:
+    return (
+        f'<circle class="dot" cx="{LEFT + 6}" cy="{y - 4:g}" r="4"/>'
+        + _text(LEFT + 16, y, "one base", "small")
+        + f'<path class="mean open" d="M{LEFT + 92} {y - 4:g}h26"/>'
+        + _text(LEFT + 124, y, "mean with 95 % interval, in points", "small")
+        + f'<rect class="side" x="{LEFT + 350}" y="{y - 12:g}" width="26" height="16"/>'
+        + _text(LEFT + 382, y, "where the prediction puts it", "small")
+    )
+
+
+def _words(y: float) -> str:
+    parts, x = [], float(LEFT + 6)
+    for word, form in _FORMS.items():
+        move = f'transform="translate({x:g} {y - 4:g})"'
+        parts.append(f'<g class="mean {_KINDS[word]}" {move}>{form}</g>')
+        parts.append(_text(x + 12, y, word, "small"))
+        x += 34 + 6.6 * len(word)
+    parts.append(f'<rect class="side" x="{x - 6:g}" y="{y - 12:g}" width="26" height="16"/>')
+    return "".join([*parts, _text(x + 26, y, "predicted", "small")])
+
+
+def _text(x: float, y: float, said: str, kind: str = "", *, anchor: str = "start") -> str:
+    extra = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(said)}</text>'
+
+
+def _svg(title: str, said: str, high: float, parts: Sequence[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high:.0f}" role="img">'
+        f"<title>{escape(title)}</title><desc>{escape(said)}</desc><style>{STYLE}</style>"
+        f'<rect class="paper" width="{WIDE}" height="{high:.0f}"/>{"".join(parts)}</svg>\n'
+    )

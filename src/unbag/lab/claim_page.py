@@ -1,0 +1,141 @@
+"""A verdict and results come in; the page of its claim goes out, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
+from unbag.lab.verdict import Tested, Verdict, by_base
+from unbag.lab.wording import (
+    NOT_RUN,
+    absent,
+    effect_text,
+    inequality,
+    number_text,
+    points,
+    reason,
+    sense,
+)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    safe = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in safe) + "\n"
+
+
+def has_run(verdict: Verdict) -> bool:
+    """Whether any base says anything about it."""
+    return any(one.effects for one in verdict.tested)
+
+
+def claim_page(
+    verdict: Verdict, results: Sequence[ArmResult], *, together: int, note: str = ""
+) -> str:
+    """Everything about one claim; `together` predictions of all claims are corrected together."""
+    claim = verdict.claim
+    paper = f" ({claim.paper})" if claim.paper else ""
+    parts = [
+        f"# `{claim.name}`\n",
+        f"{claim.statement}\n",
+        f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
+        f"**{standing(verdict, results)}**\n",
+        _predicted(claim),
+        _what_ran(claim, results),
+        _readers(claim, by_base(results)),
+        *(_numbers(verdict, results) if has_run(verdict) else []),
+        _verdict(verdict, results, together),
+        f"## What to make of it\n\n{sense(verdict)}\n",
+    ]
+    return "\n".join(part for part in [*parts, note] if part)
+
+
+def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """The word, and why there is nothing if there is nothing."""
+    if has_run(verdict):
+        return verdict.word
+    whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
+    return f"{verdict.word}: {NOT_RUN if NOT_RUN in whys else min(whys)}"
+
+
+def _predicted(claim: Claim) -> str:
+    rows = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
+    head = ("prediction", "as it is tested, in points")
+    return f"## Predicted before the run\n\n{table(head, rows)}"
+
+
+def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
+    rows = []
+    for experiment, arm in claim.arms:
+        some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
+        known = [one.seconds for one in some if one.seconds is not None]
+        took = f"{fmean(known):.0f}" if known else "–"
+        steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch"))
+        rows.append((f"`{arm}`", f"`{experiment}`", f"{len(some)}", steps, batch, took))
+    head = ("arm", "experiment", "bases", "steps", "batch", "seconds on a base")
+    said = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
+    lines = "".join(f"\n{name}: {text}.\n" for name, text in said.items() if text)
+    return f"## What was run\n\n{table(head, rows)}{lines}"
+
+
+def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
+    name, bases = verdict.claim.name, by_base(results)
+    parts = [f"## Found\n\n![Effects by base](../images/lab/{name}.svg)\n"]
+    for one in verdict.tested:
+        if one.effects:
+            parts.append(f"{one.prediction.says}:\n\n{_base_table(one, verdict.claim, bases)}")
+    return parts
+
+
+def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    """Whether each reader could learn what it was shown, base by base."""
+    rows = []
+    for base, arms in sorted(bases.items()):
+        asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
+        if all(one is not None for one in asked):
+            shares = [one.numbers.get("fit", {}).get("few", 0.0) for one in asked if one]
+            shown = [points(share, signed=False) for share in shares]
+            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
+    if not rows:
+        return ""
+    head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
+    return (
+        "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
+        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}.\n\n"
+        f"{table(head, rows)}"
+    )
+
+
+def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    number, control = one.prediction.number, one.prediction.control
+    rows = []
+    for base, effect in one.effects.items():
+        value = number.of(bases[base], claim.experiment)
+        other = (
+            control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
+        )
+        shown = (points(v, signed=False) for v in (value, other) if v is not None)
+        rows.append((base, *shown, points(effect)))
+    fixed = "compared with"
+    second = number_text(control, claim.experiment) if isinstance(control, Number) else fixed
+    rows.append(("**mean [95 %]**", "", "", f"**{effect_text(one)}**"))
+    return table(("base", number_text(number, claim.experiment), second, "difference"), rows)
+
+
+def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> str:
+    small = "A small run decides nothing.\n\n" if verdict.is_small else ""
+    rows = []
+    for one in verdict.tested:
+        none = absent(one.prediction, verdict.claim, results)
+        why = reason(one, together=together, why_none=none)
+        rows.append((one.prediction.says, one.word, why))
+    return f"## Verdict and why\n\n{small}{table(('prediction', 'verdict', 'why'), rows)}"
+
+
+def span(values: Iterable[int]) -> str:
+    """The different ones, in order."""
+    found = sorted(set(values))
+    return ", ".join(f"{value:,}" for value in found) or "–"

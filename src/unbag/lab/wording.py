@@ -1,0 +1,129 @@
+"""Predictions and what was found come in; sentences that are true for any verdict go out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import FEWEST_BASES, Claim, Number, Prediction
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict
+
+
+def points(value: float, *, signed: bool = True) -> str:
+    """A fraction in points, with one digit; no sign before a zero."""
+    shown = f"{100 * value:+.1f}" if signed else f"{100 * value:.1f}"
+    return "0.0" if shown in ("-0.0", "+0.0") else shown
+
+
+NOT_RUN = "not run yet"
+NONE_COUNTS = "no base counts"
+
+
+def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -> str:
+    """Why a prediction without effects has none."""
+    wanted = [number.key(claim.experiment) for number in prediction.numbers]
+    wanted += [(claim.experiment, name) for name in claim.must_fit]
+    have = {(one.experiment, one.arm) for one in results}
+    return NONE_COUNTS if have.issuperset(wanted) else NOT_RUN
+
+
+def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
+    """Mean and interval in points, or why there is none."""
+    if one.mean is None:
+        return why_none
+    shown = points(one.mean)
+    if one.low is not None and one.high is not None:
+        shown += f" [{points(one.low)}, {points(one.high)}]"
+    return shown
+
+
+def number_text(number: Number, experiment: str) -> str:
+    """Which number of which arm, in a claim of this experiment."""
+    away = number.experiment not in ("", experiment)
+    arm = f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
+    return f"`{number.benchmark}` `{number.metric}` of {arm}"
+
+
+def inequality(prediction: Prediction, experiment: str) -> str:
+    """A prediction as it is tested: one number minus another against a bound in points."""
+    number, control = prediction.number, prediction.control
+    if isinstance(control, float | int):
+        left = f"{number_text(number, experiment)} - {points(control, signed=False)}"
+    else:
+        left = f"{number_text(number, experiment)} - {number_text(control, experiment)}"
+    bound = points(prediction.bound)
+    if prediction.side == "within":
+        return f"{left} is between -{bound.lstrip('+')} and {bound}"
+    return f"{left} is {prediction.side} {bound}"
+
+
+def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
+    """Why a prediction has its word; `together` predictions are corrected together."""
+    if not one.effects:
+        return f"{why_none.capitalize()}."
+    if one.missing:
+        have = FEWEST_BASES - one.missing
+        return f"{have} of {FEWEST_BASES} bases: {one.missing} more are needed."
+    p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    corrected = f"{shown} before correction for {together} predictions"
+    if one.word == REPRODUCED:
+        return f"The effect lies where it was predicted ({corrected})."
+    if one.word == FAILED:
+        return f"The effect lies where the prediction rules it out ({corrected})."
+    side = _side_of_interval(one)
+    if side == "across":
+        return f"The 95 % interval does not keep to one side of the bound ({corrected})."
+    where = "where it was predicted" if side == "right" else "where the prediction rules it out"
+    return f"The 95 % interval lies {where}, but not clearly enough ({corrected})."
+
+
+def _side_of_interval(one: Tested) -> str:
+    """Right, wrong, or across the bound."""
+    assert one.low is not None
+    assert one.high is not None
+    bound = one.prediction.bound
+    low, high = (one.low, one.high) if one.prediction.side != "below" else (-one.high, -one.low)
+    if one.prediction.side == "within":
+        if -bound < low and high < bound:
+            return "right"
+        return "wrong" if low > bound or high < -bound else "across"
+    edge = bound if one.prediction.side == "above" else -bound
+    if low > edge:
+        return "right"
+    return "wrong" if high < edge else "across"
+
+
+def sense(verdict: Verdict) -> str:
+    """What to make of a verdict, whichever it is."""
+    if not any(one.effects for one in verdict.tested):
+        return "Nothing yet: there is no base that says anything about it."
+    if verdict.word == REPRODUCED:
+        return (
+            "On the world, with these bases and settings, what the source reports appears: every "
+            "prediction came out. The sizes are those of small models on drawn scenes and mean "
+            "little elsewhere; which arm is above which is what was claimed."
+        )
+    if verdict.word == FAILED:
+        return (
+            "On the world, with these bases and settings, the claim does not come out as it was "
+            f"predicted: {_failed(verdict)}. This does not show the source wrong: models, data, "
+            "steps and edits differ, and the prediction may ask for more than the source says."
+        )
+    held = sum(one.word == REPRODUCED for one in verdict.tested)
+    some = f" {held} of {len(verdict.tested)} predictions came out, not all." if held else ""
+    return (
+        f"Nothing is decided.{some} Effects may lean one way; the rule, fixed beforehand, asks for "
+        f"{FEWEST_BASES} bases and a clear answer after correction."
+    )
+
+
+def _failed(verdict: Verdict) -> str:
+    said = [f"“{one.prediction.says}”" for one in verdict.tested if one.word == FAILED]
+    text = f"{', '.join(said)} {'does' if len(said) == 1 else 'do'} not hold"
+    others = [
+        f"{count} {name}"
+        for name, word in (("came out", REPRODUCED), ("undecided", UNDECIDED))
+        if (count := sum(one.word == word for one in verdict.tested))
+    ]
+    return f"{text} (of the others, {' and '.join(others)})" if others else text
