@@ -17,7 +17,7 @@ import numpy as np
 from unbag.readouts.decoder_settings import KINDS, DecoderSettings
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import Prompt, filled
-from unbag.scorers.questions import CLOSED, asked_of, lettered
+from unbag.scorers.questions import CLOSED, Asked, asked_of, lettered
 from unbag.types import Item
 
 if TYPE_CHECKING:
@@ -105,9 +105,14 @@ def _freely(caption: str, negative: str, is_turned: bool, pictures: int) -> tupl
     """
     captions = (negative, caption) if is_turned else (caption, negative)
     own = captions.index(caption)
-    truth = np.zeros((pictures, 2), dtype=np.bool_)
-    asked = asked_of(Item("", (_Nothing(),) * pictures, captions, truth))
+    asked = asked_between(captions, pictures=pictures)
     return asked.text, asked.labels[own] if asked.labels else asked.keywords[own][0]
+
+
+def asked_between(captions: Sequence[str], *, pictures: int) -> Asked:
+    """The question about captions, as about an item of so many pictures."""
+    truth = np.zeros((pictures, len(captions)), dtype=np.bool_)
+    return asked_of(Item("", (_Nothing(),) * pictures, tuple(captions), truth))
 
 
 def _number(below: int, *what: object) -> int:

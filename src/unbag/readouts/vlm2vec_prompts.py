@@ -26,7 +26,7 @@ _KNOWN: Mapping[str, str] = MappingProxyType(
     | {rare: BETWEEN[name].phrase for name, (_, rare) in RELATIONS.items()}
 )
 """Relations as captions write them, and as a question does."""
-_OPPOSITE: Mapping[str, str] = MappingProxyType(
+OPPOSITE: Mapping[str, str] = MappingProxyType(
     {BETWEEN[name].phrase: BETWEEN[other].phrase for name, other in INVERSE.items()}
 )
 _PLACE_PAIRS = (("left", "right"), ("top", "bottom"))
@@ -48,7 +48,7 @@ class Stated:
 
     def seen_from(self, first: str) -> str:
         """The relation, if this thing is named first."""
-        return self.relation if first == self.first else _OPPOSITE[self.relation]
+        return self.relation if first == self.first else OPPOSITE[self.relation]
 
 
 def instruction(question: str | None) -> str:
@@ -80,7 +80,7 @@ def about_relation(captions: Sequence[str], *, is_turned: bool) -> str | None:
     (second,) = known[0].things - {first} or {first}
     said = {one.seen_from(first) for one in known}
     if len(said) == 1:
-        said |= {_OPPOSITE[relation] for relation in said}
+        said |= {OPPOSITE[relation] for relation in said}
     return f"Is the {first} {_or([p for p in _PHRASES if p in said])} the {second}?"
 
 
@@ -90,7 +90,7 @@ def about_caption(caption: str, *, is_turned: bool) -> str | None:
     if found is None or not found.second:
         return None if found is None else _about_place([found])
     first, second = (found.second, found.first) if is_turned else (found.first, found.second)
-    pair = {found.seen_from(first), _OPPOSITE[found.seen_from(first)]}
+    pair = {found.seen_from(first), OPPOSITE[found.seen_from(first)]}
     return f"Is the {first} {_or([p for p in _PHRASES if p in pair])} the {second}?"
 
 

@@ -1,0 +1,179 @@
+"""Bases come in; results of decoders that were taught with an answer prior go out, arm by arm.
+
+Dimensions: N pictures, L patches, V width of features.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from unbag.engine.progress import Silent
+from unbag.errors import UserError
+from unbag.lab.arm_result import Size, result_path, write_result
+from unbag.lab.arms_left import arms_left
+from unbag.lab.decoder_taught import Course, Taught, fresh, shrunk, teach
+from unbag.lab.experiment import Order, Say
+from unbag.lab.prior_experiment import M3ID_ENDING, SHARES
+from unbag.lab.prior_lessons import BENCHMARKS, relation_lessons, texts_asked
+from unbag.lab.prior_scores import blind_share, score_answers
+from unbag.lab.questions import Questions
+from unbag.lab.readout_base import Base, Settings, side_by_side
+from unbag.lab.readout_decoders import DECODERS, question_features
+from unbag.lab.readout_vectors import precision_of
+from unbag.metrics.pairs import TWO_WAY
+from unbag.models.m3id import M3ID
+from unbag.readouts.decoder_data import Material, of_world
+from unbag.readouts.decoder_net import DecoderNet
+from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder_words import WordLevel, words_of
+from unbag.world.items import set_items
+
+_BLIND_SETS = 100
+
+
+def run_priors(order: Order, *, experiment: str, say: Say) -> None:
+    """Base by base; the two decoders of a base side by side, if more processes are allowed."""
+    settings = settings_of(order)
+    questions = Questions(BENCHMARKS, times=settings.times)
+    for path in order.bases:
+        base = Base(path, questions, settings)
+        arms = arms_left(order, experiment, path, seed=base.seed, times=settings.times)
+        if any(arm in SHARES for arm in arms):
+            say(f"{path.stem}: {sum(len(some.captions) for some in base.rows):,} scenes")
+        # An arm that takes another's weights follows it in the same process.
+        groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
+        run = partial(_run_arms, base, experiment, order, say)
+        side_by_side(run, [g for g in groups if g] if order.processes > 1 else [arms])
+
+
+def settings_of(order: Order) -> Settings:
+    """Those of the other decoders, so that features and steps are the same."""
+    full = Settings(device=order.device, workers=order.workers)
+    if order.size == "full":
+        return full
+    return replace(full, scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1)
+
+
+def decoder_settings(steps: int, size: Size) -> DecoderSettings:
+    """The decoder on patches, asked about relations only: few of its questions are."""
+    own = replace(DECODERS["decoder"], steps=steps, yes=0.0, letters=0.0, describe=0.0, answer=1.0)
+    return own if size == "full" else shrunk(own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lab:
+    """What the arms of one base share."""
+
+    base: Base
+    settings: DecoderSettings
+
+    @cached_property
+    def material(self) -> Material:
+        """Features of all pictures, made once."""
+        base, device = self.base, self.base.settings.device
+        return of_world(base.encoder, base.rows, self.settings, device=device, progress=Silent())
+
+    @cached_property
+    def asked(self) -> Tensor:
+        """Features of the pictures that are asked about, [N, L, V]."""
+        found = question_features(self.base, self.settings)
+        assert found is not None
+        return found
+
+    def taught(self, share: float) -> tuple[Taught, WordLevel]:
+        """A decoder for which so many answers are frequent ones."""
+        base, material = self.base, self.material
+        every = relation_lessons(material.facts, share=share, seed=base.seed)
+        fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
+        first = material.count - material.held
+        trained = [one for one in every if one.picture < first]
+        course = Course(
+            material.seen_NLV,
+            trained[: base.settings.fit_rows],
+            trained,
+            # Without a prior for every arm, so that shares can be compared.
+            [one for one in fair if one.picture >= first],
+        )
+        said = [text for one in (*every, *fair) for text in (one.prompt, one.answer)]
+        words = words_of([*said, *texts_asked(), *base.questions.captions])
+        found = teach(
+            course,
+            words,
+            self.settings,
+            fit_steps=base.settings.fit_steps,
+            device=base.settings.device,
+            seed=base.seed,
+        )
+        return found, words
+
+    def measured(
+        self, net: DecoderNet, words: WordLevel, *, m3id: M3ID | None
+    ) -> dict[str, dict[str, float]]:
+        """Two captions compete at a time, so that numbers of four would mean nothing."""
+        device, context = self.base.settings.device, self.settings.context
+        score = score_answers(net, words, self.asked, context=context, m3id=m3id, device=device)
+        found = {
+            name: {metric: value for metric, value in numbers.items() if metric in TWO_WAY}
+            for name, numbers in self.base.questions.measured(score).items()
+        }
+        items = set_items("a", n=_BLIND_SETS)
+        share = blind_share(net, words, items, context=context, device=device)
+        return {**found, "prior": {"blind": share}}
+
+
+def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequence[str]) -> None:
+    lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
+    if base.settings.device != "cpu":
+        torch.set_float32_matmul_precision("high")
+    for arm in arms:
+        began = time.perf_counter()
+        path = result_path(order.out, experiment, base.path.stem, arm)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        weights = path.with_name(f"{arm.removesuffix(M3ID_ENDING)}.pt")
+        fit, loss = {}, None
+        if arm in SHARES:
+            found, words = lab.taught(SHARES[arm])
+            net, loss, fit = found.net, found.loss, {"fit": found.fit}
+            torch.save({"words": list(words.words), "weights": net.state_dict()}, weights)
+        else:
+            net, words = _read(lab, weights)
+        numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
+        result = base.result(
+            arm,
+            {**numbers, **fit},
+            steps=lab.settings.steps if arm in SHARES else 0,
+            batch=lab.settings.batch,
+            loss=loss,
+            precision=precision_of(base.settings.device),
+        )
+        seconds = time.perf_counter() - began
+        write_result(path, replace(result, experiment=experiment, size=order.size, seconds=seconds))
+        pairs = numbers[BENCHMARKS[0]]
+        say(
+            f"{base.path.stem} {arm}: {seconds:.0f} s, {fit or ''} blind "
+            f"{numbers['prior']['blind']:.3f}, pair {pairs['pair']:.3f}, relaxed "
+            f"{pairs['relaxed']:.3f}, same answer {pairs['same_answer']:.3f}"
+        )
+
+
+def _read(lab: _Lab, path: Path) -> tuple[DecoderNet, WordLevel]:
+    """A decoder that an arm left beside its result."""
+    device = lab.base.settings.device
+    if not path.is_file():
+        raise UserError(
+            f"there is no {path}, the decoder that M3ID is to score",
+            expected="weights of the arm that was taught",
+            way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
+        )
+    kept = torch.load(path, weights_only=True, map_location=device)
+    words = WordLevel(tuple(kept["words"]))
+    net = fresh(lab.settings, words, lab.asked, seed=lab.base.seed).to(device)
+    net.load_state_dict(kept["weights"])
+    return net.eval(), words
