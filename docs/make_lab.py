@@ -19,13 +19,14 @@ from unbag.lab.claim_page import claim_page, has_run, span, standing, table
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import EXPERIMENTS, find_experiment
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import FAILED, REPRODUCED, Verdict, judge_claims
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, judge_claims
 from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
 
 HERE = Path(__file__).parent
 START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 README = "../README.md"
-HEAD = ("claim", "prediction", "effect [95 %]", "bases", "verdict")
+HEAD = ("claim", "verdict", "prediction", "effect [95 %]", "bases", "holds")
+HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
 EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
 """Claims that README shows."""
 OTHER = "Other"
@@ -101,7 +102,8 @@ def _rows(
     for place, one in enumerate(verdict.tested):
         first = (f"[`{name}`]({folder}/{name}.md)", verdict.word) if place == 0 else ("", "")
         effect = effect_text(one, absent(one.prediction, verdict.claim, results))
-        found.append((first[0], one.prediction.says, effect, f"{len(one.effects)}", first[1]))
+        holds = HOLDS[UNDECIDED if verdict.is_small else one.word]
+        found.append((*first, one.prediction.says, effect, f"{len(one.effects)}", holds))
     return found
 
 

@@ -98,7 +98,7 @@ def test_pages_cope_with_any_results(made: Made, count: int, shift: float) -> No
     files = made(claims, results)
     for verdict in judge_claims(claims, results):
         page = files[f"lab/{verdict.claim.name}.md"]
-        assert f"**{verdict.word}**" in page
+        assert f"Verdict: **{verdict.word}**" in page
         assert f"images/lab/{verdict.claim.name}.svg" in files
         for one in verdict.tested:
             assert f"| {one.prediction.says} | {one.word} |" in page

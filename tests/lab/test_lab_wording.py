@@ -38,11 +38,16 @@ def test_inequalities() -> None:
     other = Number("b", "bench", "metric", experiment="far")
     assert (
         inequality(Prediction("x", A, other, "below", -0.1), "near")
-        == "`bench` `metric` of `a` - `bench` `metric` of `b` of `far` is below -10.0"
+        == "`bench` `metric`: `a` - `b` of `far` is below -10.0"
+    )
+    apart = Number("b", "bench", "another")
+    assert (
+        inequality(Prediction("x", A, apart, "above", 0.1), "near")
+        == "`bench` `metric` of `a` - `bench` `another` of `b` is above +10.0"
     )
     assert (
         inequality(Prediction("x", A, 0.5, "within", 0.05), "near")
-        == "`bench` `metric` of `a` - 50.0 is between -5.0 and +5.0"
+        == "`bench` `metric`: `a` - 50.0 is between -5.0 and +5.0"
     )
 
 

@@ -13,10 +13,10 @@ from unbag.lab.wording import (
     absent,
     effect_text,
     inequality,
-    number_text,
     points,
     reason,
     sense,
+    sides,
 )
 
 
@@ -42,7 +42,7 @@ def claim_page(
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
-        f"**{standing(verdict, results)}**\n",
+        f"Verdict: **{standing(verdict, results)}**\n",
         _predicted(claim),
         _what_ran(claim, results),
         _readers(claim, by_base(results)),
@@ -86,12 +86,14 @@ def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
     parts = [f"## Found\n\n![Effects by base](../images/lab/{name}.svg)\n"]
     for one in verdict.tested:
         if one.effects:
-            parts.append(f"{one.prediction.says}:\n\n{_base_table(one, verdict.claim, bases)}")
+            parts.append(_base_table(one, verdict.claim, bases))
     return parts
 
 
 def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     """Whether each reader could learn what it was shown, base by base."""
+    if not claim.must_fit:
+        return ""
     rows = []
     for base, arms in sorted(bases.items()):
         asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
@@ -119,10 +121,11 @@ def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> s
         )
         shown = (points(v, signed=False) for v in (value, other) if v is not None)
         rows.append((base, *shown, points(effect)))
-    fixed = "compared with"
-    second = number_text(control, claim.experiment) if isinstance(control, Number) else fixed
     rows.append(("**mean [95 %]**", "", "", f"**{effect_text(one)}**"))
-    return table(("base", number_text(number, claim.experiment), second, "difference"), rows)
+    shared, first, second = sides(one.prediction, claim.experiment)
+    head = ("base", first, second, "difference")
+    name = f"{shared}, " if shared else ""
+    return f"{name}{one.prediction.says}:\n\n{table(head, rows)}"
 
 
 def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> str:

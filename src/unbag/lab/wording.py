@@ -37,20 +37,33 @@ def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
     return shown
 
 
-def number_text(number: Number, experiment: str) -> str:
-    """Which number of which arm, in a claim of this experiment."""
+def arm_text(number: Number, experiment: str) -> str:
+    """Which arm it is of, in a claim of this experiment."""
     away = number.experiment not in ("", experiment)
-    arm = f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
-    return f"`{number.benchmark}` `{number.metric}` of {arm}"
+    return f"`{number.arm}` of `{number.experiment}`" if away else f"`{number.arm}`"
+
+
+def metric_text(number: Number) -> str:
+    """Which metric of which benchmark."""
+    return f"`{number.benchmark}` `{number.metric}`"
+
+
+def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
+    """What both sides share, and what each is: arms of one number, or numbers of their own."""
+    number, control = prediction.number, prediction.control
+    arm = arm_text(number, experiment)
+    if not isinstance(control, Number):
+        return metric_text(number), arm, points(control, signed=False)
+    other = arm_text(control, experiment)
+    if metric_text(number) == metric_text(control):
+        return metric_text(number), arm, other
+    return "", f"{metric_text(number)} of {arm}", f"{metric_text(control)} of {other}"
 
 
 def inequality(prediction: Prediction, experiment: str) -> str:
     """A prediction as it is tested: one number minus another against a bound in points."""
-    number, control = prediction.number, prediction.control
-    if isinstance(control, float | int):
-        left = f"{number_text(number, experiment)} - {points(control, signed=False)}"
-    else:
-        left = f"{number_text(number, experiment)} - {number_text(control, experiment)}"
+    shared, one, other = sides(prediction, experiment)
+    left = f"{shared}: {one} - {other}" if shared else f"{one} - {other}"
     bound = points(prediction.bound)
     if prediction.side == "within":
         return f"{left} is between -{bound.lstrip('+')} and {bound}"
