@@ -30,3 +30,16 @@ def add_data(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         action.add_argument(
             "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
         )
+
+
+def start_data(options: argparse.Namespace) -> int:
+    """One of the three."""
+    from unbag.cli import data
+
+    if options.action == "list":
+        return data.list_data()
+    if options.action == "check":
+        return data.check_data(options.name, options.data)
+    from unbag.cli.get import get_data
+
+    return get_data(options.names, options.data, pictures=options.pictures)

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.cli.data_options import add_data
+from unbag.cli.data_options import add_data, start_data
 from unbag.cli.diagnose_options import add_diagnose, start_diagnose
 from unbag.cli.edit_options import add_edit
 from unbag.cli.export_options import add_export
+from unbag.cli.lab_options import add_lab, start_lab
 from unbag.cli.merge_options import add_merge
 from unbag.cli.nearest_options import add_nearest
 from unbag.cli.positive import positive
@@ -36,6 +37,7 @@ first steps:
   unbag run --model tiny:base --bench world --out runs/first
   unbag report runs/first runs/second --out both.html
   unbag diagnose --model tiny:base                why it scores so: one sentence a question
+  unbag lab                                       published claims, with verdicts on the world
 """
 
 _RUN = """\
@@ -88,7 +90,9 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return show_names(options.kind)
     if options.command == "data":
-        return _data(options)
+        return start_data(options)
+    if options.command == "lab":
+        return start_lab(options)
     if options.command == "report":
         from unbag.cli.report import write_report
 
@@ -128,18 +132,6 @@ def _dispatch(options: argparse.Namespace) -> int:
     return run.demo(options) if options.command == "demo" else run.run_command(options)
 
 
-def _data(options: argparse.Namespace) -> int:
-    from unbag.cli import data
-
-    if options.action == "list":
-        return data.list_data()
-    if options.action == "check":
-        return data.check_data(options.name, options.data)
-    from unbag.cli.get import get_data
-
-    return get_data(options.names, options.data, pictures=options.pictures)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="unbag",
@@ -159,6 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_cache(add_train(commands))
     add_export(commands)
     _add_cache(add_merge(commands))
+    add_lab(commands)
     _add_report(commands)
     _add_list(commands)
     add_data(commands)

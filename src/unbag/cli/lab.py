@@ -1,0 +1,154 @@
+"""`unbag lab list` and `show`: results in, claims with their verdicts out.
+
+Effects are in points: hundredths of a share or of a cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from unbag.errors import unknown_name
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import FEWEST_BASES, Claim
+from unbag.lab.claims import NAMES, all_claims
+from unbag.lab.run_folder import results_in
+from unbag.lab.shipped import shipped_results
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
+from unbag.lab.wording import absent, effect_text, inequality, points, reason
+from unbag.version import __version__
+
+_WIDTH = 100
+
+
+def list_claims(folder: Path | None) -> int:
+    """Every claim, paper by paper."""
+    results = _results(folder)
+    verdicts = judge_claims(all_claims(), results)
+    papers: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        papers.setdefault(paper_of(verdict.claim), []).append(verdict)
+    for paper, some in papers.items():
+        print(paper)
+        for verdict in some:
+            print(verdict_line(verdict, results))
+            print(_block(verdict.claim.statement, indent=6))
+        print()
+    print(_summary(verdicts, folder))
+    return 0
+
+
+def show_claim(name: str, folder: Path | None) -> int:
+    """All about one claim; it is judged together with the others, as in the list."""
+    if name not in NAMES:
+        raise unknown_name("claim", name, NAMES, way_out="`unbag lab` lists every claim")
+    results = _results(folder)
+    verdicts = judge_claims(all_claims(), results)
+    verdict = next(one for one in verdicts if one.claim.name == name)
+    claim = verdict.claim
+    why = f" ({verdict.why})" if verdict.why else ""
+    print(f"{name}: {verdict.word}{why}\n")
+    for heading, text in _about(claim).items():
+        if text:
+            print(_block(text, indent=10, first=f"{heading:<10}"))
+    together = sum(not one.missing for each in verdicts for one in each.tested)
+    for one in verdict.tested:
+        print(f"\n{_shown(one, claim, results, together=together)}")
+    if claim.must_fit:
+        print(f"\n{_fitting(verdict, results)}")
+    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}")
+    return 0
+
+
+def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """Name, verdict and the effect of the weakest prediction."""
+    one = weakest(verdict)
+    why_none = absent(one.prediction, verdict.claim, results)
+    bases = f", {len(one.effects)} base{'s' * (len(one.effects) != 1)}" if one.effects else ""
+    return f"  {verdict.claim.name:<26} {verdict.word:<27} {effect_text(one, why_none)}{bases}"
+
+
+def weakest(verdict: Verdict) -> Tested:
+    """The prediction that decides: one that failed, else the one that is least sure."""
+    failed = [one for one in verdict.tested if one.word == FAILED]
+    if failed:
+        return min(failed, key=lambda one: one.p_wrong)
+    return max(verdict.tested, key=lambda one: (one.missing, one.p_right))
+
+
+def paper_of(claim: Claim) -> str:
+    """Under which it is listed."""
+    return claim.paper or claim.source.partition(",")[0]
+
+
+def _results(folder: Path | None) -> list[ArmResult]:
+    return shipped_results() if folder is None else results_in(folder)
+
+
+def _about(claim: Claim) -> Mapping[str, str]:
+    arms: dict[str, list[str]] = {}
+    for experiment, arm in claim.arms:
+        arms.setdefault(experiment, []).append(arm)
+    shown = "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
+    return {
+        "statement": claim.statement,
+        "source": claim.source,
+        "arms": shown,
+        "controls": claim.controls,
+        "knobs": claim.knobs,
+    }
+
+
+def _shown(one: Tested, claim: Claim, results: Sequence[ArmResult], *, together: int) -> str:
+    why_none = absent(one.prediction, claim, results)
+    lines = [
+        _block(one.prediction.says, indent=12, first="prediction  "),
+        _block(inequality(one.prediction, claim.experiment).replace("`", ""), indent=12),
+        f"  effect    {effect_text(one, why_none)}",
+    ]
+    if one.effects:
+        each = ", ".join(f"{base} {points(value)}" for base, value in one.effects.items())
+        lines.append(_block(each, indent=12, first="  by base   "))
+    said = f"{one.word}. {reason(one, together=together, why_none=why_none)}"
+    return "\n".join([*lines, _block(said, indent=12, first="  verdict   ")])
+
+
+def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """Which bases were asked and count for nothing."""
+    claim = verdict.claim
+    asked: dict[str, set[str]] = {}
+    for one in results:
+        if one.experiment == claim.experiment and one.arm in claim.must_fit:
+            asked.setdefault(one.base, set()).add(one.arm)
+    whole = {base for base, arms in asked.items() if arms.issuperset(claim.must_fit)}
+    left_out = sorted(whole.difference(*(one.effects for one in verdict.tested)))
+    text = (
+        f"A base counts only if {', '.join(claim.must_fit)} can learn a few fixed examples; "
+        f"left out: {', '.join(left_out) or 'none'}."
+    )
+    return _block(text, indent=0)
+
+
+def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
+    words = [verdict.word for verdict in verdicts]
+    counts = ", ".join(
+        f"{words.count(word)} {word}" for word in (REPRODUCED, FAILED, UNDECIDED) if word in words
+    )
+    return "\n".join(
+        [
+            f"{len(verdicts)} claims: {counts}",
+            f"{_source(folder)}; the effect [95 % interval] of the weakest prediction, in points.",
+            f"A verdict needs {FEWEST_BASES} bases, and is about the built-in world only. More: "
+            "unbag lab show CLAIM",
+        ]
+    )
+
+
+def _source(folder: Path | None) -> str:
+    return f"From {folder or f'the results that ship with unbag {__version__}'}"
+
+
+def _block(text: str, *, indent: int, first: str | None = None) -> str:
+    start = " " * indent
+    return "\n".join(wrap(text, _WIDTH, initial_indent=first or start, subsequent_indent=start))

@@ -1,0 +1,154 @@
+"""`unbag lab run`: claims in; what will be run is said, run and judged."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from unbag.cli.lab import verdict_line
+from unbag.lab.apart import apart
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.bases import base_names, is_shipped, missing_bases
+from unbag.lab.claim import FEWEST_BASES, Claim
+from unbag.lab.claims import all_claims
+from unbag.lab.clock import duration
+from unbag.lab.experiment import find_experiment
+from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
+from unbag.lab.run_folder import check_folder, opened, results_in
+from unbag.lab.running import Failure, Machine, carry_out
+from unbag.lab.shipped import shipped_results
+from unbag.lab.verdict import Verdict, judge_claims
+from unbag.models.device import check_device, choose_device
+
+_WORKERS = 6
+
+
+def run_claims(options: argparse.Namespace, *, find: Find = find_experiment) -> int:
+    """Plan, say so, run, judge; what failed is told at the end."""
+    wish = find_wish(options.claims, find=find)
+    check_folder(options.out, size=options.size)
+    machine = _machine(options)
+    with opened(options.out, size=options.size):
+        plan = _plan(wish, options, find=find)
+        _say_plan(plan, options, device=machine.device)
+        if plan.count and not _goes_on(options):
+            print("nothing was started")
+            return 0
+        try:
+            failures = carry_out(
+                plan, options.out, size=options.size, machine=machine, find=find, say=_tell
+            )
+        except KeyboardInterrupt:
+            _tell("stopped; the same command goes on from there")
+            return 130
+        _judge(wish.claims, options)
+    _tell_failures(failures)
+    return 1 if failures else 0
+
+
+def _machine(options: argparse.Namespace) -> Machine:
+    """Asking for a GPU in this process would forbid it to fork others that use one."""
+    check_device(options.device)
+    device = options.device
+    if device != "cpu":
+        import torch  # noqa: F401 - so that the process that asks need not import it too
+
+        device = apart(partial(choose_device, device), device=device)
+    workers = options.workers
+    if workers is None:
+        workers = 0 if device == "cpu" else min(_WORKERS, os.cpu_count() or 1)
+    return Machine(device, workers, options.processes)
+
+
+def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
+    bases = base_names(options.seeds)
+    return make_plan(
+        wish.arms,
+        options.out,
+        bases,
+        find=find,
+        untrained=missing_bases(options.out, bases, size=options.size),
+        measured=shipped_results(),
+    )
+
+
+def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
+    if not plan.count:
+        print(f"all {plan.there} results are in {options.out}")
+        return
+    print(f"to run in {options.out}, on {device}:")
+    for name, seconds in plan.untrained.items():
+        how = "copied from tiny:base" if is_shipped(name, size=options.size) else "trained"
+        print(f"  base {name}: {how}{_time(seconds, options)}")
+    for part in plan.parts:
+        count = f"{len(part.missing)} results on {', '.join(part.bases)}"
+        print(f"  {part.experiment}: {count}{_time(part.seconds, options)}")
+        print(f"    {', '.join(part.arms)}")
+    if plan.there:
+        print(f"  {plan.there} results are there already")
+    print(_price(plan, options, device=device))
+    if options.size == "full" and options.seeds < FEWEST_BASES:
+        more = FEWEST_BASES - options.seeds
+        print(
+            f"{options.seeds} of {FEWEST_BASES} bases decide nothing; --seeds {FEWEST_BASES} adds "
+            f"the {more} that a verdict needs, now or later"
+        )
+
+
+def _time(seconds: float, options: argparse.Namespace) -> str:
+    return "" if options.size == "small" or not seconds else f", about {duration(seconds)}"
+
+
+def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
+    if options.size == "small":
+        return "a small run: seconds for each experiment and base; it decides nothing"
+    text = f"about {duration(plan.seconds)} of one H200, in one process"
+    if device.startswith("cuda"):
+        return f"{text}; another GPU takes longer"
+    return (
+        f"{text}; on {device} it takes far longer, days rather than hours for many claims. "
+        "--size small shows that it runs"
+    )
+
+
+def _goes_on(options: argparse.Namespace) -> bool:
+    if options.yes or not sys.stdin.isatty():
+        return True
+    return input("start? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _tell(line: str) -> None:
+    """Progress; results go to standard output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
+    """Together with all that the folder can say, so that a list of it says the same."""
+    results = results_in(options.out)
+    names = {claim.name for claim in claims}
+    verdicts = [one for one in judge_claims(all_claims(), results) if one.claim.name in names]
+    print("\nverdicts, about the built-in world only:")
+    for verdict in verdicts:
+        print(_judged(verdict, results))
+    missing = max((one.missing for each in verdicts for one in each.tested), default=0)
+    if missing and options.size == "full":
+        print(
+            f"{missing} more bases are needed for a verdict: the same command with "
+            f"--seeds {options.seeds + missing} goes on from here"
+        )
+    print(f"more: unbag lab show CLAIM --results {options.out}")
+
+
+def _judged(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    why = f"\n      {verdict.why}" if verdict.why else ""
+    return verdict_line(verdict, results) + why
+
+
+def _tell_failures(failures: Sequence[Failure]) -> None:
+    for one in failures:
+        _tell(f"unbag: {one.what} failed: {one.why}")
+    if failures:
+        _tell("the same command tries these again; everything else is kept")

@@ -1,0 +1,98 @@
+"""Work comes in; it is done in a process of its own, so that its death is not that of the others.
+
+Experiments fork processes that use a GPU, which works only as long as the process that forks them
+never touched it. So each has a process of its own, and the one that starts them all stays clean.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+from unbag.errors import UserError
+
+T = TypeVar("T")
+_PR_SET_PDEATHSIG = 1
+
+
+class DiedError(Exception):
+    """The work ended otherwise than by its own word."""
+
+
+class BrokenError(Exception):
+    """The work raised what no user can mend; it says so in a traceback."""
+
+    def __init__(self, said: str, trace: str) -> None:
+        self.said, self.trace = said, trace
+        # Both are arguments, so that it can go from one process to another.
+        super().__init__(said, trace)
+
+    def __str__(self) -> str:
+        """Without the traceback."""
+        return self.said
+
+
+def apart(work: Callable[[], T], *, device: str) -> T:
+    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
+    if device == "cpu" or not sys.platform.startswith("linux"):
+        return _here(work)
+    context = get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_there, args=(work, theirs, os.getpid()))
+    process.start()
+    theirs.close()
+    try:
+        found = ours.recv()
+    except EOFError:
+        process.join()
+        raise DiedError(_how(process.exitcode)) from None
+    finally:
+        # After Ctrl-C the child has heard it too; it is given the time to put things away.
+        process.join()
+    if isinstance(found, BaseException):
+        raise found
+    result: T = found
+    return result
+
+
+def _here(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _broke(error) from error
+
+
+def _there(work: Callable[[], object], to: Connection, parent: int) -> None:
+    # Nobody else would end it if the parent were killed, and both would write to one folder.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    try:
+        to.send(work())
+    except KeyboardInterrupt:
+        os._exit(130)
+    except UserError as error:
+        to.send(UserError(error.found, expected=error.expected, way_out=error.way_out))
+    except (Exception, SystemExit) as error:
+        to.send(_broke(error))
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        return f"its process was ended by {name}" + (", as by a lack of memory" * (code == -9))
+    return f"its process ended with code {code}"
+
+
+def _broke(error: BaseException) -> BrokenError:
+    said = f"{type(error).__name__}: {error}".strip(": ")
+    return BrokenError(said, "".join(traceback.format_exception(error)))

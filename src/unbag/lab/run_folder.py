@@ -1,0 +1,105 @@
+"""The folder of a run of the lab: what it was begun with comes in, its results go out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
+from unbag.errors import UserError
+from unbag.lab.arm_result import ArmResult, Size, read_results, result_path
+from unbag.version import __version__
+
+LAB_VERSION = 1
+"""Raised when an arm, a base or a question changes its meaning: results of two versions must not
+stand in one folder."""
+_RECORD = "lab.json"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a folder was begun with."""
+
+    lab: int
+    size: Size
+    version: str
+    """Of the package; for people."""
+
+
+@contextmanager
+def opened(out: Path, *, size: Size) -> Iterator[None]:
+    """The folder, made if need be, for one process at a time; refused if it is of another lab."""
+    check_folder(out, size=size)
+    make_folder(out, what="run folder", way_out="name another folder with --out")
+    taken = UserError(
+        f"another `unbag lab run` is at work in {out}",
+        expected="one at a time in a folder",
+        way_out="wait for it, or name another folder with --out",
+    )
+    with locked_folder(out, taken):
+        for folder in {path.parent for path in out.rglob(".*.part")}:
+            remove_leftovers(folder)
+        if not (out / _RECORD).exists():
+            write_text(out / _RECORD, json.dumps(asdict(Begun(LAB_VERSION, size, __version__))))
+        yield
+
+
+def check_folder(out: Path, *, size: Size) -> None:
+    """Refuse what is no folder, or one that was begun with another version or size."""
+    if out.exists() and not out.is_dir():
+        raise UserError(
+            f"{out} is a file",
+            expected="a folder for bases, results and weights",
+            way_out="name another with --out",
+        )
+    found = _begun(out)
+    if found is None:
+        return
+    if found.lab != LAB_VERSION:
+        raise UserError(
+            f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
+            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
+            way_out="name another folder with --out, or go on with the unbag that began it",
+        )
+    if found.size != size:
+        raise UserError(
+            f"{out} holds a {found.size} run",
+            expected=f"a {size} run, or a new folder: the two do not mix",
+            way_out=f"name another folder with --out, or give --size {found.size}",
+        )
+
+
+def _begun(out: Path) -> Begun | None:
+    """What its record says; None where nothing was begun."""
+    path = out / _RECORD
+    if not path.exists():
+        return None
+    try:
+        return Begun(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}",
+            expected="the record that `unbag lab run` writes",
+            way_out="name another folder with --out",
+        ) from error
+
+
+def results_in(path: Path) -> list[ArmResult]:
+    """Of a run folder, or of a file or folder of joined results; an empty run has none."""
+    if not path.exists():
+        raise UserError(
+            f"no results in {path}: it does not exist",
+            expected="a folder of `unbag lab run`, or a file that `python -m unbag.lab.join` wrote",
+        )
+    if not (path / _RECORD).exists():
+        return read_results(path)
+    files = sorted(path.glob("*/*/*.json"))
+    return [one for file in files for one in read_results(file)]
+
+
+def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
+    """Whether an arm was run on a base."""
+    return result_path(out, experiment, base, arm).exists()

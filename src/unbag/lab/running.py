@@ -1,0 +1,123 @@
+"""A plan comes in; bases are made, experiments run, and what failed goes out.
+
+Whatever ends a run, the same command goes on: bases and results appear whole or not at all, and
+experiments keep where their trainings stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from unbag.engine.atomic import write_text
+from unbag.errors import UserError
+from unbag.lab.apart import BrokenError, DiedError, apart
+from unbag.lab.arm_result import Size
+from unbag.lab.bases import base_path, make_base
+from unbag.lab.clock import Clock
+from unbag.lab.experiment import Order, Say
+from unbag.lab.plan import Find, Part, Plan
+from unbag.lab.run_folder import has_result
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run may use."""
+
+    device: str = "cpu"
+    workers: int = 0
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be run, and why."""
+
+    what: str
+    why: str
+
+
+def carry_out(
+    plan: Plan, out: Path, *, size: Size, machine: Machine, find: Find, say: Say = print
+) -> list[Failure]:
+    """All of it; what fails does not take the others down."""
+    clock = Clock(plan, out, say=say)
+    failures = []
+    for name in plan.untrained:
+        say(f"base {name}")
+        work = partial(
+            make_base,
+            out,
+            name,
+            size=size,
+            device=machine.device,
+            workers=machine.workers,
+            say=clock.indented,
+        )
+        failures += _tried(f"base {name}", work, out, device=machine.device)
+    for place, part in enumerate(plan.parts, start=1):
+        count = f"{len(part.arms)} arms on {len(part.bases)} bases"
+        say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
+        failures += _run_part(part, out, size=size, machine=machine, find=find, say=clock.told)
+    return failures
+
+
+def _run_part(
+    part: Part, out: Path, *, size: Size, machine: Machine, find: Find, say: Say
+) -> list[Failure]:
+    failures: list[Failure] = []
+    for bases, arms in _orders(part, out):
+        order = Order(
+            bases=tuple(base_path(out, base) for base in bases),
+            arms=arms,
+            out=out,
+            size=size,
+            device=machine.device,
+            workers=machine.workers,
+            processes=machine.processes,
+        )
+        work = partial(find(part.experiment).run, order, say=say)
+        failures += _tried(part.experiment, work, out, device=machine.device)
+    missing = [
+        f"{arm} on {base}"
+        for base, arm in part.missing
+        if not has_result(out, part.experiment, base, arm)
+    ]
+    if missing and not failures:
+        failures.append(Failure(part.experiment, f"no result of {_some(missing)}"))
+    return failures
+
+
+def _orders(part: Part, out: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Bases that take the same arms together; without arms whose needs could not be met."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for base in part.bases:
+        if base_path(out, base).exists():
+            arms = tuple(
+                arm
+                for own, arm in part.missing
+                if own == base
+                and all(has_result(out, name, base, need) for name, need in part.needs[arm])
+            )
+            found.setdefault(arms, []).append(base)
+    return [(tuple(bases), arms) for arms, bases in found.items() if arms]
+
+
+def _tried(what: str, work: partial[None], out: Path, *, device: str) -> list[Failure]:
+    try:
+        apart(work, device=device)
+    except (UserError, DiedError) as error:
+        return [Failure(what, str(error))]
+    except BrokenError as error:
+        path = out / "failed" / f"{what.replace(' ', '-')}.txt"
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, error.trace)
+        return [Failure(what, f"{error}\n  traceback: {path}")]
+    return []
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
