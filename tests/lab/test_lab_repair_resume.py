@@ -36,10 +36,14 @@ def silent(line: str) -> None:
 
 
 def is_same(one: Path, two: Path) -> bool:
-    """Results, weights, and nothing else."""
+    """Results but for the time they took, weights, and nothing else."""
     names = [sorted(path.name for path in folder.iterdir()) for folder in (one, two)]
-    return names[0] == names[1] and all(
-        (one / name).read_bytes() == (two / name).read_bytes() for name in names[0]
+    weights = [name for name in names[0] if not name.endswith(".json")]
+    results = [[replace(r, seconds=None) for r in read_results(f)] for f in (one, two)]
+    return (
+        names[0] == names[1]
+        and results[0] == results[1]
+        and all((one / name).read_bytes() == (two / name).read_bytes() for name in weights)
     )
 
 

@@ -83,8 +83,13 @@ class _Asked:
 class Questions:
     """Every benchmark of the world, ready to be asked of any number of models."""
 
-    def __init__(self, names: Sequence[str] | None = None, *, times: int = 1) -> None:
-        """Make the items: of all benchmarks unless some are named, `times` as many as usual."""
+    def __init__(
+        self, names: Sequence[str] | None = None, *, times: int = 1, every: int = 1
+    ) -> None:
+        """Make the items: of all benchmarks unless some are named, `times` as many as usual.
+
+        With `every` only each so-many-th is asked, to show that everything runs.
+        """
         scene_row: dict[Scene, int] = {}
         caption_row: dict[str, int] = {}
         self._asked: list[_Asked] = []
@@ -92,7 +97,7 @@ class Questions:
             if name not in _MAKERS:
                 raise unknown_name("benchmark of the world", name, _MAKERS)
             benchmark, make = _MAKERS[name]
-            items = make(times)
+            items = make(times)[::every]
             self._asked.append(
                 _Asked(
                     benchmark,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,11 +29,21 @@ from unbag.lab.arm_result import (
     write_result,
 )
 from unbag.lab.questions import Questions
-from unbag.lab.repair_arms import ARMS, EXPERIMENTS
+from unbag.lab.repair_arms import ARMS, EXPERIMENTS, VARIANTS, make_recipe
+from unbag.lab.repair_curve import curve_numbers
+from unbag.lab.repair_leak import BLIND, LEAK, STEPS, leak_of
 from unbag.lab.repair_table import table
-from unbag.lab.repair_training import Say, Settings, checkpoint_of, seed_of, train_arms
+from unbag.lab.repair_training import (
+    Say,
+    Settings,
+    checkpoint_of,
+    curve_of,
+    seed_of,
+    train_arms,
+)
 from unbag.models.tiny import Tiny, read, untrained, write
 from unbag.train.tiny_trainable import TinyTrainable
+from unbag.train.world_batches import WorldBatches
 
 
 def repair(
@@ -46,9 +57,12 @@ def repair(
     known = {BEFORE: encoder, UNTRAINED: _untrained(encoder, nothing.seed)}
     for name, tiny in known.items():
         one = replace(nothing, arm=name)
-        if _found(one, folder / f"{name}.json") is None:
+        if settings.asks_base and _found(one, folder / f"{name}.json") is None:
             _ask(tiny, one, folder, questions, settings)
-    wanted = [replace(nothing, arm=arm, steps=settings.steps) for arm in settings.arms]
+    if BLIND in settings.arms:
+        _read_blindly(replace(nothing, arm=BLIND), encoder, folder, settings)
+    trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
+    wanted = [replace(nothing, arm=arm, steps=settings.steps) for arm in trained]
     missing = [one for one in wanted if _found(one, folder / f"{one.arm}.json") is None]
     if not missing:
         say(f"{base.stem}: every arm is in {folder}")
@@ -74,6 +88,7 @@ def _nothing(base: Path, encoder: Tiny, settings: Settings) -> ArmResult:
         precision=settings.precision,
         loss=None,
         numbers={},
+        size=settings.size,
     )
 
 
@@ -115,8 +130,13 @@ def _trained(
             arm = arms[one.arm]
             path = folder / f"{one.arm}.safetensors"
             write_atomically(path, partial(write, arm.trainable.module))
-            write_result(_state(folder, one.arm), replace(one, loss=arm.loss.item()))
-            checkpoint_of(folder, one.arm).unlink(missing_ok=True)
+            done = replace(
+                one, loss=arm.loss.item(), numbers=curve_numbers(arm), seconds=arm.seconds
+            )
+            write_result(_state(folder, one.arm), done)
+            checkpoint = checkpoint_of(folder, one.arm)
+            for left in (checkpoint, curve_of(checkpoint)):
+                left.unlink(missing_ok=True)
     found = [_found(one, _state(folder, one.arm)) for one in wanted]
     return [one for one in found if one is not None]
 
@@ -124,20 +144,45 @@ def _trained(
 def _ask(
     encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: Settings
 ) -> None:
-    """Ask a model everything and keep the answers."""
+    """Ask a model everything and keep the answers, beside what training said."""
+    start = time.monotonic()
     trainable = TinyTrainable(encoder, device=settings.device)
     trainable.module.eval()
-    numbers = questions.answers(trainable, device=settings.device)
-    write_result(folder / f"{result.arm}.json", replace(result, numbers=numbers))
+    numbers = {**result.numbers, **questions.answers(trainable, device=settings.device)}
+    # A model that was not trained took no time to train; one that went on took nobody knows what.
+    trained = 0.0 if result.loss is None else result.seconds
+    seconds = None if trained is None else trained + time.monotonic() - start
+    write_result(folder / f"{result.arm}.json", replace(result, numbers=numbers, seconds=seconds))
+
+
+def _read_blindly(wanted: ArmResult, encoder: Tiny, folder: Path, settings: Settings) -> None:
+    """How far the captions of a base's own scenes give their edits away."""
+    path = folder / f"{wanted.arm}.json"
+    if _found(wanted, path) is not None:
+        return
+    start, experiment = time.monotonic(), EXPERIMENTS[settings.experiment]
+    batches = WorldBatches(
+        recipe=make_recipe(ARMS[0], experiment, batch=settings.batch),
+        reads=TinyTrainable(encoder, device="cpu").reads,
+        seed=wanted.seed,
+        preset=experiment.preset,
+        per_epoch=max(settings.steps, 2 * STEPS),
+    )
+    found = leak_of(batches)
+    seconds = time.monotonic() - start
+    write_result(path, replace(wanted, numbers={LEAK: found}, seconds=seconds))
 
 
 def main() -> None:
     """The command line of this script."""
+    from unbag.lab.repair_bases import repair_bases
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
     parser.add_argument("--experiment", choices=tuple(EXPERIMENTS), default=Settings.experiment)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    every = (BLIND, *ARMS, *VARIANTS)
+    parser.add_argument("--arms", nargs="+", choices=every, default=ARMS)
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--batch", type=int, default=Settings.batch)
     parser.add_argument("--seed", type=int, default=Settings.seed)
@@ -146,7 +191,10 @@ def main() -> None:
     )
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
+    text = "processes that make scenes, for each that trains"
+    parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1), help=text)
+    text = "side by side on one device: bases, then parts of their arms"
+    parser.add_argument("--processes", type=int, default=1, help=text)
     options = parser.parse_args()
     settings = Settings(
         experiment=options.experiment,
@@ -158,9 +206,9 @@ def main() -> None:
         device=options.device,
         workers=options.workers,
     )
-    questions = Questions(options.bench, times=settings.times)
-    for base in options.bases:
-        repair(base, options.out, questions, settings)
+    repair_bases(
+        options.bases, options.out, settings, bench=options.bench, processes=options.processes
+    )
     print(table(read_results(options.out)))
 
 

@@ -23,8 +23,9 @@ from unbag.lab.arm_result import (
     write_results,
 )
 from unbag.lab.questions import PAIR_COSINE
-from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED
+from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 
+_TRAINED = (*ARMS, *VARIANTS)
 _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -96,8 +97,9 @@ def table(results: Sequence[ArmResult]) -> str:
 
 def _experiment(name: str, results: Sequence[ArmResult]) -> str:
     bases = sorted({result.base for result in results})
-    arms = [arm for arm in (UNTRAINED, BEFORE, *ARMS) if any(r.arm == arm for r in results)]
-    trained = next((r for r in results if r.arm in ARMS), results[0])
+    known = (UNTRAINED, BEFORE, *_TRAINED)
+    arms = [arm for arm in known if any(result.arm == arm for result in results)]
+    trained = next((result for result in results if result.arm in _TRAINED), results[0])
     return "\n\n".join(
         (
             f"### {name}: {EXPERIMENTS[name].about}",
@@ -108,7 +110,7 @@ def _experiment(name: str, results: Sequence[ArmResult]) -> str:
             f"base: mean [95 % t interval over bases, n = {len(bases)}].",
             _rows(
                 COMPARED,
-                [arm for arm in arms if arm in ARMS and arm.removesuffix(LOCKED) != CONTROL],
+                [arm for arm in arms if arm in _TRAINED and arm.removesuffix(LOCKED) != CONTROL],
                 lambda column, arm: _difference(column, arm, results),
             ),
             f"Every base ({', '.join(bases)}):",

@@ -8,26 +8,29 @@ with the same bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
 import torch
 from torch import Tensor
 
+from unbag.engine.atomic import write_atomically
 from unbag.engine.team import Team
-from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe
+from unbag.lab.arm_result import Size
+from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe, view_of
+from unbag.lab.repair_batches import Known, RepairBatches, views_on_device
 from unbag.models.tiny import Tiny, read
 from unbag.train import checkpoint
-from unbag.train.batch import Batch, Group, Truth
+from unbag.train.batch import Batch
 from unbag.train.config import Precision, Recipe
-from unbag.train.load import Waiting, load
+from unbag.train.load import Waiting
 from unbag.train.locks import apply_locks
 from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.step import Plan, add_gradient
 from unbag.train.tiny_trainable import TinyTrainable
-from unbag.train.world_batches import WorldBatches
 
 Say = Callable[[str], None]
 
@@ -48,6 +51,9 @@ class Settings:
     workers: int = 0
     save_every: int = 250
     """Steps between checkpoints."""
+    size: Size = "full"
+    asks_base: bool = True
+    """Whether the base itself and its untrained twin are asked too."""
 
     @property
     def precision(self) -> Precision:
@@ -92,6 +98,8 @@ class Arm:
         self.step = 0
         """Steps that were taken."""
         self.loss = torch.zeros(())
+        self.seconds: float | None = None
+        """Its share of the time of all arms beside it; None where it went on after a stop."""
         self._shared = shared
         encoder = read(base, name=recipe.name, device=settings.device)
         self.trainable = (
@@ -106,10 +114,12 @@ class Arm:
             team=Team(),
             device=settings.device,
             precision=settings.precision,
-            find_truth=_Known(),
+            find_truth=Known(),
         )
         rule = recipe.objective.threshold
         self.threshold_K: Tensor | None = None
+        self.curve_SK = torch.zeros(settings.steps, len(recipe.negatives), device=settings.device)
+        """Thresholds after each step; stays on the device, where no step waits for it."""
         if rule is not None:
             self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
 
@@ -120,12 +130,17 @@ class Arm:
             self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
         )
         self.threshold_K = taken.threshold_K
+        if self.threshold_K is not None:
+            self.curve_SK[step] = self.threshold_K
         change_weights(self.trainable, self.optimiser, self.recipe, step=step, steps=steps)
         self.loss = taken.losses.total.detach()
         self.step = step + 1
 
     def save(self, path: Path) -> None:
-        """All that the next step needs."""
+        """All that the next step needs, and the curve so far: it may be ahead, never behind."""
+        if self.threshold_K is not None:
+            curve = self.curve_SK.cpu()
+            write_atomically(curve_of(path), partial(torch.save, curve))
         standing = checkpoint.Standing(step=self.step)
         checkpoint.save(
             path,
@@ -142,14 +157,7 @@ class Arm:
         self.step = found.standing.step
         if found.threshold_K is not None:
             self.threshold_K = found.threshold_K.to(self.plan.device)
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The truth of a batch that stands in it: it was found once, for all arms."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        return Truth(code["also_true_BB"], code["negative_true_BBK"])
+            self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
 
 
 def seed_of(base: Path, settings: Settings) -> int:
@@ -162,6 +170,11 @@ def checkpoint_of(folder: Path, arm: str) -> Path:
     return folder / f"{arm}.checkpoint"
 
 
+def curve_of(path: Path) -> Path:
+    """Where the thresholds of a checkpoint are kept."""
+    return path.with_suffix(".curve")
+
+
 def train_arms(
     base: Path, names: Sequence[str], settings: Settings, *, folder: Path | None = None, say: Say
 ) -> dict[str, Arm]:
@@ -172,17 +185,23 @@ def train_arms(
     for name, arm in arms.items():
         if folder is not None and (path := checkpoint_of(folder, name)).exists():
             arm.go_back_to(path)
-    batches = make_batches(base, arms[names[0]], settings)
+    batches = make_batches(base, list(arms.values()), settings)
     # A stop while checkpoints were written leaves some arms behind the others.
     first = min(arm.step for arm in arms.values())
     went_on = f"; from step {first}" if first else ""
     say(f"{base.stem}: {', '.join(names)}; {batches.about}{went_on}")
     clock = _Clock(base.stem, first, settings.steps, Waiting())
-    flow = _on_device(batches, settings, clock.waiting, first=first)
-    for step, batch in enumerate(flow, start=first):
-        for arm in arms.values():
+    flow = views_on_device(
+        batches,
+        first=first,
+        workers=settings.workers,
+        device=settings.device,
+        waiting=clock.waiting,
+    )
+    for step, views in enumerate(flow, start=first):
+        for name, arm in arms.items():
             if step >= arm.step:
-                arm.take_step(batch, step, steps=settings.steps)
+                arm.take_step(views[view_of(name)], step, steps=settings.steps)
         if step % 100 == 99 or step + 1 == settings.steps:
             say(clock.line(step + 1, arms))
         # After the last step the weights are written at once, and need no checkpoint.
@@ -190,6 +209,9 @@ def train_arms(
         if folder is not None and is_due:
             for name, arm in arms.items():
                 arm.save(checkpoint_of(folder, name))
+    for arm in arms.values():
+        # The last line of the clock has waited for the device.
+        arm.seconds = None if first else clock.taken / len(arms)
     return arms
 
 
@@ -200,9 +222,14 @@ class _Clock:
         self.name, self.first, self.steps, self.waiting = name, first, steps, waiting
         self.started = time.monotonic()
 
+    @property
+    def taken(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.started
+
     def line(self, step: int, arms: Mapping[str, Arm]) -> str:
         """After so many steps."""
-        taken = time.monotonic() - self.started
+        taken = self.taken
         each = taken / (step - self.first)
         shown = "  ".join(f"{name} {arm.loss.item():.3f}" for name, arm in arms.items())
         return (
@@ -212,43 +239,13 @@ class _Clock:
         )
 
 
-def make_batches(base: Path, arm: Arm, settings: Settings) -> WorldBatches:
+def make_batches(base: Path, arms: Sequence[Arm], settings: Settings) -> RepairBatches:
     """What all arms of a base are trained on; the recipe of any arm says the same of it."""
-    return WorldBatches(
-        recipe=arm.recipe,
-        reads=arm.trainable.reads,
+    return RepairBatches(
+        recipe=arms[0].recipe,
+        reads=arms[0].trainable.reads,
         seed=seed_of(base, settings),
         preset=EXPERIMENTS[settings.experiment].preset,
         per_epoch=settings.steps,
+        views=frozenset({"all", *(view_of(arm.recipe.name) for arm in arms)}),
     )
-
-
-def _on_device(
-    batches: WorldBatches, settings: Settings, waiting: Waiting, *, first: int
-) -> Iterator[Batch]:
-    find_truth = batches.find_truth
-    assert find_truth is not None
-    device = settings.device
-    flow = load(batches, first=first, workers=settings.workers, device=device, waiting=waiting)
-    for batch in flow:
-        truth = find_truth({k: v.to(device, non_blocking=True) for k, v in batch.code.items()})
-        assert truth.negative_true_BBK is not None
-        yield replace(
-            batch,
-            pixels=batch.pixels.to(device, non_blocking=True),
-            groups=tuple(_placed(group, device) for group in batch.groups),
-            place_U=batch.place_U.to(device, non_blocking=True),
-            caption_B=batch.caption_B.to(device, non_blocking=True),
-            negative_BK=batch.negative_BK.to(device, non_blocking=True),
-            positive_BP=batch.positive_BP.to(device, non_blocking=True),
-            code={
-                "also_true_BB": truth.also_true_BB,
-                "negative_true_BBK": truth.negative_true_BBK,
-            },
-        )
-
-
-def _placed(group: Group, device: str) -> Group:
-    """Once for all arms."""
-    inputs = {name: one.to(device, non_blocking=True) for name, one in group.inputs.items()}
-    return Group(group.row_G, inputs)

@@ -1,0 +1,50 @@
+"""Bases and settings come in; all their arms, run in one process or several, go out as files."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from unbag.lab.repair import repair
+from unbag.lab.repair_families import FamilyQuestions
+from unbag.lab.repair_training import Say, Settings
+
+_FEW = 23
+"""A small run asks one item of so many: no divisor of the forms that stand beside each other."""
+
+
+def repair_bases(
+    bases: Sequence[Path],
+    out: Path,
+    settings: Settings,
+    *,
+    bench: Sequence[str] | None = None,
+    processes: int = 1,
+    say: Say = print,
+) -> None:
+    """What is missing of every base; with several processes, bases and parts of their arms."""
+    if processes <= 1:
+        every = _FEW if settings.size == "small" else 1
+        questions = FamilyQuestions(bench, times=settings.times, every=every)
+        for base in bases:
+            repair(base, out, questions, settings, say=say)
+        return
+    # Spawned, not forked: a fork of a process that has looked at a GPU cannot use one.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        running = [
+            pool.submit(repair_bases, [base], out, part, bench=bench)
+            for part in parts_of(settings, -(-processes // len(bases)))
+            for base in bases
+        ]
+        for one in running:
+            one.result()
+
+
+def parts_of(settings: Settings, count: int) -> list[Settings]:
+    """The arms shared out; the first part asks the base too."""
+    chosen = [settings.arms[at::count] for at in range(min(count, len(settings.arms)))]
+    return [replace(settings, arms=arms, asks_base=at == 0) for at, arms in enumerate(chosen)]
