@@ -1,6 +1,7 @@
 """`unbag train --recipe decoder` and what it leaves behind: a folder that knows its encoder."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -207,6 +208,24 @@ def test_folders_that_hold_no_decoder(tmp_path: Path, small: tuple[Tiny, Path]) 
         load_decoder(str(tmp_path))
     with pytest.raises(UserError, match="scores with a trained decoder, and none is named"):
         make_scorers(own, "decoder")
+
+
+def test_folders_with_parts_of_two_decoders_or_without_one(
+    tmp_path: Path, small: tuple[Tiny, Path]
+) -> None:
+    copy = shutil.copytree(small[1], tmp_path / "copy")
+    weights = load_file(copy / "connector.safetensors")
+    wide = {name: torch.cat([value, value]) for name, value in weights.items()}
+    save_file(wide, copy / "connector.safetensors")
+    with pytest.raises(UserError, match=r"does not fit its language model: 0\.weight is \(32,"):
+        load_decoder(str(copy))
+    del weights["2.bias"]
+    save_file(weights, copy / "connector.safetensors")
+    with pytest.raises(UserError, match=r"language model: 2\.bias is not there"):
+        load_decoder(str(copy))
+    shutil.rmtree(copy / "language")
+    with pytest.raises(UserError, match="is not a decoder: it has no language/"):
+        load_decoder(str(copy))
 
 
 def test_half_precision_is_refused(small: tuple[Tiny, Path]) -> None:

@@ -199,9 +199,13 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     assert run(Silent())
     whole, again = (path / "adapter.safetensors" for path in (trained, tmp_path))
     assert whole.read_bytes() == again.read_bytes()
-    with pytest.raises(UserError, match="holds another run") as raised:
+    with pytest.raises(UserError, match=r"a run with another read-out.*: vlm2vec\n") as raised:
         train_readout("vlm2vec_plain", model, "world", tmp_path, settings=SMALL)
-    assert "now:   vlm2vec_plain of hf-chat-" in str(raised.value)
+    assert "expected: vlm2vec_plain\n" in str(raised.value)
+    other = (*SMALL, "temperature=0.5")
+    with pytest.raises(UserError, match=r"a run with another temperature: 0\.02") as raised:
+        train_readout("vlm2vec", model, "world", tmp_path, settings=other)
+    assert "adapting" not in str(raised.value)
 
 
 def test_a_folder_for_another_model_is_refused_with_both_fingerprints(

@@ -89,7 +89,10 @@ def read_decoder(folder: Path) -> Kept:
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         connector = load_file(folder / CONNECTOR)
         width = connector["0.weight"].shape[1]
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        if not (folder / LANGUAGE).is_dir():
+            # A name that is no folder would be looked for on a hub.
+            raise ValueError(f"it has no {LANGUAGE}/, the weights of its language model")
+    except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(
             f"{folder} is not a decoder: {said_by(error)}",
             expected="a folder that `unbag train --recipe decoder` wrote",
@@ -102,9 +105,25 @@ def read_decoder(folder: Path) -> Kept:
     else:
         model, words = saved_language(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
     net = DecoderNet(model, width=width)
-    net.connector.load_state_dict(connector)
+    _fill(net, connector, folder)
     check_finite(net.state_dict(), source=str(folder))
     return Kept(Made(net.eval(), words, settings, places, context), origin)
+
+
+def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> None:
+    """Put the connector's weights where they belong; those of another decoder are refused."""
+    own = {name: tuple(value.shape) for name, value in net.connector.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in connector.items()}
+    apart = [name for name in {**own, **found} if own.get(name) != found.get(name)]
+    if apart:
+        first = apart[0]
+        raise UserError(
+            f"{folder / CONNECTOR} does not fit its language model: {first} is "
+            f"{found.get(first, 'not there')}",
+            expected=f"{own.get(first, 'no such weight')}",
+            way_out="copy both from one folder of `unbag train --recipe decoder`",
+        )
+    net.connector.load_state_dict(connector)
 
 
 def on_encoder(kept: Kept, encoder: DualEncoder, folder: Path, *, name: str) -> PatchDecoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,12 +56,17 @@ class Vlm2VecReadout:
         )
         with locked_folder(out, taken):
             adapted = adapt(model, settings.adapting, seed=job.seed)
-            run = f"{self.name} of {model.fingerprint} on {lessons.fingerprint}, {settings}"
+            run = {
+                "read-out": self.name,
+                "model": f"{model.name} {model.fingerprint}",
+                "data": lessons.fingerprint,
+                "settings": asdict(settings),
+            }
             stand = fit(
                 adapted,
                 lessons,
                 settings,
-                run=run,
+                run=json.dumps(run),
                 out=out,
                 where=where,
                 seed=job.seed,

@@ -22,6 +22,7 @@ from unbag.engine.progress import Progress
 from unbag.engine.team import ALONE
 from unbag.errors import UserError, said_by
 from unbag.models.hf_chat_inputs import Row
+from unbag.readouts.reader_checkpoint import other_run
 from unbag.readouts.vlm2vec_adapter import Adapted
 from unbag.readouts.vlm2vec_core import cached_step, contrast, share_of_rate, unit
 from unbag.readouts.vlm2vec_data import Lesson, Lessons
@@ -39,7 +40,7 @@ class Stand:
     """Where a run stands."""
 
     run: str
-    """What decides the weights, in one line."""
+    """All that decides the weights, as JSON."""
     step: int = 0
     seconds: float = 0.0
     loss: float = float("nan")
@@ -197,6 +198,7 @@ def _begin(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, fresh
         with safe_open(path, framework="pt") as file:
             stand = Stand(**json.loads((file.metadata() or {})[_HEADER]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        there = json.loads(stand.run)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} is not a checkpoint of vlm2vec: {said_by(error)}",
@@ -204,11 +206,7 @@ def _begin(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, fresh
             way_out="delete it to begin anew, or name another folder with --out",
         ) from error
     if stand.run != fresh.run:
-        raise UserError(
-            f"{path.parent} holds another run:\n  there: {stand.run}\n  now:   {fresh.run}",
-            expected="the same model, pairs, seed and settings, to go on",
-            way_out="name another folder with --out",
-        )
+        raise other_run(path.parent, there, json.loads(fresh.run))
     _restore(tensors, adapted, optimiser, source=str(path))
     return stand
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from unbag.errors import UserError
 
 _SAID = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
+_EXAMPLE = {bool: "true", int: "2", float: "0.5"}
 _UNFIT = object()
 
 
@@ -26,7 +27,11 @@ def fit(value: object, hint: object, *, key: str) -> Any:
     found = _fit(value, hint)
     if found is _UNFIT:
         wanted = " or ".join(_said(one, key) for one in _options(hint))
-        raise UserError(f"the setting {key}={value}", expected=wanted)
+        raise UserError(
+            f"the setting {key}={value}",
+            expected=wanted,
+            way_out=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
+        )
     return found
 
 
@@ -65,3 +70,15 @@ def _said(hint: object, key: str) -> str:
     if is_dataclass(hint):
         return f"parts of it, such as {key}.{fields(hint)[0].name}"
     return _SAID.get(hint, getattr(hint, "__name__", str(hint)))  # type: ignore[call-overload, no-any-return]
+
+
+def _example(hint: object, key: str) -> str:
+    """A setting of that type, as it is typed."""
+    if is_dataclass(hint):
+        return f"{key}.{fields(hint)[0].name}=..."
+    parts = get_args(hint)
+    if get_origin(hint) is Literal:
+        return f"{key}={parts[0]}"
+    if get_origin(hint) is tuple:
+        return f"{key}=({','.join(_EXAMPLE.get(part, '...') for part in parts)})"
+    return f"{key}={_EXAMPLE.get(hint, '...')}"  # type: ignore[call-overload]
