@@ -96,6 +96,14 @@ def test_a_chat_model_is_a_dual_encoder_whatever_the_size_of_pictures() -> None:
     assert scores[2] == pytest.approx(float(found_ND[2] @ caption_ND[0]), abs=1e-6)
 
 
+def test_a_question_without_a_picture_has_its_own_instruction() -> None:
+    model = Fake()
+    found_ND = Vlm2Vec(model).encode_questions(["Is it red?", "Is it {blue}?"])
+    asked = "Find the text that can answer the given query: Is it {blue}?"
+    assert model.asked[1] == (None, asked)
+    assert torch.equal(found_ND[1], model.vector(None, asked))
+
+
 def test_only_flat_pictures_are_filled_up() -> None:
     flat = [torch.ones(2), torch.ones(4)]
     assert [one.tolist() for one in even(flat)] == [[1, 1, 0, 0], [1, 1, 1, 1]]

@@ -21,7 +21,7 @@ from unbag.errors import PictureError, UserError
 from unbag.models.asks import HiddenGenerator
 from unbag.pictures.files import PixelPicture
 from unbag.readouts.vlm2vec_core import unit
-from unbag.readouts.vlm2vec_prompts import VERSION, instruction
+from unbag.readouts.vlm2vec_prompts import VERSION, instruction, text_instruction
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -94,6 +94,10 @@ class Vlm2Vec:
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
         """N captions to [N, D]."""
         return unit(self.model.last_hidden([(None, caption) for caption in captions]))
+
+    def encode_questions(self, questions: Sequence[str]) -> Tensor:
+        """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
+        return self.encode_captions([text_instruction(question) for question in questions])
 
 
 def hidden_generator(model: object) -> HiddenGenerator:

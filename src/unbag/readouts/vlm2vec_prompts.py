@@ -17,6 +17,7 @@ from unbag.world.words import INVERSE, RELATIONS
 
 WITH_QUESTION = "Represent the given image with the following question: {question}"
 WITHOUT = "Represent the given image"
+TEXT_ONLY = "Find the text that can answer the given query: {question}"
 VERSION = "1"
 """Of all that is below: part of a scorer's fingerprint."""
 _PHRASES = tuple(dict.fromkeys(relation.phrase for relation in BETWEEN.values()))
@@ -54,6 +55,11 @@ class Stated:
 def instruction(question: str | None) -> str:
     """What stands behind a picture."""
     return WITHOUT if question is None else WITH_QUESTION.replace("{question}", question)
+
+
+def text_instruction(question: str) -> str:
+    """What a query says that has a question and no picture: all that is known without looking."""
+    return TEXT_ONLY.replace("{question}", question)
 
 
 def question_of(item: Item) -> str | None:
