@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -42,13 +43,13 @@ class Packed:
 
 def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
     """The row of `sprite_table` that shows this look."""
-    kind = _shape_numbers(world.name)[shape] * len(_SIZES) + _SIZES.index(size)
-    return kind * len(_TEXTURES) + _TEXTURES.index(texture)
+    return _indices(world.name)[shape, size, texture]
 
 
 @cache
-def _shape_numbers(world: str) -> dict[str, int]:
-    return {shape: number for number, shape in enumerate(WORLDS[world].shapes)}
+def _indices(world: str) -> dict[tuple[str, Size, Texture], int]:
+    looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
+    return {look: number for number, look in enumerate(looks)}
 
 
 def sprite_table(world: World) -> NDArray[np.uint8]:
@@ -70,14 +71,19 @@ def sprite_table(world: World) -> NDArray[np.uint8]:
 def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
     """Scenes of one world as arrays, with room for `most` things each."""
     shape = (len(scenes), most)
-    fields_NT6 = np.zeros((*shape, 6), dtype=np.int64)
-    present_NT = np.zeros(shape, dtype=np.bool_)
+    place_M2: list[tuple[int, int]] = []
+    fields_M6: list[tuple[int, ...]] = []
     for n, scene in enumerate(scenes):
-        world = WORLDS[scene.world]
+        row = _indices(scene.world)
         for t, thing in enumerate(scene.things):
-            kind = sprite_index(world, thing.shape, thing.size, thing.texture)
-            fields_NT6[n, t] = (kind, thing.x, thing.y, *thing.rgb)
-            present_NT[n, t] = True
+            place_M2.append((n, t))
+            kind = row[thing.shape, thing.size, thing.texture]
+            fields_M6.append((kind, thing.x, thing.y, *thing.rgb))
+    n_M, t_M = np.array(place_M2, dtype=np.int64).reshape(-1, 2).T
+    fields_NT6 = np.zeros((*shape, 6), dtype=np.int64)
+    fields_NT6[n_M, t_M] = np.array(fields_M6, dtype=np.int64).reshape(-1, 6)
+    present_NT = np.zeros(shape, dtype=np.bool_)
+    present_NT[n_M, t_M] = True
     sprite_NT, x_NT, y_NT = (fields_NT6[..., k] for k in range(3))
     return Packed(sprite_NT, x_NT, y_NT, fields_NT6[..., 3:], present_NT)
 
@@ -96,7 +102,7 @@ def draw_batch(
     across = table_KSS2.shape[1]
     # A margin all round, cut off at the end: the empty rim of a small sprite may leave the canvas.
     side = pixels + 2 * (across // 2)
-    background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
+    background, noise = _constants(device)
     canvas_NP3 = background.repeat(len(things.x_NT), side * side, 1)
     for t in range(things.present_NT.shape[1]):
         _draw_thing(canvas_NP3, table_KSS2, things, t, side=side)
@@ -104,10 +110,18 @@ def draw_batch(
     square = canvas_NP3.reshape(-1, side, side, 3)[:, rim : rim + pixels, rim : rim + pixels]
     image_N3HW = square.permute(0, 3, 1, 2).contiguous()
     if generator is not None:
-        values = torch.tensor(gaussian(NOISE), device=device)
         chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
-        image_N3HW = image_N3HW + values[chance]
+        image_N3HW = image_N3HW + noise[chance]
     return image_N3HW.clamp(0, 255).float() / 255
+
+
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    """The background's colour, and the table of the noise."""
+    import torch
+
+    background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
+    return background, torch.tensor(gaussian(NOISE), device=device)
 
 
 def _draw_thing(
@@ -122,16 +136,36 @@ def _draw_thing(
         return
 
     def of(values_NT: IntArray) -> Tensor:
-        return torch.from_numpy(values_NT[scene_M, t]).to(device)
+        return _put(values_NT[scene_M, t], device)
 
     across = table_KSS2.shape[1]
     offset_S = torch.arange(across, device=device)
     row_MS1 = (of(things.y_NT)[:, None] + offset_S)[:, :, None]
     column_M1S = (of(things.x_NT)[:, None] + offset_S)[:, None, :]
-    place_MSS = row_MS1 * side + column_M1S
+    place_MSS = row_MS1 * side + column_M1S + _put(scene_M, device)[:, None, None] * side**2
     sprite_MSS2 = table_KSS2[of(things.sprite_NT)]
-    m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
-    percent = sprite_MSS2[m, row, column, 1].to(torch.int16)
-    drawn = (percent[:, None] * of(things.rgb_NT3).to(torch.int16)[m] + 50) // 100
-    scene = torch.from_numpy(scene_M).to(device)
-    canvas_NP3[scene[m], place_MSS[m, row, column]] = drawn
+    rgb_M3 = of(things.rgb_NT3).to(torch.int16)
+    canvas_Q3 = canvas_NP3.view(-1, 3)
+    if device.type == "cpu":
+        m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
+        drawn = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m])
+        canvas_Q3[place_MSS[m, row, column]] = drawn
+        return
+    # Elsewhere empty pixels are written too, as they were: to leave them out, the device would have
+    # to be asked how many there are, and whoever asks waits until it has done all before.
+    drawn_MSS3 = _shaded(sprite_MSS2[..., 1:], rgb_M3[:, None, None])
+    before_MSS3 = canvas_Q3[place_MSS]
+    canvas_Q3[place_MSS] = torch.where(sprite_MSS2[..., :1] > 0, drawn_MSS3, before_MSS3)
+
+
+def _shaded(percent: Tensor, rgb: Tensor) -> Tensor:
+    shaded: Tensor = (percent.to(rgb.dtype) * rgb + 50) // 100
+    return shaded
+
+
+def _put(values: IntArray, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it is doing."""
+    import torch
+
+    found = torch.from_numpy(values)
+    return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)

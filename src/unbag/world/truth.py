@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import numpy as np
@@ -66,25 +67,27 @@ def holds_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> BoolArray:
 
 def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
     """Scenes of at most five things as integers."""
-    thing_ST = np.zeros((len(scenes), MOST_THINGS), dtype=np.int64)
+    rows = []
     related_SRT = np.zeros((len(scenes), len(RELATIONS), MOST_THINGS), dtype=np.int64)
     for s, scene in enumerate(scenes):
-        for t, thing in enumerate(scene.things):
-            thing_ST[s, t] = _packed(thing)[1]
+        row = [_packed(thing)[1] for thing in scene.things]
+        rows.append(row + [0] * (MOST_THINGS - len(row)))
         for i, name, j in relations(scene):
             related_SRT[s, _RELATION_CODE[name], i] |= 1 << j
+    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MOST_THINGS)
     return SceneCodes(thing_ST, related_SRT)
 
 
 def encode_captions(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
     """Captions as integers."""
-    row_C6 = np.zeros((len(captions), 6), dtype=np.int64)
-    for c, ast in enumerate(captions):
+    rows = []
+    for ast in captions:
         objects = objects_of(ast)
         first, second = _packed(objects[0]), _packed(objects[-1])
         number = ast.n if isinstance(ast, Count) else 0
         number = _RELATION_CODE[ast.relation] if isinstance(ast, Rel) else number
-        row_C6[c] = (_KIND[type(ast)], *first, *second, number)
+        rows.append((_KIND[type(ast)], *first, *second, number))
+    row_C6 = np.array(rows, dtype=np.int64).reshape(len(captions), 6)
     return CaptionCodes(*(row_C6[:, column].copy() for column in range(6)))
 
 
@@ -153,8 +156,12 @@ def _zeros(scenes: SceneCodes[Array], captions: CaptionCodes[Array]) -> Array:
 
 def _packed(described: Obj | Thing) -> tuple[int, int]:
     """(mask, value): which bits the description fixes, and to what."""
+    return _bits(described.shape, described.colour, described.size, described.texture)
+
+
+@cache
+def _bits(*names: str | None) -> tuple[int, int]:
     mask, value = _EXISTS, _EXISTS
-    names = (described.shape, described.colour, described.size, described.texture)
     for place, (codes, name) in enumerate(zip(_CODES, names, strict=True)):
         if name is not None:
             mask |= 0xFF << 8 * place
