@@ -13,7 +13,7 @@ from unbag.errors import UserError
 from unbag.readouts.cutouts import Cutout, cut_out, read_cutouts, thing_name
 from unbag.readouts.pasted import KINDS, Composite, paste, tinted
 from unbag.readouts.pasted_written import vary, write_composites
-from unbag.readouts.pool_pairs import rows_of
+from unbag.readouts.pool_pairs import mixed, rows_of
 from unbag.train.open_pairs import open_pairs
 from unbag.types import BoolArray, IntArray
 
@@ -160,6 +160,12 @@ def test_training_reads_what_is_written(tmp_path: Path) -> None:
     assert [e.text for e in first.edits[0] if e.keeps_meaning] == [first.captions[1]]
     assert rows[0].negatives[0] == opposite.captions[0]
     assert first.picture.open().size == (64, 64)
+    every = mixed(rows)
+    # Four pictures and then their four opposites would be as probable, were pairs not kept.
+    for n in range(0, 16, 4):
+        names = [Path(row.picture.name).name for row in every[n : n + 4]]
+        assert len({name[:6] for name in names}) == 1
+        assert [name[6:] for name in names] == ["-a.png", "-a.png", "-b.png", "-b.png"]
     kinds = [json.loads(line)["edits"][0][0]["kind"] for line in path.read_text().splitlines()]
     assert kinds[::2] == ["swap_arguments", "swap_attributes", "swap_attributes", "swap_arguments"]
     with pytest.raises(UserError, match="is there already") as error:

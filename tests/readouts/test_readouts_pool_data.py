@@ -13,6 +13,8 @@ from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts import pool_pairs, pool_world
+from unbag.readouts.decoder_data import Material
+from unbag.readouts.decoder_questions import Fact
 from unbag.readouts.parts import JOINT, POOLED_ONLY
 from unbag.readouts.pool import Pool
 from unbag.readouts.pool_pairs import Row, mixed, pool_of, rows_of
@@ -195,3 +197,21 @@ def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
     assert held_rows(pool) == 0
     pool = pooled([Row(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
     assert held_rows(pool) == 2
+
+
+@pytest.mark.parametrize(("edit", "held"), [("a cup left of a plate", 1), ("a plate", 2)])
+def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held: int) -> None:
+    first = [Row(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
+    opposite = [
+        Row(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),
+        Row(halves("blue", "red"), "a cup right of a plate", (edit,)),
+    ]
+    last = Row(halves("green", "blue"), "a spoon", (None,))
+    # A tenth is two rows, which would part the two.
+    every = [*first, *opposite, last]
+    assert held_rows(pooled(every)) == held
+    facts = tuple(
+        Fact(n, row.caption, tuple(one for one in row.negatives if one is not None))
+        for n, row in enumerate(every)
+    )
+    assert Material(None, facts, 20, "", "").held == held

@@ -46,8 +46,16 @@ class Material:
 
     @property
     def held(self) -> int:
-        """Pictures at the end that no step sees."""
-        return min(MOST_HELD, int(HELD * self.count))
+        """Pictures at the end that no step sees; of two opposite ones both or none."""
+        first = self.count - min(MOST_HELD, int(HELD * self.count))
+        while 0 < first < self.count and self._are_opposite(first - 1, first):
+            first += 1
+        return self.count - first
+
+    def _are_opposite(self, picture: int, other: int) -> bool:
+        """Whether captions of the two are each other's edits."""
+        own, rest = ([f for f in self.facts if f.picture == p] for p in (picture, other))
+        return any(a.caption in b.negatives and b.caption in a.negatives for a in own for b in rest)
 
 
 def gather(

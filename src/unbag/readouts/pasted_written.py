@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 PAIRS, PICTURES = "pairs.jsonl", "pictures"
+_SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
 _KINDS = {
     "spatial": ("swap_arguments", "relation_inverse"),
     "colour": ("swap_attributes", "conjunct_swap"),
@@ -68,6 +70,11 @@ def _line(one: Composite, side: int, name: str) -> dict[str, object]:
         for at in (0, 1)
     ]
     return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
+
+
+def pair_name(name: str) -> str:
+    """The same for both pictures of a pair; any other name as it is."""
+    return _SIDE.sub("", name)
 
 
 def vary(image: Image, rng: Generator) -> Image:

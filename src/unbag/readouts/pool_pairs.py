@@ -17,6 +17,7 @@ from unbag.captions.changes import normalised
 from unbag.engine.progress import Progress
 from unbag.errors import PictureError, UserError
 from unbag.readouts.parts import Parts, View, stacked
+from unbag.readouts.pasted_written import pair_name
 from unbag.readouts.pool import Pool, kept
 from unbag.readouts.store import PartsStore
 from unbag.train.batch import FindTruth, Said
@@ -63,9 +64,14 @@ def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
 def mixed(rows: Sequence[Row]) -> list[Row]:
     """Pictures in an order that only their names decide, rows of one picture together.
 
-    The last of them can then be kept apart: they are like all the others.
+    The last of them can then be kept apart: they are like all the others. Two opposite pictures
+    that were pasted stand beside each other.
     """
-    return sorted(rows, key=lambda row: blake2b(row.picture.name.encode(errors="replace")).digest())
+    return sorted(rows, key=lambda row: (_drawn(pair_name(row.picture.name)), row.picture.name))
+
+
+def _drawn(name: str) -> bytes:
+    return blake2b(name.encode(errors="replace")).digest()
 
 
 def pool_of(

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 
+import torch
+
 from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
@@ -115,10 +117,20 @@ def held_rows(pool: Pool) -> int:
     """How many rows at the end of the pool are kept from training; whole groups."""
     held = min(_MOST_HELD, int(_HELD * len(pool)))
     cut = len(pool) - (held - held % pool.group)
-    # No picture is on both sides.
-    while 0 < cut < len(pool) and pool.picture_N[cut - 1] == pool.picture_N[cut]:
+    while 0 < cut < len(pool) and _are_together(pool, cut - 1, cut):
         cut += pool.group
     return max(0, len(pool) - cut)
+
+
+def _are_together(pool: Pool, row: int, other: int) -> bool:
+    """Whether both are of one picture, or of two whose captions are each other's edits."""
+    before, after = (pool.picture_N == pool.picture_N[at] for at in (row, other))
+    if before[other]:
+        return True
+    return all(
+        bool(torch.isin(pool.caption_N[own], pool.negative_NK[rest]).any())
+        for own, rest in ((before, after), (after, before))
+    )
 
 
 def _pool(
