@@ -16,6 +16,7 @@ from unbag.cli import main
 from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
+from unbag.readouts import reader_training
 from unbag.readouts.fit import Fit, Taken
 from unbag.readouts.head import FILE, LAST, read_head
 from unbag.readouts.reader_readout import encoder_of
@@ -208,3 +209,21 @@ def test_a_model_that_shows_no_parts_is_refused(
 
     with pytest.raises(UserError, match="and 'chat' shows none"):
         encoder_of(Chat(), "pooled")  # type: ignore[arg-type]
+
+
+def test_a_stop_before_the_first_step_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reader_training, "world_rows", interrupted)
+    train = ("train", "--model", "tiny:base", "--pairs", "world", "--out", str(tmp_path / "out"))
+    assert main([*train, "--recipe", "pooled"]) == 130
+    told = "stopped before the first step, so nothing is saved; the same command begins anew"
+    assert told in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "out" / LAST).touch()
+    assert main([*train, "--recipe", "pooled"]) == 130
+    shown = capsys.readouterr()
+    assert "nothing is saved" not in shown.out
+    assert "unbag: stopped" in shown.err

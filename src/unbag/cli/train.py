@@ -104,22 +104,30 @@ def _check_readout(options: argparse.Namespace) -> None:
 
 def _train_readout(options: argparse.Namespace) -> int:
     """A reader, connector or decoder on a model that stays as it is."""
+    from unbag.readouts.head import LAST
     from unbag.readouts.trained import train_readout
 
     _check_readout(options)
     device = choose_device(options.device)
     model = load_model(model_name(options.model), device=device)
-    found = train_readout(
-        options.recipe,
-        model,
-        _wanted(options),
-        options.out,
-        spec=options.model,
-        settings=options.set,
-        seed=options.seed,
-        where=_where(options, device),
-        progress=Shown(Console(stderr=True)),
-    )
+    try:
+        found = train_readout(
+            options.recipe,
+            model,
+            _wanted(options),
+            options.out,
+            spec=options.model,
+            settings=options.set,
+            seed=options.seed,
+            where=_where(options, device),
+            progress=Shown(Console(stderr=True)),
+        )
+    except KeyboardInterrupt:
+        # Between steps a run saves and comes back by itself; this one was not there yet.
+        if not (options.out / LAST).exists():
+            output().print("stopped before the first step, so nothing is saved; the same command "
+                           "begins anew")  # fmt: skip
+        raise
     for line in found.lines:
         output().print(line, highlight=False, markup=False, soft_wrap=True)
     if not found.is_done:
