@@ -13,6 +13,7 @@ from unbag.errors import unknown_name
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import NAMES, all_claims
+from unbag.lab.clock import counted
 from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
@@ -65,7 +66,7 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """Name, verdict and the effect of the weakest prediction."""
     one = weakest(verdict)
     why_none = absent(one.prediction, verdict.claim, results)
-    bases = f", {len(one.effects)} base{'s' * (len(one.effects) != 1)}" if one.effects else ""
+    bases = f", {counted(len(one.effects), 'base')}" if one.effects else ""
     return f"  {verdict.claim.name:<26} {verdict.word:<27} {effect_text(one, why_none)}{bases}"
 
 

@@ -14,7 +14,7 @@ from unbag.lab.arm_result import ArmResult
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import all_claims
-from unbag.lab.clock import duration
+from unbag.lab.clock import counted, duration
 from unbag.lab.experiment import find_experiment
 from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
@@ -26,14 +26,16 @@ from unbag.models.device import check_device, choose_device
 _WORKERS = 6
 
 
-def run_claims(options: argparse.Namespace, *, find: Find = find_experiment) -> int:
+def run_claims(options: argparse.Namespace) -> int:
     """Plan, say so, run, judge; what failed is told at the end."""
+    find = find_experiment
     wish = find_wish(options.claims, find=find)
     check_folder(options.out, size=options.size)
     machine = _machine(options)
     with opened(options.out, size=options.size):
         plan = _plan(wish, options, find=find)
         _say_plan(plan, options, device=machine.device)
+        sys.stdout.flush()
         if plan.count and not _goes_on(options):
             print("nothing was started")
             return 0
@@ -77,18 +79,18 @@ def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
 
 def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
     if not plan.count:
-        print(f"all {plan.there} results are in {options.out}")
+        print(f"nothing to run: {counted(plan.there, 'result')} in {options.out}")
         return
     print(f"to run in {options.out}, on {device}:")
     for name, seconds in plan.untrained.items():
         how = "copied from tiny:base" if is_shipped(name, size=options.size) else "trained"
         print(f"  base {name}: {how}{_time(seconds, options)}")
     for part in plan.parts:
-        count = f"{len(part.missing)} results on {', '.join(part.bases)}"
+        count = f"{counted(len(part.missing), 'result')} on {', '.join(part.bases)}"
         print(f"  {part.experiment}: {count}{_time(part.seconds, options)}")
         print(f"    {', '.join(part.arms)}")
     if plan.there:
-        print(f"  {plan.there} results are there already")
+        print(f"  {counted(plan.there, 'result')} there already")
     print(_price(plan, options, device=device))
     if options.size == "full" and options.seeds < FEWEST_BASES:
         more = FEWEST_BASES - options.seeds
@@ -136,7 +138,7 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
     missing = max((one.missing for each in verdicts for one in each.tested), default=0)
     if missing and options.size == "full":
         print(
-            f"{missing} more bases are needed for a verdict: the same command with "
+            f"{counted(missing, 'more base')} needed for a verdict: the same command with "
             f"--seeds {options.seeds + missing} goes on from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")

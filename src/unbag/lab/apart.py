@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -46,7 +47,10 @@ def apart(work: Callable[[], T], *, device: str) -> T:
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_there, args=(work, theirs, os.getpid()))
-    process.start()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
     theirs.close()
     try:
         found = ours.recv()

@@ -18,6 +18,8 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import Size
 from unbag.lab.experiment import Say
 from unbag.lab.pretrain import Settings, pretrain
+from unbag.lab.pretrain_kept import Kept
+from unbag.lab.run_folder import base_path
 from unbag.models.tiny import read, write
 from unbag.models.tiny_towers import TinyConfig
 from unbag.version import __version__
@@ -25,7 +27,6 @@ from unbag.world.parse import words
 
 _SECONDS = 240.0
 """That one base takes on one H200."""
-_FOLDER = "bases"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,6 @@ class Made:
 def base_names(seeds: int) -> tuple[str, ...]:
     """As many as there are seeds."""
     return tuple(f"tiny-{seed}" for seed in range(seeds))
-
-
-def base_path(out: Path, name: str) -> Path:
-    """Where the weights of a base stand in a run folder."""
-    return out / _FOLDER / f"{name}.safetensors"
 
 
 def missing_bases(out: Path, names: Sequence[str], *, size: Size) -> dict[str, float]:
@@ -74,17 +70,20 @@ def make_base(
     path = base_path(out, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, config = _wanted(name, size)
+    kept = Kept(path.with_suffix(".kept"), json.dumps(_flat(name, size)))
 
     def fill(temporary: Path) -> None:
         if is_shipped(name, size=size):
             with as_file(files("unbag.models") / "weights" / "tiny-base.safetensors") as shipped:
                 shutil.copyfile(shipped, temporary)
         else:
-            write(pretrain(settings, config, device=device, workers=workers, say=say), temporary)
+            towers = pretrain(settings, config, device=device, workers=workers, kept=kept, say=say)
+            write(towers, temporary)
         made = Made(_flat(name, size), read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
 
     write_atomically(path, fill)
+    kept.path.unlink(missing_ok=True)
 
 
 def _wanted(name: str, size: Size) -> tuple[Settings, TinyConfig]:

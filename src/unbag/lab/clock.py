@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 from unbag.lab.arm_result import result_path
-from unbag.lab.bases import base_path
 from unbag.lab.experiment import Say
 from unbag.lab.plan import Plan
+from unbag.lab.run_folder import base_path
 
 _EVERY = 30.0
 """Seconds between two lines about the whole."""
@@ -58,3 +58,8 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(count: int, what: str) -> str:
+    """One arm, two arms."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, Subset
 
+from unbag.lab.pretrain_kept import Kept
 from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained, write
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
@@ -106,9 +107,13 @@ def pretrain(
     *,
     device: str,
     workers: int = 0,
+    kept: Kept | None = None,
     say: Callable[[str], None] = print,
 ) -> TinyTowers:
-    """Train from scratch; the same settings on the same kind of machine give the same model."""
+    """Train from scratch; the same settings on the same kind of machine give the same model.
+
+    With `kept` it goes on after a stop, on a CPU with the same bits.
+    """
     towers = untrained(config, seed=settings.seed).to(device).train()
     optimiser = torch.optim.AdamW(
         decay_groups(dict(towers.named_parameters()), settings.weight_decay),
@@ -117,9 +122,11 @@ def pretrain(
     )
     noise = torch.Generator(device=device).manual_seed(settings.seed)
     table = torch.from_numpy(sprite_table(WORLDS[settings.world])).to(device)
-    say(_describe(settings))
+    first = kept.restore(towers, optimiser, noise) if kept else 0
+    say(_describe(settings) + (f"; goes on from step {first}" if first else ""))
     start = time.monotonic()
-    for number, step in enumerate(_load(settings, config, workers=workers)):
+    steps = _load(settings, config, first=first, workers=workers)
+    for number, step in enumerate(steps, start=first):
         for group in optimiser.param_groups:
             group["lr"] = settings.learning_rate * schedule(number, settings)
         with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=device != "cpu"):
@@ -129,10 +136,13 @@ def pretrain(
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         towers.clamp_scale()
-        if number % 250 == 0 or number == settings.steps - 1:
-            rate = (number + 1) / (time.monotonic() - start)
+        is_due = kept is not None and kept.is_due()
+        if number % 250 == 0 or number == settings.steps - 1 or is_due:
+            rate = (number + 1 - first) / (time.monotonic() - start)
             left = (settings.steps - number - 1) / rate
             say(f"step {number:5d}  loss {loss.item():.4f}  {rate:.1f} steps/s  {left:.0f} s left")
+        if kept and is_due:
+            kept.save(number + 1, towers, optimiser, noise)
     return towers.eval()
 
 
@@ -164,10 +174,12 @@ def _embed(
     )
 
 
-def _load(settings: Settings, config: TinyConfig, *, workers: int) -> Iterator[Step]:
+def _load(
+    settings: Settings, config: TinyConfig, *, workers: int, first: int = 0
+) -> Iterator[Step]:
     return iter(
         DataLoader(
-            Steps(settings, config),
+            Subset(Steps(settings, config), range(first, settings.steps)),
             batch_size=None,
             num_workers=workers,
             prefetch_factor=4 if workers else None,

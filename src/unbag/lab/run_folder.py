@@ -103,3 +103,8 @@ def results_in(path: Path) -> list[ArmResult]:
 def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
     """Whether an arm was run on a base."""
     return result_path(out, experiment, base, arm).exists()
+
+
+def base_path(out: Path, name: str) -> Path:
+    """Where the weights of a base stand in a run folder."""
+    return out / "bases" / f"{name}.safetensors"

@@ -15,11 +15,11 @@ from unbag.engine.atomic import write_text
 from unbag.errors import UserError
 from unbag.lab.apart import BrokenError, DiedError, apart
 from unbag.lab.arm_result import Size
-from unbag.lab.bases import base_path, make_base
-from unbag.lab.clock import Clock
+from unbag.lab.bases import make_base
+from unbag.lab.clock import Clock, counted
 from unbag.lab.experiment import Order, Say
 from unbag.lab.plan import Find, Part, Plan
-from unbag.lab.run_folder import has_result
+from unbag.lab.run_folder import base_path, has_result
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def carry_out(
         )
         failures += _tried(f"base {name}", work, out, device=machine.device)
     for place, part in enumerate(plan.parts, start=1):
-        count = f"{len(part.arms)} arms on {len(part.bases)} bases"
+        count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
         say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
         failures += _run_part(part, out, size=size, machine=machine, find=find, say=clock.told)
     return failures

@@ -1,0 +1,192 @@
+"""`unbag lab run` on an experiment that is made up: plan, stops, failures, verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.lab import bases
+from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.claim import ArmKey
+from unbag.lab.claims import all_claims
+from unbag.lab.experiment import Experiment, Order, Say
+from unbag.lab.pretrain import Settings
+from unbag.models.tiny_towers import TinyConfig
+
+CLAIM = "negatives_open"
+Made = Callable[[str], Experiment]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Writes 0.9 for the arm of the claim and 0.1 for all others, and a little more each base."""
+
+    name: str
+    stops: dict[str, BaseException] = field(default_factory=dict)
+    """By arm; each once."""
+    about: str = "made up"
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        keys = (key for claim in all_claims() for key in claim.arms)
+        return tuple(dict.fromkeys(arm for experiment, arm in keys if experiment == self.name))
+
+    def needs(self, arm: str) -> tuple[ArmKey, ...]:
+        return ()
+
+    def seconds(self, arm: str) -> float:
+        return 30.0
+
+    def run(self, order: Order, *, say: Say = print) -> None:
+        for base in order.bases:
+            for arm in order.arms:
+                path = result_path(order.out, self.name, base.stem, arm)
+                if path.exists():
+                    continue
+                if arm in self.stops:
+                    raise self.stops.pop(arm)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_result(path, _result(self.name, base, arm, order))
+                say(f"{base.stem}: {arm}")
+
+
+def _result(experiment: str, base: Path, arm: str, order: Order) -> ArmResult:
+    value = (0.9 if arm == "hard_negative" else 0.1) + int(base.stem[-1]) / 1_000 * len(arm)
+    asked = [
+        number
+        for claim in all_claims()
+        for prediction in claim.predictions
+        for number in prediction.numbers
+        if number.key(claim.experiment) == (experiment, arm)
+    ]
+    numbers: dict[str, dict[str, float]] = {}
+    for number in asked:
+        numbers.setdefault(number.benchmark, {})[number.metric] = value
+    return ArmResult(
+        experiment, base.stem, "f", arm, 1, 1, 0, 1, "float32", None, numbers, order.size
+    )
+
+
+@pytest.fixture(autouse=True)
+def experiment(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """In place of all; and bases of full size that are as quick to make as small ones."""
+    drawn = Drawn("default")
+    monkeypatch.setattr("unbag.cli.lab_run.find_experiment", lambda name: drawn)
+    small = bases._wanted("tiny-0", "small")[1]
+
+    def wanted(name: str, size: str) -> tuple[Settings, TinyConfig]:
+        return Settings(seed=int(name[-1]), steps=1, batch=4), small
+
+    monkeypatch.setattr(bases, "_wanted", wanted)
+    return drawn
+
+
+def run(out: Path, *more: str) -> int:
+    return main(["lab", "run", CLAIM, "--device", "cpu", "--out", str(out), *more])
+
+
+def test_the_price_is_said_and_five_bases_give_a_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path / "lab") == 0
+    said = capsys.readouterr()
+    plan, _, verdicts = said.out.partition("verdicts, about the built-in world only:\n")
+    assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  base tiny-0: copied from")
+    assert "  base tiny-1: trained, about 4 min\n" in plan
+    # Four bases of 240 s, and two arms of 30 s on five.
+    assert "about 21 min of one H200, in one process; on cpu it takes far longer" in plan
+    assert "on tiny-0, tiny-1, tiny-2, tiny-3, tiny-4, about 5 min\n" in plan
+    assert "1 of 1: default, 2 arms on 5 bases" in said.err
+    assert f"  {CLAIM} " in verdicts
+    assert " reproduced on the world " in verdicts
+    assert "5 bases" in verdicts
+    assert main(["lab", "list", "--results", str(tmp_path / "lab")]) == 0
+    assert verdicts.splitlines()[0] in capsys.readouterr().out
+
+
+def test_too_few_seeds_say_how_many_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "--seeds", "3") == 0
+    said = capsys.readouterr().out
+    assert "3 of 5 bases decide nothing; --seeds 5 adds the 2 that a verdict needs" in said
+    assert "3 of 5 bases: 2 more are needed" in said
+    assert "2 more bases needed for a verdict: the same command with --seeds 5 goes on" in said
+    assert run(tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "  6 results there already\n" in said
+    assert "  base tiny-0" not in said
+    assert " reproduced on the world " in said
+
+
+def test_a_stopped_run_goes_on(
+    tmp_path: Path, experiment: Drawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.stops["clip_ft"] = KeyboardInterrupt()
+    small = ("--seeds", "2", "--size", "small")
+    assert run(tmp_path, *small) == 130
+    assert "stopped; the same command goes on from there" in capsys.readouterr().err
+    assert run(tmp_path, *small) == 0
+    said = capsys.readouterr().out
+    assert "  base tiny-" not in said
+    assert "a small run decides nothing" in said
+    assert run(tmp_path, *small) == 0
+    assert f"nothing to run: 4 results in {tmp_path}" in capsys.readouterr().out
+
+
+def test_a_failure_is_told_at_the_end(
+    tmp_path: Path, experiment: Drawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.stops["clip_ft"] = RuntimeError("out of luck")
+    assert run(tmp_path, "--seeds", "1", "--size", "small") == 1
+    said = capsys.readouterr().err
+    assert "unbag: default failed: RuntimeError: out of luck" in said
+    assert f"traceback: {tmp_path / 'failed' / 'default.txt'}" in said
+    assert said.endswith("the same command tries these again; everything else is kept\n")
+    assert run(tmp_path, "--seeds", "1", "--size", "small") == 0
+
+
+def test_a_person_is_asked_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda text: "n")
+    small = ("--seeds", "1", "--size", "small")
+    assert run(tmp_path, *small) == 0
+    assert capsys.readouterr().out.endswith("nothing was started\n")
+    assert run(tmp_path, *small, "--yes") == 0
+    assert "verdicts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--device", "cuda:77"), "the device 'cuda:77' cannot be used"),
+        (("--device", "gpu"), "the device 'gpu' cannot be used: no such kind is known here"),
+        (("--size", "small"), "holds a full run"),
+    ],
+)
+def test_bad_input_is_refused(
+    tmp_path: Path, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lab.json").write_text('{"lab": 1, "size": "full", "version": "0"}')
+    assert run(tmp_path, *more) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_seeds_files_and_names_that_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run(tmp_path, "--seeds", "0")
+    assert left.value.code == 2
+    assert "'0' is not a whole number above 0" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert run(tmp_path / "file") == 1
+    assert f"{tmp_path / 'file'} is a file" in capsys.readouterr().err
+    assert main(["lab", "run", "negatives_opn"]) == 1
+    assert "did you mean 'negatives_open'" in capsys.readouterr().err

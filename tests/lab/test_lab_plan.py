@@ -1,0 +1,167 @@
+"""A plan runs what is missing and all that it needs, in an order in which it can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.claim import ArmKey
+from unbag.lab.claims import NAMES, find_claim
+from unbag.lab.clock import Clock, duration
+from unbag.lab.experiment import EXPERIMENTS, Experiment, Order, Say
+from unbag.lab.plan import Plan, find_wish, make_plan
+
+
+@dataclass(frozen=True)
+class Made:
+    """An experiment that cannot be run."""
+
+    name: str
+    arms: tuple[str, ...]
+    reads: Mapping[str, tuple[ArmKey, ...]] = field(default_factory=dict)
+    about: str = "made up"
+
+    def needs(self, arm: str) -> tuple[ArmKey, ...]:
+        return self.reads.get(arm, ())
+
+    def seconds(self, arm: str) -> float:
+        return 10.0 * (1 + self.arms.index(arm))
+
+    def run(self, order: Order, *, say: Say = print) -> None:
+        raise AssertionError
+
+
+# mixed needs trained, which needs nothing; read needs mixed, of another experiment.
+MADE = {
+    "default": Made("default", ("plain", "trained", "mixed"), {"mixed": (("default", "trained"),)}),
+    "readouts": Made(
+        "readouts", ("looked", "read"), {"read": (("default", "mixed"), ("default", "plain"))}
+    ),
+}
+
+
+def find(name: str) -> Experiment:
+    return MADE[name]
+
+
+def plan_of(out: Path, *arms: ArmKey, bases: tuple[str, ...] = ("tiny-0", "tiny-1")) -> Plan:
+    return make_plan(arms, out, bases, find=find)
+
+
+def put(out: Path, experiment: str, base: str, arm: str) -> None:
+    path = result_path(out, experiment, base, arm)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_result(path, result(experiment, base, arm))
+
+
+def result(experiment: str, base: str, arm: str, seconds: float | None = None) -> ArmResult:
+    return ArmResult(experiment, base, "f", arm, 1, 1, 0, 1, "float32", None, {}, seconds=seconds)
+
+
+def shown(plan: Plan) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    return [(part.experiment, part.arms, part.bases) for part in plan.parts]
+
+
+BOTH = ("tiny-0", "tiny-1")
+
+
+def test_what_an_arm_needs_is_run_before_it(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, ("readouts", "read"), ("readouts", "looked"))
+    assert shown(plan) == [
+        ("default", ("plain", "trained"), BOTH),
+        ("readouts", ("looked",), BOTH),
+        ("default", ("mixed",), BOTH),
+        ("readouts", ("read",), BOTH),
+    ]
+    assert plan.count == 10
+    assert plan.seconds == 2 * (10 + 20 + 10 + 30 + 20)
+
+
+def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> None:
+    put(tmp_path, "default", "tiny-0", "mixed")
+    plan = plan_of(tmp_path, ("default", "mixed"))
+    assert shown(plan) == [
+        ("default", ("trained",), ("tiny-1",)),
+        ("default", ("mixed",), ("tiny-1",)),
+    ]
+    assert plan.there == 1
+    put(tmp_path, "default", "tiny-1", "mixed")
+    assert not plan_of(tmp_path, ("default", "mixed")).parts
+
+
+def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:
+    measured = [result("default", f"tiny-{n}", "plain", seconds) for n, seconds in
+                enumerate([3.0, 5.0, 100.0, None])]  # fmt: skip
+    plan = make_plan(
+        [("default", "plain"), ("default", "trained")],
+        tmp_path,
+        ["tiny-0"],
+        find=find,
+        untrained={"tiny-0": 240.0},
+        measured=measured,
+    )
+    assert plan.parts[0].each == {"plain": 5.0, "trained": 20.0}
+    assert plan.seconds == 265.0
+
+
+def test_an_arm_that_its_experiment_does_not_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown arm of the experiment 'default' 'traned'") as told:
+        plan_of(tmp_path, ("default", "traned"))
+    assert "did you mean 'trained'" in str(told.value)
+
+
+def test_arms_that_need_each_other_are_refused(tmp_path: Path) -> None:
+    round_ = Made("default", ("a", "b"), {"a": (("default", "b"),), "b": (("default", "a"),)})
+    with pytest.raises(UserError, match="the arm 'a' of 'default' needs itself"):
+        make_plan([("default", "a")], tmp_path, ["tiny-0"], find=lambda name: round_)
+
+
+def test_a_wish_takes_claims_experiments_and_all() -> None:
+    one = find_wish(["plain_fine_tuning"], find=find)
+    assert [claim.name for claim in one.claims] == ["plain_fine_tuning"]
+    assert one.arms == find_claim("plain_fine_tuning").arms
+    whole = find_wish(["readouts", "readouts"], find=find)
+    assert whole.arms == (("readouts", "looked"), ("readouts", "read"))
+    assert {claim.experiment for claim in whole.claims} == {"readouts"}
+    every = find_wish(["all"], find=find)
+    assert [claim.name for claim in every.claims] == list(NAMES)
+    assert set(one.arms) <= set(every.arms)
+    assert not set(NAMES) & {*EXPERIMENTS, "all"}
+
+
+def test_a_name_that_nobody_has_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown claim 'readout'") as told:
+        find_wish(["readout"], find=find)
+    assert "did you mean 'readouts'" in str(told.value)
+    assert told.value.way_out == "`unbag lab` lists every claim"
+
+
+def test_the_clock_goes_by_what_stands_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("unbag.lab.clock.time.monotonic", lambda: now[0])
+    plan = plan_of(tmp_path, ("default", "plain"), ("default", "trained"), bases=("tiny-0",))
+    said: list[str] = []
+    clock = Clock(plan, tmp_path, say=said.append)
+    assert clock.left() == ""
+    put(tmp_path, "default", "tiny-0", "plain")
+    now[0] = 29.0
+    clock.told("a step")
+    now[0] = 120.0
+    clock.told("another")
+    # A third of the planned 30 s took 120 s.
+    assert said == ["  a step", "  another", "  1 of 2 results; about 4 min left in all"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89, "89 s"), (95, "2 min"), (3_600, "60 min"), (7_260, "2 h 1 min")],
+)
+def test_times_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
