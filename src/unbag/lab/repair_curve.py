@@ -8,20 +8,24 @@ from __future__ import annotations
 from math import ceil
 
 from unbag.lab.repair_training import Arm
+from unbag.losses.rank import UPPER
 
 THRESHOLD = "threshold-"
 """Begins the name under which the curve of a kind of negatives is kept."""
 SHARES = (1, 2, 5, 10, 20, 40, 60, 80, 100)
 """Of the steps, in percent, after which a threshold is kept."""
-HALF = 5.0
-"""Half of the largest threshold of the paper."""
+HALF = 0.5
+"""Of the largest threshold of the paper: where a threshold counts as risen."""
 
 
 def curve_numbers(arm: Arm) -> dict[str, dict[str, float]]:
-    """By kind of negatives: the threshold after shares of the steps, and how early it rose."""
+    """By kind of negatives: the threshold after shares of the steps, and how early it rose.
+
+    In units of the paper's bound, so that 1 is the largest that it allows.
+    """
     if arm.threshold_K is None:
         return {}
-    curve_SK = arm.curve_SK.cpu()
+    curve_SK = arm.curve_SK.cpu() / UPPER
     kinds = [slot.name for slot in arm.recipe.negatives]
     return {
         f"{THRESHOLD}{kind}": _of_one(curve_SK[:, at].tolist()) for at, kind in enumerate(kinds)

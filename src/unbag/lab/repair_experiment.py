@@ -64,7 +64,7 @@ class RepairExperiment:
         )
 
 
-DEFAULT = RepairExperiment("default", (*ARMS, *VARIANTS))
+DEFAULT = RepairExperiment("default", (*ARMS, *(arm for arm in VARIANTS if arm != "rephrased")))
 ORDERED = RepairExperiment(
     "ordered", ("clip_ft", "hard_negative", "hard_positive", "positives_only", "rephrased")
 )

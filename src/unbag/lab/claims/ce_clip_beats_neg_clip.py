@@ -19,4 +19,5 @@ CLAIM = Claim(
     ),
     controls="NegCLIP's loss on the same negatives",
     knobs="ours is CE-CLIP with its two mistakes mended",
+    paper="CE-CLIP",
 )

@@ -26,4 +26,5 @@ CLAIM = Claim(
     controls="plain fine-tuning on the same captions",
     knobs="without a text leak: positives look like originals. With a leak (preset ordered) it is "
     "another claim",
+    paper="hard positives",
 )

@@ -20,4 +20,5 @@ CLAIM = Claim(
     ),
     controls="plain fine-tuning with the same lock",
     knobs="locked is all of the tower, its projection too",
+    paper="chat models",
 )

@@ -20,4 +20,5 @@ CLAIM = Claim(
     ),
     controls="plain fine-tuning on the same captions for as many steps",
     knobs="things are named in random order, so that no caption can be told from its edit blindly",
+    paper="ARO",
 )

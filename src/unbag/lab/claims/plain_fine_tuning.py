@@ -27,4 +27,5 @@ CLAIM = Claim(
     ),
     controls="the same base before training",
     knobs="1,250 steps of 512 at rate 3e-4; a third of all captions state a relation",
+    paper="ARO",
 )

@@ -25,4 +25,5 @@ CLAIM = Claim(
         ),
     ),
     controls="the same captions and negatives",
+    paper="hard positives",
 )
