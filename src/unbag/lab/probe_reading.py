@@ -8,7 +8,8 @@ cosine. "merged pairs" is the share of pairs of pictures which differ in that la
 a cosine above 0.95; "of merged pairs" how often both pictures of such a pair are right (chance
 25 %), left out where there is none.
 
-Dimensions: N pictures, P pairs of pictures, T pictures of a part, F features, R rank.
+Dimensions: N pictures, P pairs of pictures, T and S pictures to fit to and to test on, F features,
+R rank.
 """
 
 from __future__ import annotations
@@ -129,9 +130,9 @@ def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
         return train_TF.astype(float), test_TF.astype(float)
     length_T, turn_TT = np.linalg.eigh((train_TF @ train_TF.T).astype(float))
     is_kept_T = length_T > 1e-6 * length_T.max()
-    turn_TR = turn_TT[:, is_kept_T] / np.sqrt(length_T[is_kept_T])
-    into_FR = train_TF.T @ turn_TR.astype(np.float32)
-    return (train_TF @ into_FR).astype(float), (test_TF @ into_FR).astype(float)
+    turn_TR, long_R = turn_TT[:, is_kept_T], np.sqrt(length_T[is_kept_T])
+    across_ST = (test_TF @ train_TF.T).astype(float)
+    return turn_TR * long_R, across_ST @ (turn_TR / long_R)
 
 
 def _chosen(train_TR: FloatArray, task: Task, effort: Effort) -> float:
