@@ -92,8 +92,8 @@ def test_a_paraphrase_has_the_same_words_for_things(said: str, forms: set[str]) 
 
 
 def test_a_fixed_naming_order_can_be_read_and_a_random_one_cannot(reads: Reads) -> None:
-    leaks = leak_of(batches(reads, "ordered", 160), steps=8)
-    none = leak_of(batches(reads, "default", 160), steps=8)
+    leaks = leak_of(batches(reads, "ordered", 100), steps=6)
+    none = leak_of(batches(reads, "default", 100), steps=6)
     assert set(leaks) == {"swap", "relation", "attribute", "object", "all", "turned", "positive"}
     assert leaks["turned"] > 0.65
     assert 0.35 < none["turned"] < 0.65

@@ -128,6 +128,7 @@ def views_on_device(
 ) -> Generator[dict[View, Batch]]:
     """Step by step, what each kind of arm is shown; placed, drawn and looked up once for all."""
     flow = load(batches, first=first, workers=workers, device=device, waiting=waiting)
+    is_swap_K = torch.tensor([slot.name == SWAPS for slot in NEGATIVES]).to(device)
     for batch in flow:
         code = {k: v.to(device, non_blocking=True) for k, v in batch.code.items()}
         turned_BP = code.pop("turned_BP", None)
@@ -144,15 +145,14 @@ def views_on_device(
         if other is not None:
             views["rephrased"] = _placed(other, pixels, found, device)
         if turned_BP is not None:
-            views |= _families(whole, turned_BP, batches.views)
+            views |= _families(whole, is_swap_K, turned_BP, batches.views)
         yield views
 
 
-def _families(whole: Batch, turned_BP: Tensor, views: Collection[View]) -> dict[View, Batch]:
+def _families(
+    whole: Batch, is_swap_K: Tensor, turned_BP: Tensor, views: Collection[View]
+) -> dict[View, Batch]:
     """The batch with the edits of one family alone."""
-    is_swap_K = torch.tensor([slot.name == SWAPS for slot in NEGATIVES]).to(
-        whole.negative_BK.device
-    )
     kept: dict[View, tuple[Tensor, Tensor]] = {
         "swap": (is_swap_K, turned_BP),
         "replace": (~is_swap_K, ~turned_BP),
