@@ -98,7 +98,7 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  base tiny-0: copied from")
     assert "  base tiny-1: trained, about 4 min\n" in plan
     # Four bases of 240 s, and two arms of 30 s on five.
-    assert "about 21 min of one H200, in one process; on cpu it takes far longer" in plan
+    assert "about 21 min of one H200, in one process; a CPU takes far longer" in plan
     assert "on tiny-0, tiny-1, tiny-2, tiny-3, tiny-4, about 5 min\n" in plan
     assert "1 of 1: default, 2 arms on 5 bases" in said.err
     assert f"  {CLAIM} " in verdicts

@@ -17,7 +17,7 @@ CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(RESULTS / "repair.json")
+    return read_results(RESULTS / "default.json")
 
 
 def test_every_arm_of_every_base_is_there_once(results: list[ArmResult]) -> None:

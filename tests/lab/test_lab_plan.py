@@ -102,10 +102,12 @@ def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:
         tmp_path,
         ["tiny-0"],
         find=find,
-        untrained={"tiny-0": 240.0},
+        untrained={"tiny-0": 240.0, "tiny-1": 240.0},
         measured=measured,
     )
     assert plan.parts[0].each == {"plain": 5.0, "trained": 20.0}
+    # Nobody runs anything on tiny-1.
+    assert plan.untrained == {"tiny-0": 240.0}
     assert plan.seconds == 265.0
 
 

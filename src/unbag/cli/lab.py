@@ -34,7 +34,7 @@ def list_claims(folder: Path | None) -> int:
         print(paper)
         for verdict in some:
             print(verdict_line(verdict, results))
-            print(_block(verdict.claim.statement, indent=6))
+            print(block(verdict.claim.statement, indent=6))
         print()
     print(_summary(verdicts, folder))
     return 0
@@ -52,7 +52,7 @@ def show_claim(name: str, folder: Path | None) -> int:
     print(f"{name}: {verdict.word}{why}\n")
     for heading, text in _about(claim).items():
         if text:
-            print(_block(text, indent=10, first=f"{heading:<10}"))
+            print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
     for one in verdict.tested:
         print(f"\n{_shown(one, claim, results, together=together)}")
@@ -104,15 +104,15 @@ def _about(claim: Claim) -> Mapping[str, str]:
 def _shown(one: Tested, claim: Claim, results: Sequence[ArmResult], *, together: int) -> str:
     why_none = absent(one.prediction, claim, results)
     lines = [
-        _block(one.prediction.says, indent=12, first="prediction  "),
-        _block(inequality(one.prediction, claim.experiment).replace("`", ""), indent=12),
+        block(one.prediction.says, indent=12, first="prediction  "),
+        block(inequality(one.prediction, claim.experiment).replace("`", ""), indent=12),
         f"  effect    {effect_text(one, why_none)}",
     ]
     if one.effects:
         each = ", ".join(f"{base} {points(value)}" for base, value in one.effects.items())
-        lines.append(_block(each, indent=12, first="  by base   "))
+        lines.append(block(each, indent=12, first="  by base   "))
     said = f"{one.word}. {reason(one, together=together, why_none=why_none)}"
-    return "\n".join([*lines, _block(said, indent=12, first="  verdict   ")])
+    return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
 
 
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
@@ -128,7 +128,7 @@ def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         f"A base counts only if {', '.join(claim.must_fit)} can learn a few fixed examples; "
         f"left out: {', '.join(left_out) or 'none'}."
     )
-    return _block(text, indent=0)
+    return block(text, indent=0)
 
 
 def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
@@ -150,6 +150,7 @@ def _source(folder: Path | None) -> str:
     return f"From {folder or f'the results that ship with unbag {__version__}'}"
 
 
-def _block(text: str, *, indent: int, first: str | None = None) -> str:
+def block(text: str, *, indent: int, first: str | None = None) -> str:
+    """Lines that fit a terminal."""
     start = " " * indent
     return "\n".join(wrap(text, _WIDTH, initial_indent=first or start, subsequent_indent=start))

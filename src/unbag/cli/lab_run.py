@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from unbag.cli.lab import verdict_line
+from unbag.cli.lab import block, verdict_line
 from unbag.lab.apart import apart
-from unbag.lab.arm_result import ArmResult
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import all_claims
@@ -20,10 +19,12 @@ from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import Verdict, judge_claims
+from unbag.lab.verdict import judge_claims
 from unbag.models.device import check_device, choose_device
 
 _WORKERS = 6
+_ONE_CORE = 300
+"""Times as long as an H200 (48 ms) took one core of ours for a step of training a base (16 s)."""
 
 
 def run_claims(options: argparse.Namespace) -> int:
@@ -88,7 +89,7 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
     for part in plan.parts:
         count = f"{counted(len(part.missing), 'result')} on {', '.join(part.bases)}"
         print(f"  {part.experiment}: {count}{_time(part.seconds, options)}")
-        print(f"    {', '.join(part.arms)}")
+        print(block(", ".join(part.arms), indent=4))
     if plan.there:
         print(f"  {counted(plan.there, 'result')} there already")
     print(_price(plan, options, device=device))
@@ -110,9 +111,11 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     text = f"about {duration(plan.seconds)} of one H200, in one process"
     if device.startswith("cuda"):
         return f"{text}; another GPU takes longer"
+    if device != "cpu":
+        return f"{text}; how long it takes on {device} was not measured"
     return (
-        f"{text}; on {device} it takes far longer, days rather than hours for many claims. "
-        "--size small shows that it runs"
+        f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
+        f"{_ONE_CORE} times as long.\n--size small shows in a minute or two that it runs"
     )
 
 
@@ -134,7 +137,11 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
     verdicts = [one for one in judge_claims(all_claims(), results) if one.claim.name in names]
     print("\nverdicts, about the built-in world only:")
     for verdict in verdicts:
-        print(_judged(verdict, results))
+        print(verdict_line(verdict, results))
+        if verdict.why and options.size == "full":
+            print(f"      {verdict.why}")
+    if options.size == "small":
+        print("all undecided: a small run decides nothing")
     missing = max((one.missing for each in verdicts for one in each.tested), default=0)
     if missing and options.size == "full":
         print(
@@ -142,11 +149,6 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
             f"--seeds {options.seeds + missing} goes on from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")
-
-
-def _judged(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    why = f"\n      {verdict.why}" if verdict.why else ""
-    return verdict_line(verdict, results) + why
 
 
 def _tell_failures(failures: Sequence[Failure]) -> None:

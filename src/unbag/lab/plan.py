@@ -121,7 +121,9 @@ def make_plan(
         for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key), key[0]))
     ]
     there = sum(_is_there(out, base, key) for key in arms for base in bases)
-    return Plan(tuple(bases), untrained, tuple(parts), there)
+    used = {base for part in parts for base in part.bases}
+    to_make = {name: seconds for name, seconds in untrained.items() if name in used}
+    return Plan(tuple(bases), to_make, tuple(parts), there)
 
 
 def _is_there(out: Path, base: str, key: ArmKey) -> bool:

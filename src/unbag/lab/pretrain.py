@@ -140,7 +140,7 @@ def pretrain(
         if number % 250 == 0 or number == settings.steps - 1 or is_due:
             rate = (number + 1 - first) / (time.monotonic() - start)
             left = (settings.steps - number - 1) / rate
-            say(f"step {number:5d}  loss {loss.item():.4f}  {rate:.1f} steps/s  {left:.0f} s left")
+            say(f"step {number:5d}  loss {loss.item():.4f}  {rate:.3g} steps/s  {left:.0f} s left")
         if kept and is_due:
             kept.save(number + 1, towers, optimiser, noise)
     return towers.eval()
