@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from unbag.engine.collector import paused_collector
 from unbag.lab.pretraining_arms import Arm
 from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained
@@ -95,7 +96,8 @@ class Streams(Dataset[tuple[Shown, ...]]):
 
     def __getitem__(self, step: int) -> tuple[Shown, ...]:
         """Sample, say, encode; drawing is left to the device."""
-        return tuple(self._shown(knobs, step) for knobs in self._streams)
+        with paused_collector():
+            return tuple(self._shown(knobs, step) for knobs in self._streams)
 
     def _shown(self, knobs: Knobs, step: int) -> Shown:
         seed, size = split_seed("train", self._schedule.seed), self._schedule.batch

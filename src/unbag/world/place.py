@@ -37,7 +37,11 @@ class Look:
 
 def sample_look(world: World, rng: np.random.Generator) -> Look:
     """A look from the whole world: sizes half and half, seven in ten plain."""
-    shape, colour, size, texture = rng.random(4).tolist()
+    return look_of(world, *rng.random(4).tolist())
+
+
+def look_of(world: World, shape: float, colour: float, size: float, texture: float) -> Look:
+    """The look that four chances in [0, 1) stand for."""
     return _look(
         world.shapes[int(shape * len(world.shapes))],
         world.colours[int(colour * len(world.colours))],
@@ -58,23 +62,28 @@ def place_apart(world: World, looks: Sequence[Look], rng: np.random.Generator) -
             expected="one to three; more would leave no room for clear relations",
             way_out="use place_copies for up to five copies of one look",
         )
-    rgbs = [jittered(look.colour, rng) for look in looks]
+    rgbs = _all_jittered([look.colour for look in looks], rng)
+    chances: list[float] = []
     while True:
-        things = _try_apart(world, looks, rgbs, rng)
+        # The last chance is the noise seed's, or the first place's of the next attempt: a call of
+        # the generator costs more than the numbers it gives.
+        chances += rng.random(2 * _TRIES * len(looks) + 1 - len(chances)).tolist()
+        things = _try_apart(world, looks, rgbs, chances)
         if things is not None:
-            return Scene(things, _noise_seed(rng), world.name)
+            return Scene(things, int(chances[-1] * 2**32), world.name)
+        chances = chances[-1:]
 
 
 def _try_apart(
-    world: World, looks: Sequence[Look], rgbs: Sequence[RGB], rng: np.random.Generator
+    world: World, looks: Sequence[Look], rgbs: Sequence[RGB], chances: Sequence[float]
 ) -> tuple[Thing, ...] | None:
-    chances = iter(rng.random(2 * _TRIES * len(looks)).tolist())
+    chance = iter(chances)
     things: list[Thing] = []
     for look, rgb in zip(looks, rgbs, strict=True):
         radius = world.radii[look.size]
         last = world.pixels - 1 - radius
         for _ in range(_TRIES):
-            place = (pick(next(chances), radius, last), pick(next(chances), radius, last))
+            place = (pick(next(chance), radius, last), pick(next(chance), radius, last))
             if not all(_boxes_are_apart(other, place, radius, world) for other in things):
                 continue
             thing = _thing(look, place, rgb)
@@ -98,7 +107,7 @@ def place_pair(
 
     The first comes first in the scene, save in front, where it is drawn last.
     """
-    rgbs = (jittered(first.colour, rng), jittered(second.colour, rng))
+    rgbs = _two_jittered(first, second, rng)
     seed = _noise_seed(rng)
     kept, _ = slots_for(world, first, second, relation, rng)
     return _pair(world, (first, second), rgbs, kept, relation, seed)
@@ -108,7 +117,7 @@ def place_exchanged(
     world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
 ) -> tuple[Scene, Scene]:
     """As `place_pair`, and the same with the two things exchanged, so that the inverse holds."""
-    rgbs = (jittered(first.colour, rng), jittered(second.colour, rng))
+    rgbs = _two_jittered(first, second, rng)
     seed = _noise_seed(rng)
     kept, exchanged = slots_for(world, first, second, relation, rng)
     return (
@@ -131,7 +140,7 @@ def what_sup_set(
     The first thing is left of, right of, on, under the second ("a"), or left of, right of, in
     front of, behind it ("b"). Each half of the set exchanges the things between two places.
     """
-    rgbs = (jittered(first.colour, rng), jittered(second.colour, rng))
+    rgbs = _two_jittered(first, second, rng)
     seed = _noise_seed(rng) if noise_seed is None else noise_seed
     scenes: list[Scene] = []
     halves: tuple[Relation, Relation] = ("left of", "on" if subset == "a" else "in front of")
@@ -230,14 +239,28 @@ def remove_thing(scene: Scene, index: int) -> Scene:
 
 def jittered(colour: str, rng: np.random.Generator) -> RGB:
     """The colour as one thing is drawn in it."""
-    red, green, blue = COLOURS[colour][1]
+    return _all_jittered([colour], rng)[0]
+
+
+def _two_jittered(first: Look, second: Look, rng: np.random.Generator) -> tuple[RGB, RGB]:
+    a, b = _all_jittered([first.colour, second.colour], rng)
+    return a, b
+
+
+def _all_jittered(colours: Sequence[str], rng: np.random.Generator) -> list[RGB]:
     # Half the time of `rng.normal`, which multiplies by the deviation as well.
-    a, b, c = rng.standard_normal(3).tolist()
-    return (
-        min(max(red + round(JITTER * a), 0), 255),
-        min(max(green + round(JITTER * b), 0), 255),
-        min(max(blue + round(JITTER * c), 0), 255),
-    )
+    normal = iter(rng.standard_normal(3 * len(colours)).tolist())
+    found: list[RGB] = []
+    for colour in colours:
+        red, green, blue = COLOURS[colour][1]
+        found.append(
+            (
+                min(max(red + round(JITTER * next(normal)), 0), 255),
+                min(max(green + round(JITTER * next(normal)), 0), 255),
+                min(max(blue + round(JITTER * next(normal)), 0), 255),
+            )
+        )
+    return found
 
 
 def _thing(look: Look, place: Place, rgb: RGB) -> Thing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from unbag.world.grammar import And, Ast, Attribute, Count, Has, Not, Obj, Rel, objects_of
@@ -57,13 +58,20 @@ class Statement:
 
 def slots_of(ast: Ast) -> tuple[Slot, ...]:
     """Every word of it that has a synonym."""
-    found: list[Slot] = []
-    for index, obj in enumerate(objects_of(ast)):
-        found.append((index, "shape"))
-        found += [(index, "colour")] if obj.colour else []
-        found += [(index, "size")] if obj.size else []
-        found += [(index, "texture")] if obj.texture else []
-    return (*found, RELATION) if isinstance(ast, Rel) else tuple(found)
+    objects = objects_of(ast)
+    first, second = objects[0], objects[-1]
+    found = _slots(0, bool(first.colour), bool(first.size), bool(first.texture))
+    if len(objects) == 2:
+        found += _slots(1, bool(second.colour), bool(second.size), bool(second.texture))
+    return (*found, RELATION) if isinstance(ast, Rel) else found
+
+
+@cache
+def _slots(index: int, *says: bool) -> tuple[Slot, ...]:
+    """Of one thing that has a shape, and is said to have a colour, size and texture or not."""
+    others: tuple[Attribute, ...] = ("colour", "size", "texture")
+    said = [(index, name) for name, is_said in zip(others, says, strict=True) if is_said]
+    return (index, "shape"), *said
 
 
 def sample_style(ast: Ast, rng: Generator, *, p_synonym: float, p_form: float = 0.2) -> Style:
@@ -72,14 +80,27 @@ def sample_style(ast: Ast, rng: Generator, *, p_synonym: float, p_form: float = 
     draw = rng.random(len(slots) + 6).tolist()
     form = [value < p_form for value in draw[:6]]
     rare = [slot for slot, value in zip(slots, draw[6:], strict=True) if value < p_synonym]
+    return _style(frozenset(rare), *form)
+
+
+@cache
+def _style(
+    rare: frozenset[Slot],
+    is_long: bool,
+    is_with: bool,
+    is_digit: bool,
+    is_without: bool,
+    is_double: bool,
+    is_the: bool,
+) -> Style:
     return Style(
-        rare=frozenset(rare),
-        long=form[0],
-        joint="with" if form[1] else "and",
-        digit=form[2],
-        negation="without" if form[3] else "no",
-        double=form[4],
-        article="the" if form[5] else "a",
+        rare=rare,
+        long=is_long,
+        joint="with" if is_with else "and",
+        digit=is_digit,
+        negation="without" if is_without else "no",
+        double=is_double,
+        article="the" if is_the else "a",
     )
 
 

@@ -104,7 +104,7 @@ def pair_relations(a: Thing, b: Thing, world: World, limits: Margins) -> list[Re
         found.append(vertical)
     elif dy < 0 and (vertical := _vertical(b, a, world, limits)):
         found.append(INVERSE[vertical])
-    if limits.least_drop <= dy <= limits.most_drop and _share_is_right(a, b, world, limits):
+    if limits.least_drop <= dy <= limits.most_drop and share_is_right(a, b, world, limits):
         found.append("behind")
     return found
 
@@ -124,7 +124,8 @@ def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Rela
     return None
 
 
-def _share_is_right(back: Thing, front: Thing, world: World, limits: Margins) -> bool:
+def share_is_right(back: Thing, front: Thing, world: World, limits: Margins) -> bool:
+    """True if the front one covers enough of the other to be seen before it, and not too much."""
     radius = world.radii[back.size]
     dx = front.x - back.x
     if back.size != front.size or abs(dx) > 2 * radius:

@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, TypeAlias
 
 from unbag.errors import UserError
-from unbag.world.scene import Thing, margins, pair_is_clear, pair_relations
+from unbag.world.scene import Thing, margins, pair_is_clear, pair_relations, share_is_right
 from unbag.world.shapes import outline
 from unbag.world.words import INVERSE, WORLDS, Relation, Size, World
 
@@ -108,28 +108,44 @@ def depth_steps(world: str, first: str, second: str, size: Size) -> tuple[Slots,
     The two are the same step wherever one step shows depth both ways round. A few pairs of odd
     outlines have no such step; for these, the two that differ least.
     """
-    canvas = WORLDS[world]
-    ours = _clear_steps(canvas, second, first, size)
-    theirs = _clear_steps(canvas, first, second, size)
+    ours = _clear_steps(world, second, first, size)
+    theirs = _clear_steps(world, first, second, size)
+    if common := set(ours).intersection(theirs):
+        return tuple((step, step) for step in ours if step in common)
     distance = {(a, b): abs(a[0] - b[0]) + abs(a[1] - b[1]) for a, b in product(ours, theirs)}
     least = min(distance.values())
     return tuple(steps for steps, far in distance.items() if far == least)
 
 
-def _clear_steps(world: World, back: str, front: str, size: Size) -> list[Place]:
-    reach = 2 * world.radii[size]
-    limits = margins(world.pixels)
+@cache
+def _clear_steps(world: str, back: str, front: str, size: Size) -> tuple[Place, ...]:
+    canvas = WORLDS[world]
+    reach = 2 * canvas.radii[size]
+    limits = margins(canvas.pixels)
     drops = range(ceil(limits.least_drop), floor(limits.most_drop) + 1)
     steps = product(range(-reach, reach + 1), drops)
-    return [step for step in steps if _shows_depth(world, back, front, size, step)]
+    behind = _in_middle(canvas, back, "red", size)
+    return tuple(
+        (dx, dy)
+        for dx, dy in steps
+        if _shows_depth(behind, _in_middle(canvas, front, "blue", size, dx=dx, dy=dy), canvas)
+    )
 
 
-def _shows_depth(world: World, back: str, front: str, size: Size, step: Place) -> bool:
-    middle = world.pixels // 2
-    behind = Thing(back, "red", size, "plain", middle, middle, (0, 0, 0))
-    before = Thing(front, "blue", size, "plain", middle + step[0], middle + step[1], (0, 0, 0))
-    shown = pair_relations(behind, before, world, margins(world.pixels))
+def _shows_depth(behind: Thing, before: Thing, world: World) -> bool:
+    exact = margins(world.pixels)
+    # First, since most steps fail here; a training run asks for thousands of pairs of shapes.
+    if not share_is_right(behind, before, world, exact):
+        return False
+    shown = pair_relations(behind, before, world, exact)
     return shown == ["behind"] and pair_is_clear(behind, before, world)
+
+
+def _in_middle(
+    world: World, shape: str, colour: str, size: Size, *, dx: int = 0, dy: int = 0
+) -> Thing:
+    middle = world.pixels // 2
+    return Thing(shape, colour, size, "plain", middle + dx, middle + dy, (0, 0, 0))
 
 
 def pick(u: float, least: int, most: int) -> int:

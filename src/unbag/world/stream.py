@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from unbag.errors import UserError, unknown_name
 from unbag.world.edits import conjunct_swap, swap_arguments, swap_attributes
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, fits
 from unbag.world.knobs import Knobs, Withheld, withheld
-from unbag.world.place import Look, place_apart, place_copies, place_pair, sample_look
+from unbag.world.place import Look, look_of, place_apart, place_copies, place_pair, sample_look
 from unbag.world.realise import Statement, realise, sample_style
 from unbag.world.scene import Scene
 from unbag.world.words import INVERSE, NOUNS, NUMBERS, RELATIONS, Relation, World
@@ -36,6 +37,10 @@ _KINDS = (
     "both_bound",
     "relation",
 )
+
+
+# There are a few thousand descriptions, and a training run says each of them hundreds of times.
+_obj = cache(Obj)
 
 
 class Sample(NamedTuple):
@@ -147,14 +152,12 @@ def _described(looks: tuple[Look, Look], kind: str, knobs: Knobs, rng: Generator
     one = kind == "one_coloured_one_plain" and rng.random() < 0.5
     both = kind == "both_bound"
     other = kind == "one_coloured_one_plain" and not one
-    return And(
-        _mention(first, knobs, rng, coloured=both or one),
-        _mention(second, knobs, rng, coloured=both or other),
-    )
+    coloured = (both or one, both or other)
+    return And(*_two_mentions((first, second), knobs, rng, coloured=coloured))
 
 
 def _related(looks: tuple[Look, Look], relation: Relation, knobs: Knobs, rng: Generator) -> Rel:
-    a, b = (_mention(look, knobs, rng) for look in looks)
+    a, b = _two_mentions(looks, knobs, rng)
     return Rel(a, relation, b) if _names_first(looks, knobs, rng) else Rel(b, INVERSE[relation], a)
 
 
@@ -198,7 +201,7 @@ def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
             place_pair(source.world, *looks, relation, rng),
             place_pair(source.world, *looks[::-1], relation, rng),
         )
-        a, b = (_mention(look, knobs, rng) for look in looks)
+        a, b = _two_mentions(looks, knobs, rng)
         ast: Ast = Rel(a, relation, b)
     else:
         looks = _two_looks(source, rng, exchangeable=True)
@@ -228,7 +231,8 @@ def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -
     """Two looks of different shape and colour; allowed with exchanged colours too, if asked."""
     allows = source.withheld.allows
     while True:
-        a, b = sample_look(source.world, rng), sample_look(source.world, rng)
+        chances = rng.random(8).tolist()
+        a, b = look_of(source.world, *chances[:4]), look_of(source.world, *chances[4:])
         if a.shape == b.shape or a.colour == b.colour or not allows(_kind_of(a), _kind_of(b)):
             continue
         if not exchangeable or allows((a.shape, b.colour), (b.shape, a.colour)):
@@ -251,9 +255,27 @@ def _kind_of(look: Look) -> tuple[str, str]:
 
 
 def _mention(look: Look, knobs: Knobs, rng: Generator, *, coloured: bool | None = None) -> Obj:
-    colour, size, texture = rng.random(3).tolist()
+    return _mentioned(look, knobs, rng.random(3).tolist(), coloured)
+
+
+def _two_mentions(
+    looks: tuple[Look, Look],
+    knobs: Knobs,
+    rng: Generator,
+    *,
+    coloured: tuple[bool | None, bool | None] = (None, None),
+) -> tuple[Obj, Obj]:
+    chances = rng.random(6).tolist()
+    return (
+        _mentioned(looks[0], knobs, chances[:3], coloured[0]),
+        _mentioned(looks[1], knobs, chances[3:], coloured[1]),
+    )
+
+
+def _mentioned(look: Look, knobs: Knobs, chances: list[float], coloured: bool | None) -> Obj:
+    colour, size, texture = chances
     says_colour = colour < knobs.p_coloured if coloured is None else coloured
-    return Obj(
+    return _obj(
         look.shape,
         look.colour if says_colour else None,
         look.size if size < knobs.p_size else None,
