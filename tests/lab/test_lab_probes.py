@@ -14,7 +14,7 @@ from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Order, find_experiment
 from unbag.lab.probe_arms import ARMS, MODELS, REPAIRED, load_arm, needs
 from unbag.lab.probe_blind import Contrast, Reader, runs, taught
-from unbag.lab.probe_experiment import PROBES, seed_of
+from unbag.lab.probe_experiment import PROBES, main, seed_of
 from unbag.lab.probe_geometry import geometry
 from unbag.lab.probe_material import AMOUNTS, make_asked
 from unbag.lab.probe_order import order_free
@@ -88,6 +88,19 @@ def test_what_is_there_is_left_alone(base: Path, out: Path, results: dict[str, A
     message = r"base\.json is of other settings: times 1, not 2; size small, not full"
     with pytest.raises(UserError, match=message):
         PROBES.run(Order(bases=(base,), arms=("base",), out=out), say=said.append)
+
+
+def test_the_command(
+    base: Path,
+    out: Path,
+    results: dict[str, ArmResult],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--bases", str(base), "--out", str(out), "--arms", "base", "--size", "small"]
+    monkeypatch.setattr("sys.argv", ["probes", *given])
+    main()
+    assert capsys.readouterr().out == f"every arm is in {out / 'probes'}\n"
 
 
 def test_arms_and_what_they_need() -> None:

@@ -5,10 +5,15 @@ Nothing is trained but readers. Every arm that is a model has the numbers of `pr
 (`order-free`), of `probe_reading` (`extract`) and of every benchmark of the world by its name; the
 arms `blind` and `blind-ordered` have those of `probe_blind` (`caption-only` and others). Arms of
 one base are asked the same; seeds follow from its name.
+
+    python -m unbag.lab.probe_experiment --bases tiny-0.safetensors --out runs/lab --processes 2
+
+Weights of repairs are those that the experiment `default` left in the same folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Sequence
@@ -162,3 +167,31 @@ def benchmarks(space: Space, questions: Questions) -> Numbers:
         return np.concatenate([part.ravel() for part in parts])
 
     return questions.measured(cosine)
+
+
+def main() -> None:
+    """The command line of this script."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
+    parser.add_argument("--out", type=Path, required=True, help="folder with results and weights")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--size", choices=tuple(AMOUNTS), default="full")
+    # Asking whether there is a GPU would forbid processes to fork.
+    parser.add_argument("--device", default="cpu")
+    text = "processes in which the arms of a base are asked side by side"
+    parser.add_argument("--processes", type=int, default=1, help=text)
+    given = parser.parse_args()
+    order = Order(
+        bases=tuple(given.bases),
+        arms=tuple(given.arms),
+        out=given.out,
+        size=given.size,
+        device=given.device,
+        processes=given.processes,
+    )
+    PROBES.run(order, say=partial(print, flush=True))
+    print(f"every arm is in {given.out / PROBES.name}")
+
+
+if __name__ == "__main__":
+    main()

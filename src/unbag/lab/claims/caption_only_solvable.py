@@ -50,6 +50,7 @@ CLAIM = Claim(
     controls="the same reader where captions name things in one order, in which it must succeed: "
     "`one_order_leaks`",
     knobs="logistic regression over runs of one to three words with marks of beginning and end; a "
-    "reader that has no preference tosses a coin",
+    "reader that has no preference tosses a coin. On the world every caption has a mirror, so the "
+    "predictions hold by construction and check it",
     paper="SugarCrepe",
 )
