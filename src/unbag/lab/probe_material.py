@@ -34,8 +34,9 @@ class Amount:
     """Of four pictures to read from; each of 16 pairs of things has as many."""
     edited: int
     """Captions with edits by which a reader of captions is taught; a third of them test it."""
-    triples: int
-    """Quads of each family whose captions and edits are compared."""
+    quads: int
+    """Whose captions and edits are compared, of each benchmark of edits; and as many sets of
+    pictures of each kind. They are among the items of benchmarks, so little is encoded for them."""
     effort: Effort
     """Of readers of pictures; strengths are those of standardised features."""
     penalties: tuple[float, ...]
@@ -53,7 +54,7 @@ AMOUNTS: Mapping[Size, Amount] = MappingProxyType(
             rings=12,
             sets=512,
             edited=6_144,
-            triples=100,
+            quads=200,
             effort=Effort(folds=4, inverse_strengths=(1e-5, 1e-4, 1e-3, 1e-2, 1e-1)),
             penalties=(1e-5, 1e-4, 1e-3, 1e-2),
         ),
@@ -64,7 +65,7 @@ AMOUNTS: Mapping[Size, Amount] = MappingProxyType(
             rings=2,
             sets=16,
             edited=384,
-            triples=4,
+            quads=4,
             effort=Effort(inverse_strengths=(1e-3,)),
             penalties=(1e-3,),
             benchmarks=("world-relation", "world-pairs-a", "world-retrieval"),
@@ -115,8 +116,8 @@ def make_asked(questions: Questions, amount: Amount, *, seed: int) -> Asked:
     seeds = range(seed, seed + amount.draws)
     return Asked(
         questions,
-        {name: _triples(kinds, amount.triples) for name, kinds in _FAMILIES.items()},
-        _pairs(amount.triples),
+        {name: _triples(kinds, amount.quads) for name, kinds in _FAMILIES.items()},
+        _pairs(amount.quads),
         gallery,
         tuple(shuffle_captions(gallery.captions, seeds=seeds, tagger=WorldTagger())),
         rings(amount.rings, seed=seed),
