@@ -161,14 +161,15 @@ def train_side_by_side(
     batches = _load(Streams(streams, schedule, next(iter(arms.values()))), workers)
     # Workers are forked by now; only from here on may the device be touched.
     table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
-    noise = torch.Generator(device=device).manual_seed(schedule.seed)
+    # One for each stream: noise must not depend on which other arms are trained.
+    noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
     found = {name: Training(arm, schedule, device) for name, arm in arms.items()}
     shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
     start = time.monotonic()
     for number, step in enumerate(batches):
         share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
-        for shown, trainings in zip(step, shown_to, strict=True):
-            there = put_on(shown, table, noise)
+        for shown, trainings, own in zip(step, shown_to, noise, strict=True):
+            there = put_on(shown, table, own)
             for training in trainings:
                 training.step(there, share * schedule.learning_rate)
         if (number + 1) % _SAID_EVERY == 0:
