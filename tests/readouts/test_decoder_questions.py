@@ -169,6 +169,6 @@ def test_a_decoder_that_is_asked_nothing() -> None:
 
 
 def test_stages_and_rates_follow_from_the_language_model() -> None:
-    assert (PLAIN.locked_steps, PLAIN.rate) == (0, 1e-3)
+    assert (PLAIN.locked_steps, PLAIN.rate) == (0, 3e-4)
     real = DecoderSettings(language="somewhere", steps=200)
     assert (real.locked_steps, real.rate) == (20, 2e-5)

@@ -74,11 +74,18 @@ class Lessons:
         """Lessons by number, on the device; nothing is asked of it."""
         longest, answer = int(self.length_M[row_B].max()), int(self.answer_M[row_B].max())
         at = torch.from_numpy(row_B).to(self.token_MT.device, non_blocking=True)
+        return self._cut(at, longest, answer)
+
+    def whole(self, row_B: Tensor) -> LessonBatch:
+        """Lessons by number, as long as the longest of all: every batch has the same shape."""
+        return self._cut(row_B, self.token_MT.shape[1], self.at_MA.shape[1])
+
+    def _cut(self, row_B: Tensor, longest: int, answer: int) -> LessonBatch:
         return LessonBatch(
-            self.picture_M[at],
-            self.token_MT[at, :longest].long(),
-            self.at_MA[at, :answer].long(),
-            self.target_MA[at, :answer].long(),
+            self.picture_M[row_B],
+            self.token_MT[row_B, :longest].long(),
+            self.at_MA[row_B, :answer].long(),
+            self.target_MA[row_B, :answer].long(),
         )
 
 

@@ -62,7 +62,7 @@ class DecoderSettings:
     batch: int = 256
     """Questions of a step."""
     learning_rate: float | None = None
-    """none: 2e-5 for a real language model, 1e-3 from scratch."""
+    """none: 2e-5 for a real language model, 3e-4 from scratch."""
     connector_rate: float = 1e-3
     weight_decay: float = 0.05
     warm_up: int = 100
@@ -129,4 +129,4 @@ class DecoderSettings:
         """Of the second stage."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return 1e-3 if self.is_scratch else 2e-5
+        return 3e-4 if self.is_scratch else 2e-5

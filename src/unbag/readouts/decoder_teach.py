@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.readouts.decoder_lessons import NOTHING, Draws, Lessons
+from unbag.readouts.decoder_lessons import NOTHING, Draws, LessonBatch, Lessons
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import KINDS, DecoderSettings
+from unbag.readouts.recorded import Recorded
 from unbag.train.config import Precision
 from unbag.train.optimise import decay_groups, share_of_rate
 from unbag.types import IntArray
@@ -69,12 +70,19 @@ class Teaching:
         }
         self.weights = connector | self._language
         """All that training may change, by name."""
+        is_cuda = device.startswith("cuda")
+        self._rate_now = torch.tensor(settings.rate, device=device)
         self.optimiser = torch.optim.AdamW(
             decay_groups(self.weights, settings.weight_decay),
-            lr=settings.rate,
+            lr=self._rate_now if is_cuda else settings.rate,
             betas=(0.9, 0.98),
-            fused=device.startswith("cuda"),
+            fused=is_cuda,
+            capturable=is_cuda,
         )
+        # Of a real language model steps are long, and rows of one length would be mostly padding.
+        self._is_recorded = is_cuda and settings.is_scratch and not settings.locked_steps
+        self._recorded: dict[bool, Recorded] = {}
+        self._row_B = torch.zeros(settings.batch, dtype=torch.int64, device=device)
         self.step = 0
         """Steps that were taken."""
 
@@ -83,20 +91,39 @@ class Teaching:
         rate, is_first = self._rate()
         for weight in self._language.values():
             weight.requires_grad_(not is_first)
+        self._rate_now.fill_(rate)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            # A recorded step reads it from the device.
+            if not isinstance(group["lr"], Tensor):
+                group["lr"] = rate
         row_B, drawn = self.draws(self.step)
-        batch = self.lessons.batch(row_B)
         is_blind = drawn < self.settings.blind and not is_first
-        seen_NLV = None if is_blind else self.seen_NLV
         self.net.train()
+        if self._is_recorded and len(row_B) == len(self._row_B):
+            loss = self._replayed(row_B, is_blind=is_blind)
+        else:
+            loss = self._learn(self.lessons.batch(row_B), is_blind=is_blind)
+        self.step += 1
+        return loss
+
+    def _replayed(self, row_B: IntArray, *, is_blind: bool) -> Tensor:
+        self._row_B.copy_(torch.from_numpy(row_B))
+        if is_blind not in self._recorded:
+            self._recorded[is_blind] = Recorded(
+                lambda: self._learn(self.lessons.whole(self._row_B), is_blind=is_blind),
+                self.optimiser,
+                device=self.device,
+            )
+        return self._recorded[is_blind]()
+
+    def _learn(self, batch: LessonBatch, *, is_blind: bool) -> Tensor:
+        seen_NLV = None if is_blind else self.seen_NLV
         with autocast(self.device, self.precision):
             loss = self.net.loss(None if seen_NLV is None else seen_NLV[batch.picture_B], batch)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.weights.values(), _CLIP)
         self.optimiser.step()
-        self.step += 1
         return loss.detach()
 
     def run(self, on_step: Callable[[Taught], bool] | None = None) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.readouts.pool import Order, Pool
 from unbag.readouts.reader import Reader, told_apart
+from unbag.readouts.recorded import Recorded
 from unbag.train.optimise import decay_groups, share_of_rate
 
 _LOOK = 50
@@ -61,9 +62,16 @@ class Fit:
         self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
         self.order = Order(pool, batch=effort.batch, seed=seed)
         weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
+        self._rate = torch.tensor(effort.learning_rate, device=device)
+        is_recorded = device.startswith("cuda")
         self.optimiser = torch.optim.AdamW(
-            decay_groups(weights, effort.weight_decay), lr=effort.learning_rate
+            decay_groups(weights, effort.weight_decay),
+            lr=self._rate if is_recorded else effort.learning_rate,
+            capturable=is_recorded,
+            fused=is_recorded,
         )
+        self._recorded: Recorded | None = None
+        self._row_B = torch.zeros(0, dtype=torch.int64)
         self.step = 0
         """Steps that were taken."""
 
@@ -72,19 +80,41 @@ class Fit:
         effort = self.effort
         self.reader.train()
         share = share_of_rate(self.step, steps=effort.steps, warm_up=effort.warm_up)
-        for group in self.optimiser.param_groups:
-            group["lr"] = effort.learning_rate * share
-        batch = self.pool.batch(
-            self.order(self.step), device=self.device, with_negatives=effort.negatives
-        )
+        self._set_rate(effort.learning_rate * share)
+        row_B = self.order(self.step)
+        if self._recorded is None and self._can_record(row_B):
+            self._row_B = row_B.clone()
+            self._recorded = Recorded(
+                lambda: self._learn(self._row_B), self.optimiser, device=self.device
+            )
         # Dropout of a step is the same whether the run was stopped before it or not.
         with _drawing(self.device, self.seed * 1_000_003 + self.step):
-            loss = self.reader.loss(batch, crowd=effort.crowd)
+            if self._recorded is None:
+                loss = self._learn(row_B)
+            else:
+                self._row_B.copy_(row_B)
+                loss = self._recorded()
+        self.step += 1
+        return loss
+
+    def _learn(self, row_B: Tensor) -> Tensor:
+        batch = self.pool.batch(row_B, device=self.device, with_negatives=self.effort.negatives)
+        loss = self.reader.loss(batch, crowd=self.effort.crowd)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        self.step += 1
         return loss.detach()
+
+    def _can_record(self, row_B: Tensor) -> bool:
+        """On a GPU that holds the pool: batches that are copied to it cannot be recorded."""
+        return self.device.startswith("cuda") and self.pool.caption_N.is_cuda and row_B.is_cuda
+
+    def _set_rate(self, rate: float) -> None:
+        self._rate.fill_(rate)
+        for group in self.optimiser.param_groups:
+            # A recorded step reads it from the device.
+            if not isinstance(group["lr"], Tensor):
+                group["lr"] = rate
 
     def run(self, on_step: Callable[[Taken], bool] | None = None) -> None:
         """To the last step, or until `on_step` says True: somebody stopped it."""

@@ -50,7 +50,7 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
         for key in _MOMENTS:
             value = tensors.get(f"{MOMENT}{key}.{name}")
             if value is not None:
-                fit.optimiser.state[weight][key] = value if key == "step" else value.to(fit.device)
+                fit.optimiser.state[weight][key] = value.to(fit.device)
     fit.step = standing.step
     return standing.seconds
 
