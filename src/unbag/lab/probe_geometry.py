@@ -15,8 +15,9 @@ vector, with each part and with the sum of another pair, raw and around the mean
 share that things and names of colours explain.
 
 `cone`: length of the mean vector of single things and of captions (0 for a cloud, 1 for a single
-direction), the first times their number M, the length of the sum of two, which M times the mean
-should be small against, and the distance of the mean picture from the mean caption.
+direction), the first times their number M, which is the length of their sum, the mean length of the
+sum of two, against which it should be small, the latter over the former, and the distance of the
+mean picture from the mean caption.
 
 `agreement`: of pictures that differ in one way, the share with a cosine above 0.95 (merged), mean
 cosines, those around the mean of all pictures, rank correlations of the numbers of their vectors.
@@ -148,11 +149,14 @@ def cones(concepts: Concepts, picture_MD: FloatArray, caption_MD: FloatArray) ->
     single = cone(_flat(thing_BSD))
     both_ND = _flat(thing_BSD + np.roll(thing_BSD, -1, axis=1))
     between_D = picture_MD.mean(axis=0) - caption_MD.mean(axis=0)
+    of_all = single * thing_BSD.shape[0] * thing_BSD.shape[1]
+    of_two = float(np.linalg.norm(both_ND, axis=-1).mean())
     return {
         "pictures": single,
         "captions": cone(caption_MD),
-        "times M": single * thing_BSD.shape[0] * thing_BSD.shape[1],
-        "length of the sum": float(np.linalg.norm(both_ND, axis=-1).mean()),
+        "times M": of_all,
+        "length of the sum": of_two,
+        "two over all": of_two / of_all,
         "between means": float(np.linalg.norm(between_D)),
     }
 
