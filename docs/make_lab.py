@@ -26,6 +26,8 @@ HERE = Path(__file__).parent
 START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 README = "../README.md"
 HEAD = ("claim", "verdict", "prediction", "effect [95 %]", "bases", "holds")
+MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
+"""As in the pictures."""
 HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
 EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
 """Claims that README shows."""
@@ -90,17 +92,17 @@ def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
         f"{count[FAILED]} are not reproduced on the world, and {rest} are undecided"
     )
     why = f" ({'; '.join(whys)})" if whys else ""
-    picture = "![Effects of all predictions, with intervals](images/lab/overview.svg)"
-    return f"{said}{why}.\n\n{picture}\n"
+    return f"{said}{why}.\n"
 
 
 def _rows(
     verdict: Verdict, results: Sequence[ArmResult], folder: str = "lab"
 ) -> list[tuple[str, ...]]:
     name = verdict.claim.name
+    said = f"{MARKS[verdict.word]} {verdict.word}"
     found: list[tuple[str, ...]] = []
     for place, one in enumerate(verdict.tested):
-        first = (f"[`{name}`]({folder}/{name}.md)", verdict.word) if place == 0 else ("", "")
+        first = (f"[`{name}`]({folder}/{name}.md)", said) if place == 0 else ("", "")
         effect = effect_text(one, absent(one.prediction, verdict.claim, results))
         holds = HOLDS[UNDECIDED if verdict.is_small else one.word]
         found.append((*first, one.prediction.says, effect, f"{len(one.effects)}", holds))

@@ -88,6 +88,17 @@ def test_the_overview_has_a_line_for_each_prediction_that_was_run() -> None:
     assert REPRODUCED in text
 
 
+def test_many_predictions_share_an_axis() -> None:
+    some = [Prediction(f"prediction {k} {'long ' * 30}", A, B, "above", 0.05) for k in range(9)]
+    text = claim_figure(verdict(*some, values=(0.1, 0.2)))
+    parsed(text)
+    assert len(dots(text)) == 18
+    assert text.count('class="side"') == 9 + 1
+    labels = re.findall(r'class="small">([^<]*long[^<]*)<', text)
+    assert len(labels) == 18
+    assert max(map(len, labels)) <= 50
+
+
 def test_an_overview_of_nothing_is_a_picture() -> None:
     parsed(overview_figure([]))
 

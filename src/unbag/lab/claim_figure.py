@@ -23,10 +23,12 @@ LINE, STRIP = 18, 52
 """Heights in pixels: of a line of text, and of the band that holds dots and interval."""
 LETTERS = 98
 """That fit into a line."""
-NAMES = 250
-"""Pixels for the names of claims beside the overview."""
-LANE = 20
-"""Height of a prediction in the overview."""
+MANY = 6
+"""Predictions beyond which those of a claim stand in lanes on one axis."""
+LANE, HIGH_LANE = 20, 36
+"""Heights of a lane: with a name beside it, and with a sentence in two lines."""
+NAMES, SAYS = 200, 320
+"""Pixels beside lanes: for names of claims, and for sentences."""
 MOST = 1.0
 """Effects beyond are drawn at the end of the overview's axis; fractions."""
 STYLE = (
@@ -52,15 +54,25 @@ _FORMS: dict[Word, str] = {
 
 def claim_figure(verdict: Verdict) -> str:
     """All predictions of a claim, below each other."""
+    title = f"{verdict.claim.name}: effects by base"
+    if len(verdict.tested) > MANY:
+        rows = [(one.prediction.says, one, _word(verdict, one)) for one in verdict.tested]
+        return _lanes(rows, title, names=SAYS, lane=HIGH_LANE)
     parts, top = [], 10.0
     for one in verdict.tested:
-        word = UNDECIDED if verdict.is_small else one.word
-        drawing, high = _row(one, top, word)
+        drawing, high = _row(one, top, _word(verdict, one))
         parts.append(drawing)
         top += high
     parts.append(_legend(top + 14))
-    said = "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in verdict.tested)
-    return _svg(f"{verdict.claim.name}: effects by base", said, top + 30, parts)
+    return _svg(title, _said(verdict.tested), top + 30, parts)
+
+
+def _word(verdict: Verdict, one: Tested) -> Word:
+    return UNDECIDED if verdict.is_small else one.word
+
+
+def _said(tested: Sequence[Tested]) -> str:
+    return "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in tested)
 
 
 def _row(one: Tested, top: float, word: Word) -> tuple[str, float]:
@@ -97,7 +109,9 @@ def _axis_of(one: Tested) -> Axis:
     return Axis.over(known, is_rate=True)
 
 
-def _predicted(prediction: Prediction, axis: Axis, top: float, high: float) -> str:
+def _predicted(
+    prediction: Prediction, axis: Axis, top: float, high: float, *, names: float = 0
+) -> str:
     """The side where the effect should lie, shaded from the bound on."""
     bound = prediction.bound
     ends = {
@@ -105,7 +119,7 @@ def _predicted(prediction: Prediction, axis: Axis, top: float, high: float) -> s
         "below": (axis.low, bound),
         "within": (-bound, bound),
     }[prediction.side]
-    x1, x2 = (_across(axis, value) for value in ends)
+    x1, x2 = (_across(axis, value, names=names) for value in ends)
     edges = {"above": [x1], "below": [x2], "within": [x1, x2]}[prediction.side]
     lines = "".join(f'<path class="bound" d="M{x:.1f} {top:.1f}v{high:g}"/>' for x in edges)
     return (
@@ -114,10 +128,10 @@ def _predicted(prediction: Prediction, axis: Axis, top: float, high: float) -> s
     )
 
 
-def _ticks(axis: Axis, top: float, high: float) -> str:
+def _ticks(axis: Axis, top: float, high: float, *, names: float = 0) -> str:
     parts = []
     for tick in axis.ticks():
-        x = _across(axis, tick)
+        x = _across(axis, tick, names=names)
         kind = "zero" if abs(tick) < 1e-9 else "grid"
         parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
         text = axis.text(tick)
@@ -126,11 +140,12 @@ def _ticks(axis: Axis, top: float, high: float) -> str:
     return "".join(parts)
 
 
-def _dot(axis: Axis, value: float, y: float, name: str) -> str:
+def _dot(axis: Axis, value: float, y: float, name: str, *, names: float = 0) -> str:
     if not isfinite(value):
         return ""
     said = f"<title>{escape(name)}: {points(value)}</title>"
-    return f'<circle class="dot" cx="{_across(axis, value):.1f}" cy="{y:.1f}" r="4">{said}</circle>'
+    x, size = _across(axis, value, names=names), 3 if names else 4
+    return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{size}">{said}</circle>'
 
 
 def _mean(one: Tested, axis: Axis, y: float, word: Word, *, names: float = 0) -> str:
@@ -151,57 +166,39 @@ def _across(axis: Axis, value: float, *, names: float = 0) -> float:
 
 
 def overview_figure(verdicts: Sequence[Verdict]) -> str:
-    """One line for each prediction that was run, all on one axis of points."""
+    """One lane for each prediction that was run, all on one axis of points."""
     rows = [
-        (verdict, place, one)
+        (verdict.claim.name if place == 0 else "", one, _word(verdict, one))
         for verdict in verdicts
-        for place, one in enumerate(verdict.tested)
-        if one.mean is not None and isfinite(one.mean)
+        for place, one in enumerate(one for one in verdict.tested if one.effects)
     ]
-    axis = _common([one for _, _, one in rows])
-    high = 26.0 + LANE * len(rows)
-    parts = [_overview_ticks(axis, 10, high - 26)]
-    for k, (verdict, place, one) in enumerate(rows):
-        y = 10 + LANE * (k + 0.5)
-        if place == 0:
-            parts.append(_text(LEFT, y + 4, verdict.claim.name))
-        word = UNDECIDED if verdict.is_small else one.word
-        parts.append(_edge(one.prediction, axis, y))
-        parts.append(_mean(one, axis, y, word, names=NAMES))
+    return _lanes(rows, "Effects of all predictions that were run", names=NAMES)
+
+
+def _lanes(
+    rows: Sequence[tuple[str, Tested, Word]], title: str, *, names: float, lane: float = LANE
+) -> str:
+    tested = [one for _, one, _ in rows]
+    axis = _common(tested)
+    high = 26.0 + lane * len(rows)
+    parts = [_ticks(axis, 10, high - 26, names=names)]
+    for k, (name, one, word) in enumerate(rows):
+        y = 10 + lane * (k + 0.5)
+        lines = wrap(name, 50, max_lines=2, placeholder=" …")
+        first = y + 4 - 7 * (len(lines) - 1)
+        parts += [_text(LEFT, first + 14 * n, line, "small") for n, line in enumerate(lines)]
+        parts.append(_predicted(one.prediction, axis, y - lane / 2 + 2, lane - 4, names=names))
+        if lane != LANE:
+            parts += [_dot(axis, v, y - 8, n, names=names) for n, v in one.effects.items()]
+        parts.append(_mean(one, axis, y if lane == LANE else y + 6, word, names=names))
     parts.append(_words(high + 24))
-    said = "; ".join(
-        f"{verdict.claim.name}, {one.prediction.says}: {effect_text(one)}"
-        for verdict, _, one in rows
-    )
-    return _svg("Effects of all predictions that were run", said, high + 40, parts)
+    return _svg(title, _said(tested), high + 40, parts)
 
 
 def _common(tested: Sequence[Tested]) -> Axis:
     held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
     known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
     return Axis.over(known or [-0.5, 0.5], is_rate=True)
-
-
-def _edge(prediction: Prediction, axis: Axis, y: float) -> str:
-    """The predicted side in one line."""
-    ends = {
-        "above": (prediction.bound, axis.high),
-        "below": (axis.low, prediction.bound),
-        "within": (-prediction.bound, prediction.bound),
-    }[prediction.side]
-    x1, x2 = (_across(axis, value, names=NAMES) for value in ends)
-    top, high = y - LANE / 2 + 2, LANE - 4
-    return f'<rect class="side" x="{x1:.1f}" y="{top:.1f}" width="{x2 - x1:.1f}" height="{high}"/>'
-
-
-def _overview_ticks(axis: Axis, top: float, high: float) -> str:
-    parts = []
-    for tick in axis.ticks():
-        x = _across(axis, tick, names=NAMES)
-        kind = "zero" if abs(tick) < 1e-9 else "grid"
-        parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
-        parts.append(_text(x, top + high + 15, axis.text(tick), "small", anchor="middle"))
-    return "".join(parts)
 
 
 def _legend(y: float) -> str:

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
+from unbag.lab.claim_figure import MANY
 from unbag.lab.verdict import Tested, Verdict, by_base
 from unbag.lab.wording import (
     NOT_RUN,
@@ -84,10 +85,26 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
 def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
     name, bases = verdict.claim.name, by_base(results)
     parts = [f"## Found\n\n![Effects by base](../images/lab/{name}.svg)\n"]
-    for one in verdict.tested:
-        if one.effects:
-            parts.append(_base_table(one, verdict.claim, bases))
+    if len(verdict.tested) > MANY:
+        return [*parts, _effects_table(verdict)]
+    tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
+    parts += tables
     return parts
+
+
+def _effects_table(verdict: Verdict) -> str:
+    """Of many predictions the differences only; both sides stand under every arm."""
+    bases = sorted({base for one in verdict.tested for base in one.effects})
+    rows = [
+        (
+            one.prediction.says,
+            *(points(one.effects[base]) if base in one.effects else "–" for base in bases),
+            f"**{effect_text(one)}**",
+        )
+        for one in verdict.tested
+        if one.effects
+    ]
+    return f"Differences in points:\n\n{table(('prediction', *bases, 'mean [95 %]'), rows)}"
 
 
 def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
