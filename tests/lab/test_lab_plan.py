@@ -38,7 +38,7 @@ class Made:
 
 # mixed needs trained, which needs nothing; read needs mixed, of another experiment.
 MADE = {
-    "default": Made("default", ("plain", "trained", "mixed"), {"mixed": (("default", "trained"),)}),
+    "default": Made("default", ("mixed", "trained", "plain"), {"mixed": (("default", "trained"),)}),
     "readouts": Made(
         "readouts", ("looked", "read"), {"read": (("default", "mixed"), ("default", "plain"))}
     ),
@@ -73,21 +73,19 @@ BOTH = ("tiny-0", "tiny-1")
 def test_what_an_arm_needs_is_run_before_it(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, ("readouts", "read"), ("readouts", "looked"))
     assert shown(plan) == [
-        ("default", ("plain", "trained"), BOTH),
+        ("default", ("trained", "plain", "mixed"), BOTH),
         ("readouts", ("looked",), BOTH),
-        ("default", ("mixed",), BOTH),
         ("readouts", ("read",), BOTH),
     ]
     assert plan.count == 10
-    assert plan.seconds == 2 * (10 + 20 + 10 + 30 + 20)
+    assert plan.seconds == 2 * (20 + 30 + 10 + 10 + 20)
 
 
 def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> None:
     put(tmp_path, "default", "tiny-0", "mixed")
     plan = plan_of(tmp_path, ("default", "mixed"))
     assert shown(plan) == [
-        ("default", ("trained",), ("tiny-1",)),
-        ("default", ("mixed",), ("tiny-1",)),
+        ("default", ("trained", "mixed"), ("tiny-1",)),
     ]
     assert plan.there == 1
     put(tmp_path, "default", "tiny-1", "mixed")
@@ -105,7 +103,7 @@ def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:
         untrained={"tiny-0": 240.0, "tiny-1": 240.0},
         measured=measured,
     )
-    assert plan.parts[0].each == {"plain": 5.0, "trained": 20.0}
+    assert plan.parts[0].each == {"trained": 20.0, "plain": 5.0}
     # Nobody runs anything on tiny-1.
     assert plan.untrained == {"tiny-0": 240.0}
     assert plan.seconds == 265.0
@@ -152,13 +150,13 @@ def test_the_clock_goes_by_what_stands_in_the_folder(
     said: list[str] = []
     clock = Clock(plan, tmp_path, say=said.append)
     assert clock.left() == ""
-    put(tmp_path, "default", "tiny-0", "plain")
+    put(tmp_path, "default", "tiny-0", "trained")
     now[0] = 29.0
     clock.told("a step")
     now[0] = 120.0
     clock.told("another")
-    # A third of the planned 30 s took 120 s.
-    assert said == ["  a step", "  another", "  1 of 2 results; about 4 min left in all"]
+    # 20 of the planned 50 s took 120 s.
+    assert said == ["  a step", "  another", "  1 of 2 results; about 3 min left in all"]
 
 
 @pytest.mark.parametrize(

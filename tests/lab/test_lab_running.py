@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,12 +28,14 @@ class Made:
     name: str
     arms: tuple[str, ...]
     need: tuple[ArmKey, ...] = ()
+    """Of every arm."""
+    need_of: Mapping[str, tuple[ArmKey, ...]] = field(default_factory=dict)
     before: Callable[[str, str], None] = lambda base, arm: None
     runs: list[tuple[str, str]] = field(default_factory=list)
     about: str = "made up"
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
-        return self.need
+        return self.need_of.get(arm, self.need)
 
     def seconds(self, arm: str) -> float:
         return 1.0
@@ -115,6 +117,12 @@ def test_a_need_that_failed_on_one_base_leaves_the_others_to_run(tmp_path: Path)
     assert failures[0] == Failure("default", str(error))
     assert needy.runs == [("tiny-0", "c")]
     assert failures[1:] == [Failure("readouts", "no result of c on tiny-1")]
+
+
+def test_an_arm_follows_one_of_its_own_experiment_in_one_order(tmp_path: Path) -> None:
+    both = Made("default", ("a", "b"), need_of={"b": (("default", "a"),)})
+    assert run(tmp_path, both, bases=("tiny-0",)) == []
+    assert both.runs == [("tiny-0", "a"), ("tiny-0", "b")]
 
 
 def test_an_experiment_that_ends_without_its_results_is_told(tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
         print(f"  base {name}: {how}{_time(seconds, options)}")
     for part in plan.parts:
         count = f"{counted(len(part.missing), 'result')} on {', '.join(part.bases)}"
-        print(f"  {part.experiment}: {count}{_time(part.seconds, options)}")
+        after = ", after what they need" if any(part.needs.values()) else ""
+        print(f"  {part.experiment}: {count}{after}{_time(part.seconds, options)}")
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
         print(f"  {counted(plan.there, 'result')} there already")

@@ -23,6 +23,7 @@ class Order:
     bases: tuple[Path, ...]
     """Weights of tiny models, `tiny-0.safetensors` and so on: the stem names the base."""
     arms: tuple[str, ...]
+    """One that another needs stands before it."""
     out: Path
     """Results go to `result_path`, weights beside them; an arm whose result is there is left
     alone."""

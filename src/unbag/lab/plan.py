@@ -42,7 +42,8 @@ class Part:
     @property
     def bases(self) -> tuple[str, ...]:
         """On which some arm is missing."""
-        return tuple(dict.fromkeys(base for base, _ in self.missing))
+        # tiny-10 comes after tiny-9.
+        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
 
     @property
     def seconds(self) -> float:
@@ -115,10 +116,10 @@ def make_plan(
     for base in bases:
         for key in _with_needs(arms, known, partial(_is_there, out, base)):
             missing.setdefault(key, []).append(base)
-    ranked = sorted(missing, key=lambda key: (known.rank(key), *known.place(key)))
+    ranked = sorted(missing, key=known.place)
     parts = [
         _part(name, {key: missing[key] for key in keys}, known, took)
-        for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key), key[0]))
+        for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0]))
     ]
     there = sum(_is_there(out, base, key) for key in arms for base in bases)
     used = {base for part in parts for base in part.bases}
@@ -136,7 +137,7 @@ class _Known:
     def __init__(self, find: Find) -> None:
         self._find = find
         self._found: dict[str, Experiment] = {}
-        self._ranks: dict[ArmKey, int] = {}
+        self._ranks: dict[ArmKey, tuple[int, int]] = {}
 
     def of(self, key: ArmKey) -> Experiment:
         """The experiment of an arm, which it must have."""
@@ -152,20 +153,28 @@ class _Known:
         """Arms whose weights it reads."""
         return self.of(key).needs(key[1])
 
-    def rank(self, key: ArmKey, above: tuple[ArmKey, ...] = ()) -> int:
-        """How many rounds must come before: 0 for an arm that needs no other."""
+    def rank(self, key: ArmKey) -> tuple[int, int]:
+        """How many rounds of other experiments must come before, and how many arms of its own."""
+        return self._rank(key, ())
+
+    def _rank(self, key: ArmKey, above: tuple[ArmKey, ...]) -> tuple[int, int]:
         if key in above:
             raise UserError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
         if key not in self._ranks:
-            below = [self.rank(one, (*above, key)) for one in self.needs(key)]
-            self._ranks[key] = 1 + max(below, default=-1)
+            after = [(0, 0)]
+            for need in self.needs(key):
+                rounds, own = self._rank(need, (*above, key))
+                # An experiment runs its own arms in the order that it is given.
+                after.append((rounds, own + 1) if need[0] == key[0] else (rounds + 1, 0))
+            self._ranks[key] = max(after)
         return self._ranks[key]
 
-    def place(self, key: ArmKey) -> tuple[int, int]:
-        """Among all arms of its rank."""
+    def place(self, key: ArmKey) -> tuple[int, int, int, int]:
+        """Among all arms: rounds, experiments, then arms."""
         names = list(EXPERIMENTS)
         at = names.index(key[0]) if key[0] in names else len(names)
-        return at, self.of(key).arms.index(key[1])
+        rounds, own = self.rank(key)
+        return rounds, at, own, self.of(key).arms.index(key[1])
 
 
 def _with_needs(

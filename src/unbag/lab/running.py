@@ -95,14 +95,22 @@ def _orders(part: Part, out: Path) -> list[tuple[tuple[str, ...], tuple[str, ...
     found: dict[tuple[str, ...], list[str]] = {}
     for base in part.bases:
         if base_path(out, base).exists():
-            arms = tuple(
-                arm
-                for own, arm in part.missing
-                if own == base
-                and all(has_result(out, name, base, need) for name, need in part.needs[arm])
-            )
-            found.setdefault(arms, []).append(base)
+            found.setdefault(_ready(part, base, out), []).append(base)
     return [(tuple(bases), arms) for arms, bases in found.items() if arms]
+
+
+def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
+    """Arms whose needs are there, or come before them in the same order."""
+    ready: list[str] = []
+    for own, arm in part.missing:
+        needs = part.needs[arm] if own == base else ()
+        met = [
+            has_result(out, name, base, need) or (name == part.experiment and need in ready)
+            for name, need in needs
+        ]
+        if own == base and all(met):
+            ready.append(arm)
+    return tuple(ready)
 
 
 def _tried(what: str, work: partial[None], out: Path, *, device: str) -> list[Failure]:
