@@ -43,6 +43,7 @@ HEADLINES = (
     ("world-relation", "brittleness"),
     ("world-swap", "original"),
     ("world-replace", "original"),
+    ("world-pairs-a", "individual"),
     ("world-pairs-a", "pair"),
     ("world-count", "group"),
     ("world-retrieval", "text_to_image@1"),

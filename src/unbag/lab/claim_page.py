@@ -95,16 +95,14 @@ def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
 def _effects_table(verdict: Verdict) -> str:
     """Of many predictions the differences only; both sides stand under every arm."""
     bases = sorted({base for one in verdict.tested for base in one.effects})
-    rows = [
-        (
-            one.prediction.says,
-            *(points(one.effects[base]) if base in one.effects else "–" for base in bases),
-            f"**{effect_text(one)}**",
-        )
-        for one in verdict.tested
-        if one.effects
-    ]
-    return f"Differences in points:\n\n{table(('prediction', *bases, 'mean [95 %]'), rows)}"
+    rows = []
+    for one in verdict.tested:
+        known = {base: points(effect) for base, effect in one.effects.items()}
+        if known:
+            each = ", ".join(known.get(base, "–") for base in bases)
+            rows.append((one.prediction.says, effect_text(one), each))
+    head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
+    return f"Differences in points:\n\n{table(head, rows)}"
 
 
 def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
