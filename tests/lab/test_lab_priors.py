@@ -154,11 +154,15 @@ def test_arms_and_what_they_need() -> None:
         PRIORS.needs("prior-m3i")
 
 
+def results_of(order: Order) -> list[ArmResult]:
+    return [one for path in sorted(order.out.glob("*/*/*.json")) for one in read_results(path)]
+
+
 @pytest.fixture(scope="module")
 def ran(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Order, list[ArmResult]]:
     order = Order((base,), PRIORS.arms, tmp_path_factory.mktemp("priors"), "small")
     PRIORS.run(order, say=lambda said: None)
-    return order, read_results(order.out)
+    return order, results_of(order)
 
 
 def test_a_small_run_measures_all_that_claims_compare(ran: tuple[Order, list[ArmResult]]) -> None:
@@ -185,7 +189,7 @@ def test_results_that_are_there_are_left_alone(ran: tuple[Order, list[ArmResult]
     said: list[str] = []
     PRIORS.run(order, say=said.append)
     assert said == []
-    assert read_results(order.out) == results
+    assert results_of(order) == results
 
 
 def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmResult]]) -> None:
@@ -197,12 +201,11 @@ def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmR
     PRIORS.run(replace(order, arms=("even-m3id",)), say=lambda said: None)
     assert read_results(path)[0].numbers == before.numbers
     path.unlink()
-    weights = path.with_name("even.pt")
-    kept = weights.read_bytes()
-    weights.unlink()
-    with pytest.raises(UserError, match=r"(?s)no .*even\.pt.*run that arm again"):
+    weights = path.with_name("even")
+    weights.rename(path.with_name("away"))
+    with pytest.raises(UserError, match=r"(?s)no .*even, the decoder.*run that arm again"):
         PRIORS.run(replace(order, arms=("even-m3id",)), say=lambda said: None)
-    weights.write_bytes(kept)
+    path.with_name("away").rename(weights)
 
 
 def test_results_of_another_base_are_refused(

@@ -84,7 +84,7 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     settings = Settings(scenes=64, steps=2, fit_rows=32, fit_steps=1, times=1)
     questions = Questions(["world-relation", "world-pairs-a"], times=1)
     base, folder = Base(path, questions, settings), tmp_path / "out" / "tiny-0"
-    run_base(base, folder, ["pooled"])
+    run_base(base, folder, ["base", "pooled"], say=lambda said: None)
     assert missing(["pooled", "pacl"], folder) == ["pacl"]
     found = {result.arm: result for result in read_results(tmp_path / "out")}
     assert set(found) == {"base", "pooled"}

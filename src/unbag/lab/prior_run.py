@@ -14,34 +14,35 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.lab.arm_result import Size, result_path, write_result
 from unbag.lab.arms_left import arms_left
-from unbag.lab.decoder_taught import Course, Taught, fresh, shrunk, teach
+from unbag.lab.decoder_taught import Course, Taught, shrunk, teach
 from unbag.lab.experiment import Order, Say
 from unbag.lab.prior_experiment import M3ID_ENDING, SHARES
 from unbag.lab.prior_lessons import BENCHMARKS, relation_lessons, texts_asked
 from unbag.lab.prior_scores import blind_share, score_answers
 from unbag.lab.questions import Questions
 from unbag.lab.readout_base import Base, Settings, side_by_side
-from unbag.lab.readout_decoders import DECODERS, question_features
+from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
 from unbag.metrics.pairs import TWO_WAY
 from unbag.models.m3id import M3ID
-from unbag.readouts.decoder_data import Material, of_world
+from unbag.readouts.decoder_kept import read_decoder
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_words import WordLevel, words_of
+from unbag.readouts.decoder_words import Words, words_of
 from unbag.world.items import set_items
 
 _BLIND_SETS = 100
+SMALL_EVERY = 10
 
 
 def run_priors(order: Order, *, experiment: str, say: Say) -> None:
     """Base by base; the two decoders of a base side by side, if more processes are allowed."""
     settings = settings_of(order)
-    questions = Questions(BENCHMARKS, times=settings.times)
+    every = 1 if order.size == "full" else SMALL_EVERY
+    questions = Questions(BENCHMARKS, times=settings.times, every=every)
     for path in order.bases:
         base = Base(path, questions, settings)
         arms = arms_left(order, experiment, path, seed=base.seed, times=settings.times)
@@ -58,7 +59,7 @@ def settings_of(order: Order) -> Settings:
     full = Settings(device=order.device, workers=order.workers)
     if order.size == "full":
         return full
-    return replace(full, scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1)
+    return replace(full, scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
 
 
 def decoder_settings(steps: int, size: Size) -> DecoderSettings:
@@ -75,21 +76,16 @@ class _Lab:
     settings: DecoderSettings
 
     @cached_property
-    def material(self) -> Material:
-        """Features of all pictures, made once."""
-        base, device = self.base, self.base.settings.device
-        return of_world(base.encoder, base.rows, self.settings, device=device, progress=Silent())
-
-    @cached_property
     def asked(self) -> Tensor:
         """Features of the pictures that are asked about, [N, L, V]."""
         found = question_features(self.base, self.settings)
         assert found is not None
         return found
 
-    def taught(self, share: float) -> tuple[Taught, WordLevel]:
+    def taught(self, share: float) -> tuple[Taught, Words]:
         """A decoder for which so many answers are frequent ones."""
-        base, material = self.base, self.material
+        base = self.base
+        material = base.material(self.settings)
         every = relation_lessons(material.facts, share=share, seed=base.seed)
         fair = relation_lessons(material.facts, share=0.5, seed=base.seed)
         first = material.count - material.held
@@ -114,7 +110,7 @@ class _Lab:
         return found, words
 
     def measured(
-        self, net: DecoderNet, words: WordLevel, *, m3id: M3ID | None
+        self, net: DecoderNet, words: Words, *, m3id: M3ID | None
     ) -> dict[str, dict[str, float]]:
         """Two captions compete at a time, so that numbers of four would mean nothing."""
         device, context = self.base.settings.device, self.settings.context
@@ -136,12 +132,12 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
         began = time.perf_counter()
         path = result_path(order.out, experiment, base.path.stem, arm)
         path.parent.mkdir(parents=True, exist_ok=True)
-        weights = path.with_name(f"{arm.removesuffix(M3ID_ENDING)}.pt")
+        weights = path.with_name(arm.removesuffix(M3ID_ENDING))
         fit, loss = {}, None
         if arm in SHARES:
             found, words = lab.taught(SHARES[arm])
             net, loss, fit = found.net, found.loss, {"fit": found.fit}
-            torch.save({"words": list(words.words), "weights": net.state_dict()}, weights)
+            keep(net, words, base, lab.settings, weights)
         else:
             net, words = _read(lab, weights)
         numbers = lab.measured(net, words, m3id=None if arm in SHARES else M3ID())
@@ -154,7 +150,7 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             precision=precision_of(base.settings.device),
         )
         seconds = time.perf_counter() - began
-        write_result(path, replace(result, experiment=experiment, size=order.size, seconds=seconds))
+        write_result(path, replace(result, experiment=experiment, seconds=seconds))
         pairs = numbers[BENCHMARKS[0]]
         say(
             f"{base.path.stem} {arm}: {seconds:.0f} s, {fit or ''} blind "
@@ -163,17 +159,13 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
         )
 
 
-def _read(lab: _Lab, path: Path) -> tuple[DecoderNet, WordLevel]:
+def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:
     """A decoder that an arm left beside its result."""
-    device = lab.base.settings.device
-    if not path.is_file():
+    if not folder.is_dir():
         raise UserError(
-            f"there is no {path}, the decoder that M3ID is to score",
-            expected="weights of the arm that was taught",
-            way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
+            f"there is no {folder}, the decoder that M3ID is to score",
+            expected="weights beside the result of the arm that was taught",
+            way_out=f"remove {folder.name}.json beside it and run that arm again",
         )
-    kept = torch.load(path, weights_only=True, map_location=device)
-    words = WordLevel(tuple(kept["words"]))
-    net = fresh(lab.settings, words, lab.asked, seed=lab.base.seed).to(device)
-    net.load_state_dict(kept["weights"])
-    return net.eval(), words
+    made = read_decoder(folder).made
+    return made.net.to(lab.base.settings.device), made.words

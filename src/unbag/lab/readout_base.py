@@ -15,10 +15,13 @@ from pathlib import Path
 
 import torch
 
-from unbag.lab.arm_result import ArmResult
+from unbag.engine.progress import Silent
+from unbag.lab.arm_result import ArmResult, Size
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
 from unbag.models.tiny import Tiny, read, untrained
+from unbag.readouts.decoder_data import Material, of_world
+from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.parts import Parts, View, stacked
 from unbag.readouts.pool import Pool
 from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
@@ -38,12 +41,15 @@ class Settings:
     fit_rows: int = 2_048
     """Fixed examples that a reader must be able to learn."""
     fit_steps: int = 2_000
+    vector_steps: int = 2_000
+    """Of VLM2Vec."""
     seed: int = 0
     times: int = 3
     device: str = "cpu"
     workers: int = 0
     text: str = "minilm"
     """Another text tower, by name or folder, for the arms that read captions with it."""
+    size: Size = "full"
 
     def seed_of(self, base: Path) -> int:
         """Another one for each base, by its place among bases: tiny-0, tiny-1 ..."""
@@ -59,6 +65,7 @@ class Base:
         self.seed = settings.seed_of(path)
         self._key = ""
         self._kept: tuple[Pool, Parts, Parts] | None = None
+        self._looked: tuple[tuple[str, ...], Material] | None = None
 
     # Nothing touches a GPU before it is asked for: processes that share the rows are forked.
 
@@ -113,6 +120,16 @@ class Base:
             self._key, self._kept = key, (pool, stacked(pictures), stacked(captions))
         return self._kept
 
+    def material(self, settings: DecoderSettings) -> Material:
+        """What decoders see of the rows' pictures; one view at a time is kept."""
+        key = (settings.sees, settings.layer, settings.keeps)
+        if self._looked is None or self._looked[0] != key:
+            self._looked = None
+            device = self.settings.device
+            found = of_world(self.encoder, self.rows, settings, device=device, progress=Silent())
+            self._looked = key, found
+        return self._looked[1]
+
     def result(
         self,
         arm: str,
@@ -123,7 +140,7 @@ class Base:
         loss: float | None = None,
         precision: str = "float32",
     ) -> ArmResult:
-        """What an arm on this base came to."""
+        """What an arm on this base came to; its seconds are not known yet."""
         return ArmResult(
             experiment=EXPERIMENT,
             base=self.path.stem,
@@ -136,6 +153,7 @@ class Base:
             precision=precision,
             loss=loss,
             numbers=numbers,
+            size=self.settings.size,
         )
 
 
@@ -162,6 +180,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=Settings.steps)
     parser.add_argument("--fit-rows", type=int, default=Settings.fit_rows)
     parser.add_argument("--fit-steps", type=int, default=Settings.fit_steps)
+    text = "steps of VLM2Vec"
+    parser.add_argument("--vector-steps", type=int, default=Settings.vector_steps, help=text)
     parser.add_argument("--times", type=int, default=Settings.times)
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
     text = "text model of the arms with a stronger text tower: a name or a folder"
@@ -180,6 +200,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         steps=options.steps,
         fit_rows=options.fit_rows,
         fit_steps=options.fit_steps,
+        vector_steps=options.vector_steps,
         times=options.times,
         device=options.device,
         workers=options.workers,

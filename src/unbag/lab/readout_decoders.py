@@ -1,6 +1,6 @@
 """Decoders on frozen patches, on the world: bases come in; decoders, taught and asked, go out.
 
-    python -m unbag.lab.readout_decoders --bases tiny-0.safetensors --out runs/readouts
+    python -m unbag.lab.readout_decoders --bases tiny-0.safetensors --out runs/lab
 
 A decoder is asked for the probability of Yes; one without questions for that of the caption. From
 the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without.
@@ -23,19 +23,27 @@ import torch
 from torch import Tensor
 
 from unbag.engine.progress import Silent
-from unbag.lab.arm_result import ArmResult, write_result
+from unbag.lab.arm_result import ArmResult, result_path
+from unbag.lab.decoder_taught import Course, shrunk, teach
+from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
-from unbag.lab.readout_base import Base, add_options, settings_of, side_by_side
+from unbag.lab.readout_base import (
+    EXPERIMENT,
+    Base,
+    add_options,
+    settings_of,
+    side_by_side,
+)
 from unbag.lab.readout_vectors import VECTOR_ARMS, precision_of, run_vectors
-from unbag.lab.readouts import missing
-from unbag.readouts.decoder_data import Material, of_world
-from unbag.readouts.decoder_language import scratch_language
-from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, Lessons, make_lessons
-from unbag.readouts.decoder_model import view_of
+from unbag.lab.readouts import finish, missing
+from unbag.readouts.decoder_data import of_world
+from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
+from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, make_lessons
+from unbag.readouts.decoder_model import Made, view_of
 from unbag.readouts.decoder_net import DecoderNet, picture_tokens
-from unbag.readouts.decoder_questions import Fact, Lesson, lessons_of, words_asked
+from unbag.readouts.decoder_questions import Lesson, lessons_of, words_asked
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import Teaching, autocast, fits, share_right
+from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.decoder_words import Words, words_of
 from unbag.readouts.parts import stacked
 from unbag.readouts.vlm2vec_prompts import about_caption, instruction
@@ -53,30 +61,30 @@ ARMS = (*DECODERS, *VECTOR_ARMS)
 _PAIRS = 2_048
 
 
-def run_decoders(
-    base: Base, folder: Path, arms: Sequence[str], *, steps: int, vector_steps: int
+def run_decoder_arms(
+    base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say
 ) -> None:
-    """Those that the folder does not have yet; VLM2Vec needs the decoder on patches."""
+    """In two processes where several are allowed; VLM2Vec goes on from the decoder on patches."""
+    say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
+    first = [name for name in arms if name == "decoder" or name in VECTOR_ARMS]
+    rest = [name for name in arms if name not in first]
+    groups = [group for group in (first, rest) if group] if processes > 1 else [list(arms)]
+    side_by_side(partial(run_decoders, base, folder, say=say), groups)
+
+
+def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
+    """One after the other; results and weights go to the folder."""
     words = _words(base)
     nets: dict[str, DecoderNet] = {}
     for name in arms:
-        path = folder / f"{name}.json"
-        if path.exists():
-            continue
         began = time.perf_counter()
         if name in DECODERS:
-            result, nets[name] = _decoder(name, base, words, folder, steps=steps)
+            result, nets[name] = _decoder(name, base, words, folder)
         else:
-            net = nets.get("decoder") or _read(base, words, folder / "decoder.pt")
-            result = run_vectors(name, base, net, words, steps=vector_steps)
-        write_result(path, result)
-        found = result.numbers
-        print(
-            f"{base.path.stem} {name}: {time.perf_counter() - began:.0f} s, fit {found['fit']}, "
-            f"relation {found['world-relation']['original']:.3f}, "
-            f"pair {found['world-pairs-a']['pair']:.3f}",
-            flush=True,
-        )
+            net = nets.get("decoder") or read_decoder(folder / "decoder").made.net
+            result, net = run_vectors(name, base, net, words)
+            keep(net, words, base, _settings("decoder", base), folder / name)
+        finish(result, folder, began, say)
 
 
 def _words(base: Base) -> Words:
@@ -98,70 +106,57 @@ def _words(base: Base) -> Words:
     )
 
 
-def _decoder(
-    name: str, base: Base, words: Words, folder: Path, *, steps: int
-) -> tuple[ArmResult, DecoderNet]:
-    settings, device = replace(DECODERS[name], steps=steps), base.settings.device
+def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResult, DecoderNet]:
+    settings = _settings(name, base)
     if not settings.asks:
         words = replace(words, asks=False)  # type: ignore[type-var]
-    material = of_world(base.encoder, base.rows, settings, device=device, progress=Silent())
+    material = base.material(settings)
     first = material.count - material.held
     trained = [fact for fact in material.facts if fact.picture < first]
     held = [fact for fact in material.facts if fact.picture >= first]
-    precision = precision_of(device)
-    few = _lessons(trained[: base.settings.fit_rows], words, settings, base.seed)
-    brief = replace(settings, steps=base.settings.fit_steps, blind=0.0)
-    can_fit = fits(
-        _fresh(settings, words, material, base.seed),
+    course = Course(
         material.seen_NLV,
-        few,
-        brief,
-        device=device,
-        precision=precision,
+        lessons_of(trained[: base.settings.fit_rows], settings, seed=base.seed),
+        lessons_of(trained, settings, seed=base.seed),
+        lessons_of(held, settings, seed=base.seed),
+    )
+    found = teach(
+        course,
+        words,
+        settings,
+        fit_steps=base.settings.fit_steps,
+        device=base.settings.device,
         seed=base.seed,
     )
-    net = _fresh(settings, words, material, base.seed)
-    lessons = _lessons(trained, words, settings, base.seed)
-    Teaching(
-        net,
-        material.seen_NLV,
-        lessons,
-        settings,
-        device=device,
-        precision=precision,
-        seed=base.seed,
-    ).run()
-    rest = _lessons(held, words, settings, base.seed).to(device)
-    kept = share_right(net, material.seen_NLV, rest, device=device, precision=precision)
-    torch.save(net.state_dict(), folder / f"{name}.pt")
-    score = _score(net, words, base, settings)
-    by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
-    fit = {"few": can_fit.share, "held": kept.share, **by_kind}
-    numbers = {**base.questions.measured(score), "fit": fit}
-    result = base.result(name, numbers, steps=settings.steps, precision=precision)
-    return result, net
+    keep(found.net, words, base, settings, folder / name)
+    numbers = base.questions.measured(_score(found.net, words, base, settings))
+    result = base.result(
+        name,
+        {**numbers, "fit": found.fit},
+        steps=settings.steps,
+        batch=settings.batch,
+        loss=found.loss,
+        precision=precision_of(base.settings.device),
+    )
+    return result, found.net
 
 
-def _lessons(facts: Sequence[Fact], words: Words, settings: DecoderSettings, seed: int) -> Lessons:
-    return make_lessons(lessons_of(facts, settings, seed=seed), words, context=settings.context)
+def _settings(name: str, base: Base) -> DecoderSettings:
+    wanted = replace(DECODERS[name], steps=base.settings.steps)
+    return wanted if base.settings.size == "full" else shrunk(wanted)
 
 
-def _fresh(settings: DecoderSettings, words: Words, material: Material, seed: int) -> DecoderNet:
-    seen = material.seen_NLV
-    places, width = (0, 1) if seen is None else (seen.shape[1], seen.shape[2])
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs.
-        torch.default_generator.manual_seed(seed)
-        return DecoderNet(scratch_language(settings, words, places=places), width=width)
-
-
-def _read(base: Base, words: Words, path: Path) -> DecoderNet:
-    """The decoder on patches that an earlier run taught."""
-    settings = DECODERS["decoder"]
-    material = of_world(base.encoder, base.rows[:1], settings, progress=Silent())
-    net = _fresh(settings, words, material, base.seed).to(base.settings.device)
-    net.load_state_dict(torch.load(path, weights_only=True, map_location=base.settings.device))
-    return net.eval()
+def keep(
+    net: DecoderNet, words: Words, base: Base, settings: DecoderSettings, folder: Path
+) -> None:
+    """As a folder that `--model decoder:FOLDER` reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = base.encoder.config
+    patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
+    places = 0 if settings.sees == "nothing" else patches
+    made = Made(net, words, settings, places, settings.context)
+    name = base.encoder.name
+    save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
 
 
 def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
@@ -223,22 +218,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     add_options(parser)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
-    parser.add_argument("--vector-steps", type=int, default=2_000, help="of VLM2Vec")
     options = parser.parse_args()
     settings = settings_of(options)
     questions = Questions(options.bench, times=settings.times)
     for path in options.bases:
-        base, folder = Base(path, questions, settings), options.out / path.stem
-        folder.mkdir(parents=True, exist_ok=True)
+        base = Base(path, questions, settings)
+        folder = result_path(options.out, EXPERIMENT, path.stem, "decoder").parent
         arms = missing(options.arms, folder)
-        print(f"{path.stem}: {len(base.rows)} steps of scenes, {len(arms)} arms", flush=True)
-        # VLM2Vec goes on from the decoder on patches, in the same process.
-        first = [name for name in arms if name == "decoder" or name in VECTOR_ARMS]
-        rest = [name for name in arms if name not in first]
-        run = partial(
-            run_decoders, base, folder, steps=settings.steps, vector_steps=options.vector_steps
-        )
-        side_by_side(run, [first, rest] if options.processes > 1 else [arms])
+        say = partial(print, flush=True)
+        run_decoder_arms(base, folder, arms, processes=options.processes, say=say)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Silent
 from unbag.lab.arm_result import ArmResult
-from unbag.readouts.decoder_data import of_world
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.vlm2vec_core import contrast, share_of_rate, unit
@@ -39,54 +38,96 @@ _AT_ONCE = 1_024
 
 
 def run_vectors(
-    name: str, base: Base, decoder: DecoderNet, words: Words, *, steps: int
-) -> ArmResult:
+    name: str, base: Base, decoder: DecoderNet, words: Words
+) -> tuple[ArmResult, DecoderNet]:
     """Contrastive, from query to target, over captions and hard negatives of the batch."""
     from unbag.lab.readout_decoders import question_features
 
-    asks, device = name == VECTOR_ARMS[0], base.settings.device
-    texts = _Texts(words, device)
-    material = of_world(base.encoder, base.rows, _SETTINGS, device=device, progress=Silent())
+    asks, settings = name == VECTOR_ARMS[0], base.settings
+    texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
     assert material.seen_NLV is not None
-    net = copy.deepcopy(decoder).to(device)
-    net.look = None
-    captions = [c for some in base.rows for c in some.captions]
-    negatives = [n for some in base.rows for n in some.negatives]
-    code = {
-        key: torch.cat([some.code[key] for some in base.rows]).to(device)
-        for key in base.rows[0].code
-    }
-    count = len(captions) - material.held
-    lesson = _Lessons(captions, negatives, code, asks=asks, seed=base.seed)
-    optimiser = torch.optim.AdamW(net.parameters(), lr=_RATE, weight_decay=0.0)
-    net.train()
-    for step in range(steps):
-        share = share_of_rate(step, steps=steps, warm_up=_WARM_UP)
-        for group in optimiser.param_groups:
-            group["lr"] = _RATE * share
-        row_B = np.random.default_rng((base.seed, step)).choice(count, _BATCH, replace=False)
-        loss = _loss(net, material.seen_NLV, lesson, texts, row_B)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimiser.step()
-    net.eval()
-    cuts = range(_BATCH, len(captions) - count, _BATCH)
-    held = [
-        _told_apart(net, material.seen_NLV, lesson, texts, rows)
-        for rows in np.split(np.arange(count, len(captions)), cuts)
-    ]
-    fit = {"held": float(torch.cat(held).float().mean())} if held else {}
+    lesson = _lessons_of(base, asks=asks)
+    count = material.count - material.held
+    few = min(settings.fit_rows, count)
+    train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
+    by_heart = train(rows=few, steps=settings.fit_steps)
+    fit = {"few": by_heart.share_right(np.arange(few), among_own=True)}
+    trained = train(rows=count, steps=settings.vector_steps)
+    held = np.arange(count, material.count)
+    for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):
+        if len(rows):
+            fit[what] = trained.share_right(rows)
     seen_NLV = question_features(base, _SETTINGS)
     assert seen_NLV is not None
-    numbers = base.questions.measured(_score(net, seen_NLV, texts, base, asks=asks))
-    return base.result(
+    numbers = base.questions.measured(_score(trained.net, seen_NLV, texts, base, asks=asks))
+    result = base.result(
         name,
         {**numbers, "fit": fit},
-        steps=steps,
+        steps=settings.vector_steps,
         batch=_BATCH,
-        loss=float(loss.detach()) if steps else None,
-        precision=precision_of(device),
+        loss=trained.loss,
+        precision=precision_of(settings.device),
+    )
+    return result, trained.net
+
+
+class _Trained:
+    """A copy of a decoder that has learned to embed the first rows."""
+
+    def __init__(
+        self,
+        decoder: DecoderNet,
+        seen_NLV: Tensor,
+        lesson: _Lessons,
+        texts: _Texts,
+        *,
+        rows: int,
+        steps: int,
+        seed: int,
+    ) -> None:
+        self._seen_NLV, self._lesson, self._texts = seen_NLV, lesson, texts
+        # One that was read from a folder has a frozen language model.
+        self.net = copy.deepcopy(decoder).to(texts.device).requires_grad_(True)
+        self.net.look = None
+        optimiser = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=0.0)
+        self.net.train()
+        loss: Tensor | None = None
+        for step in range(steps):
+            share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
+            for group in optimiser.param_groups:
+                group["lr"] = _RATE * share
+            rng = np.random.default_rng((seed, step))
+            row_B = rng.choice(rows, min(_BATCH, rows), replace=False)
+            loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+            optimiser.step()
+        self.net.eval()
+        self.loss = None if loss is None else float(loss.detach())
+
+    def share_right(self, row_N: IntArray, *, among_own: bool = False) -> float:
+        """Own captions nearest of a batch's captions and negatives, or of their own negatives."""
+        found = [
+            _told_apart(
+                self.net, self._seen_NLV, self._lesson, self._texts, row_B, among_own=among_own
+            )
+            for row_B in np.split(row_N, range(_BATCH, len(row_N), _BATCH))
+        ]
+        return float(torch.cat(found).float().mean())
+
+
+def _lessons_of(base: Base, *, asks: bool) -> _Lessons:
+    code = {
+        key: torch.cat([some.code[key] for some in base.rows]).to(base.settings.device)
+        for key in base.rows[0].code
+    }
+    return _Lessons(
+        [c for some in base.rows for c in some.captions],
+        [n for some in base.rows for n in some.negatives],
+        code,
+        asks=asks,
+        seed=base.seed,
     )
 
 
@@ -152,6 +193,11 @@ class _Lessons:
             masked.append(truth.negative_true_BBK.flatten(1)[:, kept])
         return texts, torch.cat(masked, dim=1)
 
+    def owners(self, row_B: IntArray) -> Tensor:
+        """Of each target, the place in the batch whose caption or negative it is, [T]."""
+        every = [at for at, row in enumerate(row_B) for one in self.negatives[row] if one]
+        return torch.tensor([*range(len(row_B)), *every])
+
 
 def _embed(net: DecoderNet, seen_BLV: Tensor | None, token: Tensor, last: Tensor) -> Tensor:
     hidden_BTW = net.hidden(seen_BLV, token)
@@ -179,14 +225,27 @@ def _loss(
 
 @torch.inference_mode()
 def _told_apart(
-    net: DecoderNet, seen_NLV: Tensor, lesson: _Lessons, texts: _Texts, row_B: IntArray
+    net: DecoderNet,
+    seen_NLV: Tensor,
+    lesson: _Lessons,
+    texts: _Texts,
+    row_B: IntArray,
+    *,
+    among_own: bool,
 ) -> Tensor:
-    """Whether the own caption is nearest among all of the batch and their negatives, [B]."""
+    """Whether the own caption is nearest among all of the batch and their negatives, [B].
+
+    Among its own negatives only, where asked for; rows without anything beside are left out.
+    """
     query_BW, target_TW, masked_BT = _vectors(net, seen_NLV, lesson, texts, row_B)
+    if among_own:
+        owner_T = lesson.owners(row_B).to(texts.device)
+        masked_BT = masked_BT | (owner_T != torch.arange(len(row_B), device=texts.device)[:, None])
     cosine_BT = (unit(query_BW) @ unit(target_TW).T).masked_fill(masked_BT, -torch.inf)
     own_B = cosine_BT.diagonal().clone()
     cosine_BT.fill_diagonal_(-torch.inf)
-    return own_B > cosine_BT.amax(dim=1)
+    best_B = cosine_BT.amax(dim=1)
+    return (own_B > best_B)[best_B.isfinite()]
 
 
 def _repeated(item: Item, said: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Read-outs on the world: bases come in; readers, trained on frozen parts and asked, go out.
 
-    python -m unbag.lab.readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/readouts
+    python -m unbag.lab.readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/lab
 
 The same command goes on after a stop: an arm whose result is there is left alone. Every reader is
 first taught a few thousand fixed examples and asked these: one that cannot fit them says nothing
@@ -22,10 +22,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.lab.arm_result import BEFORE, ArmResult, read_results, write_result
+from unbag.errors import UserError
+from unbag.lab.arm_result import BEFORE, ArmResult, result_path, write_result
+from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
-from unbag.lab.readout_base import Base, add_options, settings_of, side_by_side
+from unbag.lab.readout_base import (
+    EXPERIMENT,
+    Base,
+    add_options,
+    settings_of,
+    side_by_side,
+)
 from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head
 from unbag.readouts.parts import Parts, View
@@ -38,27 +46,60 @@ from unbag.types import FloatArray, IntArray, Item
 _PAIRS = 4_096
 
 
-def run_base(base: Base, folder: Path, arms: Sequence[str]) -> None:
+def run_readers(base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say) -> None:
+    """The base itself and its readers, in processes side by side where several are allowed."""
+    readers = sorted((arm for arm in arms if arm != BEFORE), key=_order)
+    groups = _groups(readers, processes) if readers else [[]]
+    if BEFORE in arms:
+        groups[0].insert(0, BEFORE)
+    if readers:
+        # Made before processes are forked, which share them.
+        say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
+    side_by_side(partial(run_base, base, folder, say=say), groups)
+
+
+def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
     """The arms, one after the other; results and weights go to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     if base.settings.device != "cpu":
         torch.set_float32_matmul_precision("high")
-    if not (folder / f"{BEFORE}.json").exists():
-        trainable = TinyTrainable(base.encoder, device=base.settings.device)
-        trainable.module.eval()
-        numbers = base.questions.answers(trainable, device=base.settings.device)
-        write_result(folder / f"{BEFORE}.json", base.result(BEFORE, numbers))
     for name in arms:
         began = time.perf_counter()
-        result = _run_arm(name, base, folder)
-        write_result(folder / f"{name}.json", result)
-        found = result.numbers
-        print(
-            f"{base.path.stem} {name}: {time.perf_counter() - began:.0f} s, loss {result.loss}, "
-            f"fit {found['fit']}, relation {found['world-relation']['original']:.3f}, "
-            f"pair {found['world-pairs-a']['pair']:.3f}",
-            flush=True,
+        result = _before(base) if name == BEFORE else _run_arm(name, base, folder)
+        finish(result, folder, began, say)
+
+
+def finish(result: ArmResult, folder: Path, began: float, say: Say) -> None:
+    """Write it with its seconds, and say the numbers that are looked at first."""
+    seconds = time.perf_counter() - began
+    write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
+    found = result.numbers
+    fit = ", ".join(f"{name} {share:.3f}" for name, share in found.get("fit", {}).items())
+    shown = (("world-relation", "original"), ("world-pairs-a", "pair"))
+    told = [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown if name in found]
+    say(
+        f"{result.base} {result.arm}: {seconds:.0f} s, "
+        + ", ".join([*([f"fit {fit}"] if fit else []), *told])
+    )
+
+
+def _before(base: Base) -> ArmResult:
+    """The cosine that everything else is read against."""
+    trainable = TinyTrainable(base.encoder, device=base.settings.device)
+    trainable.module.eval()
+    return base.result(BEFORE, base.questions.answers(trainable, device=base.settings.device))
+
+
+def _weights(path: Path) -> dict[str, Tensor]:
+    """What the arm that was taught left beside its result."""
+    if not path.is_file():
+        raise UserError(
+            f"there is no {path}, the weights of another arm",
+            expected="weights beside the result of the arm that was taught",
+            way_out=f"remove {path.with_suffix('.json').name} beside it and run that arm again",
         )
+    found: dict[str, Tensor] = torch.load(path, weights_only=True)
+    return found
 
 
 def missing(arms: Sequence[str], folder: Path) -> list[str]:
@@ -96,7 +137,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     device = settings.device
     if arm.taught_as:
         reader = arm.found().fresh(effort, sizes, seed=base.seed).to(device)
-        reader.load_state_dict(torch.load(folder / f"{arm.taught_as}.pt", weights_only=True))
+        reader.load_state_dict(_weights(folder / f"{arm.taught_as}.pt"))
         fit_numbers, loss = _fit_numbers(reader, pool, held, device), None
     else:
         few = pool.rows(0, settings.fit_rows)
@@ -177,17 +218,17 @@ def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     add_options(parser)
-    parser.add_argument("--arms", nargs="+", choices=tuple(READERS), default=tuple(READERS))
+    every = (BEFORE, *READERS)
+    parser.add_argument("--arms", nargs="+", choices=every, default=every)
     options = parser.parse_args()
     settings = settings_of(options)
     questions = Questions(options.bench, times=settings.times)
     for path in options.bases:
         base = Base(path, questions, settings)
-        folder = options.out / path.stem
-        arms = sorted(missing(options.arms, folder), key=_order)
-        print(f"{path.stem}: {len(base.rows)} steps of scenes, {len(arms)} arms", flush=True)
-        side_by_side(partial(run_base, base, folder), _groups(arms, options.processes))
-    print(f"{len(read_results(options.out))} results in {options.out}")
+        folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
+        arms = missing(options.arms, folder)
+        say = partial(print, flush=True)
+        run_readers(base, folder, arms, processes=options.processes, say=say)
 
 
 if __name__ == "__main__":

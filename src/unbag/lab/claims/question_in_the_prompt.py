@@ -26,6 +26,7 @@ CLAIM = Claim(
             0.05,
         ),
     ),
+    must_fit=("vlm2vec", "vlm2vec-plain"),
     controls="the same decoder, the same steps",
     paper="chat models",
 )

@@ -1,0 +1,166 @@
+"""The read-out experiment as the lab runs it: all arms small, going on, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.lab import readout_experiment, readouts
+from unbag.lab.arm_result import BEFORE, ArmResult, read_results, result_path
+from unbag.lab.claims import all_claims
+from unbag.lab.experiment import Order
+from unbag.lab.readout_arms import READERS
+from unbag.lab.readout_base import Settings
+from unbag.lab.readout_experiment import READOUTS
+from unbag.lab.readout_vectors import _Lessons
+from unbag.lab.small_text import write_small_text
+from unbag.models.text_parts import load_part
+from unbag.readouts.decoder_kept import read_decoder
+
+Ran = tuple[Order, dict[str, ArmResult]]
+
+
+def results_of(order: Order) -> dict[str, ArmResult]:
+    files = sorted(order.out.glob("*/*/*.json"))
+    return {one.arm: one for path in files for one in read_results(path)}
+
+
+def silent(said: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def ran(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    order = Order((base,), READOUTS.arms, tmp_path_factory.mktemp("readouts"), "small")
+    READOUTS.run(order, say=silent)
+    return order, results_of(order)
+
+
+def test_arms_and_what_they_need() -> None:
+    assert READOUTS.arms[0] == BEFORE
+    assert set(READOUTS.arms) > {*READERS, "decoder", "decoder-cls", "vlm2vec", "vlm2vec-plain"}
+    assert len(READOUTS.arms) == len(set(READOUTS.arms))
+    assert READOUTS.needs("pacl_uniform") == (("readouts", "pacl"),)
+    assert READOUTS.needs("vlm2vec-plain") == (("readouts", "decoder"),)
+    assert READOUTS.needs("pooled") == READOUTS.needs(BEFORE) == ()
+    assert all(READOUTS.seconds(arm) > 0 for arm in READOUTS.arms)
+    with pytest.raises(UserError, match="did you mean 'pooled'"):
+        READOUTS.needs("poold")
+
+
+def test_a_small_run_of_every_arm(ran: Ran, base: Path) -> None:
+    order, found = ran
+    assert set(found) == set(READOUTS.arms)
+    assert {one.size for one in found.values()} == {"small"}
+    assert {one.base for one in found.values()} == {base.stem}
+    assert len({one.fingerprint for one in found.values()}) == 1
+    assert all(one.seconds is not None and one.seconds > 0 for one in found.values())
+    for arm, one in found.items():
+        if arm not in (BEFORE, "pacl_uniform"):
+            assert 0 <= one.numbers["fit"]["few"] <= 1
+    folder = result_path(order.out, "readouts", base.stem, BEFORE).parent
+    assert read_decoder(folder / "vlm2vec").made.settings.width == 16
+
+
+def test_a_small_run_measures_all_that_claims_compare(ran: Ran) -> None:
+    _, found = ran
+    by_key = {(one.experiment, one.arm): one for one in found.values()}
+    claims = [one for one in all_claims() if one.experiment == READOUTS.name]
+    assert len(claims) > 5
+    for claim in claims:
+        numbers = [n for p in claim.predictions for n in p.numbers]
+        for number in numbers:
+            if number.key(claim.experiment)[0] == READOUTS.name:
+                assert number.of(by_key, claim.experiment) is not None, (claim.name, number)
+        for arm in claim.must_fit:
+            assert "few" in found[arm].numbers["fit"], (claim.name, arm)
+
+
+def test_results_that_are_there_are_left_alone(ran: Ran) -> None:
+    order, found = ran
+    said: list[str] = []
+    READOUTS.run(order, say=said.append)
+    assert said == []
+    assert results_of(order) == found
+
+
+def test_arms_are_made_again_from_weights_beside_them(ran: Ran, base: Path) -> None:
+    order, found = ran
+    arms = ("pacl_uniform", "vlm2vec")
+    paths = [result_path(order.out, "readouts", base.stem, arm) for arm in arms]
+    for path in paths:
+        path.unlink()
+    READOUTS.run(replace(order, arms=arms, processes=2), say=silent)
+    again = results_of(order)
+    assert [again[arm].numbers for arm in arms] == [found[arm].numbers for arm in arms]
+
+
+def test_weights_that_are_gone_are_told(ran: Ran, base: Path, tmp_path: Path) -> None:
+    order, _ = ran
+    elsewhere = replace(order, out=tmp_path, arms=("pacl_uniform",))
+    with pytest.raises(UserError, match=r"there is no .*pacl\.pt") as error:
+        READOUTS.run(elsewhere, say=silent)
+    assert error.value.way_out == "remove pacl.json beside it and run that arm again"
+    with pytest.raises(UserError, match=r"decoder is not a decoder: .*No such file"):
+        READOUTS.run(replace(elsewhere, arms=("vlm2vec",)), say=silent)
+
+
+def test_without_a_text_model_the_other_arms_go_on(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(text: str, *, device: str) -> None:
+        raise UserError(f"no {text}", expected="a text model", way_out="install it")
+
+    monkeypatch.setattr(readout_experiment, "load_part", unread)
+    order = Order((base,), ("pooled-text", "pooled"), tmp_path, "small")
+    with pytest.raises(UserError, match="pooled-text could not be run: no ") as error:
+        READOUTS.run(order, say=silent)
+    assert error.value.way_out == "install it; then give the same command again"
+    assert set(results_of(order)) == {"pooled"}
+
+
+def test_a_small_text_model_knows_the_words_of_the_world(tmp_path: Path) -> None:
+    part = load_part(str(write_small_text(tmp_path / "text")))
+    captions = ["a red star left of a blue cup", "a blue cup left of a red star"]
+    assert part.reads.count(captions) == [8, 8]
+    with torch.inference_mode():
+        first, second = part.pooled(part.reads(captions))
+    assert not torch.allclose(first, second)
+    again = load_part(str(write_small_text(tmp_path / "again")))
+    assert again.fingerprint == part.fingerprint
+
+
+def test_targets_of_vlm2vec_belong_to_rows() -> None:
+    negatives = [("a", None), (None, None), ("b", "c")]
+    lesson = _Lessons(["x", "y", "z"], negatives, {}, asks=False, seed=0)
+    assert lesson.owners(np.array([2, 1, 0])).tolist() == [0, 1, 2, 0, 0, 2]
+
+
+def test_the_script_and_the_experiment_write_to_one_place(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["--bases", str(base), "--out", str(tmp_path), "--arms", BEFORE, "pooled"]
+    words += ["--scenes", "32", "--steps", "1", "--fit-rows", "8", "--fit-steps", "1"]
+    words += ["--times", "1", "--bench", "world-binding", "--workers", "0"]
+    monkeypatch.setattr(sys, "argv", ["readouts", *words])
+    readouts.main()
+    order = Order((base,), (BEFORE, "pooled"), tmp_path, "small")
+    found = results_of(order)
+    assert set(found) == {BEFORE, "pooled"}
+    assert {one.times for one in found.values()} == {1}
+    # A full run, if a short one: a small order does not take it for its own.
+    with pytest.raises(UserError, match="size full, not small"):
+        READOUTS.run(order, say=silent)
+
+
+def test_a_full_run_teaches_as_the_settings_say() -> None:
+    full = Settings()
+    assert (full.size, full.text) == ("full", "minilm")
+    assert readout_experiment.SMALL.size == "small"
+    assert readout_experiment.SMALL.steps < full.steps
