@@ -46,6 +46,7 @@ perf: $(READY)  ## speed as ratios within one run
 	$(BIN)/python perf/photos.py
 	$(BIN)/python perf/maps.py
 	$(BIN)/python perf/probes.py
+	$(BIN)/python perf/world.py
 
 clean:
 	rm -rf $(VENV) site unbag-demo

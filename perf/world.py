@@ -1,0 +1,125 @@
+"""Scenes of the world a second, beside the training step that wants them, as ratios of one run.
+
+python perf/world.py [--device cuda] [--batch 512] [--rounds 12] [--workers 15] [--arms 1]
+
+Workers make scenes: drawn by chance, said, and put in numbers. The device draws the pictures, finds
+which captions are true of which, and takes a step of the model of `tiny:base`, forward, backward
+and optimiser. Scenes are never the bottleneck if all workers make at least as many a second as the
+device is trained on, drawing included. Arms that share batches (`--arms`) want fewer scenes each.
+Other work on the machine lowers every rate, that of many processes most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from itertools import permutations
+from time import perf_counter
+
+import torch
+from torch.utils.data import DataLoader
+
+from unbag.lab.pretraining_arms import ARMS
+from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Streams, Training, put_on
+from unbag.world.slots import depth_steps
+from unbag.world.sprites import draw_batch, sprite_table
+from unbag.world.words import DEFAULT, SIZES
+
+ARM = ARMS["base"]
+MOST_DRAWN = 0.1
+"""Share of a step that drawing may take."""
+
+
+def remember_steps() -> float:
+    """Seconds until every worker knows where one shape stands in front of another, once a run."""
+    start = perf_counter()
+    for first, second in permutations(DEFAULT.shapes, 2):
+        for size in SIZES:
+            depth_steps(DEFAULT.name, first, second, size)
+    return perf_counter() - start
+
+
+def made(streams: Streams, *, workers: int, batch: int) -> float:
+    """Scenes a second of so many processes, their start left out."""
+    loader = DataLoader(
+        streams, batch_size=None, num_workers=workers, prefetch_factor=2 if workers else None
+    )
+    batches = iter(loader)
+    # As many as are made ahead and more, so that what is timed was made while the clock ran.
+    ahead = 3 * workers if workers else 1
+    for _ in range(ahead):
+        next(batches)
+    start = perf_counter()
+    count = sum(1 for _ in batches)
+    return count * batch / (perf_counter() - start)
+
+
+def seconds(job: Callable[[], object], device: str, rounds: int) -> float:
+    """The median of some rounds, after one that is not counted."""
+    job()
+    found = []
+    for _ in range(rounds):
+        _wait(device)
+        start = perf_counter()
+        job()
+        _wait(device)
+        found.append(perf_counter() - start)
+    return sorted(found)[len(found) // 2]
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def of_device(shown: Shown, said: argparse.Namespace) -> tuple[float, float, float]:
+    """Seconds to draw a batch, to bring it to the device altogether, and to train on it."""
+    table = torch.from_numpy(sprite_table(DEFAULT)).to(said.device)
+    noise = torch.Generator(device=said.device).manual_seed(0)
+    training = Training(ARM, Schedule(0, batch=said.batch), said.device)
+    there: OnDevice = put_on(shown, table, noise)
+
+    def draw() -> object:
+        return draw_batch(table, shown.packed, pixels=DEFAULT.pixels, generator=noise)
+
+    return (
+        seconds(draw, said.device, said.rounds),
+        seconds(lambda: put_on(shown, table, noise), said.device, said.rounds),
+        seconds(lambda: training.step(there, 1e-3), said.device, said.rounds),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--arms", type=int, default=1, help="models that share each batch")
+    said = parser.parse_args()
+    once = remember_steps()
+    schedule = Schedule(0, steps=max(30, 12 * said.workers), batch=said.batch)
+    streams = Streams([ARM.knobs], schedule, ARM)
+    short = Streams([ARM.knobs], Schedule(0, steps=said.rounds + 1, batch=said.batch), ARM)
+    alone = made(short, workers=0, batch=said.batch)
+    # Before the device is touched: workers are forked.
+    together = made(streams, workers=said.workers, batch=said.batch)
+    draw, put, step = of_device(streams[0][0], said)
+    whole = put + said.arms * step
+    trained = said.batch / whole
+    print(f"batches of {said.batch}, {said.arms} x tiny:base on {said.device}")
+    print(f"where shapes overlap     {once:12.1f} s, once in a process")
+    print(f"scenes, one process      {alone:12,.0f} a second")
+    print(f"scenes, {said.workers:2d} processes     {together:12,.0f} a second")
+    print(f"drawn on the device      {said.batch / draw:12,.0f} a second")
+    print(f"trained on               {trained:12,.0f} a second")
+    print(f"made against trained on  {together / trained:12.2f} times as many (wanted: at least 1)")
+    print(
+        f"drawing                  {100 * draw / whole:12.1f} % of a step "
+        f"(wanted: at most {100 * MOST_DRAWN:.0f})"
+    )
+
+
+if __name__ == "__main__":
+    main()
