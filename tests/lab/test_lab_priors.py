@@ -154,15 +154,11 @@ def test_arms_and_what_they_need() -> None:
         PRIORS.needs("prior-m3i")
 
 
-def results_of(order: Order) -> list[ArmResult]:
-    return [one for path in sorted(order.out.glob("*/*/*.json")) for one in read_results(path)]
-
-
 @pytest.fixture(scope="module")
 def ran(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Order, list[ArmResult]]:
     order = Order((base,), PRIORS.arms, tmp_path_factory.mktemp("priors"), "small")
     PRIORS.run(order, say=lambda said: None)
-    return order, results_of(order)
+    return order, read_results(order.out)
 
 
 def test_a_small_run_measures_all_that_claims_compare(ran: tuple[Order, list[ArmResult]]) -> None:
@@ -189,7 +185,7 @@ def test_results_that_are_there_are_left_alone(ran: tuple[Order, list[ArmResult]
     said: list[str] = []
     PRIORS.run(order, say=said.append)
     assert said == []
-    assert results_of(order) == results
+    assert read_results(order.out) == results
 
 
 def test_m3id_can_be_run_later_and_needs_its_decoder(ran: tuple[Order, list[ArmResult]]) -> None:

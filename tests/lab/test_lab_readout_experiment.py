@@ -27,8 +27,7 @@ Ran = tuple[Order, dict[str, ArmResult]]
 
 
 def results_of(order: Order) -> dict[str, ArmResult]:
-    files = sorted(order.out.glob("*/*/*.json"))
-    return {one.arm: one for path in files for one in read_results(path)}
+    return {one.arm: one for one in read_results(order.out)}
 
 
 def silent(said: str) -> None:

@@ -16,6 +16,8 @@ BEFORE = "base"
 """The name under which a base stands beside its arms."""
 UNTRAINED = "random"
 """The same network before any training."""
+_OF_WEIGHTS = ("config.json", "generation_config.json")
+"""What stands in folders of decoders, which arms leave beside their results."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ def write_results(path: Path, results: Iterable[ArmResult]) -> None:
 
 def read_results(path: Path) -> list[ArmResult]:
     """From a file of one or many, or from every .json file below a folder, in order of name."""
-    files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.json") if file.name not in _OF_WEIGHTS)
     found: dict[tuple[str, str, str], ArmResult] = {}
     for file in files:
         for one in _read(file):
