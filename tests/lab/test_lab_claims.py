@@ -120,7 +120,7 @@ def test_many_predictions_make_each_harder() -> None:
     found += results("a", values) + results("b", [0.0] * 5)
     among = judge_claims([claim(ABOVE), *others], found)
     assert among[0].word == UNDECIDED
-    assert among[0].why == "the intervals hold the bound"
+    assert among[0].why == "no clear answer after correction"
 
 
 def test_false_alarms_are_rare() -> None:

@@ -75,7 +75,7 @@ class Verdict:
         if most:
             have = FEWEST_BASES - most
             return f"{have} of {FEWEST_BASES} bases: {most} more are needed"
-        return "the intervals hold the bound"
+        return "no clear answer after correction"
 
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
