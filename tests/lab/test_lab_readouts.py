@@ -70,6 +70,23 @@ def test_groups_run_in_processes_of_their_own(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
 
 
+def test_one_group_is_forked_where_others_will_be() -> None:
+    found: list[str] = []
+    side_by_side(found.extend, [["a"]], is_forked=True)
+    assert found == []
+    side_by_side(found.extend, [["a"]])
+    assert found == ["a"]
+
+
+def test_what_a_user_can_mend_comes_back_from_a_process() -> None:
+    def run(names: object) -> None:
+        raise UserError("no weights", expected="some", way_out="run it again")
+
+    with pytest.raises(UserError, match="no weights") as error:
+        side_by_side(run, [["a"], ["b"]])
+    assert (error.value.expected, error.value.way_out) == ("some", "run it again")
+
+
 def test_a_group_that_fails_is_told() -> None:
     def run(names: object) -> None:
         raise ValueError("broken")

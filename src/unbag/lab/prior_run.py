@@ -51,7 +51,8 @@ def run_priors(order: Order, *, experiment: str, say: Say) -> None:
         # An arm that takes another's weights follows it in the same process.
         groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
         run = partial(_run_arms, base, experiment, order, say)
-        side_by_side(run, [g for g in groups if g] if order.processes > 1 else [arms])
+        groups = [group for group in groups if group] if order.processes > 1 else [arms]
+        side_by_side(run, groups, is_forked=order.processes > 1)
 
 
 def settings_of(order: Order) -> Settings:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +18,7 @@ from pathlib import Path
 import torch
 
 from unbag.engine.progress import Silent
+from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, Size
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
@@ -157,17 +160,40 @@ class Base:
         )
 
 
-def side_by_side(run: Callable[[Sequence[str]], None], groups: Sequence[Sequence[str]]) -> None:
-    """Each group of arms in a process of its own, forked before anything touches a GPU."""
-    if len(groups) == 1:
+def side_by_side(
+    run: Callable[[Sequence[str]], None],
+    groups: Sequence[Sequence[str]],
+    *,
+    is_forked: bool = False,
+) -> None:
+    """Each group of arms in a process of its own, forked before anything touches a GPU.
+
+    A single group runs here, unless `is_forked`: others are to be forked after it.
+    """
+    if len(groups) == 1 and not is_forked:
         run(groups[0])
         return
     context = get_context("fork")
-    processes = [context.Process(target=run, args=(group,)) for group in groups if group]
-    for one in processes:
-        one.start()
+    errors = context.SimpleQueue()
+
+    def tell(group: Sequence[str]) -> None:
+        try:
+            run(group)
+        except UserError as error:
+            errors.put((error.found, error.expected, error.way_out))
+            sys.exit(1)
+
+    processes = [context.Process(target=tell, args=(group,)) for group in groups if group]
+    with warnings.catch_warnings():
+        # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for one in processes:
+            one.start()
     for one in processes:
         one.join()
+    if not errors.empty():
+        found, expected, way_out = errors.get()
+        raise UserError(found, expected=expected, way_out=way_out)
     if any(one.exitcode for one in processes):
         raise SystemExit(f"processes ended with {[one.exitcode for one in processes]}")
 

@@ -69,7 +69,8 @@ def run_decoder_arms(
     first = [name for name in arms if name == "decoder" or name in VECTOR_ARMS]
     rest = [name for name in arms if name not in first]
     groups = [group for group in (first, rest) if group] if processes > 1 else [list(arms)]
-    side_by_side(partial(run_decoders, base, folder, say=say), groups)
+    run = partial(run_decoders, base, folder, say=say)
+    side_by_side(run, groups, is_forked=processes > 1)
 
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:

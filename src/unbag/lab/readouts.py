@@ -55,7 +55,7 @@ def run_readers(base: Base, folder: Path, arms: Sequence[str], *, processes: int
     if readers:
         # Made before processes are forked, which share them.
         say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
-    side_by_side(partial(run_base, base, folder, say=say), groups)
+    side_by_side(partial(run_base, base, folder, say=say), groups, is_forked=processes > 1)
 
 
 def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:

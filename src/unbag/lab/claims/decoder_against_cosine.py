@@ -41,9 +41,10 @@ CLAIM = Claim(
             0.05,
         ),
     ),
-    must_fit=("decoder", "pooled"),
+    must_fit=("decoder",),
     controls="a reader of pooled vectors on the same statements; a decoder without a picture",
-    knobs="not every chat model of the paper does it: InstructBLIP and Otter are near 0 on left "
-    "and right pairs; a decoder of 2 million weights that was trained from nothing is no LLaVA",
+    knobs="whether the reader of pooled vectors could learn by heart stands beside it; not every "
+    "chat model of the paper does it: InstructBLIP and Otter are near 0 on left and right pairs; a "
+    "decoder of 2 million weights that was trained from nothing is no LLaVA",
     paper="chat models",
 )
