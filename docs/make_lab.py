@@ -14,7 +14,7 @@ from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import Claim
-from unbag.lab.claim_figure import claim_figure, overview_figure
+from unbag.lab.claim_figure import MANY, claim_figure, overview_figure
 from unbag.lab.claim_page import claim_page, has_run, span, standing, table
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import EXPERIMENTS, find_experiment
@@ -25,7 +25,7 @@ from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
 HERE = Path(__file__).parent
 START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 README = "../README.md"
-HEAD = ("claim", "verdict", "prediction", "effect [95 %]", "bases", "holds")
+HEAD = ("claim", "what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
 """As in the pictures."""
 HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
@@ -99,14 +99,21 @@ def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
 def _rows(
     verdict: Verdict, results: Sequence[ArmResult], folder: str = "lab"
 ) -> list[tuple[str, ...]]:
-    name = verdict.claim.name
-    said = f"{MARKS[verdict.word]} {verdict.word}"
-    found: list[tuple[str, ...]] = []
-    for place, one in enumerate(verdict.tested):
-        first = (f"[`{name}`]({folder}/{name}.md)", said) if place == 0 else ("", "")
+    """The claim, then its predictions; one row alone where nothing was run."""
+    name, word = verdict.claim.name, verdict.word
+    first = f"[`{name}`]({folder}/{name}.md)<br>{MARKS[word]} {word}"
+    said = f"*{verdict.claim.statement}*"
+    if not has_run(verdict):
+        return [(first, said, standing(verdict, results).partition(": ")[2], "")]
+    words = [UNDECIDED if verdict.is_small else one.word for one in verdict.tested]
+    if len(words) > MANY:
+        counts = ", ".join(f"{words.count(w)} {holds}" for w, holds in HOLDS.items() if w in words)
+        return [(first, f"{said} ({len(words)} predictions)", "", counts)]
+    found: list[tuple[str, ...]] = [(first, said, "", "")]
+    for one, said_of in zip(verdict.tested, words, strict=True):
         effect = effect_text(one, absent(one.prediction, verdict.claim, results))
-        holds = HOLDS[UNDECIDED if verdict.is_small else one.word]
-        found.append((*first, one.prediction.says, effect, f"{len(one.effects)}", holds))
+        bases = f", {len(one.effects)}" if one.effects else ""
+        found.append(("", one.prediction.says, f"{effect}{bases}", HOLDS[said_of]))
     return found
 
 
