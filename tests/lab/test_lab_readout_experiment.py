@@ -11,17 +11,21 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.lab import readout_experiment, readouts
+from unbag.lab import readout_decoders, readout_experiment, readouts
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results, result_path
 from unbag.lab.claims import all_claims
-from unbag.lab.experiment import Order
+from unbag.lab.experiment import Order, Say
+from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS
-from unbag.lab.readout_base import Settings
+from unbag.lab.readout_base import Base, Settings
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_vectors import _Lessons
 from unbag.lab.small_text import write_small_text
 from unbag.models.text_parts import load_part
+from unbag.readouts.decoder import DECODER
 from unbag.readouts.decoder_kept import read_decoder
+from unbag.types import Query
+from unbag.world.items import pair_items
 
 Ran = tuple[Order, dict[str, ArmResult]]
 
@@ -65,6 +69,23 @@ def test_a_small_run_of_every_arm(ran: Ran, base: Path) -> None:
             assert 0 <= one.numbers["fit"]["few"] <= 1
     folder = result_path(order.out, "readouts", base.stem, BEFORE).parent
     assert read_decoder(folder / "vlm2vec").made.settings.width == 16
+
+
+def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) -> None:
+    order, _ = ran
+    folder = result_path(order.out, "readouts", base.stem, "decoder").with_suffix("")
+    items = pair_items("swap", n=100)[::50]
+    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
+    made = read_decoder(folder).made
+    score = readout_decoders._score(made.net, made.words, frozen, made.settings)
+    captions = frozen.questions.captions
+    cells = [(p, c) for item in items for p in item.pictures for c in item.captions]
+    picture_M = np.repeat(np.arange(4), 2)
+    found_M = score(picture_M, np.array([captions.index(str(c)) for _, c in cells]), items)
+    (scorer,) = DECODER.scorers(frozen.encoder, folder)
+    wanted_M = np.asarray(scorer.score([Query(p, str(c)) for p, c in cells]))
+    assert np.exp(found_M) == pytest.approx(wanted_M, rel=1e-4)
+    assert len(set(wanted_M.round(9))) > 4
 
 
 def test_a_small_run_measures_all_that_claims_compare(ran: Ran) -> None:
@@ -156,6 +177,26 @@ def test_the_script_and_the_experiment_write_to_one_place(
     # A full run, if a short one: a small order does not take it for its own.
     with pytest.raises(UserError, match="size full, not small"):
         READOUTS.run(order, say=silent)
+
+
+def test_the_script_of_decoders_too(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Path, list[str]]] = []
+
+    def run(base: Base, folder: Path, arms: list[str], *, processes: int, say: Say) -> None:
+        assert (base.settings.vector_steps, processes) == (7, 3)
+        asked.append((folder, arms))
+
+    monkeypatch.setattr(readout_decoders, "run_decoder_arms", run)
+    words = ["--bases", str(base), "--out", str(tmp_path), "--arms", "decoder", "vlm2vec"]
+    words += ["--vector-steps", "7", "--processes", "3", "--times", "1", "--bench", "world-binding"]
+    monkeypatch.setattr(sys, "argv", ["readout_decoders", *words])
+    there = result_path(tmp_path, "readouts", base.stem, "decoder")
+    there.parent.mkdir(parents=True)
+    there.write_text("{}")
+    readout_decoders.main()
+    assert asked == [(there.parent, ["vlm2vec"])]
 
 
 def test_a_full_run_teaches_as_the_settings_say() -> None:

@@ -155,7 +155,7 @@ def keep(
     config = base.encoder.config
     patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
     places = 0 if settings.sees == "nothing" else patches
-    made = Made(net, words, settings, places, settings.context)
+    made = Made(net, words, settings, places, places + settings.context)
     name = base.encoder.name
     save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
 
