@@ -46,6 +46,7 @@ _SMALL_QUESTIONS = (
     "world-pairs-a",
     "world-retrieval",
 )
+_SMALL_EVERY = 20
 _SECONDS = {"small": 12.0, "large": 32.0}
 _SECONDS_OF_BASE = 20.0
 
@@ -206,7 +207,9 @@ def _found(wanted: ArmResult, path: Path) -> ArmResult | None:
 @cache
 def _questions(size: Size, times: int) -> Questions:
     """Made once in a process, whatever number of seeds it trains."""
-    return Questions(None if size == "full" else _SMALL_QUESTIONS, times=times)
+    if size == "small":
+        return Questions(_SMALL_QUESTIONS, every=_SMALL_EVERY)
+    return Questions(times=times)
 
 
 def main() -> None:

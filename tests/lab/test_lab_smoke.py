@@ -1,0 +1,37 @@
+"""Every claim, run small on two bases by the command itself: each number it compares comes out."""
+
+from __future__ import annotations
+
+from math import isfinite
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claims import NAMES, find_claim
+from unbag.lab.run_folder import results_in
+from unbag.lab.verdict import UNDECIDED, by_base, judge_claims
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> list[ArmResult]:
+    """Of all claims, in one run: they share bases and arms."""
+    out = tmp_path_factory.mktemp("lab")
+    small = ["--size", "small", "--seeds", "2", "--device", "cpu"]
+    assert main(["lab", "run", "all", *small, "--out", str(out)]) == 0
+    assert not (out / "failed").exists()
+    return results_in(Path(out))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_claim_runs_and_decides_nothing_small(name: str, results: list[ArmResult]) -> None:
+    claim = find_claim(name)
+    for prediction in claim.predictions:
+        # Whether a base counts is left out: after a few steps no reader has learned anything.
+        effects = prediction.effects(by_base(results), claim.experiment)
+        assert len(effects) == 2, prediction.says
+        assert all(map(isfinite, effects.values())), prediction.says
+    verdict = judge_claims([claim], results)[0]
+    assert verdict.word == UNDECIDED
+    assert verdict.why == "a small run decides nothing"
