@@ -30,6 +30,8 @@ from unbag.scorers.logistic import Logistic, fit_logistic
 from unbag.types import FloatArray, IntArray
 
 TOLERANCE = 1e-3
+INNER = 2
+"""Parts of the training groups by which a strength is chosen; most of the time goes into this."""
 WIDEST = "all patches"
 _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
     {"left/right": ((0, 1), (2, 3)), "binding": ((0, 2), (1, 3))}
@@ -100,9 +102,7 @@ def read_linear(
     As `unbag.probes.readers.read`, for features in thousands: the best weights lie in the span of
     the training rows, so features are first turned into that span, once for all labels.
     """
-    tasks = [
-        tasks_of(label.class_N, groups, effort, inner=effort.folds, seed=seed) for label in labels
-    ]
+    tasks = [tasks_of(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
     credit = np.zeros((len(labels), 2, len(feature_NF)))
     for fold in range(effort.folds):
         # Which rows are fitted to and tested on follows from the groups, not from labels.
