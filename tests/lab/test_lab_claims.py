@@ -81,6 +81,14 @@ def test_a_base_without_the_control_does_not_count() -> None:
     assert len(judge_claims([claim(ABOVE)], found)[0].tested[0].effects) == 4
 
 
+def test_a_number_that_is_none_does_not_count() -> None:
+    """A metric of nothing is NaN; it must not pass for an effect, nor for a failure."""
+    found = results("a", [0.2, float("nan"), 0.2, float("inf"), 0.2]) + results("b", [0.0] * 5)
+    verdict = judge_claims([claim(ABOVE)], found)[0]
+    assert sorted(verdict.tested[0].effects) == ["base-0", "base-2", "base-4"]
+    assert verdict.word == UNDECIDED
+
+
 def test_bases_on_which_a_reader_could_not_learn_do_not_count() -> None:
     values = [0.20, 0.22, 0.18, 0.21, 0.19, 0.2]
     found = results("a", values) + results("b", [0.0] * 6)

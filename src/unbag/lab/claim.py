@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from unbag.errors import UserError
@@ -68,7 +69,7 @@ class Prediction:
         return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
 
     def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
-        """By base, for every base on which both sides were asked."""
+        """By base, for every base on which both sides were asked and came to a number."""
         found = {}
         for base, arms in sorted(bases.items()):
             value = self.number.of(arms, experiment)
@@ -77,7 +78,7 @@ class Prediction:
                 if isinstance(self.control, Number)
                 else self.control
             )
-            if value is not None and other is not None:
+            if value is not None and other is not None and isfinite(value - other):
                 found[base] = value - other
         return found
 
