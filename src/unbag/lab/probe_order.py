@@ -2,7 +2,8 @@
 
 `order-free`: "recall" is R@1 as captions are; "retention SHUFFLE" is R@1 with the words of all
 captions, or the parts of all pictures, in another order over R@1 of the same queries as they are;
-"text to image" and "image to text" is what is asked for what (methods.md 3.4).
+"text to image" and "image to text" is what is asked for what (methods.md 3.4). Retention means
+little where recall is low, as of an untrained model.
 
 Dimensions: S draws, Q queries, P pictures, D space.
 """
