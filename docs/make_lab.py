@@ -9,6 +9,7 @@ result. The first line of a note names the verdict that it was written for, or `
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -16,7 +17,7 @@ from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import Claim
 from unbag.lab.claim_figure import MANY, claim_figure, overview_figure
 from unbag.lab.claim_page import claim_page, has_run, span, standing, table
-from unbag.lab.claims import all_claims
+from unbag.lab.claims import NAMES, all_claims
 from unbag.lab.experiment import EXPERIMENTS, find_experiment
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, judge_claims
@@ -205,7 +206,7 @@ def _arms_table(some: Sequence[ArmResult], columns: Sequence[tuple[str, str]]) -
 
 
 def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None and isfinite(value)]
     if not known:
         return "–"
     low, mean, high = (points(v, signed=False) for v in (min(known), fmean(known), max(known)))
@@ -243,12 +244,16 @@ def _read(name: str) -> str:
 
 
 def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
-    """What was written by hand, unless it was written for another verdict."""
+    """What was written by hand, unless for another verdict; names of claims become links."""
     path = folder / f"{verdict.claim.name}.md"
     if not path.exists():
         return ""
     first, _, text = path.read_text(encoding="utf-8").partition("\n")
-    return text.strip() + "\n" if first.removeprefix("for: ") in ("any", verdict.word) else ""
+    if first.removeprefix("for: ") not in ("any", verdict.word):
+        return ""
+    for name in NAMES:
+        text = text.replace(f"`{name}`", f"[`{name}`]({name}.md)")
+    return text.strip() + "\n"
 
 
 def main() -> None:
