@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import Size, result_path, write_result
+from unbag.lab.arm_result import Size, result_path
 from unbag.lab.arms_left import arms_left
 from unbag.lab.decoder_taught import Course, Taught, shrunk, teach
 from unbag.lab.experiment import Order, Say
@@ -26,6 +26,7 @@ from unbag.lab.questions import Questions
 from unbag.lab.readout_base import Base, Settings, side_by_side
 from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
+from unbag.lab.readouts import finish
 from unbag.metrics.pairs import TWO_WAY
 from unbag.models.m3id import M3ID
 from unbag.readouts.decoder_kept import read_decoder
@@ -36,6 +37,12 @@ from unbag.world.items import set_items
 
 _BLIND_SETS = 100
 SMALL_EVERY = 10
+_SHOWN = (
+    ("prior", "blind"),
+    (BENCHMARKS[0], "pair"),
+    (BENCHMARKS[0], "relaxed"),
+    (BENCHMARKS[0], "same_answer"),
+)
 
 
 def run_priors(order: Order, *, experiment: str, say: Say) -> None:
@@ -46,6 +53,8 @@ def run_priors(order: Order, *, experiment: str, say: Say) -> None:
     for path in order.bases:
         base = Base(path, questions, settings)
         arms = arms_left(order, experiment, path, seed=base.seed, times=settings.times)
+        if not arms:
+            continue
         if any(arm in SHARES for arm in arms):
             say(f"{path.stem}: {sum(len(some.captions) for some in base.rows):,} scenes")
         # An arm that takes another's weights follows it in the same process.
@@ -129,11 +138,11 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
     lab = _Lab(base, decoder_settings(base.settings.steps, order.size))
     if base.settings.device != "cpu":
         torch.set_float32_matmul_precision("high")
+    folder = result_path(order.out, experiment, base.path.stem, arms[0]).parent
+    folder.mkdir(parents=True, exist_ok=True)
     for arm in arms:
         began = time.perf_counter()
-        path = result_path(order.out, experiment, base.path.stem, arm)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        weights = path.with_name(arm.removesuffix(M3ID_ENDING))
+        weights = folder / arm.removesuffix(M3ID_ENDING)
         fit, loss = {}, None
         if arm in SHARES:
             found, words = lab.taught(SHARES[arm])
@@ -150,14 +159,7 @@ def _run_arms(base: Base, experiment: str, order: Order, say: Say, arms: Sequenc
             loss=loss,
             precision=precision_of(base.settings.device),
         )
-        seconds = time.perf_counter() - began
-        write_result(path, replace(result, experiment=experiment, seconds=seconds))
-        pairs = numbers[BENCHMARKS[0]]
-        say(
-            f"{base.path.stem} {arm}: {seconds:.0f} s, {fit or ''} blind "
-            f"{numbers['prior']['blind']:.3f}, pair {pairs['pair']:.3f}, relaxed "
-            f"{pairs['relaxed']:.3f}, same answer {pairs['same_answer']:.3f}"
-        )
+        finish(replace(result, experiment=experiment), folder, began, say, shown=_SHOWN)
 
 
 def _read(lab: _Lab, folder: Path) -> tuple[DecoderNet, Words]:

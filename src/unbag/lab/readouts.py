@@ -44,6 +44,7 @@ from unbag.train.tiny_trainable import TinyTrainable
 from unbag.types import FloatArray, IntArray, Item
 
 _PAIRS = 4_096
+_SHOWN = (("world-relation", "original"), ("world-pairs-a", "pair"))
 
 
 def run_readers(base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say) -> None:
@@ -69,18 +70,22 @@ def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print)
         finish(result, folder, began, say)
 
 
-def finish(result: ArmResult, folder: Path, began: float, say: Say) -> None:
+def finish(
+    result: ArmResult,
+    folder: Path,
+    began: float,
+    say: Say,
+    *,
+    shown: Sequence[tuple[str, str]] = _SHOWN,
+) -> None:
     """Write it with its seconds, and say the numbers that are looked at first."""
     seconds = time.perf_counter() - began
     write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
     found = result.numbers
-    fit = ", ".join(f"{name} {share:.3f}" for name, share in found.get("fit", {}).items())
-    shown = (("world-relation", "original"), ("world-pairs-a", "pair"))
-    told = [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown if name in found]
-    say(
-        f"{result.base} {result.arm}: {seconds:.0f} s, "
-        + ", ".join([*([f"fit {fit}"] if fit else []), *told])
-    )
+    told = [f"{name} {share:.3f}" for name, share in found.get("fit", {}).items()]
+    told += [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown
+             if name in found]  # fmt: skip
+    say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
 
 
 def _before(base: Base) -> ArmResult:
