@@ -90,7 +90,7 @@ class Pretraining:
             return
         # Spawned, so that no process inherits a device that another has touched.
         with ProcessPoolExecutor(order.processes, mp_context=get_context("spawn")) as pool:
-            list(pool.map(partial(_run_seed, sized), alone))
+            list(pool.map(partial(_run_seed, sized, say=_say_now), alone))
 
 
 PRETRAINING = Pretraining()
@@ -108,7 +108,12 @@ def seed_of(base: Path) -> int:
     return int(found[1])
 
 
-def _run_seed(experiment: Pretraining, order: Order, *, say: Say = print) -> None:
+def _say_now(line: str) -> None:
+    """At once, though output goes to a file: a run that is killed has said how far it came."""
+    print(line, flush=True)
+
+
+def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:
     """All arms of one seed that are missing."""
     base = order.bases[0]
     wanted = {arm: _wanted(experiment, order, base, arm) for arm in order.arms}
@@ -235,7 +240,7 @@ def main() -> None:
         workers=options.workers,
         processes=options.processes or len(options.seeds),
     )
-    Pretraining(options.steps, options.batch, options.times).run(order)
+    Pretraining(options.steps, options.batch, options.times).run(order, say=_say_now)
 
 
 if __name__ == "__main__":
