@@ -1,7 +1,6 @@
 """`unbag train --recipe decoder` and what it leaves behind: a folder that knows its encoder."""
 
 import json
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from unbag.models.caption_likelihood import read_causal
 from unbag.models.tiny import Tiny, load, write
 from unbag.readouts import decoder_language
 from unbag.readouts.decoder import DECODER
-from unbag.readouts.decoder import load as load_decoder
 from unbag.readouts.decoder_kept import read_decoder
 from unbag.readouts.readout import ReadoutTrained
 from unbag.readouts.trained import train_readout
@@ -197,35 +195,6 @@ def test_a_decoder_of_another_encoder_is_refused_with_both_fingerprints(
         DECODER.scorers(other, folder)
     assert own.fingerprint in str(error.value)
     assert other.fingerprint in str(error.value)
-
-
-def test_folders_that_hold_no_decoder(tmp_path: Path, small: tuple[Tiny, Path]) -> None:
-    own, _ = small
-    with pytest.raises(UserError, match=r"is not a decoder: .*No such file"):
-        load_decoder(str(tmp_path))
-    (tmp_path / "config.json").write_text('{"kind": "clip"}')
-    with pytest.raises(UserError, match=r"its config\.json is of the kind 'clip'"):
-        load_decoder(str(tmp_path))
-    with pytest.raises(UserError, match="scores with a trained decoder, and none is named"):
-        make_scorers(own, "decoder")
-
-
-def test_folders_with_parts_of_two_decoders_or_without_one(
-    tmp_path: Path, small: tuple[Tiny, Path]
-) -> None:
-    copy = shutil.copytree(small[1], tmp_path / "copy")
-    weights = load_file(copy / "connector.safetensors")
-    wide = {name: torch.cat([value, value]) for name, value in weights.items()}
-    save_file(wide, copy / "connector.safetensors")
-    with pytest.raises(UserError, match=r"does not fit its language model: 0\.weight is \(32,"):
-        load_decoder(str(copy))
-    del weights["2.bias"]
-    save_file(weights, copy / "connector.safetensors")
-    with pytest.raises(UserError, match=r"language model: 2\.bias is not there"):
-        load_decoder(str(copy))
-    shutil.rmtree(copy / "language")
-    with pytest.raises(UserError, match="is not a decoder: it has no language/"):
-        load_decoder(str(copy))
 
 
 def test_half_precision_is_refused(small: tuple[Tiny, Path]) -> None:
