@@ -50,7 +50,7 @@ def run_vectors(
     count = material.count - material.held
     few = min(settings.fit_rows, count)
     train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
-    by_heart = train(rows=few, steps=settings.fit_steps)
+    by_heart = train(rows=few, steps=min(settings.fit_steps, max(1, settings.vector_steps // 3)))
     fit = {"few": by_heart.share_right(np.arange(few), among_own=True)}
     trained = train(rows=count, steps=settings.vector_steps)
     held = np.arange(count, material.count)
