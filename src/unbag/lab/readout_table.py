@@ -8,7 +8,7 @@ arm learned by heart: an arm that could not says nothing about the features it r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from statistics import fmean
 
@@ -36,6 +36,8 @@ ORDER = (
     "sparc_fixed",
     "vlm2vec",
     "vlm2vec-plain",
+    "vlm2vec-first",
+    "vlm2vec-plain-first",
     "decoder",
     "decoder-cls",
     "decoder-nothing",
@@ -72,12 +74,17 @@ def table(results: Sequence[ArmResult]) -> str:
     arms = [arm for arm in ORDER if arm in known]
     arms += sorted(known - set(ORDER))
     bases = sorted({result.base for result in results})
+    count = {arm: len(_of(arm, results)) for arm in arms}
     return "\n\n".join(
         (
-            f"Means over {len(bases)} bases ({', '.join(bases)}).",
-            _rows(COLUMNS, [(arm, [_mean(c, _of(arm, results)) for c in COLUMNS]) for arm in arms]),
+            f"Means over bases (of {', '.join(bases)}: the first so many).",
+            _rows(
+                COLUMNS,
+                [(arm, [_mean(c, _of(arm, results)) for c in COLUMNS]) for arm in arms],
+                count,
+            ),
             "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
-            f"over bases, n = {len(bases)}].",
+            "over bases].",
             _rows(
                 COMPARED,
                 [
@@ -85,10 +92,13 @@ def table(results: Sequence[ArmResult]) -> str:
                     for arm in arms
                     if arm != CONTROL
                 ],
+                count,
             ),
             f"Every base ({', '.join(bases)}):",
             _rows(
-                COMPARED, [(arm, [_each(c, _of(arm, results)) for c in COMPARED]) for arm in arms]
+                COMPARED,
+                [(arm, [_each(c, _of(arm, results)) for c in COMPARED]) for arm in arms],
+                count,
             ),
         )
     )
@@ -123,9 +133,14 @@ def _apart(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
     return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
 
 
-def _rows(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    lines = [["arm", *(column.title for column in columns)], ["---"] * (len(columns) + 1)]
-    lines += [[f"`{arm}`", *cells] for arm, cells in rows]
+def _rows(
+    columns: Sequence[Column],
+    rows: Sequence[tuple[str, Sequence[str]]],
+    count: Mapping[str, int],
+) -> str:
+    titles = ["arm", "bases", *(column.title for column in columns)]
+    lines = [titles, ["---"] * len(titles)]
+    lines += [[f"`{arm}`", str(count[arm]), *cells] for arm, cells in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
