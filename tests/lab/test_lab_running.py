@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from unbag.errors import PictureError, UserError
-from unbag.lab.apart import BrokenError, DiedError, apart
+from unbag.lab.apart import BrokenError, DiedError, apart, one_thread
 from unbag.lab.arm_result import ArmResult, result_path, write_result
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Experiment, Order, Say
@@ -181,6 +182,17 @@ def test_work_apart_that_dies_is_told_from_what_it_raised() -> None:
         apart(lambda: os.kill(os.getpid(), signal.SIGKILL), device="cuda")
     with pytest.raises(DiedError, match="its process ended with code 3"):
         apart(lambda: os._exit(3), device="cuda")
+
+
+def test_threads_are_few_before_a_fork_and_as_many_as_told_after_it() -> None:
+    """A forked process waits for ever for threads that torch had before the fork."""
+    before = torch.get_num_threads()
+    with one_thread(True) as told:
+        assert (told, torch.get_num_threads()) == (before, 1)
+        assert apart(torch.get_num_threads, device="cuda", threads=3) == 3
+    assert torch.get_num_threads() == before
+    with one_thread(False):
+        assert torch.get_num_threads() == before
 
 
 def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
+import torch
+
 from unbag.cli.lab import block, verdict_line
-from unbag.lab.apart import apart
+from unbag.lab.apart import apart, one_thread
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import all_claims
@@ -29,41 +31,47 @@ _ONE_CORE = 300
 
 def run_claims(options: argparse.Namespace) -> int:
     """Plan, say so, run, judge; what failed is told at the end."""
-    find = find_experiment
-    wish = find_wish(options.claims, find=find)
+    wish = find_wish(options.claims, find=find_experiment)
     check_folder(options.out, size=options.size)
-    machine = _machine(options)
-    with opened(options.out, size=options.size):
-        plan = _plan(wish, options, find=find)
-        _say_plan(plan, options, device=machine.device)
-        sys.stdout.flush()
-        if plan.count and not _goes_on(options):
-            print("nothing was started")
-            return 0
-        try:
-            failures = carry_out(
-                plan, options.out, size=options.size, machine=machine, find=find, say=_tell
-            )
-        except KeyboardInterrupt:
-            _tell("stopped; the same command goes on from there")
-            return 130
-        _judge(wish.claims, options)
+    check_device(options.device)
+    forks = options.device != "cpu" or options.processes > 1
+    with one_thread(forks) as threads:
+        machine = _machine(options, threads)
+        with opened(options.out, size=options.size):
+            return _run(wish, machine, options, find=find_experiment)
+
+
+def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
+    plan = _plan(wish, options, find=find)
+    _say_plan(plan, options, device=machine.device)
+    sys.stdout.flush()
+    if plan.count and not _goes_on(options):
+        print("nothing was started")
+        return 0
+    try:
+        failures = carry_out(
+            plan, options.out, size=options.size, machine=machine, find=find, say=_tell
+        )
+    except KeyboardInterrupt:
+        _tell("stopped; the same command goes on from there")
+        return 130
+    _judge(wish.claims, options)
     _tell_failures(failures)
     return 1 if failures else 0
 
 
-def _machine(options: argparse.Namespace) -> Machine:
+def _machine(options: argparse.Namespace, threads: int) -> Machine:
     """Asking for a GPU in this process would forbid it to fork others that use one."""
-    check_device(options.device)
     device = options.device
     if device != "cpu":
-        import torch  # noqa: F401 - so that the process that asks need not import it too
-
         device = apart(partial(choose_device, device), device=device)
+    if device == "cpu" and options.processes == 1:
+        # Found out by asking: nothing will be forked after all.
+        torch.set_num_threads(threads)
     workers = options.workers
     if workers is None:
         workers = 0 if device == "cpu" else min(_WORKERS, os.cpu_count() or 1)
-    return Machine(device, workers, options.processes)
+    return Machine(device, workers, options.processes, threads)
 
 
 def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:

@@ -1,7 +1,8 @@
 """Work comes in; it is done in a process of its own, so that its death is not that of the others.
 
 Experiments fork processes that use a GPU, which works only as long as the process that forks them
-never touched it. So each has a process of its own, and the one that starts them all stays clean.
+never touched it. So each has a process of its own, and the one that starts them all stays clean. It
+also keeps to one thread: a forked process waits for ever for the threads that torch had before.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import TypeVar
@@ -40,13 +42,30 @@ class BrokenError(Exception):
         return self.said
 
 
-def apart(work: Callable[[], T], *, device: str) -> T:
-    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
+@contextmanager
+def one_thread(is_needed: bool) -> Iterator[int]:
+    """One thread for torch in this process, if needed; gives how many there were."""
+    import torch
+
+    before = torch.get_num_threads()
+    if is_needed:
+        torch.set_num_threads(1)
+    try:
+        yield before
+    finally:
+        torch.set_num_threads(before)
+
+
+def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
+    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process.
+
+    Torch has so many threads in the new process.
+    """
     if device == "cpu" or not sys.platform.startswith("linux"):
         return _here(work)
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_there, args=(work, theirs, os.getpid()))
+    process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
     with warnings.catch_warnings():
         # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -75,12 +94,15 @@ def _here(work: Callable[[], T]) -> T:
         raise _broke(error) from error
 
 
-def _there(work: Callable[[], object], to: Connection, parent: int) -> None:
+def _there(work: Callable[[], object], to: Connection, parent: int, threads: int) -> None:
     # Nobody else would end it if the parent were killed, and both would write to one folder.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
     try:
+        import torch
+
+        torch.set_num_threads(threads)
         to.send(work())
     except KeyboardInterrupt:
         os._exit(130)

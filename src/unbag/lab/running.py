@@ -7,7 +7,7 @@ experiments keep where their trainings stand.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,8 @@ class Machine:
     device: str = "cpu"
     workers: int = 0
     processes: int = 1
+    threads: int = 1
+    """Of torch, in each process apart."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def carry_out(
             workers=machine.workers,
             say=clock.indented,
         )
-        failures += _tried(f"base {name}", work, out, device=machine.device)
+        failures += _tried(f"base {name}", work, out, machine)
     for place, part in enumerate(plan.parts, start=1):
         count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
         say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
@@ -68,6 +70,8 @@ def _run_part(
     part: Part, out: Path, *, size: Size, machine: Machine, find: Find, say: Say
 ) -> list[Failure]:
     failures: list[Failure] = []
+    # An experiment that forks must have had one thread as well.
+    alone = machine if machine.processes == 1 else replace(machine, threads=1)
     for bases, arms in _orders(part, out):
         order = Order(
             bases=tuple(base_path(out, base) for base in bases),
@@ -79,7 +83,7 @@ def _run_part(
             processes=machine.processes,
         )
         work = partial(find(part.experiment).run, order, say=say)
-        failures += _tried(part.experiment, work, out, device=machine.device)
+        failures += _tried(part.experiment, work, out, alone)
     missing = [
         f"{arm} on {base}"
         for base, arm in part.missing
@@ -113,9 +117,9 @@ def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
     return tuple(ready)
 
 
-def _tried(what: str, work: partial[None], out: Path, *, device: str) -> list[Failure]:
+def _tried(what: str, work: partial[None], out: Path, machine: Machine) -> list[Failure]:
     try:
-        apart(work, device=device)
+        apart(work, device=machine.device, threads=machine.threads)
     except (UserError, DiedError) as error:
         return [Failure(what, str(error))]
     except BrokenError as error:
