@@ -30,7 +30,7 @@ class Recorded:
             device: A GPU.
         """
         weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = _Kept(weights, optimiser)
+        before = Kept(weights, optimiser)
         with torch.cuda.device(device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
@@ -50,7 +50,7 @@ class Recorded:
         return self._loss.clone()
 
 
-class _Kept:
+class Kept:
     """Weights and moments of a moment ago."""
 
     def __init__(self, weights: Iterable[Tensor], optimiser: torch.optim.Optimizer) -> None:

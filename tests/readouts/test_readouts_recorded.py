@@ -1,0 +1,64 @@
+"""A recorded step leaves no trace of its recording, and learns what a plain step learns."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from unbag.readouts.recorded import Kept, Recorded
+
+
+def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> Tensor:
+    loss: Tensor = net(value).square().mean()
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return loss.detach()
+
+
+def made(device: str) -> tuple[nn.Linear, torch.optim.AdamW, Tensor]:
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2).to(device)
+    is_cuda = device == "cuda"
+    optimiser = torch.optim.AdamW(net.parameters(), lr=0.1, capturable=is_cuda, fused=is_cuda)
+    return net, optimiser, torch.ones(4, 3, device=device)
+
+
+def test_steps_before_the_first_are_forgotten() -> None:
+    net, optimiser, value = made("cpu")
+    twin, other, _ = made("cpu")
+    kept = Kept(net.parameters(), optimiser)
+    for _ in range(3):
+        learn(net, optimiser, value)
+    assert not torch.equal(net.weight, twin.weight)
+    kept.put_back()
+    found = [learn(net, optimiser, value) for _ in range(4)]
+    assert found == [learn(twin, other, value) for _ in range(4)]
+
+
+def test_steps_in_the_middle_of_a_training_are_forgotten() -> None:
+    net, optimiser, value = made("cpu")
+    for _ in range(2):
+        learn(net, optimiser, value)
+    weight, moments = net.weight.clone(), deepcopy(optimiser.state_dict()["state"])
+    kept = Kept(net.parameters(), optimiser)
+    for _ in range(3):
+        learn(net, optimiser, value)
+    kept.put_back()
+    assert torch.equal(net.weight, weight)
+    for place, some in optimiser.state_dict()["state"].items():
+        for key, one in some.items():
+            assert torch.equal(one, moments[place][key]), key
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+def test_a_recorded_step_learns_as_a_plain_one() -> None:
+    net, optimiser, value = made("cuda")
+    twin, other, _ = made("cuda")
+    step = Recorded(lambda: learn(net, optimiser, value), optimiser, device="cuda")
+    for _ in range(5):
+        torch.testing.assert_close(step(), learn(twin, other, value))
+    torch.testing.assert_close(net.weight, twin.weight)
