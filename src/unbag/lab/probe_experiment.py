@@ -67,7 +67,7 @@ class Probes:
         }
         if not any(left.values()):
             return
-        questions = Questions(amount.benchmarks, times=amount.times)
+        questions = Questions(amount.benchmarks, times=amount.times, every=amount.every)
         for path, arms in left.items():
             base = _Base(path, questions, amount, order)
             count = max(1, min(order.processes, len(arms)))

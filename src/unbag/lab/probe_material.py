@@ -43,6 +43,8 @@ class Amount:
     """Among which a reader of captions chooses."""
     benchmarks: tuple[str, ...] | None = None
     """That models are asked; all of them if None."""
+    every: int = 1
+    """Which of their items models are asked: each so-many-th."""
 
 
 AMOUNTS: Mapping[Size, Amount] = MappingProxyType(
@@ -69,6 +71,7 @@ AMOUNTS: Mapping[Size, Amount] = MappingProxyType(
             effort=Effort(inverse_strengths=(1e-3,)),
             penalties=(1e-3,),
             benchmarks=("world-relation", "world-pairs-a", "world-retrieval"),
+            every=8,
         ),
     }
 )
