@@ -95,11 +95,11 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     assert run(tmp_path / "lab") == 0
     said = capsys.readouterr()
     plan, _, verdicts = said.out.partition("verdicts, about the built-in world only:\n")
-    assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  base tiny-0: copied from")
-    assert "  base tiny-1: trained, about 4 min\n" in plan
+    assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  tiny-0: copied from")
+    assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 16 min\n" in plan
     # Four bases of 240 s, and two arms of 30 s on five.
     assert "about 21 min of one H200, in one process; a CPU takes far longer" in plan
-    assert "on tiny-0, tiny-1, tiny-2, tiny-3, tiny-4, about 5 min\n" in plan
+    assert "  default: 10 results on all bases, about 5 min\n    clip_ft, hard_neg" in plan
     assert "1 of 1: default, 2 arms on 5 bases" in said.err
     assert f"  {CLAIM} " in verdicts
     assert " reproduced on the world " in verdicts
@@ -119,7 +119,8 @@ def test_too_few_seeds_say_how_many_more(
     assert run(tmp_path) == 0
     said = capsys.readouterr().out
     assert "  6 results there already\n" in said
-    assert "  base tiny-0" not in said
+    assert "  default: 4 results on tiny-3, tiny-4, " in said
+    assert "  tiny-3, tiny-4: trained, about 8 min\n" in said
     assert " reproduced on the world " in said
 
 
@@ -132,7 +133,7 @@ def test_a_stopped_run_goes_on(
     assert "stopped; the same command goes on from there" in capsys.readouterr().err
     assert run(tmp_path, *small) == 0
     said = capsys.readouterr().out
-    assert "  base tiny-" not in said
+    assert ": trained" not in said
     assert "a small run decides nothing" in said
     assert run(tmp_path, *small) == 0
     assert f"nothing to run: 4 results in {tmp_path}" in capsys.readouterr().out

@@ -153,4 +153,11 @@ def _source(folder: Path | None) -> str:
 def block(text: str, *, indent: int, first: str | None = None) -> str:
     """Lines that fit a terminal."""
     start = " " * indent
-    return "\n".join(wrap(text, _WIDTH, initial_indent=first or start, subsequent_indent=start))
+    lines = wrap(
+        text,
+        _WIDTH,
+        initial_indent=first or start,
+        subsequent_indent=start,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)

@@ -91,12 +91,14 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
         print(f"nothing to run: {counted(plan.there, 'result')} in {options.out}")
         return
     print(f"to run in {options.out}, on {device}:")
-    for name, seconds in plan.untrained.items():
-        how = "copied from tiny:base" if is_shipped(name, size=options.size) else "trained"
-        print(f"  base {name}: {how}{_time(seconds, options)}")
+    for how, bases in _makings(plan, options).items():
+        seconds = sum(plan.untrained[name] for name in bases)
+        print(f"  {', '.join(bases)}: {how}{_time(seconds, options)}")
     for part in plan.parts:
-        count = f"{counted(len(part.missing), 'result')} on {', '.join(part.bases)}"
-        after = ", after what they need" if any(part.needs.values()) else ""
+        where = "all bases" if part.bases == plan.bases else ", ".join(part.bases)
+        count = f"{counted(len(part.missing), 'result')} on {where}"
+        needs = {name for some in part.needs.values() for name, _ in some} - {part.experiment}
+        after = f", after {', '.join(sorted(needs))}" if needs else ""
         print(f"  {part.experiment}: {count}{after}{_time(part.seconds, options)}")
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
@@ -108,6 +110,15 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
             f"{options.seeds} of {FEWEST_BASES} bases decide nothing; --seeds {FEWEST_BASES} adds "
             f"the {more} that a verdict needs, now or later"
         )
+
+
+def _makings(plan: Plan, options: argparse.Namespace) -> dict[str, list[str]]:
+    """How bases are made, and which."""
+    found: dict[str, list[str]] = {}
+    for name in plan.untrained:
+        is_copied = is_shipped(name, size=options.size)
+        found.setdefault("copied from tiny:base" if is_copied else "trained", []).append(name)
+    return found
 
 
 def _time(seconds: float, options: argparse.Namespace) -> str:
