@@ -84,7 +84,7 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
         else:
             net = nets.get("decoder") or read_decoder(folder / "decoder").made.net
             result, net = run_vectors(name, base, net, words)
-            keep(net, words, base, _settings("decoder", base), folder / name)
+            keep(net, words, base, _settings("decoder", base), folder / name, embeds=True)
         finish(result, folder, began, say)
 
 
@@ -143,19 +143,25 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
 
 
 def _settings(name: str, base: Base) -> DecoderSettings:
-    wanted = replace(DECODERS[name], steps=base.settings.steps)
+    wanted = replace(DECODERS[name], steps=base.settings.steps, scenes=base.settings.scenes)
     return wanted if base.settings.size == "full" else shrunk(wanted)
 
 
 def keep(
-    net: DecoderNet, words: Words, base: Base, settings: DecoderSettings, folder: Path
+    net: DecoderNet,
+    words: Words,
+    base: Base,
+    settings: DecoderSettings,
+    folder: Path,
+    *,
+    embeds: bool = False,
 ) -> None:
-    """As a folder that `--model decoder:FOLDER` reads."""
+    """As a folder for `--model decoder:FOLDER`, or for `--scorer vlm2vec@FOLDER` if it embeds."""
     folder.mkdir(parents=True, exist_ok=True)
     config = base.encoder.config
     patches = (config.pixels // config.patch) ** 2 if settings.sees == "patches" else 1
     places = 0 if settings.sees == "nothing" else patches
-    made = Made(net, words, settings, places, places + settings.context)
+    made = Made(net, words, settings, places, places + settings.context, embeds)
     name = base.encoder.name
     save_decoder(folder, made, Origin(f"tiny:{name}", name, base.encoder.fingerprint))
 

@@ -7,6 +7,7 @@ latter as transformers saves them. Nothing is unpickled.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -74,19 +75,24 @@ def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
         "settings": asdict(made.settings),
         "places": made.places,
         "context": made.context,
+        "embeds": made.embeds,
         "words": list(words.words) if isinstance(words, WordLevel) else None,
     }
     write_text(folder / CONFIG, json.dumps(said, indent=2))
 
 
-def read_decoder(folder: Path) -> Kept:
-    """What `save_decoder` wrote; raises UserError for anything else."""
+def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) -> Kept:
+    """What `save_decoder` wrote; raises UserError for anything else.
+
+    `read` makes a language model of weights alone, where words are those of the config.
+    """
     try:
         said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         if said["kind"] != _KIND:
             raise ValueError(f"its config.json is of the kind {said['kind']!r}")
         settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
+        embeds = bool(said.get("embeds", False))
         connector = load_file(folder / CONNECTOR)
         width = connector["0.weight"].shape[1]
         if not (folder / LANGUAGE).is_dir():
@@ -103,11 +109,11 @@ def read_decoder(folder: Path) -> Kept:
         language = read_language(str(folder / LANGUAGE), asks=settings.asks)
         model, words = language.model, language.words
     else:
-        model, words = saved_language(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
+        model, words = read(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
     net = DecoderNet(model, width=width)
     _fill(net, connector, folder)
     check_finite(net.state_dict(), source=str(folder))
-    return Kept(Made(net.eval(), words, settings, places, context), origin)
+    return Kept(Made(net.eval(), words, settings, places, context, embeds), origin)
 
 
 def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> None:
@@ -142,7 +148,9 @@ def print_of(made: Made, encoder: DualEncoder) -> str:
     """Of encoder, weights, vocabulary and settings."""
     words: Any = made.words
     known = repr(words.words) if isinstance(words, WordLevel) else _backend(words.tokenizer)
-    said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places})
+    # Said only where it is so: folders of before keep their fingerprints.
+    embeds = {"embeds": True} if made.embeds else {}
+    said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places} | embeds)
     state = {name: value.to(torch.float32) for name, value in made.net.state_dict().items()}
     return fingerprint("decoder", state, encoder.fingerprint, said, known, _VERSION)
 

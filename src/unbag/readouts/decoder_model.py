@@ -8,7 +8,8 @@ Dimensions: N pictures, L patches, V width of features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from unbag.types import DualEncoder, LayerEncoder, Picture, TokenEncoder
 if TYPE_CHECKING:
     from torch import Tensor
 
+_READERS = 4
 _CAUSAL = "llava"
 """As this family: what stands first does not depend on what follows."""
 
@@ -124,8 +126,14 @@ class _Preparer(Preparer):
 class PatchDecoder(ChatModel):
     """A chat model on the patches of a frozen encoder; works with every protocol of questions."""
 
+    embeds: bool = False
+    """As in `Made`."""
+
     def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[Row]:
-        """The picture, then the text as it is: for vectors made of the last hidden state."""
+        """The picture, then the text: for vectors made of the last hidden state.
+
+        The text as it is, or in the form of a question where the decoder learned to embed so.
+        """
         seen = self._see(
             {p.key: (p, Rendered(text, text, "")) for p, text in asks if p is not None}
         )
@@ -138,9 +146,17 @@ class PatchDecoder(ChatModel):
                     f"{self.name} was given an empty text to embed",
                     expected="words: a caption, an answer or an instruction",
                 )
+            if self.embeds:
+                tokens = tuple(self.preparer.prompts.tokenizer.ask(text))
             rows.append(Row(own, (() if own is None else own.head) + tokens, words=text))
             self._check_length(len(rows[-1].prompt), text)
         return rows
+
+    def _see(self, first: Mapping[str, tuple[Picture, Rendered]]) -> dict[str, Seen]:
+        """Every picture once; an encoder prepares it, so transformers need not be there."""
+        with ThreadPoolExecutor(_READERS) as pool:
+            made = pool.map(lambda one: self.preparer.see(*one), first.values())
+            return dict(zip(first, made, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +170,8 @@ class Made:
     """Tokens of a picture."""
     context: int
     """Tokens of picture, prompt and answer together."""
+    embeds: bool = False
+    """Whether it was trained to embed, with every text in the form of a question: VLM2Vec."""
 
 
 def patch_decoder(
@@ -190,4 +208,5 @@ def patch_decoder(
         ),
         ends=frozenset({made.words.end}),
         context=made.context,
+        embeds=made.embeds,
     )

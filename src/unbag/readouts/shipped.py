@@ -1,7 +1,8 @@
-"""The name of a read-out and an encoder come in; the reader that is shipped for them goes out."""
+"""The name of a read-out and an encoder come in; what is shipped for them goes out."""
 
 from __future__ import annotations
 
+import json
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,4 +22,13 @@ def shipped_reader(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHT
         head, _ = read_head(path)
         if (head.readout, head.fingerprint) == (readout, encoder.fingerprint):
             return path
+    return None
+
+
+def shipped_decoder(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+    """The folder `MODEL.READOUT` of a decoder that was trained on this encoder; None if none is."""
+    for config in sorted(weights.glob(f"*.{readout}/config.json")):
+        origin = json.loads(config.read_text(encoding="utf-8"))["origin"]
+        if origin["fingerprint"] == encoder.fingerprint:
+            return config.parent
     return None

@@ -13,8 +13,10 @@ from unbag.models.hf_chat_model import ChatModel
 from unbag.readouts.choose import choose
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.readouts.vlm2vec_adapter import Adapted, adapt
+from unbag.readouts.vlm2vec_core import TEMPERATURE
 from unbag.readouts.vlm2vec_data import Lessons, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec, hidden_generator
+from unbag.readouts.vlm2vec_head import on_patches
 from unbag.readouts.vlm2vec_saved import About, load, read_about, save
 from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
@@ -22,7 +24,7 @@ from unbag.readouts.vlm2vec_train import fit, measure
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Placement, load_model
 from unbag.train.repair import WORLD, Wanted, Where
-from unbag.types import Scorer
+from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
     from unbag.engine.progress import Progress
@@ -37,9 +39,11 @@ class Vlm2VecReadout:
     asks: bool
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """As it is, or as it was trained."""
+        """As it is, or as it was trained; a dual encoder with a head that reads its patches."""
         scale = 1.0
-        if folder is not None:
+        if isinstance(model, DualEncoder):
+            model, scale = on_patches(model, folder, readout=self.name), 1 / TEMPERATURE
+        elif folder is not None:
             model, scale = load(_chat_model(model), folder)
         shown = hidden_generator(model)
         return [AskedCosine(shown) if self.asks else Cosine(Vlm2Vec(shown, scale))]

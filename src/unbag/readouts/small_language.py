@@ -1,0 +1,212 @@
+"""The folder of a small Llama comes in; the same network without transformers goes out.
+
+A core installation has no transformers, and to import it takes longer than to score a few hundred
+pictures with a small head. Numbers are those of transformers to rounding (tested).
+
+Dimensions: N rows, L tokens, W width, H heads, E width of a head.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unbag.errors import UserError, said_by
+from unbag.readouts.decoder_language import saved_language
+
+_PLAIN = {
+    "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""What `scratch_language` makes; every other kind is left to transformers."""
+
+
+@dataclass(frozen=True)
+class SmallConfig:
+    """Sizes, under the names of transformers."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    rms_norm_eps: float
+    theta: float
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """What a run comes to; nothing is kept for a next token."""
+
+    last_hidden_state: Tensor
+    past_key_values: None = None
+
+
+def small_language(folder: Path) -> Any:
+    """As the folder has it: computed here if it is a plain small Llama, else by transformers."""
+    try:
+        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = _config(said)
+        if config is None:
+            return saved_language(folder)
+        state = load_file(folder / "model.safetensors")
+        made = SmallLanguage(config)
+        # The head is the embedding again, and is not written twice.
+        state.setdefault("lm_head.weight", state["model.embed_tokens.weight"])
+        made.load_state_dict({name: value.float() for name, value in state.items()})
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"{folder} is not a language model: {said_by(error)}",
+            expected="config.json and model.safetensors as transformers writes them for a Llama",
+            way_out="take the folder as training wrote it",
+        ) from error
+    return made.eval().requires_grad_(False)
+
+
+def _config(said: dict[str, Any]) -> SmallConfig | None:
+    """None where it is anything but a plain Llama."""
+    rope = said.get("rope_parameters") or {}
+    heads = int(said.get("num_attention_heads", 1))
+    if (
+        any(said.get(name) != value for name, value in _PLAIN.items())
+        or said.get("num_key_value_heads") != heads
+        or rope.get("rope_type", "default") != "default"
+        or said.get("head_dim", said["hidden_size"] // heads) * heads != said["hidden_size"]
+    ):
+        return None
+    return SmallConfig(
+        vocab_size=int(said["vocab_size"]),
+        hidden_size=int(said["hidden_size"]),
+        intermediate_size=int(said["intermediate_size"]),
+        num_hidden_layers=int(said["num_hidden_layers"]),
+        num_attention_heads=heads,
+        rms_norm_eps=float(said["rms_norm_eps"]),
+        theta=float(rope.get("rope_theta", said.get("rope_theta", 10_000.0))),
+    )
+
+
+class SmallLanguage(nn.Module):
+    """Weights under the names of transformers."""
+
+    def __init__(self, config: SmallConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = _Body(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head.weight = self.model.embed_tokens.weight
+
+    @property
+    def base_model(self) -> nn.Module:
+        """All but the head."""
+        return self.model
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Tokens to vectors."""
+        return self.model.embed_tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        """Vectors to logits."""
+        return self.lm_head
+
+
+class _Body(nn.Module):
+    def __init__(self, config: SmallConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(_Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(
+        self,
+        inputs_embeds: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: object = None,
+        use_cache: bool = False,
+        return_dict: bool = True,
+    ) -> Hidden:
+        """From first to last token; a row may be padded on either side."""
+        if use_cache or past_key_values is not None:
+            raise NotImplementedError("answers token by token are for the model of transformers")
+        count, device = inputs_embeds.shape[1], inputs_embeds.device
+        if position_ids is None:
+            position_ids = torch.arange(count, device=device)[None]
+        allowed = None
+        if attention_mask is not None and not bool(attention_mask.all()):
+            causal_LL = torch.ones(count, count, dtype=torch.bool, device=device).tril()
+            own_LL = torch.eye(count, dtype=torch.bool, device=device)
+            # Padding looks at itself: a row that may look at nothing would be NaN.
+            allowed = ((causal_LL & attention_mask.bool()[:, None]) | own_LL)[:, None]
+        turn = _turn(position_ids, self.config)
+        x_NLW = inputs_embeds
+        for layer in self.layers:
+            x_NLW = layer(x_NLW, turn, allowed)
+        return Hidden(self.norm(x_NLW))
+
+
+class _Layer(nn.Module):
+    def __init__(self, config: SmallConfig) -> None:
+        super().__init__()
+        self.self_attn = _Attention(config)
+        self.mlp = _Mlp(config)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+
+    def forward(self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
+        x_NLW = x_NLW + self.self_attn(self.input_layernorm(x_NLW), turn, allowed)
+        found: Tensor = x_NLW + self.mlp(self.post_attention_layernorm(x_NLW))
+        return found
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: SmallConfig) -> None:
+        super().__init__()
+        width, self.heads = config.hidden_size, config.num_attention_heads
+        self.q_proj = nn.Linear(width, width, bias=False)
+        self.k_proj = nn.Linear(width, width, bias=False)
+        self.v_proj = nn.Linear(width, width, bias=False)
+        self.o_proj = nn.Linear(width, width, bias=False)
+
+    def forward(self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
+        parts = (self.q_proj, self.k_proj, self.v_proj)
+        q, k, v = (part(x_NLW).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        seen_NHLE = functional.scaled_dot_product_attention(
+            _turned(q, turn), _turned(k, turn), v, attn_mask=allowed, is_causal=allowed is None
+        )
+        found: Tensor = self.o_proj(seen_NHLE.transpose(1, 2).flatten(2))
+        return found
+
+
+class _Mlp(nn.Module):
+    def __init__(self, config: SmallConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+
+    def forward(self, x_NLW: Tensor) -> Tensor:
+        found: Tensor = self.down_proj(functional.silu(self.gate_proj(x_NLW)) * self.up_proj(x_NLW))
+        return found
+
+
+def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of each position's angles, [N, 1, L, E]."""
+    width = config.hidden_size // config.num_attention_heads
+    half = torch.arange(0, width, 2, device=position_NL.device, dtype=torch.float32)
+    angle_NLE = position_NL[..., None].float() * (1.0 / config.theta ** (half / width))
+    both = torch.cat([angle_NLE, angle_NLE], dim=-1)[:, None]
+    return both.cos(), both.sin()
+
+
+def _turned(x_NHLE: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
+    first, second = x_NHLE.chunk(2, dim=-1)
+    return x_NHLE * turn[0] + torch.cat([-second, first], dim=-1) * turn[1]
