@@ -11,7 +11,8 @@ from unbag.lab import repair as script
 from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.questions import Questions
 from unbag.lab.repair import repair
-from unbag.lab.repair_training import Arm, LockedTiny, Settings, checkpoint_of, train_arms
+from unbag.lab.repair_locked import LockedTiny
+from unbag.lab.repair_training import Arm, Settings, checkpoint_of, train_arms
 from unbag.train.batch import Batch
 from unbag.train.tiny_trainable import TinyTrainable
 

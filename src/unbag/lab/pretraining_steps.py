@@ -23,6 +23,7 @@ from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained
 from unbag.models.tiny_towers import TinyTowers
 from unbag.models.tiny_words import WordTokenizer
+from unbag.readouts.recorded import Recorded
 from unbag.train.optimise import decay_groups, share_of_rate
 from unbag.types import Embedded, IntArray
 from unbag.world.grammar import Rel
@@ -80,6 +81,16 @@ class OnDevice:
     end_B: Tensor
     also_true_BB: Tensor
 
+    def copied_to(self, place: OnDevice | None) -> OnDevice:
+        """Into a place of the same shape, where a recorded step finds it; itself on a CPU."""
+        if self.pixels.device.type == "cpu":
+            return self
+        if place is None:
+            return OnDevice(*(value.clone() for value in vars(self).values()))
+        for own, value in zip(vars(place).values(), vars(self).values(), strict=True):
+            own.copy_(value)
+        return place
+
 
 class Streams(Dataset[tuple[Shown, ...]]):
     """The batches of step i, one for each stream; they depend on the seed and i alone."""
@@ -118,17 +129,32 @@ class Training:
         self.loss = torch.zeros((), device=device)
         """Of the last step."""
         self._device = device
+        is_recorded = device != "cpu"
+        self._rate = torch.tensor(schedule.learning_rate, device=device)
         self._optimiser = torch.optim.AdamW(
             decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
-            lr=schedule.learning_rate,
+            lr=self._rate if is_recorded else schedule.learning_rate,
             betas=schedule.betas,
-            fused=device != "cpu",
+            fused=is_recorded,
+            capturable=is_recorded,
         )
+        self._recorded: Recorded | None = None
 
     def step(self, shown: OnDevice, rate: float) -> None:
-        """One step; the device is not waited for."""
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
+        """One step; the device is not waited for. On a GPU batches must stay in one place."""
+        if self._device == "cpu":
+            for group in self._optimiser.param_groups:
+                group["lr"] = rate
+            self.loss = self._learn(shown)
+            return
+        self._rate.fill_(rate)
+        if self._recorded is None:
+            self._recorded = Recorded(
+                lambda: self._learn(shown), self._optimiser, device=self._device
+            )
+        self.loss = self._recorded()
+
+    def _learn(self, shown: OnDevice) -> Tensor:
         kind = self._device.partition(":")[0]
         with torch.autocast(kind, torch.bfloat16, enabled=kind != "cpu"):
             picture_BD = self.towers.embed_pictures(shown.pixels).float()
@@ -145,7 +171,7 @@ class Training:
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimiser.step()
         self.towers.clamp_scale()
-        self.loss = loss.detach()
+        return loss.detach()
 
 
 def train_side_by_side(
@@ -165,11 +191,12 @@ def train_side_by_side(
     noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
     found = {name: Training(arm, schedule, device) for name, arm in arms.items()}
     shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
+    places: list[OnDevice | None] = [None] * len(streams)
     start = time.monotonic()
     for number, step in enumerate(batches):
         share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
-        for shown, trainings, own in zip(step, shown_to, noise, strict=True):
-            there = put_on(shown, table, own)
+        for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
+            there = places[at] = put_on(shown, table, own).copied_to(places[at])
             for training in trainings:
                 training.step(there, share * schedule.learning_rate)
         if (number + 1) % _SAID_EVERY == 0:

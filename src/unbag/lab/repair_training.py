@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -20,15 +20,18 @@ from torch import Tensor
 from unbag.engine.atomic import write_atomically
 from unbag.engine.team import Team
 from unbag.lab.arm_result import Size
+from unbag.lab.fixed_batch import FixedViews
 from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe, view_of
 from unbag.lab.repair_batches import Known, RepairBatches, views_on_device
-from unbag.models.tiny import Tiny, read
+from unbag.lab.repair_locked import LockedTiny, SharedPictures
+from unbag.models.tiny import read
+from unbag.readouts.recorded import Recorded
 from unbag.train import checkpoint
 from unbag.train.batch import Batch
 from unbag.train.config import Precision, Recipe
 from unbag.train.load import Waiting
 from unbag.train.locks import apply_locks
-from unbag.train.optimise import change_weights, make_optimiser
+from unbag.train.optimise import apply_gradient, make_optimiser, set_rate
 from unbag.train.step import Plan, add_gradient
 from unbag.train.tiny_trainable import TinyTrainable
 
@@ -61,31 +64,8 @@ class Settings:
         return "float32" if self.device == "cpu" else "bfloat16"
 
 
-class SharedPictures:
-    """Vectors of the pictures of a batch, the same for all arms whose picture tower is locked."""
-
-    def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self.vector_BD: Tensor | None = None
-
-    def look_at(self, batch: Batch) -> None:
-        """Forget the vectors of any other batch."""
-        if batch is not self._batch:
-            self._batch, self.vector_BD = batch, None
-
-
-class LockedTiny(TinyTrainable):
-    """Towers of which the picture tower stays as the base has it."""
-
-    def __init__(self, encoder: Tiny, shared: SharedPictures, *, device: str) -> None:
-        super().__init__(encoder, device=device)
-        self._shared = shared
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Of the batch that the shared vectors look at; the first arm that asks computes them."""
-        if self._shared.vector_BD is None:
-            self._shared.vector_BD = super().embed_pictures(pixels).detach()
-        return self._shared.vector_BD
+WAITS = ("ce_clip",)
+"""Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
 
 
 class Arm:
@@ -101,6 +81,8 @@ class Arm:
         self.seconds: float | None = None
         """Its share of the time of all arms beside it; None where it went on after a stop."""
         self._shared = shared
+        self._is_recorded = False
+        self._recorded: Recorded | None = None
         encoder = read(base, name=recipe.name, device=settings.device)
         self.trainable = (
             LockedTiny(encoder, shared, device=settings.device)
@@ -123,18 +105,45 @@ class Arm:
         if rule is not None:
             self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
 
+    def record(self, device: str) -> None:
+        """Take steps as a GPU replays them, from now on; batches must stay in one place."""
+        self.plan = replace(self.plan, is_seeded=False)
+        rate = torch.tensor(self.recipe.learning_rate, device=device)
+        for group in self.optimiser.param_groups:
+            group["lr"], group["capturable"] = rate, True
+        for moments in self.optimiser.state.values():
+            # What a checkpoint gave back.
+            moments["step"] = moments["step"].to(device)
+        self._is_recorded = True
+
     def take_step(self, batch: Batch, step: int, *, steps: int) -> None:
         """The next step; the loss stays on the device."""
         self._shared.look_at(batch)
+        set_rate(self.optimiser, self.recipe, step=step, steps=steps)
+        if not self._is_recorded:
+            self.loss = self._learn(batch, step)
+        else:
+            if self._recorded is None:
+                device = self.plan.device
+                self._recorded = Recorded(
+                    lambda: self._learn(batch, 0),
+                    self.optimiser,
+                    device=device,
+                    beside=() if self.threshold_K is None else (self.threshold_K,),
+                )
+            self.loss = self._recorded()
+        if self.threshold_K is not None:
+            self.curve_SK[step] = self.threshold_K
+        self.step = step + 1
+
+    def _learn(self, batch: Batch, step: int) -> Tensor:
         taken = add_gradient(
             self.trainable, batch, self.plan, step=step, threshold_K=self.threshold_K
         )
-        self.threshold_K = taken.threshold_K
-        if self.threshold_K is not None:
-            self.curve_SK[step] = self.threshold_K
-        change_weights(self.trainable, self.optimiser, self.recipe, step=step, steps=steps)
-        self.loss = taken.losses.total.detach()
-        self.step = step + 1
+        if self.threshold_K is not None and taken.threshold_K is not None:
+            self.threshold_K.copy_(taken.threshold_K)
+        apply_gradient(self.trainable, self.optimiser, self.recipe)
+        return taken.losses.total.detach()
 
     def save(self, path: Path) -> None:
         """All that the next step needs, and the curve so far: it may be ahead, never behind."""
@@ -198,10 +207,14 @@ def train_arms(
         device=settings.device,
         waiting=clock.waiting,
     )
+    fixed = _fixed(arms, shared, settings.device)
     for step, views in enumerate(flow, start=first):
+        if fixed is not None:
+            fixed.fill(views)
         for name, arm in arms.items():
             if step >= arm.step:
-                arm.take_step(views[view_of(name)], step, steps=settings.steps)
+                place = views if fixed is None or name in WAITS else fixed.views
+                arm.take_step(place[view_of(name)], step, steps=settings.steps)
         if step % 100 == 99 or step + 1 == settings.steps:
             say(clock.line(step + 1, arms))
         # After the last step the weights are written at once, and need no checkpoint.
@@ -213,6 +226,17 @@ def train_arms(
         # The last line of the clock has waited for the device.
         arm.seconds = None if first else clock.taken / len(arms)
     return arms
+
+
+def _fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews | None:
+    """Where recorded arms find their batches; None on a CPU, which replays nothing."""
+    if not device.startswith("cuda"):
+        return None
+    shared.is_shared = False
+    for name, arm in arms.items():
+        if name not in WAITS:
+            arm.record(device)
+    return FixedViews(next(iter(arms.values())).trainable.module.config.context)
 
 
 class _Clock:

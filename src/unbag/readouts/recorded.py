@@ -6,7 +6,7 @@ run them. A CUDA graph launches all at once. Nothing is recorded on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +19,12 @@ class Recorded:
     """A step that reads its inputs from tensors which stay where they are."""
 
     def __init__(
-        self, step: Callable[[], Tensor], optimiser: torch.optim.Optimizer, *, device: str
+        self,
+        step: Callable[[], Tensor],
+        optimiser: torch.optim.Optimizer,
+        *,
+        device: str,
+        beside: Sequence[Tensor] = (),
     ) -> None:
         """Record it; weights and moments are afterwards as they were before.
 
@@ -28,9 +33,10 @@ class Recorded:
                 the device for anything.
             optimiser: Made with `capturable`.
             device: A GPU.
+            beside: What else a step changes.
         """
         weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = Kept(weights, optimiser)
+        before = Kept([*weights, *beside], optimiser)
         with torch.cuda.device(device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())

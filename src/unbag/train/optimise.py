@@ -77,14 +77,33 @@ def change_weights(
         steps: Of the whole run.
         first: The weights at the start, where the recipe holds on to them.
     """
+    set_rate(optimiser, recipe, step=step, steps=steps)
+    return apply_gradient(trainable, optimiser, recipe, first=first)
+
+
+def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: int) -> None:
+    """That of a step; one that lies on a device is changed there."""
+    rate = recipe.learning_rate * share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def apply_gradient(
+    trainable: Trainable,
+    optimiser: torch.optim.AdamW,
+    recipe: Recipe,
+    *,
+    first: Mapping[str, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As `change_weights`, at the rate that is set."""
     weights = open_weights(trainable)
     away = _hold(weights, first, recipe.to_start) if first else torch.zeros(())
     length = torch.nn.utils.get_total_norm([w.grad for w in weights.values() if w.grad is not None])
     if recipe.clip_norm is not None:
         torch.nn.utils.clip_grads_with_norm_(weights.values(), recipe.clip_norm, length)
-    for group in optimiser.param_groups:
-        share = share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
-        group["lr"] = recipe.learning_rate * share
     optimiser.step()
     optimiser.zero_grad(set_to_none=True)
     with torch.no_grad():

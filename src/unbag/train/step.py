@@ -42,6 +42,8 @@ class Plan:
     """Pictures of a part, the captions that belong to them in another; None for all at once."""
     seed: int = 0
     find_truth: FindTruth | None = None
+    is_seeded: bool = True
+    """Whether each part has a seed of its own, for dropout; a recorded step cannot set any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,8 @@ def _picture_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
         seed = _seed(plan, step, 2 * number)
 
         def run(piece=piece, seed=seed) -> Tensor:  # type: ignore[no-untyped-def]
-            torch.manual_seed(seed)
+            if plan.is_seeded:
+                torch.manual_seed(seed)
             return trainable.embed_pictures(piece.to(plan.device, non_blocking=True))
 
         yield run
@@ -120,7 +123,8 @@ def _caption_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
         seed = _seed(plan, step, 2 * number + 1)
 
         def run(group: Group = group, seed: int = seed) -> Tensor:
-            torch.manual_seed(seed)
+            if plan.is_seeded:
+                torch.manual_seed(seed)
             inputs = {k: v.to(plan.device, non_blocking=True) for k, v in group.inputs.items()}
             return trainable.embed_captions(inputs)
 
