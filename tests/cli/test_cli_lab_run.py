@@ -29,6 +29,7 @@ class Drawn:
     stops: dict[str, BaseException] = field(default_factory=dict)
     """By arm; each once."""
     about: str = "made up"
+    reads_bases: bool = True
 
     @property
     def arms(self) -> tuple[str, ...]:

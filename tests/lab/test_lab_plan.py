@@ -25,6 +25,7 @@ class Made:
     arms: tuple[str, ...]
     reads: Mapping[str, tuple[ArmKey, ...]] = field(default_factory=dict)
     about: str = "made up"
+    reads_bases: bool = True
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         return self.reads.get(arm, ())
@@ -165,3 +166,13 @@ def test_the_clock_goes_by_what_stands_in_the_folder(
 )
 def test_times_for_people(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_bases_are_made_for_those_who_read_them(tmp_path: Path) -> None:
+    def find(name: str) -> Experiment:
+        return Made(name, ("one",), reads_bases=name != "pretraining")
+
+    untrained = {"tiny-0": 1.0, "tiny-1": 2.0}
+    for name, to_make in (("pretraining", {}), ("default", untrained)):
+        plan = make_plan([(name, "one")], tmp_path, list(untrained), find=find, untrained=untrained)
+        assert dict(plan.untrained) == to_make

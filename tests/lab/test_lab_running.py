@@ -34,6 +34,7 @@ class Made:
     before: Callable[[str, str], None] = lambda base, arm: None
     runs: list[tuple[str, str]] = field(default_factory=list)
     about: str = "made up"
+    reads_bases: bool = True
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         return self.need_of.get(arm, self.need)

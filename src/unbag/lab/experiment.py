@@ -50,6 +50,10 @@ class Experiment(Protocol):
     def arms(self) -> tuple[str, ...]:
         """Every arm, controls too, in the order in which tables show them."""
 
+    @property
+    def reads_bases(self) -> bool:
+        """Whether it reads the weights of bases, or takes their names alone."""
+
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """Arms of this or another experiment whose weights an arm reads; they are run before."""
 

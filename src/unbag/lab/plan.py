@@ -122,7 +122,8 @@ def make_plan(
         for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0]))
     ]
     there = sum(_is_there(out, base, key) for key in arms for base in bases)
-    used = {base for part in parts for base in part.bases}
+    reading = [part for part in parts if find(part.experiment).reads_bases]
+    used = {base for part in reading for base in part.bases}
     to_make = {name: seconds for name, seconds in untrained.items() if name in used}
     return Plan(tuple(bases), to_make, tuple(parts), there)
 

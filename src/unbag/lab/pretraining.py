@@ -59,6 +59,7 @@ class Pretraining:
     batch: int = 512
     times: int = 5
     name: str = NAME
+    reads_bases: bool = False
     about: str = "trained from scratch: three sizes, and batches with and without collisions"
 
     @property

@@ -26,6 +26,7 @@ class PriorExperiment:
     """Two decoders, two ways to score each."""
 
     name: str = "priors"
+    reads_bases: bool = True
     about: str = "decoders on frozen patches, taught with and without an answer prior; M3ID"
     arms: tuple[str, ...] = tuple(
         f"{taught}{ending}" for taught in SHARES for ending in ("", M3ID_ENDING)

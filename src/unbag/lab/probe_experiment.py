@@ -48,6 +48,7 @@ class Probes:
     name = "probes"
     about = "models that exist are asked where pictures and captions lie and what can be read"
     arms = ARMS
+    reads_bases = True
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """The repair whose weights an arm reads."""

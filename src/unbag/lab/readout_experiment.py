@@ -29,8 +29,8 @@ SMALL = Settings(
 SMALL_BENCH = ("world-relation", "world-pairs-a", "world-pairs-b")
 """What the claims about read-outs ask."""
 SMALL_EVERY = 20
-_READER, _DECODER, _VECTORS, _ASKED = 60.0, 150.0, 60.0, 5.0
-"""Seconds of one arm alone on one H200."""
+_READER, _MAPS, _DECODER, _VECTORS, _ASKED = 30.0, 70.0, 100.0, 90.0, 5.0
+"""Seconds of one arm alone on one H200, from the length of its steps there."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class ReadoutExperiment:
     """Everything that reads a frozen base; see `unbag.lab.experiment.Experiment`."""
 
     name: str = EXPERIMENT
+    reads_bases: bool = True
     about: str = "readers, decoders and VLM2Vec on frozen parts of a base"
     arms: tuple[str, ...] = (BEFORE, *READERS, *DECODERS, *VECTOR_ARMS)
 
@@ -56,7 +57,9 @@ class ReadoutExperiment:
             return _VECTORS
         if arm == BEFORE or self.needs(arm):
             return _ASKED
-        return _DECODER if arm in DECODERS else _READER
+        if arm in DECODERS:
+            return _DECODER
+        return _MAPS if "dcsm" in arm else _READER
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop.

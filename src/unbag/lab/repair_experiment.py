@@ -28,6 +28,7 @@ class RepairExperiment:
 
     name: str
     trained: tuple[str, ...]
+    reads_bases: bool = True
 
     @property
     def about(self) -> str:
