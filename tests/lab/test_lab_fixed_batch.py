@@ -14,6 +14,7 @@ from unbag.lab.fixed_batch import FixedViews
 from unbag.lab.repair_locked import SharedPictures
 from unbag.lab.repair_training import Settings, train_arms
 from unbag.models.tiny import Tiny
+from unbag.readouts.recorded import Memory
 from unbag.train.trainable import Trainable
 
 ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
@@ -30,6 +31,7 @@ class Played:
         *,
         device: str,
         beside: tuple[Tensor, ...] = (),
+        memory: Memory | None = None,
     ) -> None:
         self._step = step
 
@@ -51,7 +53,7 @@ def test_fixed_places_train_the_same_models(base: Path, monkeypatch: pytest.Monk
     ) -> FixedViews:
         shared.is_shared = False
         for arm in arms.values():
-            arm.record(device)
+            arm.record(device, None)
             for group in arm.optimiser.param_groups:
                 # Only a GPU can do with a count of steps that lies beside the weights.
                 group["capturable"] = False

@@ -23,7 +23,7 @@ from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained
 from unbag.models.tiny_towers import TinyTowers
 from unbag.models.tiny_words import WordTokenizer
-from unbag.readouts.recorded import Recorded
+from unbag.readouts.recorded import Memory, Recorded, shared_memory
 from unbag.train.optimise import decay_groups, share_of_rate
 from unbag.types import Embedded, IntArray
 from unbag.world.grammar import Rel
@@ -122,8 +122,11 @@ class Streams(Dataset[tuple[Shown, ...]]):
 class Training:
     """One arm and its optimiser."""
 
-    def __init__(self, arm: Arm, schedule: Schedule, device: str) -> None:
+    def __init__(
+        self, arm: Arm, schedule: Schedule, device: str, *, memory: Memory | None = None
+    ) -> None:
         """As untrained as its seed says: arms of one size begin alike."""
+        self._memory = memory
         self.masks = arm.masks
         self.towers: TinyTowers = untrained(arm.config, seed=schedule.seed).to(device).train()
         self.loss = torch.zeros((), device=device)
@@ -150,7 +153,10 @@ class Training:
         self._rate.fill_(rate)
         if self._recorded is None:
             self._recorded = Recorded(
-                lambda: self._learn(shown), self._optimiser, device=self._device
+                lambda: self._learn(shown),
+                self._optimiser,
+                device=self._device,
+                memory=self._memory,
             )
         self.loss = self._recorded()
 
@@ -189,7 +195,8 @@ def train_side_by_side(
     table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
     # One for each stream: noise must not depend on which other arms are trained.
     noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
-    found = {name: Training(arm, schedule, device) for name, arm in arms.items()}
+    memory = None if device == "cpu" else shared_memory()
+    found = {name: Training(arm, schedule, device, memory=memory) for name, arm in arms.items()}
     shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
     places: list[OnDevice | None] = [None] * len(streams)
     start = time.monotonic()

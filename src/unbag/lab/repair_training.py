@@ -25,7 +25,7 @@ from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe, view_of
 from unbag.lab.repair_batches import Known, RepairBatches, views_on_device
 from unbag.lab.repair_locked import LockedTiny, SharedPictures
 from unbag.models.tiny import read
-from unbag.readouts.recorded import Recorded
+from unbag.readouts.recorded import Memory, Recorded, shared_memory
 from unbag.train import checkpoint
 from unbag.train.batch import Batch
 from unbag.train.config import Precision, Recipe
@@ -83,6 +83,7 @@ class Arm:
         self._shared = shared
         self._is_recorded = False
         self._recorded: Recorded | None = None
+        self._memory: Memory | None = None
         encoder = read(base, name=recipe.name, device=settings.device)
         self.trainable = (
             LockedTiny(encoder, shared, device=settings.device)
@@ -105,8 +106,9 @@ class Arm:
         if rule is not None:
             self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
 
-    def record(self, device: str) -> None:
+    def record(self, device: str, memory: Memory | None) -> None:
         """Take steps as a GPU replays them, from now on; batches must stay in one place."""
+        self._memory = memory
         self.plan = replace(self.plan, is_seeded=False)
         rate = torch.tensor(self.recipe.learning_rate, device=device)
         for group in self.optimiser.param_groups:
@@ -130,6 +132,7 @@ class Arm:
                     self.optimiser,
                     device=device,
                     beside=() if self.threshold_K is None else (self.threshold_K,),
+                    memory=self._memory,
                 )
             self.loss = self._recorded()
         if self.threshold_K is not None:
@@ -232,10 +235,10 @@ def _fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> Fixe
     """Where recorded arms find their batches; None on a CPU, which replays nothing."""
     if not device.startswith("cuda"):
         return None
-    shared.is_shared = False
+    shared.is_shared, memory = False, shared_memory()
     for name, arm in arms.items():
         if name not in WAITS:
-            arm.record(device)
+            arm.record(device, memory)
     return FixedViews(next(iter(arms.values())).trainable.module.config.context)
 
 

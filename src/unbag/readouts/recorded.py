@@ -15,6 +15,16 @@ _WARM_UP = 3
 """Steps before recording, as PyTorch asks for: libraries set themselves up in them."""
 
 
+Memory = tuple[int, int]
+"""Names a part of a GPU's memory in which several steps are recorded."""
+
+
+def shared_memory() -> Memory:
+    """For many models in turn: what one step needs while it runs, the next can use again."""
+    found: Memory = torch.cuda.graph_pool_handle()
+    return found
+
+
 class Recorded:
     """A step that reads its inputs from tensors which stay where they are."""
 
@@ -25,6 +35,7 @@ class Recorded:
         *,
         device: str,
         beside: Sequence[Tensor] = (),
+        memory: Memory | None = None,
     ) -> None:
         """Record it; weights and moments are afterwards as they were before.
 
@@ -34,6 +45,7 @@ class Recorded:
             optimiser: Made with `capturable`.
             device: A GPU.
             beside: What else a step changes.
+            memory: Of `shared_memory`, for steps that are replayed one after the other.
         """
         weights = [w for group in optimiser.param_groups for w in group["params"]]
         before = Kept([*weights, *beside], optimiser)
@@ -46,7 +58,7 @@ class Recorded:
             torch.cuda.current_stream().wait_stream(side)
             optimiser.zero_grad(set_to_none=True)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            with torch.cuda.graph(self._graph, pool=memory):
                 self._loss = step()
         before.put_back()
 
