@@ -58,7 +58,7 @@ class Recorded:
             torch.cuda.current_stream().wait_stream(side)
             optimiser.zero_grad(set_to_none=True)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, pool=memory):
+            with torch.cuda.graph(self._graph, pool=memory):  # type: ignore[arg-type]
                 self._loss = step()
         before.put_back()
 
