@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
+from unbag.cli.demo_readout import BENCHMARKS, TITLE, changes, readout_job
 from unbag.cli.probe import NAME as LINEAR_PROBE
 from unbag.cli.probe import fit_probes
 from unbag.engine.cache import default_cache
@@ -47,7 +48,7 @@ DEMO_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short"
 
 
 def demo(options: argparse.Namespace) -> int:
-    """The main job on the built-in world."""
+    """The main job on the built-in world, then one model by another read-out."""
     job = Job(
         scorers=[make_scorer(load_model(name)) for name in DEMO_MODELS],
         benchmarks=find_benchmarks(["world"]),
@@ -55,7 +56,7 @@ def demo(options: argparse.Namespace) -> int:
         cache=cache_of(options),
         command=options.typed,
     )
-    return _carry_out(job)
+    return _carry_out(job, beside=lambda: readout_job(options, cache=cache_of(options)))
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -145,15 +146,19 @@ def _probes(
     )
 
 
-def _carry_out(job: Job) -> int:
+def _carry_out(job: Job, *, beside: Callable[[], Job] | None = None) -> int:
+    """Run it, then what is shown beside it, which is made only then."""
     from rich.console import Console
 
     from unbag.cli.show import Shown, output
 
     team = join_team()
     console = Console(stderr=True)
+    progress = Shown(console) if team.is_leader else Silent()
+    second: Finished | None = None
     try:
-        finished = run(job, progress=Shown(console) if team.is_leader else Silent())
+        finished = run(job, progress=progress)
+        second = run(beside(), progress=progress) if beside else None
     except KeyboardInterrupt:
         console.print(
             f"\nstopped; what was computed is kept in {job.out}\ncontinue with: {job.command}",
@@ -165,10 +170,10 @@ def _carry_out(job: Job) -> int:
     finally:
         leave_team(team)
     # Only one of the processes that torchrun started talks to the user.
-    return _finish(finished, output()) if team.is_leader else 0
+    return _finish(finished, output(), second) if team.is_leader else 0
 
 
-def _finish(finished: Finished, console: Console) -> int:
+def _finish(finished: Finished, console: Console, second: Finished | None = None) -> int:
     report(finished.contents, finished.folder.report)
     for line in warning_lines(finished.contents):
         console.print(line, style="yellow", highlight=False, markup=False)
@@ -177,11 +182,18 @@ def _finish(finished: Finished, console: Console) -> int:
         console.print(paragraph, highlight=False, markup=False)
     for line in (*prompt_lines(finished.contents), *beside_lines(finished.contents.references)):
         console.print(line, highlight=False, markup=False)
-    for problem in finished.problems:
+    if second is not None:
+        report(second.contents, second.folder.report)
+        console.print(f"\n{TITLE}", highlight=False, markup=False)
+        console.print(terminal_table(second.contents))
+        said = changes(second.contents, find_benchmarks(BENCHMARKS))
+        console.print(said, highlight=False, markup=False)
+        print(f"report:  {second.folder.report}")
+    for problem in (*finished.problems, *(second.problems if second else ())):
         print(f"unbag: {problem}", file=sys.stderr)
     print(f"results: {finished.folder.path}")
     print(f"report:  {finished.folder.report}")
-    return 1 if finished.problems else 0
+    return 1 if finished.problems or (second and second.problems) else 0
 
 
 def cache_of(options: argparse.Namespace) -> Path | None:
