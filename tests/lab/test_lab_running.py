@@ -44,7 +44,7 @@ class Made:
 
     def run(self, order: Order, *, say: Say = print) -> None:
         for base in order.bases:
-            assert base.exists()
+            assert base.exists() == self.reads_bases
             for arm in order.arms:
                 path = result_path(order.out, self.name, base.stem, arm)
                 if not path.exists():
@@ -74,7 +74,7 @@ def run(out: Path, *made: Made, bases: tuple[str, ...] = ("tiny-0", "tiny-1")) -
     def find(name: str) -> Experiment:
         return known[name]
 
-    for base in bases:
+    for base in bases if made[0].reads_bases else ():
         (out / "bases").mkdir(parents=True, exist_ok=True)
         (out / "bases" / f"{base}.safetensors").touch()
     arms = [(one.name, arm) for one in made for arm in one.arms]
@@ -94,6 +94,12 @@ def test_a_stop_loses_nothing(tmp_path: Path) -> None:
     idle = Made("default", ("a", "b"))
     run(tmp_path, idle)
     assert idle.runs == []
+
+
+def test_an_experiment_that_takes_names_alone_needs_no_bases(tmp_path: Path) -> None:
+    scratch = Made("pretraining", ("a",), reads_bases=False)
+    assert run(tmp_path, scratch) == []
+    assert scratch.runs == [("tiny-0", "a"), ("tiny-1", "a")]
 
 
 def test_what_fails_is_told_and_the_others_are_run(tmp_path: Path) -> None:

@@ -72,7 +72,8 @@ def _run_part(
     failures: list[Failure] = []
     # An experiment that forks must have had one thread as well.
     alone = machine if machine.processes == 1 else replace(machine, threads=1)
-    for bases, arms in _orders(part, out):
+    experiment = find(part.experiment)
+    for bases, arms in _orders(part, out, reads_bases=experiment.reads_bases):
         order = Order(
             bases=tuple(base_path(out, base) for base in bases),
             arms=arms,
@@ -82,7 +83,7 @@ def _run_part(
             workers=machine.workers,
             processes=machine.processes,
         )
-        work = partial(find(part.experiment).run, order, say=say)
+        work = partial(experiment.run, order, say=say)
         failures += _tried(part.experiment, work, out, alone)
     missing = [
         f"{arm} on {base}"
@@ -94,11 +95,13 @@ def _run_part(
     return failures
 
 
-def _orders(part: Part, out: Path) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _orders(
+    part: Part, out: Path, *, reads_bases: bool
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Bases that take the same arms together; without arms whose needs could not be met."""
     found: dict[tuple[str, ...], list[str]] = {}
     for base in part.bases:
-        if base_path(out, base).exists():
+        if not reads_bases or base_path(out, base).exists():
             found.setdefault(_ready(part, base, out), []).append(base)
     return [(tuple(bases), arms) for arms, bases in found.items() if arms]
 
