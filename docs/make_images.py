@@ -12,9 +12,10 @@ from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 import unbag as ub
+from unbag.cli.demo_readout import FOLDER
 from unbag.types import Picture
 
 IMAGES = Path(__file__).parent / "images"
@@ -66,8 +67,19 @@ def strip_html() -> str:
     return f"<!DOCTYPE html><meta charset=utf-8><style>{STYLE}</style>{''.join(parts)}"
 
 
+def overview(page: Page) -> FloatRect:
+    """Legend and chart, without the table below them."""
+    top = page.locator("#overview h2").bounding_box()
+    chart = page.locator("figure.overview").bounding_box()
+    assert top is not None
+    assert chart is not None
+    start = top["y"] + top["height"]
+    height = chart["y"] + chart["height"] - start
+    return {"x": chart["x"] - 14, "y": start, "width": chart["width"] + 28, "height": height + 10}
+
+
 def photograph(browser: Browser, report: Path) -> None:
-    """The top of the report, two galleries of failures, and the strip."""
+    """The top of the report, two galleries of failures, another read-out, and the strip."""
     page = browser.new_page(viewport={"width": 1280, "height": 1420}, color_scheme="light")
     page.goto(report.resolve().as_uri())
     save(page.screenshot(), "report-top.png")
@@ -84,6 +96,8 @@ def photograph(browser: Browser, report: Path) -> None:
             full_page=True,
         )
         save(png, f"failures-{name}.png")
+    page.goto((report.parent / FOLDER / report.name).resolve().as_uri())
+    save(page.screenshot(clip=overview(page), full_page=True), "another-readout.png")
     page.set_content(strip_html())
     save(page.locator("body").screenshot(), "world-strip.png")
 
