@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.lab import readout_decoders, readout_experiment, readouts
+from unbag.lab import readout_decoders, readout_experiment, readout_vectors, readouts
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results, result_path
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Order, Say
@@ -24,8 +24,10 @@ from unbag.lab.small_text import write_small_text
 from unbag.models.text_parts import load_part
 from unbag.readouts.decoder import DECODER
 from unbag.readouts.decoder_kept import read_decoder
+from unbag.readouts.vlm2vec import VLM2VEC
+from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.types import Query
-from unbag.world.items import pair_items
+from unbag.world.items import pair_items, set_items
 
 Ran = tuple[Order, dict[str, ArmResult]]
 
@@ -86,6 +88,26 @@ def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) 
     wanted_M = np.asarray(scorer.score([Query(p, str(c)) for p, c in cells]))
     assert np.exp(found_M) == pytest.approx(wanted_M, rel=1e-4)
     assert len(set(wanted_M.round(9))) > 4
+
+
+def test_vectors_score_as_the_registered_read_out_does(ran: Ran, base: Path) -> None:
+    order, _ = ran
+    folder = result_path(order.out, "readouts", base.stem, "vlm2vec").with_suffix("")
+    items = set_items("a", n=100)[::50]
+    frozen = Base(base, Questions(["world-pairs-a"], every=50), readout_experiment.SMALL)
+    made = read_decoder(folder).made
+    seen_NLV = readout_decoders.question_features(frozen, made.settings)
+    assert seen_NLV is not None
+    texts = readout_vectors._Texts(made.words, "cpu")
+    score = readout_vectors._score(made.net, seen_NLV, texts, frozen, asks=True)
+    captions = frozen.questions.captions
+    said = [captions.index(str(c)) for item in items for _ in item.pictures for c in item.captions]
+    found_M = score(np.repeat(np.arange(8), 4), np.array(said), items)
+    (scorer,) = VLM2VEC.scorers(frozen.encoder, folder)
+    assert isinstance(scorer, AskedCosine)
+    wanted = [np.asarray(one.values).ravel() for one in scorer.score_items(items)]
+    assert found_M == pytest.approx(np.concatenate(wanted), abs=1e-5)
+    assert len(set(found_M.round(5))) > 4
 
 
 def test_a_small_run_measures_all_that_claims_compare(ran: Ran) -> None:
