@@ -15,8 +15,16 @@ from unbag.lab.claims import find_claim
 from unbag.lab.experiment import Order, find_experiment
 from unbag.lab.pretraining import PRETRAINING, Pretraining, seed_of
 from unbag.lab.pretraining_arms import ARMS, smaller
-from unbag.lab.pretraining_steps import Schedule, Streams, measure, put_on, train_side_by_side
+from unbag.lab.pretraining_steps import (
+    OnDevice,
+    Schedule,
+    Streams,
+    measure,
+    put_on,
+    train_side_by_side,
+)
 from unbag.lab.verdict import REPRODUCED, judge_claims
+from unbag.models.tiny import untrained
 from unbag.world.draw import draw
 from unbag.world.grammar import And, Ast
 from unbag.world.sprites import sprite_table
@@ -81,6 +89,28 @@ def test_a_batch_on_the_device_is_what_the_stream_drew() -> None:
     apart = (there.pixels.numpy() + 1) * 127.5 - plain
     # Noise has a deviation of 6 levels; a flip or a crop would be off by a hundred.
     assert np.abs(apart).mean() < 6
+
+
+def test_batches_of_any_length_are_read_in_one_place() -> None:
+    """As a recorded step reads them: from the same tensors, whatever lay there before."""
+    arm = smaller(ARMS["base"])
+    streams = Streams([arm.knobs], Schedule(3, batch=6), arm)
+    table = torch.from_numpy(sprite_table(DEFAULT))
+    towers = untrained(arm.config, seed=0)
+    place: OnDevice | None = None
+    lengths = set()
+    for step in range(12):
+        made = put_on(streams[step][0], table, torch.Generator().manual_seed(step))
+        before, place = place, made.copied_to(place, context=arm.config.context)
+        assert before is None or place is before
+        lengths.add(made.token_BL.shape[1])
+        assert torch.equal(place.pixels, made.pixels)
+        assert torch.equal(place.also_true_BB, made.also_true_BB)
+        torch.testing.assert_close(
+            towers.embed_captions(place.token_BL, place.end_B),
+            towers.embed_captions(made.token_BL, made.end_B),
+        )
+    assert len(lengths) > 1
 
 
 def test_arms_share_their_batches_and_nothing_else() -> None:

@@ -81,14 +81,20 @@ class OnDevice:
     end_B: Tensor
     also_true_BB: Tensor
 
-    def copied_to(self, place: OnDevice | None) -> OnDevice:
-        """Into a place of the same shape, where a recorded step finds it; itself on a CPU."""
-        if self.pixels.device.type == "cpu":
-            return self
+    def copied_to(self, place: OnDevice | None, *, context: int) -> OnDevice:
+        """Into one place, where a recorded step finds it, with room for the longest captions.
+
+        Tokens behind the end of a caption may be old ones: text towers are causal.
+        """
         if place is None:
-            return OnDevice(*(value.clone() for value in vars(self).values()))
-        for own, value in zip(vars(place).values(), vars(self).values(), strict=True):
-            own.copy_(value)
+            token_BL = self.token_BL.new_zeros((len(self.token_BL), context))
+            others = (self.pixels, self.end_B, self.also_true_BB)
+            pixels, end_B, also_true_BB = map(torch.empty_like, others)
+            place = OnDevice(pixels, token_BL, end_B, also_true_BB)
+        place.pixels.copy_(self.pixels)
+        place.token_BL[:, : self.token_BL.shape[1]].copy_(self.token_BL)
+        place.end_B.copy_(self.end_B)
+        place.also_true_BB.copy_(self.also_true_BB)
         return place
 
 
@@ -199,11 +205,14 @@ def train_side_by_side(
     found = {name: Training(arm, schedule, device, memory=memory) for name, arm in arms.items()}
     shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
     places: list[OnDevice | None] = [None] * len(streams)
+    context = next(iter(arms.values())).config.context
     start = time.monotonic()
     for number, step in enumerate(batches):
         share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
         for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
-            there = places[at] = put_on(shown, table, own).copied_to(places[at])
+            there = put_on(shown, table, own)
+            if device != "cpu":
+                there = places[at] = there.copied_to(places[at], context=context)
             for training in trainings:
                 training.step(there, share * schedule.learning_rate)
         if (number + 1) % _SAID_EVERY == 0:
