@@ -156,6 +156,8 @@ class Teaching:
     ) -> None:
         """Put weights and moments back where they were after a step."""
         self.net.load_state_dict(dict(state))
+        # It knows moments by where they lay.
+        self._recorded.clear()
         for name, weight in self.weights.items():
             kept = {key.partition(".")[0]: value for key, value in moments.items()
                     if key.partition(".")[2] == name}  # fmt: skip

@@ -82,13 +82,15 @@ class Fit:
         share = share_of_rate(self.step, steps=effort.steps, warm_up=effort.warm_up)
         self._set_rate(effort.learning_rate * share)
         row_B = self.order(self.step)
+        # Dropout of a step is the same whether the run was stopped before it or not.
+        seed = self.seed * 1_000_003 + self.step
         if self._recorded is None and self._can_record(row_B):
             self._row_B = row_B.clone()
-            self._recorded = Recorded(
-                lambda: self._learn(self._row_B), self.optimiser, device=self.device
-            )
-        # Dropout of a step is the same whether the run was stopped before it or not.
-        with _drawing(self.device, self.seed * 1_000_003 + self.step):
+            with _drawing(self.device, seed):
+                self._recorded = Recorded(
+                    lambda: self._learn(self._row_B), self.optimiser, device=self.device
+                )
+        with _drawing(self.device, seed):
             if self._recorded is None:
                 loss = self._learn(row_B)
             else:
@@ -96,6 +98,10 @@ class Fit:
                 loss = self._recorded()
         self.step += 1
         return loss
+
+    def go_on_after(self, step: int) -> None:
+        """Weights and moments are those after a step; a recording knew where the old ones lay."""
+        self.step, self._recorded = step, None
 
     def _learn(self, row_B: Tensor) -> Tensor:
         batch = self.pool.batch(row_B, device=self.device, with_negatives=self.effort.negatives)

@@ -51,7 +51,7 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
             value = tensors.get(f"{MOMENT}{key}.{name}")
             if value is not None:
                 fit.optimiser.state[weight][key] = value.to(fit.device)
-    fit.step = standing.step
+    fit.go_on_after(standing.step)
     return standing.seconds
 
 

@@ -58,7 +58,9 @@ class Recorded:
             torch.cuda.current_stream().wait_stream(side)
             optimiser.zero_grad(set_to_none=True)
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph, pool=memory):  # type: ignore[arg-type]
+            # Threads that pin batches meanwhile touch no stream, and must not end the recording.
+            mode = "thread_local"
+            with torch.cuda.graph(self._graph, pool=memory, capture_error_mode=mode):  # type: ignore[arg-type]
                 self._loss = step()
         before.put_back()
 
