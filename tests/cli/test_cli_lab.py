@@ -67,6 +67,10 @@ def test_a_folder_is_judged_instead(folder: Path, capsys: pytest.CaptureFixture[
     assert line.endswith("+50.0 [+48.0, +52.0], 5 bases")
     assert f"{len(NAMES)} claims: 1 reproduced on the world, " in said
     assert f"From {folder};" in said
+    assert main(["lab", "--results", str(folder)]) == 0
+    assert capsys.readouterr().out == said
+    assert main(["lab", "--results", str(folder), "list"]) == 0
+    assert capsys.readouterr().out == said
 
 
 def test_a_claim_is_shown_in_full(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

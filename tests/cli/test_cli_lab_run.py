@@ -160,6 +160,13 @@ def test_a_person_is_asked_before_it_starts(
     small = ("--seeds", "1", "--size", "small")
     assert run(tmp_path, *small) == 0
     assert capsys.readouterr().out.endswith("nothing was started\n")
+
+    def ends(text: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", ends)
+    assert run(tmp_path, *small) == 0
+    assert capsys.readouterr().out.endswith("nothing was started\n")
     assert run(tmp_path, *small, "--yes") == 0
     assert "verdicts" in capsys.readouterr().out
 

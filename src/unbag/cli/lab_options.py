@@ -38,14 +38,17 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         epilog=_EXAMPLES,
         formatter_class=form,
     )
-    lab.set_defaults(results=None)
+    text = "a run folder to judge instead of the results that ship with the package"
+    lab.add_argument("--results", type=Path, metavar="DIR", help=text)
     actions = lab.add_subparsers(dest="action", metavar="ACTION")
     listing = actions.add_parser("list", help="every claim with its verdict, paper by paper")
     show = actions.add_parser("show", help="all about one claim")
     show.add_argument("claim", metavar="CLAIM", help="a claim by name")
     for action in (listing, show):
-        text = "a run folder to judge instead of the results that ship with the package"
-        action.add_argument("--results", type=Path, metavar="DIR", help=text)
+        # Without a default of its own, which would hide what stands before the action.
+        action.add_argument(
+            "--results", type=Path, metavar="DIR", default=argparse.SUPPRESS, help=text
+        )
     run = actions.add_parser(
         "run", help="run claims and judge them", description=_RUN, formatter_class=form
     )

@@ -142,7 +142,12 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
 def _goes_on(options: argparse.Namespace) -> bool:
     if options.yes or not sys.stdin.isatty():
         return True
-    return input("start? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input("start? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        # Ctrl-D; the question has no end of line yet.
+        print()
+        return False
 
 
 def _tell(line: str) -> None:

@@ -103,4 +103,5 @@ def _read(file: Path) -> list[ArmResult]:
         raise UserError(
             f"{file} cannot be read: {error}",
             expected="results that `unbag lab run` writes",
+            way_out="name a run folder; if the file is of one, remove it to have its arm run again",
         ) from error

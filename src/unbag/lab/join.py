@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -62,7 +62,30 @@ def _rounded(value: object) -> object:
     return value
 
 
-def _check(results: Iterable[ArmResult]) -> None:
+def _check(results: Collection[ArmResult]) -> None:
+    """Refuse what a verdict must not put together."""
+    _check_bases(results)
+    _check_arms(results)
+
+
+def _check_arms(results: Iterable[ArmResult]) -> None:
+    """A verdict is over bases, so an arm must have had the same settings on all of them."""
+    first: dict[tuple[str, str], ArmResult] = {}
+    for one in results:
+        other = first.setdefault((one.experiment, one.arm), one)
+        for what in ("size", "steps", "batch", "times"):
+            mine, yours = getattr(one, what), getattr(other, what)
+            if mine != yours:
+                raise UserError(
+                    f"the arm {one.arm} of {one.experiment} is of two kinds: on {one.base} its "
+                    f"{what} is {mine}, on {other.base} {yours}",
+                    expected="the same settings on every base, since a verdict is over bases",
+                    way_out="run the arm on all bases with one unbag, or name an empty folder with "
+                    "--into",
+                )
+
+
+def _check_bases(results: Iterable[ArmResult]) -> None:
     """Arms of one base are compared, so they must be of the same base and size."""
     first: dict[tuple[str, str], ArmResult] = {}
     for one in results:

@@ -55,21 +55,27 @@ def check_folder(out: Path, *, size: Size) -> None:
             expected="a folder for bases, results and weights",
             way_out="name another with --out",
         )
-    found = _begun(out)
-    if found is None:
-        return
-    if found.lab != LAB_VERSION:
-        raise UserError(
-            f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
-            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
-            way_out="name another folder with --out, or go on with the unbag that began it",
-        )
-    if found.size != size:
+    found = _check_version(
+        out, way_out="name another folder with --out, or go on with the unbag that began it"
+    )
+    if found is not None and found.size != size:
         raise UserError(
             f"{out} holds a {found.size} run",
             expected=f"a {size} run, or a new folder: the two do not mix",
             way_out=f"name another folder with --out, or give --size {found.size}",
         )
+
+
+def _check_version(out: Path, *, way_out: str) -> Begun | None:
+    """What a folder was begun with; refused if arms mean something else now."""
+    found = _begun(out)
+    if found is not None and found.lab != LAB_VERSION:
+        raise UserError(
+            f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
+            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
+            way_out=way_out,
+        )
+    return found
 
 
 def _begun(out: Path) -> Begun | None:
@@ -96,6 +102,7 @@ def results_in(path: Path) -> list[ArmResult]:
         )
     if not (path / _RECORD).exists():
         return read_results(path)
+    _check_version(path, way_out="judge it with the unbag that began it, or name another")
     files = sorted(path.glob("*/*/*.json"))
     return [one for file in files for one in read_results(file)]
 

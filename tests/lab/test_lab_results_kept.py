@@ -1,0 +1,68 @@
+"""Results of the lab that must not be judged together, or cannot be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.lab.arm_result import ArmResult, read_results, write_results
+from unbag.lab.join import join
+from unbag.lab.run_folder import opened, results_in
+
+
+def result(base: str, arm: str = "a") -> ArmResult:
+    return ArmResult(
+        "default", base, f"of {base}", arm, 5_000, 256, 0, 3, "float32", None, {"b": {"m": 0.5}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "said"),
+    [
+        ("steps", 8_000, "on tiny-1 its steps is 8000, on tiny-0 5000"),
+        ("batch", 512, "on tiny-1 its batch is 512, on tiny-0 256"),
+        ("times", 5, "on tiny-1 its times is 5, on tiny-0 3"),
+        ("size", "small", "on tiny-1 its size is small, on tiny-0 full"),
+    ],
+)
+def test_an_arm_with_other_settings_on_another_base_is_not_joined(
+    tmp_path: Path, what: str, value: object, said: str
+) -> None:
+    into = tmp_path / "into"
+    write_results(tmp_path / "first.json", [result("tiny-0"), result("tiny-0", "b")])
+    join([tmp_path / "first.json"], into)
+    before = (into / "default.json").read_text()
+    changed = replace(result("tiny-1"), **{what: value})  # type: ignore[arg-type]
+    write_results(tmp_path / "second.json", [changed])
+    with pytest.raises(UserError, match=f"the arm a of default is of two kinds: {said}") as told:
+        join([tmp_path / "second.json"], into)
+    assert "on all bases" in told.value.way_out
+    assert (into / "default.json").read_text() == before
+
+
+def test_two_arms_of_a_base_may_have_other_settings(tmp_path: Path) -> None:
+    write_results(
+        tmp_path / "one.json", [result("tiny-0"), replace(result("tiny-0", "b"), steps=0)]
+    )
+    join([tmp_path / "one.json"], tmp_path / "into")
+    assert [one.steps for one in results_in(tmp_path / "into")] == [5_000, 0]
+
+
+def test_a_folder_of_another_lab_is_not_judged(tmp_path: Path) -> None:
+    with opened(tmp_path, size="full"):
+        pass
+    assert results_in(tmp_path) == []
+    (tmp_path / "lab.json").write_text('{"lab": 99, "size": "full", "version": "9.9"}')
+    with pytest.raises(UserError, match="begun with version 99 of the lab") as told:
+        results_in(tmp_path)
+    assert told.value.way_out == "judge it with the unbag that began it, or name another"
+
+
+def test_a_broken_result_says_how_to_have_it_again(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(UserError, match="cannot be read") as told:
+        read_results(tmp_path / "a.json")
+    assert told.value.way_out.endswith("remove it to have its arm run again")
