@@ -108,9 +108,9 @@ def test_m3id_of_the_first_token_by_hand() -> None:
     net = _Net([0.5, 0.3, 0.2], [0.7, 0.1, 0.2])
     batch = _batch([[0], [1]])
     seen = torch.zeros(2, 1, 1)
-    found = answer_log(net, seen, batch, end=2, m3id=M3ID(), device="cpu")  # type: ignore[arg-type]
+    found = answer_log(net, seen, batch, end=2, m3id=M3ID())  # type: ignore[arg-type]
     assert found.tolist() == pytest.approx([-0.747600, -1.026180], abs=1e-5)
-    plain = answer_log(net, seen, batch, end=2, m3id=None, device="cpu")  # type: ignore[arg-type]
+    plain = answer_log(net, seen, batch, end=2, m3id=None)  # type: ignore[arg-type]
     assert plain.tolist() == pytest.approx(np.log([0.5, 0.3]).tolist(), abs=1e-6)
 
 
@@ -118,7 +118,7 @@ def test_m3id_grows_along_an_answer_and_leaves_out_its_end() -> None:
     net = _Net([0.5, 0.3, 0.2], [0.7, 0.1, 0.2], length=3)
     batch = _batch([[0, 1, 2], [0, NOTHING, NOTHING]])
     seen = torch.zeros(2, 1, 1)
-    found = answer_log(net, seen, batch, end=2, m3id=M3ID(), device="cpu")  # type: ignore[arg-type]
+    found = answer_log(net, seen, batch, end=2, m3id=M3ID())  # type: ignore[arg-type]
     second = np.log(0.3) + np.expm1(0.3) * np.log(3)
     assert found.tolist() == pytest.approx([-0.747600 + second, -0.747600], abs=1e-5)
 

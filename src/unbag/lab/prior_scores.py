@@ -14,11 +14,9 @@ from torch import Tensor
 
 from unbag.lab.prior_lessons import item_lessons
 from unbag.lab.questions import Score
-from unbag.lab.readout_vectors import precision_of
 from unbag.models.m3id import M3ID
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, make_lessons
 from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.decoder_words import Words
 from unbag.types import FloatArray, IntArray, Item
 
@@ -39,7 +37,7 @@ def score_answers(
             some = slice(start, start + _ROWS)
             batch = lessons.batch(lesson_M[some])
             seen_BLV = seen_NLV[torch.from_numpy(picture_M[some]).to(seen_NLV.device)]
-            said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id, device=device)
+            said_B = answer_log(net, seen_BLV, batch, end=words.end, m3id=m3id)
             value_M[some] = said_B.cpu().numpy()
         return value_M
 
@@ -52,7 +50,7 @@ def blind_share(
     """What the language prior gives the frequent one of two answers, without any picture."""
     lessons = make_lessons(item_lessons(items), words, context=context).to(device)
     batch = lessons.batch(np.arange(len(lessons)))
-    said_M = answer_log(net, None, batch, end=words.end, m3id=None, device=device)
+    said_M = answer_log(net, None, batch, end=words.end, m3id=None)
     # The frequent caption of every two comes first in the sets of the world.
     return float(said_M.reshape(-1, 2).softmax(dim=1)[:, 0].mean())
 
@@ -65,12 +63,11 @@ def answer_log(
     *,
     end: int,
     m3id: M3ID | None,
-    device: str,
 ) -> Tensor:
     """Sum over the words of an answer, as a search for the best one would add them up, [B]."""
-    log_BAU = _log_probabilities(net, seen_BLV, batch, device)
+    log_BAU = _log_probabilities(net, seen_BLV, batch)
     if m3id is not None:
-        prior_BAU = _log_probabilities(net, None, batch, device)
+        prior_BAU = _log_probabilities(net, None, batch)
         steps = range(log_BAU.shape[1])
         log_BAU = torch.stack([m3id(log_BAU[:, t], prior_BAU[:, t], t) for t in steps], dim=1)
     is_word_BA = (batch.target_BA != NOTHING) & (batch.target_BA != end)
@@ -78,11 +75,9 @@ def answer_log(
     return own_BA.masked_fill(~is_word_BA, 0.0).double().sum(dim=1)
 
 
-def _log_probabilities(
-    net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBatch, device: str
-) -> Tensor:
-    with autocast(device, precision_of(device)):
-        logit_BAU = net.answered(seen_BLV, batch)
+def _log_probabilities(net: DecoderNet, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
+    # In single precision, whatever trained it: bfloat16 makes ties, which count as misses.
+    logit_BAU = net.answered(seen_BLV, batch)
     return logit_BAU.float().log_softmax(dim=-1)
 
 

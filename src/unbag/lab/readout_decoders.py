@@ -43,7 +43,6 @@ from unbag.readouts.decoder_model import Made, view_of
 from unbag.readouts.decoder_net import DecoderNet, picture_tokens
 from unbag.readouts.decoder_questions import Lesson, lessons_of, words_asked
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.decoder_words import Words, words_of
 from unbag.readouts.parts import stacked
 from unbag.readouts.vlm2vec_prompts import about_caption, instruction
@@ -181,7 +180,6 @@ def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
 def _score(net: DecoderNet, words: Words, base: Base, settings: DecoderSettings) -> Score:
     """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
     device = base.settings.device
-    precision = precision_of(device)
     seen_NLV = question_features(base, settings)
     prompt = next(one for one in sets.YES if one.is_published).caption
     asked = [
@@ -204,8 +202,9 @@ def _score(net: DecoderNet, words: Words, base: Base, settings: DecoderSettings)
             at = order_M[start : start + _PAIRS]
             batch = lessons.batch(caption_M[at])
             row_B = torch.from_numpy(picture_M[at]).to(device)
-            with autocast(device, precision):
-                logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
+            # In single precision, whatever trained it: bfloat16 gives captions that are nearly as
+            # probable the same number, and a tie counts as a miss.
+            logit = net.answered(None if seen_NLV is None else seen_NLV[row_B], batch)
             value_M[at] = _said(logit.float(), batch, end=words.end).cpu().numpy()
         return value_M
 
