@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 
 import pytest
 
@@ -59,7 +59,11 @@ def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[
         ("`world-binding` (group) falls from {} to", "base", "world-binding", "group"),
         ("`world-count` (group) from {} to", "base", "world-count", "group"),
         ("(group) falls from 99.5 to {},", "vlm2vec", "world-binding", "group"),
-        ("(group) from 74.3 to {}.", "vlm2vec", "world-count", "group"),
+        ("(group) from 74.3 to {},", "vlm2vec", "world-count", "group"),
+        ("`world-negation` (group) from {} to", "base", "world-negation", "group"),
+        ("(group) from 41.7 to {},", "vlm2vec", "world-negation", "group"),
+        ("as by chance ({} from", "vlm2vec", "world-order", "accuracy"),
+        ("`world-order` from {} to 28.0.", "base", "world-order", "accuracy"),
     ],
 )
 def test_means_that_the_page_says(
@@ -82,7 +86,28 @@ def test_bases_that_the_page_says(results: list[ArmResult], words: str) -> None:
     plain = values(results, "vlm2vec-plain-first", "world-relation", "original")
     both = (", ".join(f"{one:.1f}" for one in some) for some in (plain, first))
     assert f"({' against '.join(both)})" in words
-    assert f"{mean(first) - mean(plain):.1f} points, has an interval" in words
+    apart = [a - b for a, b in zip(first, plain, strict=True)]
+    assert "by {:.0f}, {:.0f} and {:.0f} points".format(*apart) in words
+    # 4.303: Student's t of two degrees of freedom.
+    half = 4.303 * stdev(apart) / len(apart) ** 0.5
+    low, high = mean(apart) - half, mean(apart) + half
+    assert f"the mean, {mean(apart):.1f} [{low:+.1f}, {high:+.1f}], holds 0" in words
+
+
+def test_decoder_that_describes_and_does_not_answer(results: list[ArmResult], words: str) -> None:
+    kinds = ("yes", "letters", "answer")
+    found = [
+        f"`{kind}` {values(results, 'decoder', 'fit', f'held {kind}')[2]:.0f}" for kind in kinds
+    ]
+    assert f"(of held out questions, {', '.join(found)} %)" in words
+    first, second, third = values(results, "decoder", "fit", "held describe")
+    said = (
+        f"({third:.0f} % to the last word; {first:.0f} and {second:.0f} on the other two, 0 without"
+    )
+    assert said in words
+    assert max(values(results, "decoder-nothing", "fit", "held describe")) < 0.5
+    blind = mean(values(results, "decoder-nothing", "fit", "held"))
+    assert f"50 % by chance: {blind:.0f} in all" in words
 
 
 @pytest.mark.parametrize(
