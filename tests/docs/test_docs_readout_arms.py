@@ -102,7 +102,7 @@ def test_decoder_that_describes_and_does_not_answer(results: list[ArmResult], wo
     assert f"(of held out questions, {', '.join(found)} %)" in words
     first, second, third = values(results, "decoder", "fit", "held describe")
     said = (
-        f"({third:.0f} % to the last word; {first:.0f} and {second:.0f} on the other two, 0 without"
+        f"({third:.1f} % to the last word; {first:.1f} and {second:.1f} on the other two, 0 without"
     )
     assert said in words
     assert max(values(results, "decoder-nothing", "fit", "held describe")) < 0.5
