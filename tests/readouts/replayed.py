@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from unbag.readouts.recorded import Kept
+from unbag.readouts.recorded import Kept, Memory
 
 _ASKS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations that wait for the device: no graph can hold them."""
@@ -65,6 +65,7 @@ class Replayed:
         *,
         device: str,
         beside: Sequence[Tensor] = (),
+        memory: Memory | None = None,
     ) -> None:
         weights = [w for group in optimiser.param_groups for w in group["params"]]
         before = Kept([*weights, *beside], optimiser)

@@ -1,0 +1,54 @@
+"""Arms whose steps are replayed, and not run again, learn what plain ones learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.lab import repair_training
+from unbag.lab.fixed_batch import FixedViews
+from unbag.lab.repair_locked import SharedPictures
+from unbag.lab.repair_training import WAITS, Arm, Settings, train_arms
+
+# Shared with the tests of read-outs; tests are in no package that has a name of its own.
+from ..readouts.replayed import Replayed  # noqa: TID252
+
+NAMES = ("hard_positive", "ce_clip_fixed", "hard_negative-locked")
+SETTINGS = Settings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
+
+
+def silent(text: str) -> None:
+    """Says nothing."""
+
+
+def fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews:
+    """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
+    shared.is_shared = False
+    for arm in arms.values():
+        arm.record(device, None)
+        for group in arm.optimiser.param_groups:
+            group["capturable"], group["fused"] = False, True
+    return FixedViews(next(iter(arms.values())).trainable.module.config.context)
+
+
+def test_replayed_arms_learn_as_plain_ones_also_after_a_stop(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not set(NAMES) & set(WAITS)
+    plain = train_arms(base, NAMES, SETTINGS, say=silent)
+    monkeypatch.setattr(repair_training, "_fixed", fixed)
+    monkeypatch.setattr(repair_training, "Recorded", Replayed)
+    before = Replayed.made
+    train_arms(base, NAMES, SETTINGS, folder=tmp_path, say=silent)
+    # From the checkpoints of the second step.
+    found = train_arms(base, NAMES, SETTINGS, folder=tmp_path, say=silent)
+    assert Replayed.made - before == 2 * len(NAMES)
+    for name in NAMES:
+        there = found[name].trainable.module.state_dict()
+        for key, value in plain[name].trainable.module.state_dict().items():
+            torch.testing.assert_close(there[key], value, atol=2e-5, rtol=2e-4)
+        torch.testing.assert_close(found[name].loss, plain[name].loss)
+        torch.testing.assert_close(found[name].curve_SK, plain[name].curve_SK)
