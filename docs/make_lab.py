@@ -91,7 +91,7 @@ def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
     rest = len(verdicts) - sum(count.values())
     said = (
         f"Of {len(verdicts)} claims, {count[REPRODUCED]} are reproduced on the world, "
-        f"{count[FAILED]} are not reproduced on the world, and {rest} are undecided"
+        f"{count[FAILED]} {'is' if count[FAILED] == 1 else 'are'} not, and {rest} are undecided"
     )
     why = f" ({'; '.join(whys)})" if whys else ""
     return f"{said}{why}.\n"

@@ -100,6 +100,8 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 16 min\n" in plan
     # Four bases of 240 s, and two arms of 30 s on five.
     assert "about 21 min of one H200, in one process; a CPU takes far longer" in plan
+    # 1,260 s, 300 times.
+    assert "about 300 times as long, at which all would take 105 h 0 min.\n" in plan
     assert "  default: 10 results on all bases, about 5 min\n    clip_ft, hard_neg" in plan
     assert "1 of 1: default, 2 arms on 5 bases" in said.err
     assert f"  {CLAIM} " in verdicts

@@ -133,9 +133,11 @@ def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
         return f"{text}; another GPU takes longer"
     if device != "cpu":
         return f"{text}; how long it takes on {device} was not measured"
+    all_of_it = duration(_ONE_CORE * plan.seconds)
     return (
         f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
-        f"{_ONE_CORE} times as long.\n--size small shows in a minute or two that it runs"
+        f"{_ONE_CORE} times as long, at which all would take {all_of_it}.\n"
+        "--size small shows in a minute or two that it runs"
     )
 
 
