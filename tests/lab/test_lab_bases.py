@@ -50,6 +50,14 @@ def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
     assert "name another folder with --out" in told.value.way_out
 
 
+def test_a_base_that_cannot_be_read_says_how_to_have_it_again(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_bytes(path.read_bytes()[:1_000])
+    with pytest.raises(UserError, match="is not a tiny dual encoder") as told:
+        missing_bases(tmp_path, ["tiny-1"], size="small")
+    assert told.value.way_out.startswith("move it away to have it made again")
+
+
 def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -> None:
     one, two = make(tmp_path, "tiny-1"), make(tmp_path, "tiny-2")
     one.write_bytes(two.read_bytes())

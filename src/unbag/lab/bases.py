@@ -137,12 +137,23 @@ def _check(path: Path, *, size: Size) -> None:
             expected=f"those of this unbag ({__version__}); the base is of {made.version}",
             way_out="name another folder with --out: a base with new settings needs new results",
         )
-    if (found := read(path, name=path.stem).fingerprint) != made.fingerprint:
+    if (found := _fingerprint(path)) != made.fingerprint:
         raise UserError(
             f"the base {path} has the fingerprint {found}",
             expected=f"{made.fingerprint}, as {path.with_suffix('.json').name} beside it says",
             way_out="put the file back that belongs there, or name another folder with --out",
         )
+
+
+def _fingerprint(path: Path) -> str:
+    try:
+        return read(path, name=path.stem).fingerprint
+    except UserError as error:
+        raise UserError(
+            error.found,
+            expected="the base that `unbag lab run` made there",
+            way_out="move it away to have it made again, or name another folder with --out",
+        ) from error
 
 
 def _made(path: Path) -> Made:
