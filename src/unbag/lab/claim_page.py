@@ -65,7 +65,7 @@ def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 def _predicted(claim: Claim) -> str:
     rows = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
     head = ("prediction", "as it is tested, in points")
-    return f"## Predicted before the run\n\n{table(head, rows)}"
+    return f"## Predicted\n\n{table(head, rows)}"
 
 
 def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
