@@ -62,3 +62,12 @@ def test_a_recorded_step_learns_as_a_plain_one() -> None:
     for _ in range(5):
         torch.testing.assert_close(step(), learn(twin, other, value))
     torch.testing.assert_close(net.weight, twin.weight)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there recording does not fail")
+def test_where_nothing_can_be_recorded_steps_are_taken_one_by_one() -> None:
+    net, optimiser, value = made("cpu")
+    twin, other, _ = made("cpu")
+    with pytest.warns(UserWarning, match="cannot be recorded on cuda .* launched one by one"):
+        step = Recorded(lambda: learn(net, optimiser, value), optimiser, device="cuda")
+    assert [step() for _ in range(4)] == [learn(twin, other, value) for _ in range(4)]

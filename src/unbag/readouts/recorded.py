@@ -7,6 +7,7 @@ run them. A CUDA graph launches all at once. Nothing is recorded on a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from warnings import warn
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ class Recorded:
     ) -> None:
         """Record it; weights and moments are afterwards as they were before.
 
+        Where that fails, on a GPU or with a loss that nobody tried, each step is launched anew.
+
         Args:
             step: Computes the loss, its gradient, and takes the optimiser's step. It must not ask
                 the device for anything.
@@ -49,23 +52,45 @@ class Recorded:
         """
         weights = [w for group in optimiser.param_groups for w in group["params"]]
         before = Kept([*weights, *beside], optimiser)
+        self._step = step
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._loss = torch.zeros(())
+        try:
+            self._graph = self._record(optimiser, device, memory)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            warn(
+                f"steps cannot be recorded on {device} ({reason}); they are launched one by one, "
+                "which is slower and gives the same",
+                stacklevel=2,
+            )
+        finally:
+            before.put_back()
+
+    def _record(
+        self, optimiser: torch.optim.Optimizer, device: str, memory: Memory | None
+    ) -> torch.cuda.CUDAGraph:
         with torch.cuda.device(device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(_WARM_UP):
-                    step()
+                    self._step()
             torch.cuda.current_stream().wait_stream(side)
             optimiser.zero_grad(set_to_none=True)
-            self._graph = torch.cuda.CUDAGraph()
+            graph = torch.cuda.CUDAGraph()
             # Threads that pin batches meanwhile touch no stream, and must not end the recording.
             mode = "thread_local"
-            with torch.cuda.graph(self._graph, pool=memory, capture_error_mode=mode):  # type: ignore[arg-type]
-                self._loss = step()
-        before.put_back()
+            with torch.cuda.graph(graph, pool=memory, capture_error_mode=mode):  # type: ignore[arg-type]
+                self._loss = self._step()
+        return graph
 
     def __call__(self) -> Tensor:
         """One more step; gives the loss, on the device."""
+        if self._graph is None:
+            return self._step()
         self._graph.replay()
         return self._loss.clone()
 
