@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from random_clip import CONTEXT, captions, make, options, save_pictures
+from timed import seconds, wait
 from torch import Tensor
 
 from unbag.engine.team import ALONE
@@ -148,23 +149,6 @@ def kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def seconds(job: Callable[[], None], device: str, rounds: int) -> float:
-    job()
-    found = []
-    for _ in range(rounds):
-        _wait(device)
-        start = perf_counter()
-        job()
-        _wait(device)
-        found.append(perf_counter() - start)
-    return sorted(found)[len(found) // 2]
-
-
-def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
 def compare_steps(trainable: Trainable, said: argparse.Namespace, plan: Plan) -> float:
     batch = on_device(batch_of(trainable, said.batch), plan.device)
     types = padded(trainable, batch, said.batch, plan.device)
@@ -252,9 +236,9 @@ def compare_reading(
         add_gradient(trainable, batch, replace(plan, recipe=plain), step=step)
         change_weights(trainable, optimiser, plain, step=step, steps=len(batches))
         if step == 1:
-            _wait(plan.device)
+            wait(plan.device)
             first, start = waiting.seconds, perf_counter()
-    _wait(plan.device)
+    wait(plan.device)
     took = perf_counter() - start
     shown = (len(batches) - 2) * said.batch
     print(f"\n3. {len(paths):,} JPEG files of 640 x 480, {said.workers} workers, one caption each")

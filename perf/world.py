@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from itertools import permutations
 from time import perf_counter
 
 import torch
+from timed import seconds
 from torch.utils.data import DataLoader
 
 from unbag.lab.pretraining_arms import ARMS
@@ -53,24 +53,6 @@ def made(streams: Streams, *, workers: int, batch: int) -> float:
     start = perf_counter()
     count = sum(1 for _ in batches)
     return count * batch / (perf_counter() - start)
-
-
-def seconds(job: Callable[[], object], device: str, rounds: int) -> float:
-    """The median of some rounds, after one that is not counted."""
-    job()
-    found = []
-    for _ in range(rounds):
-        _wait(device)
-        start = perf_counter()
-        job()
-        _wait(device)
-        found.append(perf_counter() - start)
-    return sorted(found)[len(found) // 2]
-
-
-def _wait(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
 
 
 def of_device(shown: Shown, said: argparse.Namespace) -> tuple[float, float, float]:

@@ -4,21 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from unbag.lab.bases import small_config
 from unbag.lab.questions import Questions
 from unbag.models.tiny import untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.world.parse import words
 
-CONFIG = TinyConfig(
-    patch=16,
-    picture_width=16,
-    picture_depth=1,
-    caption_width=16,
-    caption_depth=1,
-    joint=16,
-    heads=2,
-    words=words(),
-)
+CONFIG = small_config()
 
 
 @pytest.fixture(scope="module")

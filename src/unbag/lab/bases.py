@@ -90,8 +90,12 @@ def _wanted(name: str, size: Size) -> tuple[Settings, TinyConfig]:
     seed = int(name.rpartition("-")[2])
     if size == "full":
         return Settings(seed=seed), TinyConfig(words=words())
-    # Enough to show that the code runs, and no more.
-    small = TinyConfig(
+    return Settings(seed=seed, steps=4, batch=64, warm_up=1), small_config()
+
+
+def small_config() -> TinyConfig:
+    """Of towers that are enough to show that code runs, and no more."""
+    return TinyConfig(
         patch=16,
         picture_width=16,
         picture_depth=1,
@@ -101,7 +105,6 @@ def _wanted(name: str, size: Size) -> tuple[Settings, TinyConfig]:
         heads=2,
         words=words(),
     )
-    return Settings(seed=seed, steps=4, batch=64, warm_up=1), small
 
 
 def _flat(name: str, size: Size) -> dict[str, object]:

@@ -1,0 +1,26 @@
+"""A job comes in; the seconds that it takes go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+
+def seconds(job: Callable[[], object], device: str, rounds: int) -> float:
+    """The median of some rounds, after one that is not counted."""
+    job()
+    found = []
+    for _ in range(rounds):
+        wait(device)
+        start = perf_counter()
+        job()
+        wait(device)
+        found.append(perf_counter() - start)
+    return sorted(found)[len(found) // 2]
+
+
+def wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
