@@ -18,6 +18,7 @@ from torch import Tensor
 from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.hf_chat import ChatModel, load_chat
+from unbag.models.tiny import load as load_tiny
 from unbag.pictures import PixelPicture
 from unbag.readouts.trained import train_readout
 from unbag.readouts.vlm2vec import VLM2VEC, load_encoder
@@ -215,6 +216,14 @@ def test_a_folder_for_another_model_is_refused_with_both_fingerprints(
     with pytest.raises(UserError, match="and this is other \\(hf-chat-other\\)") as raised:
         VLM2VEC.scorers(other, trained)
     assert model.fingerprint in str(raised.value)
+
+
+def test_a_folder_for_a_chat_model_is_no_head_of_a_dual_encoder(trained: Path) -> None:
+    encoder = load_tiny("base")
+    with pytest.raises(UserError) as caught:
+        VLM2VEC.scorers(encoder, trained)
+    assert "and tiny:base is a dual encoder" in str(caught.value)
+    assert f"--model {read_about(trained).base} --scorer vlm2vec@{trained}" in str(caught.value)
 
 
 def test_damaged_folders_are_refused(trained: Path, model: ChatModel, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def read_results(path: Path) -> list[ArmResult]:
         raise UserError(
             f"no results of arms in {path}",
             expected="files that `unbag lab run` writes",
+            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     return list(found.values())
 

@@ -99,6 +99,7 @@ def results_in(path: Path) -> list[ArmResult]:
         raise UserError(
             f"no results in {path}: it does not exist",
             expected="a folder of `unbag lab run`, or a file that `python -m unbag.lab.join` wrote",
+            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     if not (path / _RECORD).exists():
         return read_results(path)

@@ -17,7 +17,7 @@ from unbag.readouts.vlm2vec_core import TEMPERATURE
 from unbag.readouts.vlm2vec_data import Lessons, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec, hidden_generator
 from unbag.readouts.vlm2vec_head import on_patches
-from unbag.readouts.vlm2vec_saved import About, load, read_about, save
+from unbag.readouts.vlm2vec_saved import About, is_adapter, load, read_about, save
 from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
 from unbag.readouts.vlm2vec_train import fit, measure
@@ -42,6 +42,8 @@ class Vlm2VecReadout:
         """As it is, or as it was trained; a dual encoder with a head that reads its patches."""
         scale = 1.0
         if isinstance(model, DualEncoder):
+            if folder is not None and is_adapter(folder):
+                raise _of_chat_model(folder, model)
             model, scale = on_patches(model, folder, readout=self.name), 1 / TEMPERATURE
         elif folder is not None:
             model, scale = load(_chat_model(model), folder)
@@ -121,6 +123,15 @@ def load_encoder(rest: str, *, device: str = "cpu", dtype: Dtype = "auto") -> Vl
     about = read_about(folder)
     model, scale = load(_chat_model(load_model(about.base, placement=placement)), folder)
     return Vlm2Vec(model, scale)
+
+
+def _of_chat_model(folder: Path, model: DualEncoder) -> UserError:
+    base = read_about(folder).base
+    return UserError(
+        f"{folder} holds an adapter of {base}, and {model.name} is a dual encoder",
+        expected="the chat model that it was trained for, or a decoder's folder that embeds",
+        way_out=f"--model {base} --scorer vlm2vec@{folder}",
+    )
 
 
 def _chat_model(model: object) -> ChatModel:

@@ -55,6 +55,11 @@ def save(folder: Path, state: Mapping[str, Tensor], about: About) -> None:
     write_atomically(folder / WEIGHTS, lambda temporary: save_file(dict(state), temporary))
 
 
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder is one that `save` wrote."""
+    return (folder / WEIGHTS).exists()
+
+
 def read_about(folder: Path) -> About:
     """What a folder was made of; raises UserError if it is none of these."""
     try:
