@@ -84,11 +84,12 @@ class Replayed:
         return self._loss.clone()
 
 
-def on_the_device(optimiser: torch.optim.AdamW, rate: Tensor) -> torch.optim.AdamW:
+def on_the_device(optimiser: torch.optim.AdamW) -> torch.optim.AdamW:
     """The same with its rate and count of steps in tensors, as it is on a GPU."""
     first = optimiser.param_groups[0]
     groups = [
         {"params": group["params"], "weight_decay": group["weight_decay"]}
         for group in optimiser.param_groups
     ]
+    rate = torch.tensor(first["lr"])
     return torch.optim.AdamW(groups, lr=rate, betas=first["betas"], eps=first["eps"], fused=True)

@@ -90,7 +90,7 @@ def reading(name: str = "dropping", *, is_recorded: bool) -> Fit:
     mark_NL[::3, 1] = 1  # The second token of every third string is a functional word.
     some = replace(some, caption=replace(some.caption, mark_NL=mark_NL))
     made = Fit(reader, some, effort, device="cpu", seed=1)
-    made.optimiser = on_the_device(made.optimiser, made._rate)
+    made.optimiser = on_the_device(made.optimiser)
     made._can_record = lambda row_B: is_recorded  # type: ignore[method-assign]
     return made
 
@@ -153,7 +153,7 @@ BLIND = replace(SMALL, steps=STEPS, blind=0.5, warm_up=3)
 
 def teaching(settings: DecoderSettings = BLIND, *, is_recorded: bool) -> Teaching:
     made = begun(settings).teaching
-    made.optimiser = on_the_device(made.optimiser, made._rate_now)
+    made.optimiser = on_the_device(made.optimiser)
     made._is_recorded = is_recorded
     return made
 

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from unbag.engine.atomic import write_atomically
 from unbag.models.tiny_towers import TinyTowers
+from unbag.train.moments import moments_of, put_moments
 
 _WEIGHT, _MOMENT, _NOISE = "weight.", "moment.", "noise"
 
@@ -44,9 +45,8 @@ class Kept:
     ) -> None:
         """After so many steps."""
         tensors = {_WEIGHT + name: value for name, value in towers.state_dict().items()}
-        for name, weight in towers.named_parameters():
-            for key, value in optimiser.state[weight].items():
-                tensors[f"{_MOMENT}{key}.{name}"] = torch.as_tensor(value)
+        moments = moments_of(dict(towers.named_parameters()), optimiser)
+        tensors |= {_MOMENT + name: value for name, value in moments.items()}
         tensors[_NOISE] = noise.get_state()
         apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
         header = {"step": str(step), "settings": self.settings}
@@ -65,12 +65,7 @@ class Kept:
                 return 0
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         towers.load_state_dict({name: tensors[_WEIGHT + name] for name in towers.state_dict()})
-        for name, weight in towers.named_parameters():
-            # AdamW counts steps on the CPU and keeps the rest beside the weight.
-            optimiser.state[weight] = {
-                key: value if key == "step" else value.to(weight.device)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if (value := tensors.get(f"{_MOMENT}{key}.{name}")) is not None
-            }
+        moments = {n.removeprefix(_MOMENT): t for n, t in tensors.items() if n.startswith(_MOMENT)}
+        put_moments(dict(towers.named_parameters()), optimiser, moments)
         noise.set_state(tensors[_NOISE])
         return int(header["step"])

@@ -24,7 +24,7 @@ from unbag.models.tiny import untrained
 from unbag.models.tiny_towers import TinyTowers
 from unbag.models.tiny_words import WordTokenizer
 from unbag.readouts.recorded import Memory, Recorded, shared_memory
-from unbag.train.optimise import decay_groups, share_of_rate
+from unbag.train.optimise import decay_groups, put_rate, share_of_rate
 from unbag.types import Embedded, IntArray
 from unbag.world.grammar import Rel
 from unbag.world.incentive import collision_rate, incentive
@@ -139,10 +139,10 @@ class Training:
         """Of the last step."""
         self._device = device
         is_recorded = device != "cpu"
-        self._rate = torch.tensor(schedule.learning_rate, device=device)
+        rate = schedule.learning_rate
         self._optimiser = torch.optim.AdamW(
             decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
-            lr=self._rate if is_recorded else schedule.learning_rate,
+            lr=torch.tensor(rate, device=device) if is_recorded else rate,
             betas=schedule.betas,
             fused=is_recorded,
             capturable=is_recorded,
@@ -151,12 +151,10 @@ class Training:
 
     def step(self, shown: OnDevice, rate: float) -> None:
         """One step; the device is not waited for. On a GPU batches must stay in one place."""
+        put_rate(self._optimiser, rate)
         if self._device == "cpu":
-            for group in self._optimiser.param_groups:
-                group["lr"] = rate
             self.loss = self._learn(shown)
             return
-        self._rate.fill_(rate)
         if self._recorded is None:
             self._recorded = Recorded(
                 lambda: self._learn(shown),

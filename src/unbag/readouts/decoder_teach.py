@@ -24,7 +24,8 @@ from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import KINDS, DecoderSettings
 from unbag.readouts.recorded import Recorded
 from unbag.train.config import Precision
-from unbag.train.optimise import decay_groups, share_of_rate
+from unbag.train.moments import moments_of, put_moments
+from unbag.train.optimise import decay_groups, put_rate, share_of_rate
 from unbag.types import IntArray
 
 _LOOK = 50
@@ -71,10 +72,10 @@ class Teaching:
         self.weights = connector | self._language
         """All that training may change, by name."""
         is_cuda = device.startswith("cuda")
-        self._rate_now = torch.tensor(settings.rate, device=device)
+        rate = settings.rate
         self.optimiser = torch.optim.AdamW(
             decay_groups(self.weights, settings.weight_decay),
-            lr=self._rate_now if is_cuda else settings.rate,
+            lr=torch.tensor(rate, device=device) if is_cuda else rate,
             betas=(0.9, 0.98),
             fused=is_cuda,
             capturable=is_cuda,
@@ -91,11 +92,7 @@ class Teaching:
         rate, is_first = self._rate()
         for weight in self._language.values():
             weight.requires_grad_(not is_first)
-        self._rate_now.fill_(rate)
-        for group in self.optimiser.param_groups:
-            # A recorded step reads it from the device.
-            if not isinstance(group["lr"], Tensor):
-                group["lr"] = rate
+        put_rate(self.optimiser, rate)
         row_B, drawn = self.draws(self.step)
         is_blind = drawn < self.settings.blind and not is_first
         self.net.train()
@@ -145,11 +142,7 @@ class Teaching:
 
     def moments(self) -> dict[str, Tensor]:
         """What the optimiser keeps, by weight and name."""
-        return {
-            f"{key}.{name}": torch.as_tensor(value)
-            for name, weight in self.weights.items()
-            for key, value in self.optimiser.state[weight].items()
-        }
+        return moments_of(self.weights, self.optimiser)
 
     def restore(
         self, state: Mapping[str, Tensor], moments: Mapping[str, Tensor], step: int
@@ -158,18 +151,8 @@ class Teaching:
         self.net.load_state_dict(dict(state))
         # It knows moments by where they lay.
         self._recorded.clear()
-        for name, weight in self.weights.items():
-            kept = {key.partition(".")[0]: value for key, value in moments.items()
-                    if key.partition(".")[2] == name}  # fmt: skip
-            if kept:
-                # AdamW counts steps beside the weight only where it is fused.
-                where = {k: weight.device if k != "step" else self._counted for k in kept}
-                self.optimiser.state[weight] = {k: v.to(where[k]) for k, v in kept.items()}
+        put_moments(self.weights, self.optimiser, moments)
         self.step = step
-
-    @property
-    def _counted(self) -> torch.device:
-        return torch.device(self.device if self.device.startswith("cuda") else "cpu")
 
     def _rate(self) -> tuple[float, bool]:
         """The rate of this step, and whether the language model is locked."""

@@ -13,7 +13,7 @@ from unbag.errors import UserError
 from unbag.readouts.pool import Order, Pool
 from unbag.readouts.reader import Reader, told_apart
 from unbag.readouts.recorded import Recorded
-from unbag.train.optimise import decay_groups, share_of_rate
+from unbag.train.optimise import decay_groups, put_rate, share_of_rate
 
 _LOOK = 50
 """Steps after which the loss is read: asking a GPU for a number makes it wait."""
@@ -62,11 +62,11 @@ class Fit:
         self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
         self.order = Order(pool, batch=effort.batch, seed=seed)
         weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
-        self._rate = torch.tensor(effort.learning_rate, device=device)
         is_recorded = device.startswith("cuda")
+        rate = effort.learning_rate
         self.optimiser = torch.optim.AdamW(
             decay_groups(weights, effort.weight_decay),
-            lr=self._rate if is_recorded else effort.learning_rate,
+            lr=torch.tensor(rate, device=device) if is_recorded else rate,
             capturable=is_recorded,
             fused=is_recorded,
         )
@@ -80,7 +80,7 @@ class Fit:
         effort = self.effort
         self.reader.train()
         share = share_of_rate(self.step, steps=effort.steps, warm_up=effort.warm_up)
-        self._set_rate(effort.learning_rate * share)
+        put_rate(self.optimiser, effort.learning_rate * share)
         row_B = self.order(self.step)
         # Dropout of a step is the same whether the run was stopped before it or not.
         seed = self.seed * 1_000_003 + self.step
@@ -114,13 +114,6 @@ class Fit:
     def _can_record(self, row_B: Tensor) -> bool:
         """On a GPU that holds the pool: batches that are copied to it cannot be recorded."""
         return self.device.startswith("cuda") and self.pool.caption_N.is_cuda and row_B.is_cuda
-
-    def _set_rate(self, rate: float) -> None:
-        self._rate.fill_(rate)
-        for group in self.optimiser.param_groups:
-            # A recorded step reads it from the device.
-            if not isinstance(group["lr"], Tensor):
-                group["lr"] = rate
 
     def run(self, on_step: Callable[[Taken], bool] | None = None) -> None:
         """To the last step, or until `on_step` says True: somebody stopped it."""

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -16,10 +15,10 @@ from torch import Tensor
 from unbag.engine.atomic import write_atomically
 from unbag.errors import UserError, said_by
 from unbag.readouts.fit import Fit
+from unbag.train.moments import moments_of, put_moments
 
 _HEADER = "unbag_reader_training"
 WEIGHT, MOMENT = "weight.", "moment."
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,8 @@ class Standing:
 def save(path: Path, fit: Fit, asked: str, *, seconds: float = 0.0) -> None:
     """Weights, moments, the step and the seconds so far."""
     tensors = {f"{WEIGHT}{name}": value for name, value in fit.reader.state_dict().items()}
-    for name, weight in fit.reader.named_parameters():
-        for key, value in fit.optimiser.state.get(weight, {}).items():
-            tensors[f"{MOMENT}{key}.{name}"] = torch.as_tensor(value)
+    moments = moments_of(dict(fit.reader.named_parameters()), fit.optimiser)
+    tensors |= {f"{MOMENT}{name}": value for name, value in moments.items()}
     write_standing(path, tensors, Standing(fit.step, asked, seconds))
 
 
@@ -46,11 +44,7 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
     """Put back what `save` wrote and give the seconds; refused where something else was asked."""
     standing, tensors = read_standing(path, asked, what="a reader")
     fit.reader.load_state_dict(under(WEIGHT, tensors))
-    for name, weight in fit.reader.named_parameters():
-        for key in _MOMENTS:
-            value = tensors.get(f"{MOMENT}{key}.{name}")
-            if value is not None:
-                fit.optimiser.state[weight][key] = value.to(fit.device)
+    put_moments(dict(fit.reader.named_parameters()), fit.optimiser, under(MOMENT, tensors))
     fit.go_on_after(standing.step)
     return standing.seconds
 

@@ -27,12 +27,12 @@ from unbag.readouts.vlm2vec_adapter import Adapted
 from unbag.readouts.vlm2vec_core import cached_step, contrast, share_of_rate, unit
 from unbag.readouts.vlm2vec_data import Lesson, Lessons
 from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
+from unbag.train.moments import moments_of, put_moments
 from unbag.train.repair import Where
 from unbag.train.stopping import stops_gently
 
 LAST = "last.safetensors"
 _HEADER = "vlm2vec_training"
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,8 @@ def _mean(recent: Sequence[Tensor], step: int) -> float:
 
 def _save(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, stand: Stand) -> None:
     tensors = {f"weight.{name}": value for name, value in adapted.state().items()}
-    for name, weight in adapted.weights.items():
-        for key, value in optimiser.state[weight].items():
-            tensors[f"{key}.{name}"] = torch.as_tensor(value).detach().cpu().clone()
+    moments = moments_of(adapted.weights, optimiser)
+    tensors |= {name: value.detach().cpu().clone() for name, value in moments.items()}
     header = {_HEADER: json.dumps(asdict(stand))}
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata=header))
 
@@ -220,9 +219,4 @@ def _restore(
 ) -> None:
     weights = {n.removeprefix("weight."): t for n, t in tensors.items() if n.startswith("weight.")}
     adapted.load(weights, source=source)
-    for name, weight in adapted.weights.items():
-        # AdamW counts steps on the CPU and keeps the rest beside the weight.
-        optimiser.state[weight] = {
-            key: tensors[f"{key}.{name}"].to("cpu" if key == "step" else weight.device)
-            for key in _MOMENTS
-        }
+    put_moments(adapted.weights, optimiser, tensors)

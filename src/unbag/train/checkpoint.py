@@ -18,12 +18,12 @@ from torch import Tensor
 
 from unbag.engine.atomic import write_atomically
 from unbag.errors import UserError, said_by
+from unbag.train.moments import moments_of, put_moments
 from unbag.train.optimise import open_weights
 from unbag.train.trainable import Trainable
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 _WEIGHT, _MOMENT, _THRESHOLD = "weight.", "moment.", "threshold"
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps for each weight."""
 _HEADER = "unbag_training"
 
@@ -65,9 +65,8 @@ def save(
     """Write it; without an optimiser, weights alone."""
     tensors = {_WEIGHT + name: value for name, value in trainable.module.state_dict().items()}
     if optimiser is not None:
-        for name, weight in open_weights(trainable).items():
-            for key, value in optimiser.state[weight].items():
-                tensors[f"{_MOMENT}{key}.{name}"] = torch.as_tensor(value)
+        moments = moments_of(open_weights(trainable), optimiser)
+        tensors |= {_MOMENT + name: value for name, value in moments.items()}
     if threshold_K is not None:
         tensors[_THRESHOLD] = threshold_K
     # Copied, since safetensors refuses weights that two names share.
@@ -118,13 +117,7 @@ def restore(
         ) from error
     if optimiser is None:
         return
-    for name, weight in open_weights(trainable).items():
-        # AdamW counts steps on the CPU and keeps the rest beside the weight.
-        optimiser.state[weight] = {
-            key: value if key == "step" else value.to(weight.device)
-            for key in _MOMENTS
-            if (value := found.moments.get(f"{key}.{name}")) is not None
-        }
+    put_moments(open_weights(trainable), optimiser, found.moments)
 
 
 def _with(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:

@@ -82,8 +82,16 @@ def change_weights(
 
 
 def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: int) -> None:
-    """That of a step; one that lies on a device is changed there."""
-    rate = recipe.learning_rate * share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
+    """That of a step."""
+    share = share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
+    put_rate(optimiser, recipe.learning_rate * share)
+
+
+def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """For the next step; one that lies on a device is changed there, where a recorded step reads.
+
+    Such a rate is a tensor that the optimiser was made with.
+    """
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
