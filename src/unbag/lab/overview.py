@@ -11,10 +11,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.lab.arm_result import read_results
 from unbag.lab.claims import all_claims
+from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import Tested, Verdict, judge_claims
+from unbag.lab.wording import effect_text
 
 
 def overview(verdicts: Sequence[Verdict]) -> str:
@@ -33,13 +34,7 @@ def overview(verdicts: Sequence[Verdict]) -> str:
 
 
 def _effect(one: Tested) -> str:
-    count = len(one.effects)
-    if one.mean is None:
-        return "no base that counts"
-    shown = f"{100 * one.mean:+.1f}"
-    if one.low is not None and one.high is not None:
-        shown += f" [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
-    return f"{shown}, {count}"
+    return f"{effect_text(one)}, {len(one.effects)}" if one.effects else effect_text(one)
 
 
 def main() -> None:
@@ -48,7 +43,7 @@ def main() -> None:
     text = "folders or files with results; those that ship with the package if none is named"
     parser.add_argument("found", type=Path, nargs="*", help=text)
     options = parser.parse_args()
-    named = [result for path in options.found for result in read_results(path)]
+    named = [result for path in options.found for result in results_in(path)]
     results = named if options.found else shipped_results()
     print(overview(judge_claims(all_claims(), results)))
 
