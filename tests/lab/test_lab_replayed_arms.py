@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.lab import repair_training
+from unbag.lab import fixed_batch, repair_training
 from unbag.lab.fixed_batch import FixedViews
 from unbag.lab.repair_locked import SharedPictures
 from unbag.lab.repair_training import WAITS, Arm, Settings, train_arms
@@ -51,4 +51,24 @@ def test_replayed_arms_learn_as_plain_ones_also_after_a_stop(
         for key, value in plain[name].trainable.module.state_dict().items():
             torch.testing.assert_close(there[key], value, atol=2e-5, rtol=2e-4)
         torch.testing.assert_close(found[name].loss, plain[name].loss)
+        torch.testing.assert_close(found[name].curve_SK, plain[name].curve_SK)
+
+
+def test_batches_of_other_sizes_are_recorded_in_rooms_of_their_own(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = NAMES[:2]
+    plain = train_arms(base, names, SETTINGS, say=silent)
+    monkeypatch.setattr(fixed_batch, "_ROUND_STRINGS", 1)
+    monkeypatch.setattr(fixed_batch, "_ROUND_TOKENS", 1)
+    monkeypatch.setattr(repair_training, "_fixed", fixed)
+    monkeypatch.setattr(repair_training, "Recorded", Replayed)
+    before = Replayed.made
+    found = train_arms(base, names, SETTINGS, say=silent)
+    # Four batches, hardly two of them with as many strings and words.
+    assert Replayed.made - before > len(names)
+    for name in names:
+        there = found[name].trainable.module.state_dict()
+        for key, value in plain[name].trainable.module.state_dict().items():
+            torch.testing.assert_close(there[key], value, atol=2e-5, rtol=2e-4)
         torch.testing.assert_close(found[name].curve_SK, plain[name].curve_SK)

@@ -1,8 +1,8 @@
 """Batches of any shape come in; the same ones, always in the same place and shape, go out.
 
 A recorded step reads its inputs where they lay when it was recorded (`unbag.readouts.recorded`). So
-strings are padded to the longest that a tower takes, in one group, and to as many as a batch can
-have; what is padded is never looked at, since text towers are causal and no row points there.
+strings stand in one group, padded to a round length and a round number: few rooms hold all batches.
+What is padded is never looked at, since text towers are causal and no row points there.
 
 Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
 """
@@ -18,19 +18,19 @@ from unbag.train.batch import Batch, Group
 
 _TOKENS, _ENDS = "token_NL", "end_N"
 """What `unbag.train.tiny_trainable` calls the inputs of its text tower."""
+_ROUND_STRINGS, _ROUND_TOKENS = 256, 8
+"""A room more is a recording more of every arm; room that is not used is time in every step."""
 
 
 class FixedBatch:
     """Tensors that stay where they are."""
 
-    def __init__(self, like: Batch, *, context: int) -> None:
-        """Room for every batch of as many pictures, negatives and positives."""
+    def __init__(self, like: Batch, *, strings: int, tokens: int) -> None:
+        """Room for batches of as many pictures, negatives and positives, and so many strings."""
         assert isinstance(like.pixels, torch.Tensor)
         device = like.pixels.device
-        rows, negatives = like.negative_BK.shape
-        strings = rows * (1 + negatives + like.positive_BP.shape[1])
         inputs = {
-            _TOKENS: torch.zeros((strings, context), dtype=torch.int64, device=device),
+            _TOKENS: torch.zeros((strings, tokens), dtype=torch.int64, device=device),
             _ENDS: torch.zeros(strings, dtype=torch.int64, device=device),
         }
         self.batch = Batch(
@@ -67,21 +67,32 @@ class FixedBatch:
 
 
 class FixedViews:
-    """What arms are shown, each view in a place of its own."""
+    """What arms are shown, each view and size in a place of its own."""
 
     def __init__(self, context: int) -> None:
-        """Tokens of the longest caption."""
+        """Tokens of the longest caption that a tower takes."""
         self._context = context
-        self._batches: dict[View, FixedBatch] = {}
+        self._rooms: dict[tuple[View, int, int], FixedBatch] = {}
 
-    def fill(self, views: Mapping[View, Batch]) -> None:
-        """With the batches of the next step."""
+    def fill(self, views: Mapping[View, Batch]) -> dict[View, Batch]:
+        """The batches of the next step; of one size always the same objects."""
+        found: dict[View, Batch] = {}
         for view, batch in views.items():
-            if view not in self._batches:
-                self._batches[view] = FixedBatch(batch, context=self._context)
-            self._batches[view].fill(batch)
+            room = self._room(view, batch)
+            room.fill(batch)
+            found[view] = room.batch
+        return found
 
-    @property
-    def views(self) -> dict[View, Batch]:
-        """The same objects at every step."""
-        return {view: one.batch for view, one in self._batches.items()}
+    def _room(self, view: View, batch: Batch) -> FixedBatch:
+        lengths = [group.inputs[_TOKENS].shape[1] for group in batch.groups]
+        strings = _rounded(len(batch.place_U), _ROUND_STRINGS)
+        tokens = min(_rounded(max(lengths), _ROUND_TOKENS), self._context)
+        key = (view, strings, tokens)
+        if key not in self._rooms:
+            self._rooms[key] = FixedBatch(batch, strings=strings, tokens=tokens)
+        return self._rooms[key]
+
+
+def _rounded(count: int, step: int) -> int:
+    """Up to the next multiple."""
+    return -(-count // step) * step

@@ -82,7 +82,7 @@ class Arm:
         """Its share of the time of all arms beside it; None where it went on after a stop."""
         self._shared = shared
         self._is_recorded = False
-        self._recorded: Recorded | None = None
+        self._recorded: dict[Batch, Recorded] = {}
         self._memory: Memory | None = None
         encoder = read(base, name=recipe.name, device=settings.device)
         self.trainable = (
@@ -107,7 +107,7 @@ class Arm:
             self.threshold_K = rule.first(len(recipe.negatives)).to(settings.device)
 
     def record(self, device: str, memory: Memory | None) -> None:
-        """Take steps as a GPU replays them, from now on; batches must stay in one place."""
+        """Take steps as a GPU replays them, from now on; a batch of a size stays in one place."""
         self._memory = memory
         self.plan = replace(self.plan, is_seeded=False)
         rate = torch.tensor(self.recipe.learning_rate, device=device)
@@ -125,16 +125,15 @@ class Arm:
         if not self._is_recorded:
             self.loss = self._learn(batch, step)
         else:
-            if self._recorded is None:
-                device = self.plan.device
-                self._recorded = Recorded(
+            if batch not in self._recorded:
+                self._recorded[batch] = Recorded(
                     lambda: self._learn(batch, 0),
                     self.optimiser,
-                    device=device,
+                    device=self.plan.device,
                     beside=() if self.threshold_K is None else (self.threshold_K,),
                     memory=self._memory,
                 )
-            self.loss = self._recorded()
+            self.loss = self._recorded[batch]()
         if self.threshold_K is not None:
             self.curve_SK[step] = self.threshold_K
         self.step = step + 1
@@ -212,11 +211,10 @@ def train_arms(
     )
     fixed = _fixed(arms, shared, settings.device)
     for step, views in enumerate(flow, start=first):
-        if fixed is not None:
-            fixed.fill(views)
+        placed = views if fixed is None else fixed.fill(views)
         for name, arm in arms.items():
             if step >= arm.step:
-                place = views if fixed is None or name in WAITS else fixed.views
+                place = views if name in WAITS else placed
                 arm.take_step(place[view_of(name)], step, steps=settings.steps)
         if step % 100 == 99 or step + 1 == settings.steps:
             say(clock.line(step + 1, arms))
