@@ -31,6 +31,7 @@ CONFIG = TinyConfig(
 FINGERPRINTS = [
     "tiny-06f89ea32348deb1f3817c58",
     "tiny-50a30f882d0fd3e4d12066f0",
+    "tiny-3b3519c728df2e9e430f217a",
     "tiny-2544dcd5f0250051e07a7655",
 ]
 
@@ -112,6 +113,7 @@ def test_the_shipped_ones_are_the_base_and_repairs_of_it() -> None:
     assert [model.name for model in models] == [
         "tiny:base",
         "tiny:hard_negative",
+        "tiny:hard_positive",
         "tiny:ce_clip_fixed",
     ]
     assert [model.fingerprint for model in models] == FINGERPRINTS

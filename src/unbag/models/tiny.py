@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-SHIPPED = ("base", "hard_negative", "ce_clip_fixed")
+SHIPPED = ("base", "hard_negative", "hard_positive", "ce_clip_fixed")
 """The first was trained plainly; the others are repairs of it, by name of their recipe."""
 RANDOM_SEED = 0
 
