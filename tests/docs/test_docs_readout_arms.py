@@ -54,6 +54,9 @@ def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[
         ("exchanged colours ({}) where the decoder", "decoder-cls", "world-swap", "original"),
         ("on relations ({} against", "dcsm_fixed-shuffled", "world-relation", "original"),
         ("against {}): there was no gain", "dcsm_fixed", "world-relation", "original"),
+        ("`pooled-text` has {} (three", "pooled-text", "world-relation", "original"),
+        ("(three bases; pairs-a {} strict)", "pooled-text", "world-pairs-a", "pair"),
+        ("fall to a coin too ({})", "pooled-text", "world-swap", "original"),
         ("replaced words from {} to", "base", "world-replace", "original"),
         ("words from 88.8 to {};", "vlm2vec", "world-replace", "original"),
         ("`world-binding` (group) falls from {} to", "base", "world-binding", "group"),
@@ -114,6 +117,7 @@ def test_decoder_that_describes_and_does_not_answer(results: list[ArmResult], wo
     ("said", "arm", "metric"),
     [
         ("`pooled` ({} %)", "pooled", "few"),
+        ("`pooled-text` can, all of it ({} %)", "pooled-text", "few"),
         ("DCSM ({} %,", "dcsm_fixed", "few"),
         ("{} % with shuffled patches", "dcsm_fixed-shuffled", "few"),
         ("`decoder` ({} %)", "decoder", "few"),
