@@ -13,6 +13,7 @@ from typing import Literal
 
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.where import WORLD, Where
 
 FEWEST_BASES = 5
 """Base models below which nothing is decided (methods.md 12.7)."""
@@ -85,7 +86,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim of one paper, as an experiment on the world."""
+    """One claim of one paper, as an experiment on the world or on photographs."""
 
     name: str
     source: str
@@ -104,6 +105,8 @@ class Claim:
     """What was fixed before, and what else could matter."""
     paper: str = ""
     """Short name of the first source, under which the overview shows the claim."""
+    where: Where = WORLD
+    """What its verdict is about."""
 
     def __post_init__(self) -> None:
         if not self.predictions:

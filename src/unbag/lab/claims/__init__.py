@@ -55,6 +55,10 @@ NAMES = (
     "weight_mixing",
     "caption_only_solvable",
     "one_order_leaks",
+    "photos_negatives",
+    "photos_kinds_apart",
+    "photos_positives",
+    "photos_read_blind",
 )
 """In the order in which the overview shows them."""
 
