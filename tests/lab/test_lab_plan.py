@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.claim import ArmKey
 from unbag.lab.claims import NAMES, find_claim
 from unbag.lab.clock import Clock, duration
@@ -32,6 +32,9 @@ class Made:
 
     def seconds(self, arm: str) -> float:
         return 10.0 * (1 + self.arms.index(arm))
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        return Extent(steps=1, batch=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         raise AssertionError
@@ -91,6 +94,38 @@ def test_what_is_there_is_not_run_again_and_needs_nothing(tmp_path: Path) -> Non
     assert plan.there == 1
     put(tmp_path, "default", "tiny-1", "mixed")
     assert not plan_of(tmp_path, ("default", "mixed")).parts
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("steps", "steps 9, not 1"), ("batch", "batch 9, not 1"),
+                       ("times", "times 9, not 1")],
+)  # fmt: skip
+def test_a_result_of_other_settings_is_refused_though_nothing_is_missing(
+    tmp_path: Path, what: str, said: str
+) -> None:
+    put(tmp_path, "default", "tiny-0", "plain")
+    path = result_path(tmp_path, "default", "tiny-1", "plain")
+    path.parent.mkdir(parents=True)
+    other = replace(result("default", "tiny-1", "plain"), **{what: 9})  # type: ignore[arg-type]
+    write_result(path, other)
+    with pytest.raises(
+        UserError, match=rf"other settings: default/tiny-1/plain.json \({said}\)\n"
+    ) as told:
+        plan_of(tmp_path, ("default", "plain"))
+    assert told.value.expected == "what this version of the lab would run"
+    assert told.value.way_out == (
+        "name another folder with --out, or remove these files to run the arms again"
+    )
+    path.unlink()
+    assert plan_of(tmp_path, ("default", "plain")).count == 1
+
+
+def test_what_an_arm_was_made_from_is_looked_at_too(tmp_path: Path) -> None:
+    put(tmp_path, "default", "tiny-0", "mixed")
+    path = result_path(tmp_path, "default", "tiny-0", "trained")
+    write_result(path, replace(result("default", "tiny-0", "trained"), steps=2))
+    with pytest.raises(UserError, match=r"trained.json \(steps 2, not 1\)"):
+        plan_of(tmp_path, ("default", "mixed"))
 
 
 def test_times_are_measured_ones_where_there_are_any(tmp_path: Path) -> None:

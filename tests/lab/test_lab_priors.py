@@ -165,6 +165,8 @@ def test_a_small_run_measures_all_that_claims_compare(ran: tuple[Order, list[Arm
     _, results = ran
     found = {one.arm: one for one in results}
     assert set(found) == set(PRIORS.arms)
+    for arm, one in found.items():
+        assert one.extent == PRIORS.extent(arm, size="small"), arm
     assert {one.size for one in results} == {"small"}
     assert all(one.seconds is not None and one.seconds > 0 for one in results)
     assert set(found["prior"].numbers["fit"]) >= {"few", "held"}

@@ -12,12 +12,12 @@ import torch
 
 from unbag.errors import UserError
 from unbag.lab import readout_decoders, readout_experiment, readout_vectors, readouts
-from unbag.lab.arm_result import BEFORE, ArmResult, read_results, result_path
+from unbag.lab.arm_result import BEFORE, ArmResult, read_results, result_path, write_result
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS
-from unbag.lab.readout_base import Base, Settings
+from unbag.lab.readout_base import FOR_DECODERS, Base, Settings
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_vectors import _Lessons
 from unbag.lab.small_text import write_small_text
@@ -65,6 +65,8 @@ def test_a_small_run_of_every_arm(ran: Ran, base: Path) -> None:
     assert {one.size for one in found.values()} == {"small"}
     assert {one.base for one in found.values()} == {base.stem}
     assert len({one.fingerprint for one in found.values()}) == 1
+    for arm, one in found.items():
+        assert one.extent == READOUTS.extent(arm, size="small"), arm
     assert all(one.seconds is not None and one.seconds > 0 for one in found.values())
     for arm, one in found.items():
         if arm not in (BEFORE, "pacl_uniform"):
@@ -222,7 +224,34 @@ def test_the_script_of_decoders_too(
 
 
 def test_a_full_run_teaches_as_the_settings_say() -> None:
-    full = Settings()
-    assert (full.size, full.text) == ("full", "minilm")
+    for full in (Settings(), FOR_DECODERS):
+        assert (full.size, full.text) == ("full", "minilm")
+        assert readout_experiment.SMALL.steps < full.steps
     assert readout_experiment.SMALL.size == "small"
-    assert readout_experiment.SMALL.steps < full.steps
+
+
+def test_readers_and_decoders_are_given_their_own_settings(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Settings] = {}
+
+    def run(base: Base, folder: Path, arms: list[str], *, processes: int, say: Say) -> None:
+        asked.update(dict.fromkeys(arms, base.settings))
+
+    monkeypatch.setattr(readout_experiment, "run_readers", run)
+    monkeypatch.setattr(readout_experiment, "run_decoder_arms", run)
+    monkeypatch.setattr(readout_experiment, "Questions", lambda *_, **__: None)
+    READOUTS.run(Order((base,), ("dcsm", "pooled", "decoder", "vlm2vec"), tmp_path, workers=3))
+    assert asked["pooled"] == asked["dcsm"] == Settings(workers=3)
+    assert asked["decoder"] == asked["vlm2vec"] == replace(FOR_DECODERS, workers=3)
+
+
+def test_results_of_other_steps_are_refused(ran: Ran, base: Path, tmp_path: Path) -> None:
+    order, found = ran
+    elsewhere = replace(order, out=tmp_path, arms=("pooled",))
+    path = result_path(tmp_path, "readouts", base.stem, "pooled")
+    path.parent.mkdir(parents=True)
+    write_result(path, replace(found["pooled"], steps=8_000, batch=64))
+    with pytest.raises(UserError, match="steps 8000, not 2; batch 64, not 256") as told:
+        READOUTS.run(elsewhere, say=silent)
+    assert "name another folder with --out" in told.value.way_out

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import ArmResult, read_results, write_results
+from unbag.lab.arm_result import ArmResult, Size, read_results, write_results
+from unbag.lab.experiment import EXPERIMENTS, find_experiment
 from unbag.lab.join import join
 from unbag.lab.run_folder import opened, results_in
+from unbag.lab.shipped import shipped_results
+
+SIZES: tuple[Size, ...] = ("small", "full")
 
 
 def result(base: str, arm: str = "a") -> ArmResult:
@@ -66,3 +70,25 @@ def test_a_broken_result_says_how_to_have_it_again(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read") as told:
         read_results(tmp_path / "a.json")
     assert told.value.way_out.endswith("remove it to have its arm run again")
+
+
+def test_what_is_run_today_can_be_joined_with_what_ships() -> None:
+    """Arms that no experiment has any more were run once, by an older recipe."""
+    asked = 0
+    for one in shipped_results():
+        experiment = find_experiment(one.experiment)
+        if one.arm in experiment.arms:
+            assert one.extent == experiment.extent(one.arm, size=one.size), (one.base, one.arm)
+            asked += 1
+        else:
+            assert one.arm.endswith("-first")
+    assert asked > 200
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_knows_the_extent_of_its_arms(name: str) -> None:
+    experiment = find_experiment(name)
+    for arm in experiment.arms:
+        small, full = (experiment.extent(arm, size=size) for size in SIZES)
+        assert small.times <= full.times
+        assert (small.steps < full.steps) == (full.steps > 0)

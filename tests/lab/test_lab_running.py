@@ -13,7 +13,7 @@ import torch
 
 from unbag.errors import PictureError, UserError
 from unbag.lab.apart import BrokenError, DiedError, apart, one_thread
-from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.join import join
@@ -41,6 +41,9 @@ class Made:
 
     def seconds(self, arm: str) -> float:
         return 1.0
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        return Extent(steps=1, batch=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         for base in order.bases:

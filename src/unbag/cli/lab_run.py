@@ -81,6 +81,7 @@ def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
         options.out,
         bases,
         find=find,
+        size=options.size,
         untrained=missing_bases(options.out, bases, size=options.size),
         measured=shipped_results(),
     )

@@ -21,6 +21,16 @@ _OF_WEIGHTS = ("config.json", "generation_config.json")
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How far an arm is trained and asked."""
+
+    steps: int
+    batch: int
+    times: int
+    """Items in the number of the registered benchmarks."""
+
+
+@dataclass(frozen=True)
 class ArmResult:
     """One arm on one base."""
 
@@ -46,6 +56,11 @@ class ArmResult:
     seconds: float | None = None
     """That training and asking took, where it was measured."""
 
+    @property
+    def extent(self) -> Extent:
+        """How far it was trained and asked."""
+        return Extent(self.steps, self.batch, self.times)
+
 
 def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
     """Where every experiment keeps the result of an arm; its weights stand beside it."""
@@ -55,17 +70,22 @@ def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
 def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
     """Refuse to go on in a folder of another experiment."""
     names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+    if apart := told_apart(found, wanted, names):
+        raise UserError(
+            f"{path} is of other settings: {apart}",
+            expected="the settings it was begun with",
+            way_out="give those, or name another folder with --out",
+        )
+
+
+def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
+    """What of these is not as wanted; empty if all is."""
     apart = [
         f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
         for name in names
         if getattr(found, name) != getattr(wanted, name)
     ]
-    if apart:
-        raise UserError(
-            f"{path} is of other settings: {'; '.join(apart)}",
-            expected="the settings it was begun with",
-            way_out="give those, or name another folder with --out",
-        )
+    return "; ".join(apart)
 
 
 def write_result(path: Path, result: ArmResult) -> None:

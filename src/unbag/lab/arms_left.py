@@ -6,24 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from unbag.lab.arm_result import check_same, read_results, result_path
-from unbag.lab.experiment import Order
+from unbag.lab.experiment import Experiment, Order
 
 
-def arms_left(order: Order, experiment: str, base: Path, *, seed: int, times: int) -> list[str]:
+def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
     """In the order asked for; raises UserError if a result is there but of other settings."""
     from unbag.models.tiny import read
 
-    left: list[str] = []
-    there: list[str] = []
-    for arm in order.arms:
-        path = result_path(order.out, experiment, base.stem, arm)
-        (there if path.exists() else left).append(arm)
+    paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
+    there = {arm: path for arm, path in paths.items() if path.exists()}
     if there:
         # On a processor: nothing may touch a GPU before processes fork.
         fingerprint = read(base, name=base.stem, device="cpu").fingerprint
-    for arm in there:
-        path = result_path(order.out, experiment, base.stem, arm)
+    for arm, path in there.items():
         (found,) = read_results(path)
-        wanted = replace(found, fingerprint=fingerprint, seed=seed, times=times, size=order.size)
+        extent = experiment.extent(arm, size=order.size)
+        wanted = replace(
+            found,
+            fingerprint=fingerprint,
+            seed=seed,
+            size=order.size,
+            steps=extent.steps,
+            batch=extent.batch,
+            times=extent.times,
+        )
         check_same(found, wanted, path=path)
-    return left
+    return [arm for arm in order.arms if arm not in there]

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from unbag.errors import unknown_name
-from unbag.lab.arm_result import Size
+from unbag.lab.arm_result import Extent, Size
 from unbag.lab.claim import ArmKey
 
 Say = Callable[[str], None]
@@ -59,6 +59,9 @@ class Experiment(Protocol):
 
     def seconds(self, arm: str) -> float:
         """Roughly, of one arm on one base on one H200: for the price that is said before."""
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """How far this version trains and asks an arm; results of another extent are refused."""
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""

@@ -11,7 +11,7 @@ from statistics import median
 from types import MappingProxyType
 
 from unbag.errors import UserError, unknown_name
-from unbag.lab.arm_result import ArmResult
+from unbag.lab.arm_result import ArmResult, Size, read_results, result_path, told_apart
 from unbag.lab.claim import ArmKey, Claim
 from unbag.lab.claims import NAMES, all_claims, find_claim
 from unbag.lab.experiment import EXPERIMENTS, Experiment
@@ -107,11 +107,16 @@ def make_plan(
     bases: Sequence[str],
     *,
     find: Find,
+    size: Size = "full",
     untrained: Mapping[str, float] = MappingProxyType({}),
     measured: Iterable[ArmResult] = (),
 ) -> Plan:
-    """What is missing in the folder, with all that it needs; what is needed comes first."""
+    """What is missing in the folder, with all that it needs; what is needed comes first.
+
+    Raises UserError if a result that is there was not trained or asked as this version does.
+    """
     known, took = _Known(find), _took(measured)
+    _check_extents(out, bases, _with_needs(arms, known, lambda key: False), known, size=size)
     missing: dict[ArmKey, list[str]] = {}
     for base in bases:
         for key in _with_needs(arms, known, partial(_is_there, out, base)):
@@ -126,6 +131,31 @@ def make_plan(
     used = {base for part in reading for base in part.bases}
     to_make = {name: seconds for name, seconds in untrained.items() if name in used}
     return Plan(tuple(bases), to_make, tuple(parts), there)
+
+
+def _check_extents(
+    out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
+) -> None:
+    """An experiment looks at its own results too, but is not asked if all of them are there."""
+    apart = []
+    for name, arm in arms:
+        wanted = known.of((name, arm)).extent(arm, size=size)
+        for path in (result_path(out, name, base, arm) for base in bases):
+            for found in read_results(path) if path.exists() else ():
+                if said := told_apart(found.extent, wanted, ("steps", "batch", "times")):
+                    apart.append(f"{path.relative_to(out)} ({said})")
+    if apart:
+        raise UserError(
+            f"{out} holds results of other settings: {first_few(apart)}",
+            expected="what this version of the lab would run",
+            way_out="name another folder with --out, or remove these files to run the arms again",
+        )
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """And how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def _is_there(out: Path, base: str, key: ArmKey) -> bool:

@@ -24,6 +24,7 @@ from unbag.engine.atomic import write_atomically
 from unbag.errors import UserError
 from unbag.lab.arm_result import (
     ArmResult,
+    Extent,
     Size,
     check_same,
     read_results,
@@ -77,13 +78,23 @@ class Pretraining:
         find_arm(arm)
         return _SECONDS.get(arm, _SECONDS_OF_BASE)
 
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """The same for all."""
+        find_arm(arm)
+        sized = self.sized(size)
+        return Extent(sized.steps, sized.batch, sized.times)
+
+    def sized(self, size: Size) -> Pretraining:
+        """As it is, or so short that it only shows that the code runs."""
+        return self if size == "full" else replace(self, steps=6, batch=16, times=1)
+
     def run(self, order: Order, *, say: Say = print) -> None:
         """Seeds in processes of their own where the order allows several."""
         for arm in order.arms:
             find_arm(arm)
         for base in order.bases:
             seed_of(base)
-        sized = self if order.size == "full" else replace(self, steps=6, batch=16, times=1)
+        sized = self.sized(order.size)
         alone = [replace(order, bases=(base,), processes=1) for base in order.bases]
         if min(order.processes, len(alone)) <= 1:
             for one in alone:

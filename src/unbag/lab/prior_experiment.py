@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from unbag.errors import unknown_name
+from unbag.lab.arm_result import Extent, Size
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 
@@ -43,6 +44,14 @@ class PriorExperiment:
         """Nothing is trained for M3ID."""
         return 5.0 if self.needs(arm) else _SECONDS
 
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """That of the other decoders; nothing is trained for M3ID."""
+        from unbag.lab.prior_run import decoder_settings, sized
+
+        settings = sized(size)
+        taught = decoder_settings(settings.steps, size)
+        return Extent(0 if self.needs(arm) else taught.steps, taught.batch, settings.times)
+
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop."""
         # Everything that needs torch, which a list of arms does not.
@@ -50,7 +59,7 @@ class PriorExperiment:
 
         for arm in order.arms:
             self.needs(arm)
-        run_priors(order, experiment=self.name, say=say)
+        run_priors(order, self, say=say)
 
 
 PRIORS = PriorExperiment()

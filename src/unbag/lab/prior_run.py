@@ -18,12 +18,12 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import Size, result_path
 from unbag.lab.arms_left import arms_left
 from unbag.lab.decoder_taught import Course, Taught, shrunk, teach
-from unbag.lab.experiment import Order, Say
+from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.prior_experiment import M3ID_ENDING, SHARES
 from unbag.lab.prior_lessons import BENCHMARKS, relation_lessons, texts_asked
 from unbag.lab.prior_scores import blind_share, score_answers
 from unbag.lab.questions import Questions
-from unbag.lab.readout_base import Base, Settings, side_by_side
+from unbag.lab.readout_base import FOR_DECODERS, Base, Settings, side_by_side
 from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
 from unbag.lab.readouts import finish
@@ -45,31 +45,30 @@ _SHOWN = (
 )
 
 
-def run_priors(order: Order, *, experiment: str, say: Say) -> None:
+def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
     """Base by base; the two decoders of a base side by side, if more processes are allowed."""
-    settings = settings_of(order)
+    settings = replace(sized(order.size), device=order.device, workers=order.workers)
     every = 1 if order.size == "full" else SMALL_EVERY
     questions = Questions(BENCHMARKS, times=settings.times, every=every)
     for path in order.bases:
         base = Base(path, questions, settings)
-        arms = arms_left(order, experiment, path, seed=base.seed, times=settings.times)
+        arms = arms_left(order, experiment, path, seed=base.seed)
         if not arms:
             continue
         if any(arm in SHARES for arm in arms):
             say(f"{path.stem}: {sum(len(some.captions) for some in base.rows):,} scenes")
         # An arm that takes another's weights follows it in the same process.
         groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
-        run = partial(_run_arms, base, experiment, order, say)
+        run = partial(_run_arms, base, experiment.name, order, say)
         groups = [group for group in groups if group] if order.processes > 1 else [arms]
         side_by_side(run, groups, is_forked=order.processes > 1)
 
 
-def settings_of(order: Order) -> Settings:
+def sized(size: Size) -> Settings:
     """Those of the other decoders, so that features and steps are the same."""
-    full = Settings(device=order.device, workers=order.workers)
-    if order.size == "full":
-        return full
-    return replace(full, scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
+    if size == "full":
+        return FOR_DECODERS
+    return Settings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
 
 
 def decoder_settings(steps: int, size: Size) -> DecoderSettings:

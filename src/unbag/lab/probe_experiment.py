@@ -24,7 +24,7 @@ from zlib import crc32
 
 import numpy as np
 
-from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.arms_left import arms_left
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
@@ -59,13 +59,15 @@ class Probes:
         needs(arm)
         return 30.0 if arm in BLIND else 45.0
 
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """Nothing is trained here."""
+        needs(arm)
+        return Extent(steps=0, batch=0, times=AMOUNTS[size].times)
+
     def run(self, order: Order, *, say: Say = print) -> None:
         """Base by base, the arms of each in as many processes as are allowed."""
         amount = AMOUNTS[order.size]
-        left = {
-            path: arms_left(order, self.name, path, seed=seed_of(path), times=amount.times)
-            for path in order.bases
-        }
+        left = {path: arms_left(order, self, path, seed=seed_of(path)) for path in order.bases}
         if not any(left.values()):
             return
         questions = Questions(amount.benchmarks, times=amount.times, every=amount.every)

@@ -1,8 +1,8 @@
 """The readers of the read-out experiment: names come in; how each is built, and on what, goes out.
 
 All arms of a base are taught with the same rows: pictures, captions and hard negatives that the
-repair experiment draws (`unbag.lab.repair_arms`). Steps, batch and rate are the same for all and
-were fixed before any number was seen.
+repair experiment draws (`unbag.lab.repair_arms`). Batch and rate are the same for all, steps for
+all but readers of maps.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ class ReaderArm:
     """Reads captions with another text tower (MiniLM), locked as the picture tower is."""
     taught_as: str = ""
     """Another arm whose weights it takes, to be scored in another way."""
+
+    @property
+    def reads_maps(self) -> bool:
+        """Whether it is a network over cosines of all patches with all words."""
+        return self.readout.startswith("dcsm")
 
     def found(self) -> ReaderReadout:
         """The registered read-out."""

@@ -29,7 +29,9 @@ from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_base import (
     EXPERIMENT,
+    FOR_DECODERS,
     Base,
+    Settings,
     add_options,
     settings_of,
     side_by_side,
@@ -83,7 +85,8 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
         else:
             net = nets.get("decoder") or read_decoder(folder / "decoder").made.net
             result, net = run_vectors(name, base, net, words)
-            keep(net, words, base, _settings("decoder", base), folder / name, embeds=True)
+            settings = taught_with("decoder", base.settings)
+            keep(net, words, base, settings, folder / name, embeds=True)
         finish(result, folder, began, say)
 
 
@@ -107,7 +110,7 @@ def _words(base: Base) -> Words:
 
 
 def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResult, DecoderNet]:
-    settings = _settings(name, base)
+    settings = taught_with(name, base.settings)
     if not settings.asks:
         words = replace(words, asks=False)  # type: ignore[type-var]
     material = base.material(settings)
@@ -141,9 +144,10 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
     return result, found.net
 
 
-def _settings(name: str, base: Base) -> DecoderSettings:
-    wanted = replace(DECODERS[name], steps=base.settings.steps, scenes=base.settings.scenes)
-    return wanted if base.settings.size == "full" else shrunk(wanted)
+def taught_with(name: str, settings: Settings) -> DecoderSettings:
+    """How a decoder is built and taught."""
+    wanted = replace(DECODERS[name], steps=settings.steps, scenes=settings.scenes)
+    return wanted if settings.size == "full" else shrunk(wanted)
 
 
 def keep(
@@ -222,7 +226,7 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    add_options(parser)
+    add_options(parser, FOR_DECODERS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     options = parser.parse_args()
     settings = settings_of(options)

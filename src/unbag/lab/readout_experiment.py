@@ -9,21 +9,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from unbag.errors import UserError, unknown_name
-from unbag.lab.arm_result import BEFORE, result_path
+from unbag.lab.arm_result import BEFORE, Extent, Size, result_path
 from unbag.lab.arms_left import arms_left
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS
-from unbag.lab.readout_base import EXPERIMENT, Base, Settings
-from unbag.lab.readout_decoders import DECODERS, run_decoder_arms
-from unbag.lab.readout_vectors import VECTOR_ARMS
+from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings
+from unbag.lab.readout_decoders import DECODERS, run_decoder_arms, taught_with
+from unbag.lab.readout_vectors import VECTOR_ARMS, VECTOR_BATCH
 from unbag.lab.readouts import run_readers
 from unbag.lab.small_text import write_small_text
 from unbag.models.text_parts import load_part
 
 SMALL = Settings(
-    scenes=64, steps=2, fit_rows=32, fit_steps=2, vector_steps=2, times=1, size="small"
+    scenes=64,
+    steps=2,
+    map_steps=2,
+    fit_rows=32,
+    fit_steps=2,
+    vector_steps=2,
+    times=1,
+    size="small",
 )
 """Shows that everything runs."""
 SMALL_BENCH = ("world-relation", "world-pairs-a", "world-pairs-b")
@@ -59,7 +66,21 @@ class ReadoutExperiment:
             return _ASKED
         if arm in DECODERS:
             return _DECODER
-        return _MAPS if "dcsm" in arm else _READER
+        return _MAPS if READERS[arm].reads_maps else _READER
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """By kind of arm."""
+        self.needs(arm)
+        readers, decoders = _of_size(size)
+        times = readers.times
+        if arm == BEFORE:
+            return Extent(0, BATCH, times)
+        if arm in VECTOR_ARMS:
+            return Extent(decoders.vector_steps, VECTOR_BATCH, times)
+        if arm in DECODERS:
+            taught = taught_with(arm, decoders)
+            return Extent(taught.steps, taught.batch, times)
+        return Extent(readers.steps_of(READERS[arm]), BATCH, times)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         """Run what is missing; the same order goes on after a stop.
@@ -69,31 +90,28 @@ class ReadoutExperiment:
         for arm in order.arms:
             self.needs(arm)
         without: UserError | None = None
-        with _settings(order) as settings:
+        with _settings(order) as (settings, decoders):
             questions = (
                 Questions(SMALL_BENCH, every=SMALL_EVERY)
                 if order.size == "small"
                 else Questions(times=settings.times)
             )
             for path in order.bases:
-                base = Base(path, questions, settings)
-                arms = arms_left(order, self.name, path, seed=base.seed, times=settings.times)
+                arms = arms_left(order, self, path, seed=settings.seed_of(path))
                 if without is None:
                     without = _unread(arms, settings)
                 if without is not None:
                     arms = [arm for arm in arms if not _has_text(arm)]
-                self._run_base(base, arms, order, say)
+                folder = result_path(order.out, self.name, path.stem, BEFORE).parent
+                first = [arm for arm in arms if arm == BEFORE or arm in READERS]
+                if first:
+                    base = Base(path, questions, settings)
+                    run_readers(base, folder, first, processes=order.processes, say=say)
+                if rest := [arm for arm in arms if arm not in first]:
+                    base = Base(path, questions, decoders)
+                    run_decoder_arms(base, folder, rest, processes=order.processes, say=say)
         if without is not None:
             raise without
-
-    def _run_base(self, base: Base, arms: list[str], order: Order, say: Say) -> None:
-        folder = result_path(order.out, self.name, base.path.stem, BEFORE).parent
-        readers = [arm for arm in arms if arm == BEFORE or arm in READERS]
-        decoders = [arm for arm in arms if arm not in readers]
-        if readers:
-            run_readers(base, folder, readers, processes=order.processes, say=say)
-        if decoders:
-            run_decoder_arms(base, folder, decoders, processes=order.processes, say=say)
 
 
 def _has_text(arm: str) -> bool:
@@ -101,15 +119,22 @@ def _has_text(arm: str) -> bool:
 
 
 @contextmanager
-def _settings(order: Order) -> Iterator[Settings]:
+def _settings(order: Order) -> Iterator[tuple[Settings, Settings]]:
     """With a text model of their own for small runs, which is removed again."""
-    wanted = SMALL if order.size == "small" else Settings()
-    wanted = replace(wanted, device=order.device, workers=order.workers)
+    readers, decoders = (
+        replace(one, device=order.device, workers=order.workers) for one in _of_size(order.size)
+    )
     if order.size == "full" or not any(map(_has_text, order.arms)):
-        yield wanted
+        yield readers, decoders
         return
     with TemporaryDirectory() as folder:
-        yield replace(wanted, text=str(write_small_text(Path(folder) / "text")))
+        text = str(write_small_text(Path(folder) / "text"))
+        yield replace(readers, text=text), decoders
+
+
+def _of_size(size: Size) -> tuple[Settings, Settings]:
+    """Of readers, and of decoders and VLM2Vec."""
+    return (SMALL, SMALL) if size == "small" else (Settings(), FOR_DECODERS)
 
 
 def _unread(arms: list[str], settings: Settings) -> UserError | None:

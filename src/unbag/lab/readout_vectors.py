@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 VECTOR_ARMS = ("vlm2vec", "vlm2vec-plain")
 """With the question in the prompt, and without."""
 _SETTINGS = DecoderSettings(keeps="float16")
-_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
+VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
 _AT_ONCE = 1_024
 
 
@@ -64,7 +64,7 @@ def run_vectors(
         name,
         {**numbers, "fit": fit},
         steps=settings.vector_steps,
-        batch=_BATCH,
+        batch=VECTOR_BATCH,
         loss=trained.loss,
         precision=precision_of(settings.device),
     )
@@ -97,7 +97,7 @@ class _Trained:
             for group in optimiser.param_groups:
                 group["lr"] = _RATE * share
             rng = np.random.default_rng((seed, step))
-            row_B = rng.choice(rows, min(_BATCH, rows), replace=False)
+            row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
             loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ class _Trained:
             _told_apart(
                 self.net, self._seen_NLV, self._lesson, self._texts, row_B, among_own=among_own
             )
-            for row_B in np.split(row_N, range(_BATCH, len(row_N), _BATCH))
+            for row_B in np.split(row_N, range(VECTOR_BATCH, len(row_N), VECTOR_BATCH))
         ]
         return float(torch.cat(found).float().mean())
 

@@ -30,6 +30,7 @@ from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
 from unbag.lab.readout_base import (
     EXPERIMENT,
     Base,
+    Settings,
     add_options,
     settings_of,
     side_by_side,
@@ -136,7 +137,7 @@ def _view(arm: ReaderArm) -> View:
 
 def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     arm, settings = find_arm(name), base.settings
-    effort = arm.effort(settings.steps)
+    effort = arm.effort(settings.steps_of(arm))
     pool, pictures, captions = base.parts(arm, _view(arm))
     sizes, held = sizes_of(pool), held_rows(pool)
     device = settings.device
@@ -222,7 +223,7 @@ def _float(parts: Parts) -> Parts:
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    add_options(parser)
+    add_options(parser, Settings())
     every = (BEFORE, *READERS)
     parser.add_argument("--arms", nargs="+", choices=every, default=every)
     options = parser.parse_args()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unbag.lab.arm_result import BEFORE, UNTRAINED
+from unbag.lab.arm_result import BEFORE, UNTRAINED, Extent, Size
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.repair_arms import ARMS, EXPERIMENTS, LOCKED, VARIANTS
@@ -50,10 +50,16 @@ class RepairExperiment:
             return _ASKED
         return _ASKED + (_LOCKED if arm.endswith(LOCKED) else _OPEN)
 
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """The same for all that are trained."""
+        settings = _settings(size)
+        steps = settings.steps if arm in self.trained else 0
+        return Extent(steps, settings.batch, settings.times)
+
     def run(self, order: Order, *, say: Say = print) -> None:
         """Train and ask what is missing."""
         settings = replace(
-            SMALL if order.size == "small" else Settings(),
+            _settings(order.size),
             experiment=self.name,
             arms=order.arms,
             device=order.device,
@@ -63,6 +69,10 @@ class RepairExperiment:
         repair_bases(
             order.bases, order.out, settings, bench=bench, processes=order.processes, say=say
         )
+
+
+def _settings(size: Size) -> Settings:
+    return SMALL if size == "small" else Settings()
 
 
 DEFAULT = RepairExperiment("default", (*ARMS, *(arm for arm in VARIANTS if arm != "rephrased")))

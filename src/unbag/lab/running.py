@@ -6,7 +6,6 @@ experiments keep where their trainings stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from unbag.lab.arm_result import Size
 from unbag.lab.bases import make_base
 from unbag.lab.clock import Clock, counted
 from unbag.lab.experiment import Order, Say
-from unbag.lab.plan import Find, Part, Plan
+from unbag.lab.plan import Find, Part, Plan, first_few
 from unbag.lab.run_folder import base_path, has_result
 
 
@@ -91,7 +90,7 @@ def _run_part(
         if not has_result(out, part.experiment, base, arm)
     ]
     if missing and not failures:
-        failures.append(Failure(part.experiment, f"no result of {_some(missing)}"))
+        failures.append(Failure(part.experiment, f"no result of {first_few(missing)}"))
     return failures
 
 
@@ -131,8 +130,3 @@ def _tried(what: str, work: partial[None], out: Path, machine: Machine) -> list[
         write_text(path, error.trace)
         return [Failure(what, f"{error}\n  traceback: {path}")]
     return []
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
