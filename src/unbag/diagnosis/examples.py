@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
 from unbag.errors import UserError
+from unbag.probes.encoded import EncoderSpace
 from unbag.probes.maps import word_maps
 from unbag.probes.material import Material, PicturePair
+from unbag.probes.occlusion_maps import decoder_of, occlusion_maps
 from unbag.probes.plots import Maps
 from unbag.probes.probe import Subject
 from unbag.probes.reader_maps import reader_maps
@@ -25,15 +28,15 @@ def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], t
     maps: dict[tuple[str, str], Maps] = {}
     notes: dict[str, None] = {}
     for one in [one for one in (subject, subject.other) if one is not None]:
-        if one.space is None:
-            notes[f"{NOTE}: {one.name} has no vectors"] = None
-            continue
-        ways: list[Callable[[Picture, str], Maps]] = [partial(word_maps, one.space)]
-        if one.has_readout:
-            ways.append(partial(reader_maps, one.scorer))
-        for way, (picture, caption) in product(ways, examples(material)):
+        ways = _ways(one)
+        if not ways:
+            notes[f"{NOTE}: {one.name} shows no patches"] = None
+        # Of two the second is that of a read-out, and the first of the model that it reads.
+        named = zip(ways, ("before training", "after training")[: len(ways)], strict=True)
+        for (way, when), (picture, caption) in product(named, examples(material)):
             try:
                 found = way(picture, caption)
+                found = replace(found, when=when) if len(ways) == 2 else found
                 # A model that its own read-out is set against is drawn once.
                 maps.setdefault((found.title, picture.key), found)
             except UserError as error:
@@ -42,6 +45,23 @@ def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], t
                 # All questions are answered by now; a map is not worth to lose them.
                 notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
     return tuple(maps.values()), tuple(notes)
+
+
+def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
+    """Before training first: cosines of the model, or of the tower that a decoder sees through."""
+    space, decoder = subject.space, decoder_of(subject.scorer)
+    if decoder is not None and decoder.settings.sees == "patches":
+        tower = decoder.tower
+        is_own = space is not None and space.fingerprint == tower.fingerprint
+        space = space if is_own else EncoderSpace(tower)
+    ways: list[Callable[[Picture, str], Maps]] = []
+    if space is not None:
+        ways.append(partial(word_maps, space))
+    if decoder is not None:
+        ways.append(partial(occlusion_maps, subject.scorer))
+    elif subject.has_readout:
+        ways.append(partial(reader_maps, subject.scorer))
+    return ways
 
 
 def examples(material: Material) -> tuple[tuple[Picture, str], ...]:

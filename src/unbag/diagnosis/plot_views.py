@@ -66,6 +66,8 @@ class SideView:
     cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
     tiles: tuple[TileView, ...] = ()
     picture: str = ""
+    when: str = ""
+    asked: str = ""
     anchor: str = ""
     more: str = ""
 
@@ -199,14 +201,23 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
             TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide))
             for one in plot.maps
         )
-        sides.append(SideView(name, tiles=tiles, picture=plot.picture, anchor=f"{anchor}-{at}"))
+        sides.append(
+            SideView(
+                name,
+                tiles=tiles,
+                picture=plot.picture,
+                when=plot.when,
+                asked=plot.asked,
+                anchor=f"{anchor}-{at}",
+            )
+        )
     first = some[0][1]
     return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
 
 
 def _range(one: WordMap, wide: float) -> str:
-    """Shares of many patches are small numbers."""
-    digits = 2 if wide >= 0.2 else 3
+    """Shares of many patches, and what one patch does to a cosine, are small numbers."""
+    digits = 2 if wide >= 0.2 else 3 if wide >= 0.01 else 4
     return f"{_low(one):.{digits}f} to {_high(one):.{digits}f}"
 
 

@@ -110,6 +110,10 @@ class Maps:
     about: str = ""
     is_signed: bool = False
     """Whether zero is nothing, and numbers below it speak against."""
+    asked: str = ""
+    """What the model was asked about the picture, where it is asked."""
+    when: str = ""
+    """Before or after the training of a read-out, where both are shown."""
 
 
 Plot: TypeAlias = Scatter | Bars | Lines | Grid | Maps

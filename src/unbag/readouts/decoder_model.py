@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 from warnings import warn
@@ -128,6 +128,32 @@ class PatchDecoder(ChatModel):
 
     embeds: bool = False
     """As in `Made`."""
+    settings: DecoderSettings = field(default_factory=DecoderSettings)
+    """As it was trained."""
+
+    @property
+    def tower(self) -> DualEncoder:
+        """The frozen encoder that it sees through."""
+        assert isinstance(self.preparer, _Preparer)
+        return self.preparer.encoder
+
+    @property
+    def net(self) -> DecoderNet:
+        """Connector and language model."""
+        assert isinstance(self.runner, CausalRunner)
+        net: DecoderNet = self.runner.model
+        return net
+
+    def patches(self, picture: Picture) -> Tensor:
+        """What the connector is given of a picture, [L, V]; zeros at a place without a patch."""
+        if self.settings.sees != "patches" or self.net.look is None:
+            what = "one vector" if self.settings.sees == "cls" else "nothing"
+            raise UserError(
+                f"{self.name} sees {what} of a picture, and no patches that could be taken away",
+                expected="a decoder that was trained with sees=patches",
+            )
+        pixels = self.tower.prepare(picture.open())[None].to(self.device)
+        return self.net.look(pixels)[0].float()
 
     def hidden_rows(self, asks: Sequence[tuple[Picture | None, str]]) -> list[Row]:
         """The picture, then the text: for vectors made of the last hidden state.
@@ -209,4 +235,5 @@ def patch_decoder(
         ends=frozenset({made.words.end}),
         context=made.context,
         embeds=made.embeds,
+        settings=settings,
     )

@@ -1,0 +1,95 @@
+"""A decoder or a VLM2Vec on patches, a picture and a caption come in; maps of words go out.
+
+A number says what becomes worse without one patch (`unbag.readouts.occluded`).
+
+Dimensions: A pieces of a caption, C captions, L patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+from unbag.engine.gallery import thumbnail
+from unbag.errors import UserError
+from unbag.probes.maps import MOST_WORDS, check_square, squared
+from unbag.probes.plots import Maps, WordMap
+from unbag.probes.reader_maps import WHOLE
+from unbag.readouts.decoder_model import PatchDecoder
+from unbag.readouts.occluded import PROMPT, met_falls, said_falls, spans
+from unbag.readouts.vlm2vec_encoder import Vlm2Vec
+from unbag.readouts.vlm2vec_prompts import about_relation, instruction
+from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.scorers.cosine import Cosine
+from unbag.types import Picture, Scorer
+
+_TAKEN = (
+    "One patch at a time is replaced by the mean patch of the picture, and a number is by how much "
+)
+_ALIKE = "What several patches show alike is not missed where one of them is gone."
+SAID = (
+    f"It is asked to say the caption. {_TAKEN}the log-probability of the word, behind the words "
+    "before it, then falls: orange where the patch speaks for the word, blue where it speaks "
+    "against it. A word that those before it already tell (of, behind left) stays pale whatever "
+    f"the picture shows. {_ALIKE} This is no map of its answers to questions, such as Yes."
+)
+MET = (
+    f"{_TAKEN}its cosine with the caption then falls: orange where the patch brings both together, "
+    "blue where it keeps them apart. A caption is one vector and not one for each word: the map of "
+    "a word is that of the whole caption less that of the caption without this word, so what the "
+    f"patch does for the cosine because the word is there. {_ALIKE}"
+)
+
+
+def decoder_of(scorer: Scorer) -> PatchDecoder | None:
+    """The decoder on patches that a scorer asks or embeds with; None for every other scorer."""
+    model = getattr(scorer, "model", None)
+    if isinstance(scorer, Cosine) and isinstance(scorer.encoder, Vlm2Vec):
+        model = scorer.encoder.model
+    return model if isinstance(model, PatchDecoder) else None
+
+
+def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """What each patch does for each word, rows of patches from the top left.
+
+    A scorer without a decoder on patches, one that sees no patches or was never taught to say
+    captions, and patches that make no square raise UserError.
+    """
+    decoder = decoder_of(scorer)
+    if decoder is None:
+        raise UserError(f"{scorer.name} shows no patches that could be taken away")
+    if isinstance(scorer, AskedCosine | Cosine):
+        question = about_relation([caption], is_turned=False)
+        text = instruction(question if isinstance(scorer, AskedCosine) else None)
+        found, about = list(_met(decoder, picture, text, caption)), MET
+    else:
+        text, found, about = PROMPT, list(_said(decoder, picture, caption)), SAID
+    for _, map_L in found[:1]:
+        check_square(len(map_L), name=scorer.name, picture=picture)
+    shown = tuple(WordMap(word, squared(map_L.float().numpy())) for word, map_L in found)
+    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+
+
+def _said(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[tuple[str, Tensor]]:
+    """Logarithms of the pieces of a word add up to that of the word."""
+    fall_AL = said_falls(decoder, picture, caption)
+    for span in spans(decoder, caption)[:MOST_WORDS]:
+        yield span.word, fall_AL[span.start : span.stop].sum(dim=0)
+
+
+def _met(
+    decoder: PatchDecoder, picture: Picture, text: str, caption: str
+) -> Iterator[tuple[str, Tensor]]:
+    """The whole caption, then what each word changes in it."""
+    words = caption.split()
+    shown = words[:MOST_WORDS] if len(words) > 1 else []
+    less = [_without(words, at) for at in range(len(shown))]
+    whole_L, *less_L = met_falls(decoder, picture, text, [caption, *less])
+    yield WHOLE, whole_L
+    for word, one_L in zip(shown, less_L, strict=True):
+        yield word, whole_L - one_L
+
+
+def _without(words: Sequence[str], at: int) -> str:
+    return " ".join([*words[:at], *words[at + 1 :]])
