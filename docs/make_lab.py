@@ -85,16 +85,29 @@ def renewed(page: str, parts: dict[str, str]) -> str:
 
 
 def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
+    found = []
+    for where in dict.fromkeys(one.claim.where for one in verdicts):
+        some = [one for one in verdicts if one.claim.where == where]
+        found.append(_standing_on(where.name, some, results))
+    return "\n".join(found)
+
+
+def _standing_on(where: str, verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
     count = {word: sum(one.word == word for one in verdicts) for word in (REPRODUCED, FAILED)}
     silent = [standing(one, results).partition(": ")[2] for one in verdicts if not has_run(one)]
     whys = [f"{silent.count(why)} {said}" for why, said in SILENT.items() if why in silent]
     rest = len(verdicts) - sum(count.values())
     said = (
-        f"Of {len(verdicts)} claims, {count[REPRODUCED]} are reproduced on the world, "
-        f"{count[FAILED]} {'is' if count[FAILED] == 1 else 'are'} not, and {rest} are undecided"
+        f"Of {len(verdicts)} claims about {where}, {count[REPRODUCED]} "
+        f"{_are(count[REPRODUCED])} reproduced there, {count[FAILED]} {_are(count[FAILED])} not, "
+        f"and {rest} {_are(rest)} undecided"
     )
     why = f" ({'; '.join(whys)})" if whys else ""
     return f"{said}{why}.\n"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _rows(
@@ -102,7 +115,7 @@ def _rows(
 ) -> list[tuple[str, ...]]:
     """The claim, then its predictions; one row alone where nothing was run."""
     name, word = verdict.claim.name, verdict.word
-    first = f"[`{name}`]({folder}/{name}.md)<br>{MARKS[word]} {word}"
+    first = f"[`{name}`]({folder}/{name}.md)<br>{MARKS[word]} {verdict.said}"
     said = f"*{verdict.claim.statement}*"
     if not has_run(verdict):
         return [(first, said, standing(verdict, results).partition(": ")[2], "")]

@@ -95,7 +95,7 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
 ) -> None:
     assert run(tmp_path / "lab") == 0
     said = capsys.readouterr()
-    plan, _, verdicts = said.out.partition("verdicts, about the built-in world only:\n")
+    plan, _, verdicts = said.out.partition("verdicts, each about no more than it names:\n")
     assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  tiny-0: copied from")
     assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 16 min\n" in plan
     # Four bases of 240 s, and two arms of 30 s on five.

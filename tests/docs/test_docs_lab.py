@@ -17,6 +17,7 @@ from unbag.lab.claim import FEWEST_BASES, LEAST_FIT, Claim, Number
 from unbag.lab.claims import all_claims, find_claim
 from unbag.lab.shipped import RESULTS, shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
+from unbag.lab.where import PHOTOGRAPHS, WORLD
 
 DOCS = Path(__file__).parents[2] / "docs"
 AGAIN = "run: python docs/make_lab.py"
@@ -82,8 +83,10 @@ def test_claims_without_results_say_so(made: Made) -> None:
         page = files[f"lab/{claim.name}.md"]
         assert "**undecided: not run yet**" in page
         assert page.count("| undecided | Not run yet. |") == len(claim.predictions)
-    count = len(all_claims())
-    assert f"{count} are undecided ({count} not run yet)" in files["lab.md"]
+    for where in (WORLD, PHOTOGRAPHS):
+        count = sum(one.where == where for one in all_claims())
+        said = f"Of {count} claims about {where.name}, 0 are reproduced there, 0 are not, and "
+        assert f"{said}{count} are undecided ({count} not run yet)." in files["lab.md"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 7])
@@ -98,10 +101,10 @@ def test_pages_cope_with_any_results(made: Made, count: int, shift: float) -> No
     files = made(claims, results)
     for verdict in judge_claims(claims, results):
         page = files[f"lab/{verdict.claim.name}.md"]
-        assert f"Verdict: **{verdict.word}**" in page
+        assert f"Verdict: **{verdict.said}**" in page
         assert f"images/lab/{verdict.claim.name}.svg" in files
         for one in verdict.tested:
-            assert f"| {one.prediction.says} | {one.word} |" in page
+            assert f"| {one.prediction.says} | {verdict.about(one.word)} |" in page
     drawn = [text for name, text in files.items() if name.endswith(".svg")]
     assert not [text for text in drawn if "nan" in text or "inf" in text.lower()]
 

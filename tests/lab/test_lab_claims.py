@@ -184,7 +184,8 @@ def test_numbers_of_claims_are_asked_by_their_experiments() -> None:
         found = measured.setdefault((result.experiment, result.arm), set())
         found.update((name, metric) for name, some in result.numbers.items() for metric in some)
     for one in all_claims():
-        for number in (number for p in one.predictions for number in p.numbers):
+        predicted = (number for p in one.predictions for number in p.numbers)
+        for number in (*predicted, *one.beside):
             # Where nothing of an arm ships yet, the tests of its experiment ask a small run.
             asked = measured.get(number.key(one.experiment))
             assert asked is None or (number.benchmark, number.metric) in asked

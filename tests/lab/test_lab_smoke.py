@@ -32,6 +32,9 @@ def test_a_claim_runs_and_decides_nothing_small(name: str, results: list[ArmResu
         effects = prediction.effects(by_base(results), claim.experiment)
         assert len(effects) == 2, prediction.says
         assert all(map(isfinite, effects.values())), prediction.says
+    for number in claim.beside:
+        told = [number.of(arms, claim.experiment) for arms in by_base(results).values()]
+        assert sum(one is not None and isfinite(one) for one in told) == 2, number
     verdict = judge_claims([claim], results)[0]
     assert verdict.word == UNDECIDED
     assert verdict.why == "a small run decides nothing"

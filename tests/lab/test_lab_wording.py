@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from unbag.lab.claim import Claim, Number, Prediction
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, Word
 from unbag.lab.verdict import Tested as Found
+from unbag.lab.where import PHOTOGRAPHS, WORLD
 from unbag.lab.wording import effect_text, inequality, points, reason, sense
 
 A = Number("a", "bench", "metric")
@@ -100,3 +103,17 @@ def test_what_to_make_of_each_verdict() -> None:
     assert "“p0”, “p1” do not hold. This does not show the source wrong" in sense_of(FAILED, FAILED)
     assert "Nothing is decided. 1 of 2 predictions came out" in sense_of(REPRODUCED, UNDECIDED)
     assert "Nothing is decided. Effects" in sense_of(UNDECIDED)
+
+
+def test_a_verdict_names_what_it_is_about() -> None:
+    tested = (found_over("above", 0.1, 0.2, REPRODUCED),)
+    claim = Claim("c", "s", "So.", "photos", (tested[0].prediction,), where=PHOTOGRAPHS)
+    verdict = Verdict(claim, tested)
+    assert verdict.said == "reproduced on these photographs"
+    assert verdict.about(FAILED) == "not reproduced on these photographs"
+    assert verdict.about(UNDECIDED) == "undecided"
+    assert sense(verdict).startswith("On these photographs, with these bases and settings, what ")
+    assert "small heads on two frozen parts" in sense(verdict)
+    drawn = Verdict(replace(claim, where=WORLD), tested)
+    assert drawn.said == "reproduced on the world"
+    assert "small models on drawn scenes" in sense(drawn)

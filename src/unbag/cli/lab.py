@@ -5,6 +5,7 @@ Effects are in points: hundredths of a share or of a cosine.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
@@ -49,13 +50,13 @@ def show_claim(name: str, folder: Path | None) -> int:
     verdict = next(one for one in verdicts if one.claim.name == name)
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
-    print(f"{name}: {verdict.word}{why}\n")
+    print(f"{name}: {verdict.said}{why}\n")
     for heading, text in _about(claim).items():
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
     for one in verdict.tested:
-        print(f"\n{_shown(one, claim, results, together=together)}")
+        print(f"\n{_shown(one, verdict, results, together=together)}")
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
     print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}")
@@ -67,7 +68,7 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     one = weakest(verdict)
     why_none = absent(one.prediction, verdict.claim, results)
     bases = f", {counted(len(one.effects), 'base')}" if one.effects else ""
-    return f"  {verdict.claim.name:<26} {verdict.word:<27} {effect_text(one, why_none)}{bases}"
+    return f"  {verdict.claim.name:<26} {verdict.said:<27} {effect_text(one, why_none)}{bases}"
 
 
 def weakest(verdict: Verdict) -> Tested:
@@ -101,7 +102,8 @@ def _about(claim: Claim) -> Mapping[str, str]:
     }
 
 
-def _shown(one: Tested, claim: Claim, results: Sequence[ArmResult], *, together: int) -> str:
+def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
+    claim = verdict.claim
     why_none = absent(one.prediction, claim, results)
     lines = [
         block(one.prediction.says, indent=12, first="prediction  "),
@@ -111,7 +113,7 @@ def _shown(one: Tested, claim: Claim, results: Sequence[ArmResult], *, together:
     if one.effects:
         each = ", ".join(f"{base} {points(value)}" for base, value in one.effects.items())
         lines.append(block(each, indent=12, first="  by base   "))
-    said = f"{one.word}. {reason(one, together=together, why_none=why_none)}"
+    said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
     return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
 
 
@@ -132,16 +134,16 @@ def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 
 
 def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
-    words = [verdict.word for verdict in verdicts]
-    counts = ", ".join(
-        f"{words.count(word)} {word}" for word in (REPRODUCED, FAILED, UNDECIDED) if word in words
-    )
+    count = Counter(verdict.said for verdict in verdicts)
+    words = (REPRODUCED, FAILED, UNDECIDED)
+    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
+    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
     return "\n".join(
         [
             f"{len(verdicts)} claims: {counts}",
             f"{_source(folder)}; the effect [95 % interval] of the weakest prediction, in points.",
-            f"A verdict needs {FEWEST_BASES} bases, and is about the built-in world only. More: "
-            "unbag lab show CLAIM",
+            f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the "
+            "built-in world, or some photographs. More: unbag lab show CLAIM",
         ]
     )
 

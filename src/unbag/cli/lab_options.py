@@ -8,8 +8,9 @@ from pathlib import Path
 from unbag.cli.positive import not_negative, positive
 
 _ABOUT = """\
-Published claims as experiments on the built-in world: arms, controls, predictions written down
-before the run, and a verdict by a rule fixed in code. Without an action: list.
+Published claims as experiments on the built-in world, some on photographs: arms, controls,
+predictions written down before the run, and a verdict by a rule fixed in code. Without an action:
+list.
 """
 
 _RUN = """\
@@ -65,6 +66,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--out", type=Path, default=Path("runs/lab"), metavar="DIR", help=text)
     text = "full, or small: seconds on a CPU to see that it runs; decides nothing (default: full)"
     run.add_argument("--size", choices=["full", "small"], default="full", help=text)
+    text = "folder with captions.jsonl, for claims about photographs; without it they are left out"
+    run.add_argument("--photos", type=Path, metavar="DIR", help=text)
     text = "processes that make scenes (default: 0 on a CPU, else up to 6)"
     run.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "processes in which arms are run side by side on one GPU (default: 1)"

@@ -17,6 +17,8 @@ from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import all_claims
 from unbag.lab.clock import counted, duration
 from unbag.lab.experiment import find_experiment
+from unbag.lab.photos_experiment import NAME as PHOTOS
+from unbag.lab.photos_wanted import captions_file, without_photographs
 from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
@@ -31,7 +33,7 @@ _ONE_CORE = 300
 
 def run_claims(options: argparse.Namespace) -> int:
     """Plan, say so, run, judge; what failed is told at the end."""
-    wish = find_wish(options.claims, find=find_experiment)
+    wish = _possible(find_wish(options.claims, find=find_experiment), options)
     check_folder(options.out, size=options.size)
     check_device(options.device)
     forks = options.device != "cpu" or options.processes > 1
@@ -39,6 +41,19 @@ def run_claims(options: argparse.Namespace) -> int:
         machine = _machine(options, threads)
         with opened(options.out, size=options.size):
             return _run(wish, machine, options, find=find_experiment)
+
+
+def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
+    """Without claims about photographs where there are none; small runs draw their own."""
+    if options.photos is not None:
+        captions_file(options.photos)
+    if options.photos is not None or options.size == "small":
+        return wish
+    rest, apart = without_photographs(wish, options.claims)
+    if apart:
+        names = ", ".join(one.name for one in apart)
+        print(f"left out, since they need photographs (--photos FOLDER): {names}")
+    return rest
 
 
 def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
@@ -71,7 +86,7 @@ def _machine(options: argparse.Namespace, threads: int) -> Machine:
     workers = options.workers
     if workers is None:
         workers = 0 if device == "cpu" else min(_WORKERS, os.cpu_count() or 1)
-    return Machine(device, workers, options.processes, threads)
+    return Machine(device, workers, options.processes, threads, options.photos)
 
 
 def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
@@ -129,12 +144,25 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
 def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
-    text = f"about {duration(plan.seconds)} of one H200, in one process"
+    short = sum(part.seconds for part in plan.parts if part.experiment == PHOTOS)
+    seconds, more = plan.seconds - short, ""
+    if short:
+        more = (
+            f"{PHOTOS}: about {duration(short)} of one core of a CPU, and before that minutes for "
+            "features of photographs and captions that are not in the cache folder"
+        )
+    if not seconds:
+        return more
+    return "\n".join(filter(None, [_price_of_gpu(seconds, device), more]))
+
+
+def _price_of_gpu(seconds: float, device: str) -> str:
+    text = f"about {duration(seconds)} of one H200, in one process"
     if device.startswith("cuda"):
         return f"{text}; another GPU takes longer"
     if device != "cpu":
         return f"{text}; how long it takes on {device} was not measured"
-    all_of_it = duration(_ONE_CORE * plan.seconds)
+    all_of_it = duration(_ONE_CORE * seconds)
     return (
         f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
         f"{_ONE_CORE} times as long, at which all would take {all_of_it}.\n"
@@ -163,7 +191,7 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
     results = results_in(options.out)
     names = {claim.name for claim in claims}
     verdicts = [one for one in judge_claims(all_claims(), results) if one.claim.name in names]
-    print("\nverdicts, about the built-in world only:")
+    print("\nverdicts, each about no more than it names:")
     for verdict in verdicts:
         print(verdict_line(verdict, results))
         if verdict.why and options.size == "full":

@@ -99,6 +99,9 @@ class Claim:
     must_fit: tuple[str, ...] = ()
     """Arms that must be able to learn what they are shown; a base on which one is not counts for
     nothing, since a reader that cannot fit says nothing about what it reads."""
+    beside: tuple[Number, ...] = ()
+    """Of controls that are run and shown beside, and decide nothing: a verdict does not wait for
+    them. An arm that is named by one of its numbers is shown with all that the claim asks for."""
     controls: str = ""
     """What rules other explanations out."""
     knobs: str = ""
@@ -120,7 +123,13 @@ class Claim:
 
     @property
     def arms(self) -> tuple[ArmKey, ...]:
-        """All that must be run for it, each once."""
+        """All that its verdict rests on, each once."""
         keys = [n.key(self.experiment) for p in self.predictions for n in p.numbers]
         fitted = [(self.experiment, name) for name in self.must_fit]
         return tuple(dict.fromkeys([*keys, *fitted]))
+
+    @property
+    def arms_beside(self) -> tuple[ArmKey, ...]:
+        """Those that are run for it too."""
+        keys = dict.fromkeys(number.key(self.experiment) for number in self.beside)
+        return tuple(key for key in keys if key not in self.arms)

@@ -60,7 +60,7 @@ def claim_figure(verdict: Verdict) -> str:
         return _lanes(rows, title, names=SAYS, lane=HIGH_LANE)
     parts, top = [], 10.0
     for one in verdict.tested:
-        drawing, high = _row(one, top, _word(verdict, one))
+        drawing, high = _row(one, top, _word(verdict, one), verdict)
         parts.append(drawing)
         top += high
     parts.append(_legend(top + 14))
@@ -75,11 +75,11 @@ def _said(tested: Sequence[Tested]) -> str:
     return "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in tested)
 
 
-def _row(one: Tested, top: float, word: Word) -> tuple[str, float]:
+def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
     lines = wrap(one.prediction.says, LETTERS)
     parts = [_text(LEFT, top + LINE * (k + 0.8), line, "says") for k, line in enumerate(lines)]
     count = len(one.effects)
-    bases = f"{count} base{'' if count == 1 else 's'}: {word}"
+    bases = f"{count} base{'' if count == 1 else 's'}: {verdict.about(word)}"
     below = top + LINE * (len(lines) + 0.8)
     parts.append(_text(LEFT, below, f"{effect_text(one)} points over {bases}"))
     start = below + 10

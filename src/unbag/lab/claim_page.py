@@ -57,9 +57,9 @@ def claim_page(
 def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """The word, and why there is nothing if there is nothing."""
     if has_run(verdict):
-        return verdict.word
+        return verdict.said
     whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
-    return f"{verdict.word}: {NOT_RUN if NOT_RUN in whys else min(whys)}"
+    return f"{verdict.said}: {NOT_RUN if NOT_RUN in whys else min(whys)}"
 
 
 def _predicted(claim: Claim) -> str:
@@ -149,7 +149,7 @@ def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> s
     for one in verdict.tested:
         none = absent(one.prediction, verdict.claim, results)
         why = reason(one, together=together, why_none=none)
-        rows.append((one.prediction.says, one.word, why))
+        rows.append((one.prediction.says, verdict.about(one.word), why))
     return f"## Verdict and why\n\n{small}{table(('prediction', 'verdict', 'why'), rows)}"
 
 

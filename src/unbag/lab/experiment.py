@@ -33,6 +33,8 @@ class Order:
     """Processes that make scenes."""
     processes: int = 1
     """In which arms may be run side by side."""
+    photos: Path | None = None
+    """Photographs with captions, for experiments that need some; small runs draw their own."""
 
 
 class Experiment(Protocol):
@@ -76,6 +78,7 @@ EXPERIMENTS = MappingProxyType(
         "pretraining": "unbag.lab.pretraining:PRETRAINING",
         "probes": "unbag.lab.probe_experiment:PROBES",
         "priors": "unbag.lab.prior_experiment:PRIORS",
+        "photos": "unbag.lab.photos_experiment:PHOTOS",
     }
 )
 """By name, where each is defined: only those that are asked for are imported."""

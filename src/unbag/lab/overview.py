@@ -2,7 +2,7 @@
 
     python -m unbag.lab.overview
 
-Verdicts are about the built-in world and no more.
+Verdicts are about the built-in world, or the photographs of a run, and no more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def overview(verdicts: Sequence[Verdict]) -> str:
         for place, one in enumerate(verdict.tested):
             name = f"`{verdict.claim.name}`" if place == 0 else ""
             why = f" ({verdict.why})" if verdict.why and place == 0 else ""
-            word = f"{verdict.word}{why}" if place == 0 else ""
+            word = f"{verdict.said}{why}" if place == 0 else ""
             lines.append(f"| {name} | {one.prediction.says} | {_effect(one)} | {word} |")
     return "\n".join(lines)
 

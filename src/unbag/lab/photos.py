@@ -44,9 +44,10 @@ from unbag.train.open_pairs import open_pairs
 from unbag.train.optimise import change_weights, make_optimiser
 from unbag.train.pair_batches import PairBatches
 from unbag.train.pairs import Pairs
-from unbag.train.photo_trainable import PhotoReads, PhotoTrainable
+from unbag.train.photo_trainable import PhotoReads
 from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_negative, hard_positive, neg_clip
 from unbag.train.step import Plan, add_gradient
+from unbag.train.trainable import Trainable
 
 WHOLE_TEXT = 7
 """Layers of the caption tower before its head."""
@@ -215,15 +216,16 @@ def train_arm(
 
 
 def take_steps(
-    trainable: PhotoTrainable,
+    trainable: Trainable,
     recipe: Recipe,
     seed: int,
     pairs: Pairs,
     *,
     device: str = "cpu",
     workers: int = 0,
+    steps: int | None = None,
 ) -> float:
-    """All steps of a recipe, in bfloat16 on a GPU; gives the last loss."""
+    """The first steps of a recipe, or all, in bfloat16 on a GPU; gives the last loss."""
     apply_locks(trainable, recipe.locks)
     optimiser = make_optimiser(trainable, recipe)
     batches = PairBatches(pairs, recipe, trainable.reads, seed)
@@ -238,10 +240,11 @@ def take_steps(
     threshold_K = rule.first(len(recipe.negatives)).to(device) if rule else None
     loss = torch.zeros(())
     flow = flow_of(batches, first=0, workers=workers, device=device, waiting=Waiting())
-    for step, batch in enumerate(flow):
+    steps = len(batches) if steps is None else steps
+    for step, batch in zip(range(steps), flow, strict=False):
         taken = add_gradient(trainable, batch, plan, step=step, threshold_K=threshold_K)
         threshold_K = taken.threshold_K
-        change_weights(trainable, optimiser, recipe, step=step, steps=len(batches))
+        change_weights(trainable, optimiser, recipe, step=step, steps=steps)
         loss = taken.losses.total.detach()
     return loss.item()
 

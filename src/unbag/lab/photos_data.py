@@ -19,6 +19,7 @@ from torch.nn import functional
 from unbag.models.photo import Photo
 from unbag.train.pairs import Pair, Pairs
 from unbag.train.photo_trainable import PhotoReads, PhotoTrainable
+from unbag.train.trainable import Trainable
 from unbag.types import Edit, Picture
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _chosen(edits: Sequence[Edit], text: str) -> Edit | None:
 
 
 @torch.inference_mode()
-def answers(trainable: PhotoTrainable, asked: Questions, *, device: str) -> dict[str, Any]:
+def answers(trainable: Trainable, asked: Questions, *, device: str) -> dict[str, Any]:
     """Ranks of both directions and scores of every triple, as arrays of a few bytes each."""
     trainable.module.eval()
     picture_ND = trainable.embed_pictures(asked.place_N.to(device)).float()

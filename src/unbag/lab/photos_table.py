@@ -100,13 +100,13 @@ def triple_numbers(
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
     return [
         number_of(arm, f"{group}: {metric}", value, told.photo_T[is_in_T])
-        for group, is_in_T in _groups(told).items()
-        for metric, value in _triples(scores, is_in_T).items()
+        for group, is_in_T in groups_of(told).items()
+        for metric, value in judged(scores, is_in_T).items()
         if only is None or f"{group}: {metric}" in only
     ]
 
 
-def _groups(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def groups_of(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
     """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
     negative = np.array([kind for kind, _ in told.kinds])
     has_both = np.array([bool(positive) for _, positive in told.kinds])
@@ -115,6 +115,7 @@ def _groups(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.boo
     knows_p = np.isin([positive for _, positive in told.kinds], list(SEEN_POSITIVE_KINDS))
     groups = {
         "all": has_both,
+        "seen": has_both & is_seen,
         "swap, seen": has_both & is_seen & is_swap,
         "replace, seen": has_both & is_seen & ~is_swap,
         "unseen": has_both & ~is_seen,
@@ -125,7 +126,7 @@ def _groups(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.boo
     return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= 20}
 
 
-def _triples(
+def judged(
     scores: Sequence[FloatArray], is_in_T: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 ) -> dict[str, list[FloatArray]]:
     """As `unbag.metrics.triples` judges; a tie is wrong."""

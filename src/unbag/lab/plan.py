@@ -96,7 +96,7 @@ def find_wish(names: Sequence[str], *, find: Find) -> Wish:
         else:
             some = all_claims() if name == ALL else (find_claim(name),)
             claims += some
-            arms += [key for one in some for key in one.arms]
+            arms += [key for one in some for key in (*one.arms, *one.arms_beside)]
     once = {one.name: one for one in claims}
     return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)))
 

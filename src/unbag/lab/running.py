@@ -30,6 +30,8 @@ class Machine:
     processes: int = 1
     threads: int = 1
     """Of torch, in each process apart."""
+    photos: Path | None = None
+    """A folder of photographs with captions."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def _run_part(
             device=machine.device,
             workers=machine.workers,
             processes=machine.processes,
+            photos=machine.photos,
         )
         work = partial(experiment.run, order, say=say)
         failures += _tried(part.experiment, work, out, alone)

@@ -15,9 +15,9 @@ from typing import Literal
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Prediction
 
-Word = Literal["reproduced on the world", "not reproduced on the world", "undecided"]
-REPRODUCED: Word = "reproduced on the world"
-FAILED: Word = "not reproduced on the world"
+Word = Literal["reproduced", "not reproduced", "undecided"]
+REPRODUCED: Word = "reproduced"
+FAILED: Word = "not reproduced"
 UNDECIDED: Word = "undecided"
 LEVEL = 0.05
 
@@ -63,6 +63,15 @@ class Verdict:
         if FAILED in words:
             return FAILED
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
+
+    @property
+    def said(self) -> str:
+        """The word with what it is about, without which it must not stand."""
+        return self.about(self.word)
+
+    def about(self, word: Word) -> str:
+        """Any word, of the claim or of one of its predictions, with what it is about."""
+        return word if word == UNDECIDED else f"{word} on {self.claim.where.name}"
 
     @property
     def why(self) -> str:

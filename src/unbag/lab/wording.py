@@ -111,17 +111,19 @@ def sense(verdict: Verdict) -> str:
     """What to make of a verdict, whichever it is."""
     if not any(one.effects for one in verdict.tested):
         return "Nothing yet: there is no base that says anything about it."
+    where = verdict.claim.where
     if verdict.word == REPRODUCED:
         return (
-            "On the world, with these bases and settings, what the source reports appears: every "
-            "prediction came out. The sizes are those of small models on drawn scenes and mean "
-            "little elsewhere; which arm is above which is what was claimed."
+            f"On {where.name}, with these bases and settings, what the source reports appears: "
+            f"every prediction came out. The sizes are those of {where.small} and mean little "
+            "elsewhere; which arm is above which is what was claimed."
         )
     if verdict.word == FAILED:
         return (
-            "On the world, with these bases and settings, the claim does not come out as it was "
-            f"predicted: {_failed(verdict)}. This does not show the source wrong: models, data, "
-            "steps and edits differ, and the prediction may ask for more than the source says."
+            f"On {where.name}, with these bases and settings, the claim does not come out as it "
+            f"was predicted: {_failed(verdict)}. This does not show the source wrong: models, "
+            "data, steps and edits differ, and the prediction may ask for more than the source "
+            "says."
         )
     held = sum(one.word == REPRODUCED for one in verdict.tested)
     some = f" {held} of {len(verdict.tested)} predictions came out, not all." if held else ""

@@ -47,6 +47,7 @@ CLAIM = Claim(
             for name, chance in BENCHMARKS
         ),
     ),
+    beside=(Number("blind-ordered", "caption-only edits", "swap_arguments"),),
     controls="the same reader where captions name things in one order, in which it must succeed: "
     "`one_order_leaks`",
     knobs="logistic regression over runs of one to three words with marks of beginning and end; a "

@@ -17,6 +17,7 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(Number("ce_clip_fixed", "world-relation", "original"),),
     controls="NegCLIP's loss on the same negatives; the mended form is the claim "
     "ce_clip_beats_neg_clip",
     knobs="the intra-modal loss without the pair in its denominator, means over all cells; bounded "

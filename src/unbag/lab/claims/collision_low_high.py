@@ -42,6 +42,10 @@ CLAIM = Claim(
             0.10,
         ),
     ),
+    beside=(
+        Number("collide", "batch", "collision"),
+        Number("collide", "batch", "incentive"),
+    ),
     controls="`mixed` and `relations` have as many captions of each kind as the arms with "
     "collisions, drawn alone; the same steps, initial weights and test items",
     knobs="q = .5 (two of three captions meet their own words in the batch) against 0; 48 shapes "

@@ -24,6 +24,7 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    beside=(Number("random", "cone", "pictures"),),
     controls="the untrained twin; 48 vectors at random would have a mean of length 0.14",
     knobs="48 things; the cone may be weaker here than in models of the web",
     paper="ideal CLIP",

@@ -26,6 +26,10 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("dcsm_fixed", "dcsm_fixed-shuffled"),
+    beside=(
+        Number("dcsm_fixed-cls_eos", "world-relation", "original"),
+        Number("dcsm_fixed-random", "world-relation", "original"),
+    ),
     controls="shuffled patches; CLS row and end column only; an untrained encoder",
     paper="DCSM",
 )

@@ -42,6 +42,7 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("decoder",),
+    beside=(Number("pooled", "fit", "few"),),
     controls="a reader of pooled vectors on the same statements; a decoder without a picture",
     knobs="whether the reader of pooled vectors could learn by heart stands beside it; not every "
     "chat model of the paper does it: InstructBLIP and Otter are near 0 on left and right pairs; a "

@@ -31,6 +31,10 @@ CLAIM = Claim(
             0.05,
         ),
     ),
+    beside=(
+        Number("random", "agreement", "merged, left/right"),
+        Number("base", "agreement", "centred cosine, left/right"),
+    ),
     controls="the untrained twin merges pictures too, so strict pairs below 25 % show vectors that "
     "are alike and not a lack of skill; cosines around the mean stand beside",
     knobs="in the paper the mean cosine of left/right is 0.995 in one set and 0.955 in the other",

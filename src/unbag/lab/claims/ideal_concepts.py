@@ -24,6 +24,7 @@ CLAIM = Claim(
             ("1.2b", "a thing is nearer to itself at another place than to another thing"),
         )
     ),
+    beside=(Number("random", "conditions", "1.1a"),),
     controls="the untrained twin; half of all cases in a random space",
     knobs="pictures that are compared have the same sizes, textures, places and noise; a vector "
     "is the mean of at least eight renderings. The paper does not measure: 'mostly hold' is our "

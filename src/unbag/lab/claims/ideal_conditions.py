@@ -37,6 +37,12 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    beside=(
+        Number("random", "conditions", "1.1a"),
+        Number("hard_negative", "conditions", "1.1a"),
+        Number("ce_clip_fixed", "conditions", "1.1a"),
+        Number("base", "conditions", "4.1"),
+    ),
     controls="conditions on single concepts; repaired models are asked the same; an untrained twin",
     knobs="told apart is a cosine of at most 0.95. 4.1 is arguably too strong and decides nothing",
     paper="ideal CLIP",

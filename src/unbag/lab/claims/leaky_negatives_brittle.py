@@ -24,6 +24,11 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(
+        Number("hard_negative", "world-relation", "brittleness", experiment="default"),
+        Number("clip_ft", "world-relation", "brittleness", experiment="default"),
+        Number("blind", "leak", "turned", experiment="default"),
+    ),
     controls="plain fine-tuning on the same captions, which never sees the other order either; the "
     "same arms without the leak are the claim negatives_brittle",
     knobs="things are always named in the order of the vocabulary, so the forms of test positives "

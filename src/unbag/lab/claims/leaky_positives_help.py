@@ -24,6 +24,10 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    beside=(
+        Number("blind", "leak", "turned"),
+        Number("blind", "leak", "positive"),
+    ),
     controls="the same captions and negatives",
     knobs="as leaky_negatives_brittle; positives have the forms of the test positives, as in the "
     "paper",

@@ -36,6 +36,7 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(Number("hard_positive", "intra", "negatives"),),
     controls="NegCLIP's loss on the same negatives; hard positives stand beside",
     knobs="ours is CE-CLIP with its two mistakes mended; mean cosines, not scaled, over swaps, "
     "relations and replacements. Contrast within captions asks for the first by its form",

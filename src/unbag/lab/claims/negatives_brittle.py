@@ -23,6 +23,7 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    beside=(Number("blind", "leak", "positive"),),
     controls="plain fine-tuning on the same captions",
     knobs="without a text leak: positives look like originals. With a leak (preset ordered) it is "
     "another claim",

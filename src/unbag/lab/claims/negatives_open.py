@@ -18,6 +18,7 @@ CLAIM = Claim(
             0.15,
         ),
     ),
+    beside=(Number("blind", "leak", "all"),),
     controls="plain fine-tuning on the same captions for as many steps",
     knobs="things are named in random order, so that no caption can be told from its edit blindly",
     paper="ARO",

@@ -25,6 +25,7 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("decoder", "decoder-cls"),
+    beside=(Number("decoder-nothing", "world-relation", "original"),),
     controls="the decoder on patches; a decoder without a picture",
     paper="chat models",
 )

@@ -23,6 +23,11 @@ CLAIM = Claim(
             ("patches_9", "nine patches"),
         )
     ),
+    beside=(
+        Number("random", "order-free", "recall, text to image"),
+        Number("hard_negative", "order-free", "recall, text to image"),
+        Number("ce_clip_fixed", "order-free", "recall, text to image"),
+    ),
     controls="the untrained twin finds nothing; repaired models are asked the same",
     knobs="pictures have 64 pixels a side and things span 15 or 21 of them, so cuts go through "
     "things more often than in photographs. The paper gives bars without numbers: half is our "

@@ -36,6 +36,11 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(
+        Number("random", "order-free", "recall, text to image"),
+        Number("hard_negative", "order-free", "recall, text to image"),
+        Number("ce_clip_fixed", "order-free", "recall, text to image"),
+    ),
     controls="the untrained twin finds nothing; repaired models are asked the same",
     knobs="400 pictures; captions name two things with their colours; queries and gallery are "
     "shuffled alike, three draws. The paper says 'marginal degradation' and gives bars without "

@@ -27,6 +27,10 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("vlm2vec", "vlm2vec-plain"),
+    beside=(
+        Number("decoder", "world-relation", "original"),
+        Number("decoder-no_question", "world-relation", "original"),
+    ),
     controls="the same decoder, the same steps",
     paper="chat models",
 )

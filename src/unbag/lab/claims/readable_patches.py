@@ -38,6 +38,11 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(
+        Number("random", "extract", "left/right, all patches"),
+        Number("base", "extract", "left/right, control"),
+        Number("base", "extract", "left/right, unprojected"),
+    ),
     controls="the same reader fitted to shuffled labels; the untrained twin, whose patches know "
     "where they are too; raw vectors before the projection",
     knobs="2,048 pictures of 16 pairs of things; logistic regression, its strength chosen without "

@@ -30,6 +30,7 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(Number("random", "superposition", "sum, centred"),),
     controls="the sum of a pair of the same colours and places that shares no thing; the untrained "
     "twin, which may be additive too",
     knobs="all 48 things; the paper derives this and does not measure it. That a sum is near does "

@@ -33,6 +33,10 @@ CLAIM = Claim(
             -0.03,
         ),
     ),
+    beside=(
+        Number("mix-0.25", "world-relation", "original"),
+        Number("mix-0.75", "world-relation", "original"),
+    ),
     controls="the base and the repaired model themselves; a quarter and three quarters of the way",
     knobs="the repair is `hard_negative`, 1,250 steps at rate 3e-4, which is far for a mix. They "
     "mix classifiers of photographs and speak of robustness; composition is our reading",

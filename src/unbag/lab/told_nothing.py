@@ -1,0 +1,55 @@
+"""A claim and results come in; a warning of readers that learned by heart and no more goes out.
+
+A reader may learn a few fixed examples and then fail to train. Its bases count by the rule, which
+was fixed before, but an effect over them says little of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from types import MappingProxyType
+
+from unbag.lab.arm_result import ArmResult
+from unbag.lab.claim import Claim
+from unbag.lab.verdict import by_base
+
+METRIC, CHANCE = "original", 0.5
+QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation": 120})
+"""Of the registered benchmarks; the eight items of one share pictures and words, and count as one.
+"""
+
+
+def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
+    """By arm, the bases that count though it is at chance on all of these benchmarks there."""
+    found: dict[str, list[str]] = {}
+    for base, arms in sorted(by_base(results).items()):
+        for name in claim.must_fit if claim.counts(arms) else ():
+            if _is_at_chance(arms[claim.experiment, name]):
+                found.setdefault(name, []).append(base)
+    return found
+
+
+def _is_at_chance(one: ArmResult) -> bool:
+    """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
+    if one.size == "small":
+        return False
+    shares = {name: one.numbers.get(name, {}).get(METRIC) for name in QUADS}
+    return all(
+        share is not None and abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[name] * one.times))
+        for name, share in shares.items()
+    )
+
+
+def warning(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """To stand beside a verdict; empty where every reader tells something apart."""
+    found = told_nothing(claim, results)
+    if not found:
+        return ""
+    where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in found.items())
+    names = " and ".join(f"`{name}`" for name in QUADS)
+    return (
+        "Mind: learned by heart and then, trained, within sampling noise of chance on both "
+        f"{names}: {where}. A reader that tells nothing apart says little of what it reads, and so "
+        "does an effect averaged over such bases."
+    )

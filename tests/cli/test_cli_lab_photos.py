@@ -1,0 +1,80 @@
+"""`unbag lab run` and claims about photographs, which none come with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.lab.claims import all_claims
+from unbag.lab.where import PHOTOGRAPHS
+
+NAMES = tuple(claim.name for claim in all_claims() if claim.where == PHOTOGRAPHS)
+
+
+@pytest.fixture(autouse=True)
+def _plans_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unbag.cli.lab_run._goes_on", lambda options: False)
+
+
+def run(out: Path, *words: str) -> int:
+    return main(["lab", "run", *words, "--device", "cpu", "--out", str(out)])
+
+
+def test_all_leaves_them_out_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "all") == 0
+    said = capsys.readouterr().out
+    first, _, rest = said.partition("\n")
+    assert first == (
+        f"left out, since they need photographs (--photos FOLDER): {', '.join(NAMES)}"
+    )
+    assert "  default: " in rest
+    assert "photos: " not in rest
+
+
+@pytest.mark.parametrize("name", ["photos", "photos_negatives"])
+def test_named_without_a_folder_they_say_what_to_give(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, name, "negatives_open") == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{name}: no photographs were named" in said
+    assert "a folder of your own, with captions: none come with the package" in said
+    assert "--photos FOLDER" in said
+
+
+def test_a_folder_without_captions_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path / "out", "all", "--photos", str(tmp_path)) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"there is no file {tmp_path / 'captions.jsonl'}" in said
+    assert "a folder with captions.jsonl, or a file of captions beside its pictures" in said
+    assert "check the path given with --photos" in said
+
+
+def test_their_price_is_that_of_a_processor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "captions.jsonl").touch()
+    out = tmp_path / "out"
+    assert run(out, "photos_negatives", "--photos", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert "left out" not in said
+    assert "  photos: 20 results on all bases, about " in said
+    assert "    heads, clip_ft, neg_clip, hard_negative\n" in said
+    assert " of one core of a CPU, and before that minutes for features" in said
+    assert "H200" not in said
+    assert run(out, "photos_negatives", "negatives_open", "--photos", str(tmp_path)) == 0
+    said = capsys.readouterr().out
+    assert " of one H200, in one process" in said
+    assert " of one core of a CPU" in said
+
+
+def test_a_small_run_needs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "photos_positives", "--size", "small", "--seeds", "2") == 0
+    said = capsys.readouterr().out
+    assert "  photos: 6 results on all bases\n    heads, hard_negative, hard_positive\n" in said
