@@ -12,11 +12,13 @@ from textwrap import wrap
 
 from unbag.errors import unknown_name
 from unbag.lab.arm_result import ArmResult
-from unbag.lab.claim import FEWEST_BASES, Claim
+from unbag.lab.claim import FEWEST_BASES, ArmKey, Claim
+from unbag.lab.claim_beside import Beside, arm_name, numbers_beside
 from unbag.lab.claims import NAMES, all_claims
 from unbag.lab.clock import counted
 from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
+from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
 from unbag.lab.wording import absent, effect_text, inequality, points, reason
 from unbag.version import __version__
@@ -51,12 +53,16 @@ def show_claim(name: str, folder: Path | None) -> int:
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
     print(f"{name}: {verdict.said}{why}\n")
+    if mind := warning(claim, results):
+        print(f"{block(mind.replace('`', ''), indent=0)}\n")
     for heading, text in _about(claim).items():
         if text:
             print(block(text, indent=10, first=f"{heading:<10}"))
     together = sum(not one.missing for each in verdicts for one in each.tested)
     for one in verdict.tested:
         print(f"\n{_shown(one, verdict, results, together=together)}")
+    if beside := numbers_beside(claim, results):
+        print(f"\n{_beside(claim, beside)}")
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
     print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}")
@@ -89,14 +95,11 @@ def _results(folder: Path | None) -> list[ArmResult]:
 
 
 def _about(claim: Claim) -> Mapping[str, str]:
-    arms: dict[str, list[str]] = {}
-    for experiment, arm in claim.arms:
-        arms.setdefault(experiment, []).append(arm)
-    shown = "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
     return {
         "statement": claim.statement,
         "source": claim.source,
-        "arms": shown,
+        "arms": _arms(claim.arms),
+        "beside": _arms(claim.arms_beside),
         "controls": claim.controls,
         "knobs": claim.knobs,
     }
@@ -115,6 +118,23 @@ def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, toget
         lines.append(block(each, indent=12, first="  by base   "))
     said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
     return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
+
+
+def _arms(keys: Sequence[ArmKey]) -> str:
+    arms: dict[str, list[str]] = {}
+    for experiment, arm in keys:
+        arms.setdefault(experiment, []).append(arm)
+    return "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
+
+
+def _beside(claim: Claim, found: Sequence[Beside]) -> str:
+    """Every number of the claim and of the arms beside it."""
+    lines = ["beside: means in points (bases); what no prediction names decides nothing"]
+    for one in found:
+        each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
+        text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
+        lines.append(block(text, indent=12, first="  "))
+    return "\n".join(lines)
 
 
 def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:

@@ -7,7 +7,9 @@ from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
+from unbag.lab.claim_beside import arm_name, numbers_beside
 from unbag.lab.claim_figure import MANY
+from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import Tested, Verdict, by_base
 from unbag.lab.wording import (
     NOT_RUN,
@@ -44,10 +46,12 @@ def claim_page(
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
         f"Verdict: **{standing(verdict, results)}**\n",
+        f"{mind}\n" if (mind := warning(claim, results)) else "",
         _predicted(claim),
         _what_ran(claim, results),
         _readers(claim, by_base(results)),
         *(_numbers(verdict, results) if has_run(verdict) else []),
+        _beside(claim, results),
         _verdict(verdict, results, together),
         f"## What to make of it\n\n{sense(verdict)}\n",
     ]
@@ -70,16 +74,31 @@ def _predicted(claim: Claim) -> str:
 
 def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     rows = []
-    for experiment, arm in claim.arms:
+    for experiment, arm in (*claim.arms, *claim.arms_beside):
         some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
         known = [one.seconds for one in some if one.seconds is not None]
         took = f"{fmean(known):.0f}" if known else "–"
         steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch"))
-        rows.append((f"`{arm}`", f"`{experiment}`", f"{len(some)}", steps, batch, took))
+        name = f"`{arm}`" if (experiment, arm) in claim.arms else f"`{arm}`, beside"
+        rows.append((name, f"`{experiment}`", f"{len(some)}", steps, batch, took))
     head = ("arm", "experiment", "bases", "steps", "batch", "seconds on a base")
     said = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
     lines = "".join(f"\n{name}: {text}.\n" for name, text in said.items() if text)
     return f"## What was run\n\n{table(head, rows)}{lines}"
+
+
+def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """All numbers of the claim, of all arms; none where nothing beside it was run."""
+    found = numbers_beside(claim, results)
+    if not found:
+        return ""
+    keys = [key for key in (*claim.arms, *claim.arms_beside) if any(key in r.values for r in found)]
+    rows = [(f"`{one.benchmark}` `{one.metric}`", *map(one.text, keys)) for one in found]
+    head = ("number", *(arm_name(key, claim) for key in keys))
+    return (
+        "## Beside it\n\nMeans in points, with the number of bases. What no prediction names "
+        f"decides nothing.\n\n{table(head, rows)}"
+    )
 
 
 def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
