@@ -64,8 +64,8 @@ def test_their_price_is_that_of_a_processor(
     assert run(out, "photos_negatives", "--photos", str(tmp_path)) == 0
     said = capsys.readouterr().out
     assert "left out" not in said
-    assert "  photos: 20 results on all bases, about " in said
-    assert "    heads, clip_ft, neg_clip, hard_negative\n" in said
+    assert "  photos: 25 results on all bases, about " in said
+    assert "    heads, blind, clip_ft, neg_clip, hard_negative\n" in said
     assert " of one core of a CPU, and before that minutes for features" in said
     assert "H200" not in said
     assert run(out, "photos_negatives", "negatives_open", "--photos", str(tmp_path)) == 0

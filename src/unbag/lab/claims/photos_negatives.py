@@ -40,6 +40,7 @@ CLAIM = Claim(
             0.05,
         ),
     ),
+    beside=(Number("blind", "photos-swap", "original"),),
     controls="plain fine-tuning on the same captions for as many steps; a reader of captions alone "
     "is a claim of its own: `photos_read_blind`",
     knobs="EfficientNet-Lite0 and MiniLM as they are installed, only heads are trained: 180 steps "
