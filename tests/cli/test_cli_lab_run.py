@@ -10,7 +10,7 @@ import pytest
 
 from unbag.cli import main
 from unbag.lab import bases
-from unbag.lab.arm_result import ArmResult, result_path, write_result
+from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.claim import ArmKey
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Experiment, Order, Say
@@ -33,7 +33,7 @@ class Drawn:
 
     @property
     def arms(self) -> tuple[str, ...]:
-        keys = (key for claim in all_claims() for key in claim.arms)
+        keys = (key for claim in all_claims() for key in (*claim.arms, *claim.arms_beside))
         return tuple(dict.fromkeys(arm for experiment, arm in keys if experiment == self.name))
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
@@ -41,6 +41,9 @@ class Drawn:
 
     def seconds(self, arm: str) -> float:
         return 30.0
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        return Extent(steps=1, batch=1, times=1)
 
     def run(self, order: Order, *, say: Say = print) -> None:
         for base in order.bases:
@@ -77,6 +80,7 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     """In place of all; and bases of full size that are as quick to make as small ones."""
     drawn = Drawn("default")
     monkeypatch.setattr("unbag.cli.lab_run.find_experiment", lambda name: drawn)
+    monkeypatch.setattr("unbag.cli.lab_run.shipped_results", list)
     small = bases._wanted("tiny-0", "small")[1]
 
     def wanted(name: str, size: str) -> tuple[Settings, TinyConfig]:
@@ -98,12 +102,13 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     plan, _, verdicts = said.out.partition("verdicts, each about no more than it names:\n")
     assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  tiny-0: copied from")
     assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 16 min\n" in plan
-    # Four bases of 240 s, and two arms of 30 s on five.
-    assert "about 21 min of one H200, in one process; a CPU takes far longer" in plan
-    # 1,260 s, 300 times.
-    assert "about 300 times as long, at which all would take 105 h 0 min.\n" in plan
-    assert "  default: 10 results on all bases, about 5 min\n    clip_ft, hard_neg" in plan
-    assert "1 of 1: default, 2 arms on 5 bases" in said.err
+    # Four bases of 240 s, and three arms of 30 s on five: two that are compared, one beside them.
+    assert "about 24 min of one H200, in one process; a CPU takes far longer" in plan
+    # 1,410 s, 300 times.
+    assert "about 300 times as long, at which all would take 117 h 30 min.\n" in plan
+    assert "  default: 15 results on all bases, about 8 min\n" in plan
+    assert "    clip_ft, hard_negative, " in plan
+    assert "1 of 1: default, 3 arms on 5 bases" in said.err
     assert f"  {CLAIM} " in verdicts
     assert " reproduced on the world " in verdicts
     assert "5 bases" in verdicts
@@ -121,8 +126,8 @@ def test_too_few_seeds_say_how_many_more(
     assert "2 more bases needed for a verdict: the same command with --seeds 5 goes on" in said
     assert run(tmp_path) == 0
     said = capsys.readouterr().out
-    assert "  6 results there already\n" in said
-    assert "  default: 4 results on tiny-3, tiny-4, " in said
+    assert "  9 results there already\n" in said
+    assert "  default: 6 results on tiny-3, tiny-4, " in said
     assert "  tiny-3, tiny-4: trained, about 8 min\n" in said
     assert " reproduced on the world " in said
 
@@ -139,7 +144,7 @@ def test_a_stopped_run_goes_on(
     assert ": trained" not in said
     assert "a small run decides nothing" in said
     assert run(tmp_path, *small) == 0
-    assert f"nothing to run: 4 results in {tmp_path}" in capsys.readouterr().out
+    assert f"nothing to run: 6 results in {tmp_path}" in capsys.readouterr().out
 
 
 def test_a_failure_is_told_at_the_end(
