@@ -28,9 +28,7 @@ def test_all_leaves_them_out_with_one_line(
     assert run(tmp_path, "all") == 0
     said = capsys.readouterr().out
     first, _, rest = said.partition("\n")
-    assert first == (
-        f"left out, since they need photographs (--photos FOLDER): {', '.join(NAMES)}"
-    )
+    assert first == (f"left out, since they need photographs (--photos FOLDER): {', '.join(NAMES)}")
     assert "  default: " in rest
     assert "photos: " not in rest
 
