@@ -182,7 +182,7 @@ def test_a_picture_that_the_model_cannot_take_is_damaged_in_pairs_and_in_ranking
 def test_a_run_that_was_stopped_goes_on_from_its_scores_and_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unbag.engine.work.CHUNK", 4)
+    monkeypatch.setattr(ReaderScorer, "items_at_once", 4)
     encoder = small()
     whole = values(run(Job([scorer()], [toy()], tmp_path / "whole")).folder.path)
     first, asked = scorer(encoder), 0

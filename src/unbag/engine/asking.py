@@ -28,7 +28,8 @@ from unbag.types import (
 )
 
 CHUNK = 64
-"""Items scored and saved together; a continued run does whole chunks again."""
+"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
+again."""
 _LARGEST_CROSS = 1_000_000
 _LARGEST_KEPT = 50_000_000
 
@@ -46,6 +47,19 @@ class MeetingScorer(Scorer, Protocol):
         progress: Progress,
     ) -> None:
         """A picture that cannot be opened is no error here; `score` raises for it as ever."""
+
+
+@runtime_checkable
+class QuickScorer(Scorer, Protocol):
+    """A scorer to which items are little work, so that it wants many at once."""
+
+    items_at_once: int
+
+
+def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
+    """Items that are scored and saved together."""
+    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from unbag.engine.asking import CHUNK, MeetingScorer, QueryScoring
+from unbag.engine.asking import MeetingScorer, QueryScoring, in_chunks
 from unbag.engine.bounds import count_bounded
 from unbag.engine.collector import paused_collector
 from unbag.engine.cutting import count_cut, said_cut
@@ -119,7 +119,7 @@ class Work:
     def _by_queries(self, asking: QueryScoring, name: str) -> None:
         items, key = self._by_picture(name), Key(name, asking.scorer.name)
         done = self.team.gather(set(self.store.get(key)))[0]
-        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        chunks = in_chunks(items, asking.scorer)
         todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
         mine = self.team.mine(todo)
         with self.progress.task(f"{asking.scorer.name}: {name}", sum(map(len, mine))) as advance:

@@ -9,7 +9,7 @@ grey is scaled to 8 bits, where Pillow cuts everything above 255 to white.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -75,9 +75,9 @@ class PixelPicture:
     pixels: NDArray[np.uint8]
     name: str = "pixels"
 
-    @property
+    @cached_property
     def key(self) -> str:
-        """Hash of size and pixels."""
+        """Hash of size and pixels, which must not be changed."""
         return "pixels:" + _digest(repr(self.pixels.shape).encode() + self.pixels.tobytes())
 
     def open(self) -> Image:

@@ -5,15 +5,17 @@ Dimensions: N queries, P pictures, C captions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn import functional
 
 from unbag.engine.progress import Progress
 from unbag.readouts.head import reader_fingerprint
 from unbag.readouts.parts import Parts
+from unbag.readouts.shelf import Laid
 from unbag.readouts.store import PartsStore
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
 
@@ -24,16 +26,19 @@ if TYPE_CHECKING:
 
 ROWS, COLUMNS = 32, 1_024
 """Of a matrix that are filled at once."""
-QUERIES = 1_024
-"""Pairs at most that are compared at once."""
+QUERIES, QUERIES_ON_CPU = 1_024, 128
+"""Pairs at most that are compared at once; a processor's cache holds no more."""
 MOST_BYTES = 256 << 20
-"""Of pictures' parts that lie on the device at once."""
+"""Of pictures' parts that are gathered on the device at once."""
+ITEMS = 1_024
+"""Scored together: what they need lies ready, and a GPU that is asked for little waits."""
 
 
 class ReaderScorer:
     """Scores pairs by a reader; every input is encoded once, and its parts are kept."""
 
     is_blind = False
+    items_at_once = ITEMS
 
     def __init__(self, encoder: DualEncoder, reader: Reader, *, name: str = "") -> None:
         """The reader is moved to where the encoder computes."""
@@ -45,6 +50,10 @@ class ReaderScorer:
         longest = reader.most_tokens
         self.context = encoder.context if longest is None else min(longest, encoder.context)
         self._store: PartsStore | None = None
+        self._seen: _Met | None = None
+        self._said: Laid | None = None
+        # A GPU looks for a quick kernel for every number of pairs that it meets.
+        self._is_rounded = encoder.device.startswith("cuda") and not reader.depends_on_call
 
     @property
     def store(self) -> PartsStore:
@@ -65,9 +74,17 @@ class ReaderScorer:
         cache: Path | None,
         progress: Progress,
     ) -> None:
-        """Encode all that will be asked for, in large batches, before the first question."""
-        self._store = PartsStore(self.read_from, self.reader.view, cache=cache, progress=progress)
-        self._store.meet(pictures, captions)
+        """Encode all that will be asked for, in large batches, before the first question.
+
+        Their parts then lie on the device, in one array each, if they fit there.
+        """
+        device = self.read_from.device
+        store = PartsStore(self.read_from, self.reader.view, cache=cache, progress=progress)
+        # What was met before leaves the memory first.
+        self._store, self._seen, self._said = store, None, None
+        self._said = store.laid_captions(captions, device)
+        laid = store.laid_pictures(pictures, device)
+        self._seen = None if laid is None else _Met(laid, pictures)
 
     def score(self, queries: Sequence[Query]) -> Tensor:
         """One number a query; a caption of several prompts gets their mean."""
@@ -75,28 +92,47 @@ class ReaderScorer:
             return torch.zeros(0, dtype=torch.float64)
         pairs = [(q.picture, prompt) for q in queries for prompt in _prompts(q.caption)]
         counts = [len(_prompts(query.caption)) for query in queries]
-        value_M = torch.cat(
-            [self._pairs(pairs[start : start + QUERIES]) for start in range(0, len(pairs), QUERIES)]
-        )
+        found = [
+            value_N
+            for start in range(0, len(pairs), QUERIES)
+            for value_N in self._pairs(pairs[start : start + QUERIES])
+        ]
+        value_M = torch.cat(found).double().cpu()
         if len(value_M) == len(queries):
             return value_M
         return torch.stack([part.mean() for part in torch.split(value_M, counts)])
 
     @torch.inference_mode()
-    def _pairs(self, pairs: Sequence[tuple[Picture, str]]) -> Tensor:
+    def _pairs(self, pairs: Sequence[tuple[Picture, str]]) -> Iterator[Tensor]:
+        seen, picture_M = self._find_pictures([picture for picture, _ in pairs])
+        said, caption_M = self._find_captions([caption for _, caption in pairs])
+        said = self._on_device(said)
+        for at in torch.split(torch.arange(len(pairs)), self._at_once(seen)):
+            count = len(at)
+            if self._is_rounded:
+                at = _rounded(at)
+            shown = self._on_device(seen.rows(picture_M[at].to(seen.device)))
+            told = said.rows(caption_M[at].to(said.device))
+            yield self.reader.compare(shown, told)[:count]
+
+    def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[Parts, Tensor]:
+        """Parts among which theirs are, and in which rows."""
+        if self._seen is not None:
+            rows = [self._seen.row(picture) for picture in pictures]
+            if None not in rows:
+                return self._seen.laid.parts, torch.tensor(rows)
         # By identity, since a key may be the hash of all pixels.
-        pictures = {id(picture): picture for picture, _ in pairs}
-        row_of = {one: at for at, one in enumerate(pictures)}
-        captions = {caption: at for at, caption in enumerate(dict.fromkeys(c for _, c in pairs))}
-        seen = self.store.pictures(list(pictures.values()))
-        said = self._on_device(self.store.captions(list(captions)))
-        picture_M = torch.tensor([row_of[id(picture)] for picture, _ in pairs])
-        caption_M = torch.tensor([captions[caption] for _, caption in pairs])
-        found = []
-        for at in torch.split(torch.arange(len(pairs)), _that_fit(seen)):
-            shown = self._on_device(seen.rows(picture_M[at]))
-            found.append(self.reader.compare(shown, said.rows(caption_M[at].to(said.device))))
-        return torch.cat(found).double().cpu()
+        different = {id(picture): picture for picture in pictures}
+        row_of = {one: at for at, one in enumerate(different)}
+        rows = [row_of[id(picture)] for picture in pictures]
+        return self.store.pictures(list(different.values())), torch.tensor(rows)
+
+    def _find_captions(self, captions: Sequence[str]) -> tuple[Parts, Tensor]:
+        """Likewise."""
+        if self._said is not None and all(c in self._said.row_of for c in captions):
+            return self._said.parts, torch.tensor([self._said.row_of[c] for c in captions])
+        row_of = {caption: at for at, caption in enumerate(dict.fromkeys(captions))}
+        return self.store.captions(list(row_of)), torch.tensor([row_of[c] for c in captions])
 
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
@@ -107,11 +143,11 @@ class ReaderScorer:
         start = 0
         while start < len(pictures):
             # The first tell how many fit.
-            seen = self.store.pictures(pictures[start : start + ROWS])
+            seen, _ = self._find_pictures(pictures[start : start + ROWS])
             stop = min(start + _that_fit(seen), len(pictures))
-            seen = self._on_device(self.store.pictures(pictures[start:stop]))
+            seen = self._gathered(*self._find_pictures(pictures[start:stop]))
             for first in range(0, len(prompts), COLUMNS):
-                said = self._on_device(self.store.captions(prompts[first : first + COLUMNS]))
+                said = self._gathered(*self._find_captions(prompts[first : first + COLUMNS]))
                 score_PM[start:stop, first : first + len(said)] = self._block(seen, said)
             start = stop
         if all(count == 1 for count in counts):
@@ -125,6 +161,14 @@ class ReaderScorer:
             return self.reader.compare_all(seen, said).double().cpu()
         rows = (seen.rows(slice(at, at + ROWS)) for at in range(0, len(seen), ROWS))
         return torch.cat([self.reader.compare_all(some, said) for some in rows]).double().cpu()
+
+    def _gathered(self, parts: Parts, row_N: Tensor) -> Parts:
+        return self._on_device(parts.rows(row_N.to(parts.device)))
+
+    def _at_once(self, seen: Parts) -> int:
+        if self.read_from.device == "cpu" and not self.reader.depends_on_call:
+            return min(QUERIES_ON_CPU, _that_fit(seen))
+        return _that_fit(seen)
 
     def _on_device(self, parts: Parts) -> Parts:
         return parts.to(self.read_from.device)
@@ -140,6 +184,27 @@ class ItemReaderScorer(ReaderScorer):
             Scores(item.id, self.score_matrix(item.pictures, item.captions).numpy())
             for item in items
         ]
+
+
+class _Met:
+    """Pictures that were met, found by identity before their key is asked for."""
+
+    def __init__(self, laid: Laid, pictures: Sequence[Picture]) -> None:
+        # Kept, so that their identities stay taken.
+        self._pictures = tuple(pictures)
+        rows = [(picture, laid.row_of.get(picture.key)) for picture in self._pictures]
+        self._row_of = {id(picture): row for picture, row in rows if row is not None}
+        self.laid = laid
+
+    def row(self, picture: Picture) -> int | None:
+        """None for one that was not met, or cannot be used."""
+        at = self._row_of.get(id(picture))
+        return self.laid.row_of.get(picture.key) if at is None else at
+
+
+def _rounded(at_N: Tensor) -> Tensor:
+    """The next power of two of them: the first is repeated."""
+    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)
 
 
 def _that_fit(seen: Parts) -> int:

@@ -1,17 +1,12 @@
 """Pictures and captions come in; their parts go out, each computed once by a frozen encoder.
 
 Parts are a hundred times the size of one vector, so they lie in files of one batch each and only
-some of these are in memory. A file is named by the hash of what it holds and written once, as in
-the cache of vectors; without a cache folder the files are temporary.
-
-Dimensions: N pictures or captions, L patches or words, W width.
+some of these are in memory. Without a cache folder the files are temporary.
 """
 
 from __future__ import annotations
 
-import json
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
@@ -20,13 +15,13 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
-from unbag.engine.atomic import make_folder, write_atomically
 from unbag.engine.embed import shelf_name
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.reading import Turn, reading
-from unbag.errors import PictureError, UserError
+from unbag.errors import PictureError
 from unbag.models.fitting import Fitting
 from unbag.readouts.parts import Parts, View, stacked
+from unbag.readouts.shelf import Laid, PartsShelf
 from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
@@ -36,7 +31,6 @@ PICTURES, CAPTIONS = 32, 256
 """Whose parts are computed and written together."""
 MOST_BYTES = 2 << 30
 """Of parts that are kept in memory."""
-_VERSION = "parts-1"
 
 
 class PartsStore:
@@ -61,13 +55,28 @@ class PartsStore:
             weakref.finalize(self, rmtree, folder, ignore_errors=True)
         else:
             folder = cache / shelf_name(encoder)
-        self._pictures = _Shelf(folder / f"{view.name}-pictures", self._progress, most_bytes // 2)
-        self._captions = _Shelf(folder / f"{view.name}-captions", self._progress, most_bytes // 2)
+        self._pictures, self._captions = (
+            PartsShelf(folder / f"{view.name}-{kind}", self._progress, most_bytes // 2)
+            for kind in ("pictures", "captions")
+        )
 
     def meet(self, pictures: Sequence[Picture], captions: Sequence[str]) -> None:
         """Compute the parts of all that are not known yet, with a progress bar each."""
-        self._meet_captions(captions)
+        self._meet_captions(_keys(captions))
         self._meet_pictures({picture.key: picture for picture in pictures})
+
+    def laid_pictures(self, pictures: Sequence[Picture], device: str) -> Laid | None:
+        """Met, and all that can be used on the device; None where memory is not for so many."""
+        picture_of = {picture.key: picture for picture in pictures}
+        self._meet_pictures(picture_of)
+        return self._pictures.laid([k for k in picture_of if k not in self.damaged], device)
+
+    def laid_captions(self, captions: Sequence[str], device: str) -> Laid | None:
+        """Likewise; rows are found by the captions themselves."""
+        key_of = _keys(captions)
+        self._meet_captions(key_of)
+        laid = self._captions.laid(list(key_of.values()), device)
+        return laid and Laid(laid.parts, {c: laid.row_of[key] for c, key in key_of.items()})
 
     def pictures(self, pictures: Sequence[Picture]) -> Parts:
         """Their parts, in their order; raises PictureError for one that cannot be used."""
@@ -84,8 +93,9 @@ class PartsStore:
 
     def captions(self, captions: Sequence[str]) -> Parts:
         """Their parts, in their order, padded to the most words."""
-        self._meet_captions(captions)
-        return self._captions.get([_key(caption) for caption in captions])
+        key_of = _keys(captions)
+        self._meet_captions(key_of)
+        return self._captions.get([key_of[caption] for caption in captions])
 
     def _meet_pictures(self, picture_of: Mapping[str, Picture]) -> None:
         self._pictures.sound(list(picture_of))
@@ -107,8 +117,7 @@ class PartsStore:
                     self._pictures.put(batch.keys, found)
                 advance(len(batch.keys) + len(batch.damaged))
 
-    def _meet_captions(self, captions: Sequence[str]) -> None:
-        key_of = {caption: _key(caption) for caption in captions}
+    def _meet_captions(self, key_of: Mapping[str, str]) -> None:
         self._captions.sound(list(key_of.values()))
         missing = [c for c, key in key_of.items() if key not in self._captions]
         if not missing:
@@ -116,7 +125,7 @@ class PartsStore:
         counts = dict(zip(missing, self.encoder.count_tokens(missing), strict=True))
         with self._progress.task(f"{self.encoder.name}: words", len(missing)) as advance:
             for some in _of_one_length(counts):
-                self._captions.put([_key(c) for c in some], self.view.read(self.encoder, some))
+                self._captions.put([key_of[c] for c in some], self.view.read(self.encoder, some))
                 advance(len(some))
 
 
@@ -142,116 +151,5 @@ def _of_one_length(counts: Mapping[str, int]) -> Iterator[list[str]]:
         yield from (every[at : at + CAPTIONS] for at in range(0, len(every), CAPTIONS))
 
 
-class _Shelf:
-    """Files of parts, of which the last used are in memory."""
-
-    def __init__(self, folder: Path, progress: Progress, most_bytes: int) -> None:
-        self._folder, self._progress, self._most = folder, progress, most_bytes
-        make_folder(folder, what="cache folder", way_out="choose another with --cache")
-        self._place_of: dict[str, tuple[Path, int]] = {}
-        self._open: OrderedDict[Path, Parts] = OrderedDict()
-        self._bytes = 0
-        self._checked: set[Path] = set()
-        for path in sorted(folder.glob("*.safetensors")):
-            self._index(path)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._place_of
-
-    def put(self, keys: Sequence[str], parts: Parts) -> None:
-        from safetensors.torch import save_file
-
-        if len(parts) != len(keys):
-            raise UserError(
-                f"{len(parts)} rows of parts for {len(keys)} inputs", expected="a row for each"
-            )
-        tensors = {"part": parts.part_NLW, "mask": parts.mask_NL, "pooled": parts.pooled_NW}
-        if parts.mark_NL is not None:
-            tensors["mark"] = parts.mark_NL
-        whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-        path = self._folder / f"{_digest(keys, whole)}.safetensors"
-        header = {"keys": json.dumps(list(keys))}
-        write_atomically(path, lambda to: save_file(whole, to, metadata=header))
-        self._place_of.update((key, (path, at)) for at, key in enumerate(keys))
-        self._checked.add(path)
-        self._remember(
-            path, Parts(whole["part"], whole["mask"], whole["pooled"], whole.get("mark"))
-        )
-
-    def get(self, keys: Sequence[str]) -> Parts:
-        """Rows in the order of the keys; each file is opened once."""
-        import torch
-
-        wanted: dict[Path, list[int]] = {}
-        for at, key in enumerate(keys):
-            wanted.setdefault(self._place_of[key][0], []).append(at)
-        found, order = [], []
-        for path, places in wanted.items():
-            rows = torch.tensor([self._place_of[keys[at]][1] for at in places])
-            found.append(self._load(path).rows(rows))
-            order += places
-        every = stacked(found)
-        return every.rows(torch.argsort(torch.tensor(order)))
-
-    def _index(self, path: Path) -> None:
-        from safetensors import safe_open
-
-        try:
-            with safe_open(path, framework="pt") as file:
-                keys = json.loads(file.metadata()["keys"])
-        except Exception as error:
-            self._forget(path, error)
-            return
-        self._place_of.update((key, (path, at)) for at, key in enumerate(keys))
-
-    def sound(self, keys: Sequence[str]) -> None:
-        """Check files of these keys that were not checked yet; damaged ones are forgotten."""
-        known = {self._place_of[key][0] for key in keys if key in self._place_of}
-        for path in sorted(known - self._checked):
-            try:
-                self._load(path, checks=True)
-            except Exception as error:
-                self._forget(path, error)
-
-    def _forget(self, path: Path, error: Exception) -> None:
-        self._progress.say(f"cache file {path.name} cannot be used ({error}); computing it again")
-        self._place_of = {key: at for key, at in self._place_of.items() if at[0] != path}
-        # What is wrong with the file is wrong for good; a disk that did not answer is not.
-        if not isinstance(error, OSError | MemoryError):
-            path.unlink(missing_ok=True)
-
-    def _load(self, path: Path, *, checks: bool = False) -> Parts:
-        from safetensors import safe_open
-
-        if path in self._open:
-            self._open.move_to_end(path)
-            return self._open[path]
-        with safe_open(path, framework="pt") as file:
-            keys = json.loads(file.metadata()["keys"])
-            whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if checks and _digest(keys, whole) != path.stem:
-            raise ValueError("its content does not match its name")
-        self._checked.add(path)
-        parts = Parts(whole["part"], whole["mask"], whole["pooled"], whole.get("mark"))
-        self._remember(path, parts)
-        return parts
-
-    def _remember(self, path: Path, parts: Parts) -> None:
-        if path in self._open:
-            return
-        self._open[path] = parts
-        self._bytes += parts.nbytes
-        while self._bytes > self._most and len(self._open) > 1:
-            self._bytes -= self._open.popitem(last=False)[1].nbytes
-
-
-def _key(caption: str) -> str:
-    return blake2b(caption.encode(), digest_size=16).hexdigest()
-
-
-def _digest(keys: Sequence[str], tensors: Mapping[str, Tensor]) -> str:
-    digest = blake2b(json.dumps([_VERSION, list(keys)]).encode(), digest_size=16)
-    for name, value in sorted(tensors.items()):
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        digest.update(value.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+def _keys(captions: Sequence[str]) -> dict[str, str]:
+    return {c: blake2b(c.encode(), digest_size=16).hexdigest() for c in captions}
