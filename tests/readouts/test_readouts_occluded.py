@@ -26,7 +26,10 @@ from unbag.readouts.vlm2vec_prompts import WITHOUT, instruction
 from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
+from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Query, Scorer
+from unbag.world.draw import ScenePicture
+from unbag.world.items import set_items
 
 from .decoder_made import SMALL, decoder, language_folder, pictures
 
@@ -251,3 +254,17 @@ def test_what_cannot_be_mapped_says_why() -> None:
     assert decoder_of(Cosine(decoder().tower)) is None
     with pytest.raises(UserError, match="small shows no patches that could be taken away"):
         occlusion_maps(Cosine(decoder().tower), PICTURE, CAPTION)
+
+
+def test_words_of_the_head_that_ships_point_to_what_they_name() -> None:
+    scorer = make_scorer(load_model("tiny:base"), "vlm2vec")
+    right = 0
+    for item in set_items("a", n=4):
+        picture = item.pictures[0]
+        assert isinstance(picture, ScenePicture)
+        first, second = sorted(picture.scene.things, key=lambda thing: thing.x)
+        found = occlusion_maps(scorer, picture, f"a {first.shape} left of a {second.shape}")
+        place = {one.word: np.argmax(np.array(one.values)) % 8 for one in found.maps}
+        right += place[first.shape] < place[second.shape]
+    # By chance fewer than half of them, since two words may point to one column.
+    assert right == 4

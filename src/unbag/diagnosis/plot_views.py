@@ -66,6 +66,7 @@ class SideView:
     cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
     tiles: tuple[TileView, ...] = ()
     picture: str = ""
+    is_signed: bool = False
     when: str = ""
     asked: str = ""
     anchor: str = ""
@@ -206,6 +207,7 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
                 name,
                 tiles=tiles,
                 picture=plot.picture,
+                is_signed=plot.is_signed,
                 when=plot.when,
                 asked=plot.asked,
                 anchor=f"{anchor}-{at}",

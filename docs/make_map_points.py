@@ -1,0 +1,82 @@
+"""Read-outs come in; how often a word's map is highest in the thing that it names goes out.
+
+On the world it is known where things are, so that a map can be right or wrong. Pictures are the
+first of each left/right pair with two things, captions "a star left of a cup", two words each.
+
+.venv/bin/python docs/make_map_points.py vlm2vec decoder@FOLDER
+
+Dimensions: S patches of a side.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from unbag.metrics.intervals import wilson
+from unbag.probes.encoded import EncoderSpace
+from unbag.probes.maps import word_maps
+from unbag.probes.material_items import world_material
+from unbag.probes.occlusion_maps import occlusion_maps
+from unbag.probes.plots import Maps
+from unbag.scorers.resolve import load_model, make_scorer
+from unbag.types import BoolArray, DualEncoder, FloatArray, Picture
+from unbag.world.draw import ScenePicture
+from unbag.world.scene import Scene, Thing
+from unbag.world.words import WORLDS
+
+PICTURES = 100
+Draw = Callable[[Picture, str], Maps]
+
+
+def shown(count: int) -> Iterator[tuple[ScenePicture, str]]:
+    """Pictures whose caption names each of their two things once."""
+    sides = [pair for pair in world_material().pairs if pair.relation == "left/right"]
+    for pair in sides[:count]:
+        assert isinstance(pair.first, ScenePicture)
+        assert pair.captions is not None
+        yield pair.first, pair.captions[0]
+
+
+def box(thing: Thing, scene: Scene, side: int) -> BoolArray:
+    """Patches that the square around a thing touches, [S, S]."""
+    world = WORLDS[scene.world]
+    radius, patch = world.radii[thing.size], world.pixels // side
+    start_S = np.arange(side) * patch
+
+    def touched(centre: int) -> BoolArray:
+        found: BoolArray = (start_S <= centre + radius) & (start_S + patch > centre - radius)
+        return found
+
+    return touched(thing.y)[:, None] & touched(thing.x)
+
+
+def points(draw: Draw, count: int = PICTURES) -> tuple[int, int, float]:
+    """Words whose highest patch lies in their thing, all words, and the mean size of a thing."""
+    right, sizes = 0, []
+    for picture, caption in shown(count):
+        value_of = {one.word: np.array(one.values) for one in draw(picture, caption).maps}
+        for thing in picture.scene.things:
+            value_SS: FloatArray = value_of[thing.shape]
+            own_SS = box(thing, picture.scene, len(value_SS))
+            right += bool(own_SS.flat[value_SS.argmax()])
+            sizes.append(float(own_SS.mean()))
+    return right, len(sizes), float(np.mean(sizes))
+
+
+if __name__ == "__main__":
+    model = load_model("tiny:base")
+    assert isinstance(model, DualEncoder)
+    ways: dict[str, Draw] = {"cosines of tiny:base": partial(word_maps, EncoderSpace(model))}
+    for name in sys.argv[1:]:
+        ways[name] = partial(occlusion_maps, make_scorer(model, name))
+    for name, draw in ways.items():
+        right, words, size = points(draw)
+        found = wilson(right, words)
+        between = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
+        print(
+            f"{name}: {100 * right / words:.1f} {between} of {words} words; chance {100 * size:.1f}"
+        )
