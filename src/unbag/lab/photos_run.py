@@ -73,6 +73,7 @@ def run_photos(order: Order, experiment: Experiment, *, say: Say) -> None:
                 check_same(found, wanted, path=path)
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
+            bench.make_ready()
             started = time.monotonic()
             result = _blind(bench, wanted) if arm == BLIND else _trained(bench, wanted, path)
             write_result(path, replace(result, seconds=round(time.monotonic() - started, 1)))
@@ -100,6 +101,10 @@ class Bench:
         place_of = self.seen.pictures.place_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
         return make_questions(pairs, place_of)
+
+    def make_ready(self) -> None:
+        """Make what all arms share, so that none of them is charged with it."""
+        assert self.asked is not None
 
     @property
     def told(self) -> Told:
