@@ -72,6 +72,19 @@ def test_their_price_is_that_of_a_processor(
     assert " of one core of a CPU" in said
 
 
+def test_probes_are_priced_as_a_processor_and_need_no_repairs_if_only_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "order_free_retrieval", "--judged-only", "--seeds", "1") == 0
+    said = capsys.readouterr().out
+    assert "  probes: 1 result on all bases, about " in said
+    assert "probes: about " in said
+    assert "H200" not in said
+    assert run(tmp_path, "order_free_retrieval", "--seeds", "1") == 0
+    said = capsys.readouterr().out
+    assert " of one H200, in one process" in said
+
+
 def test_a_small_run_needs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "photos_positives", "--size", "small", "--seeds", "2") == 0
     said = capsys.readouterr().out

@@ -69,6 +69,9 @@ def test_a_run_of_a_claim_runs_what_stands_beside_it() -> None:
         "base", "dcsm_fixed", "dcsm_fixed-shuffled", "dcsm_fixed-cls_eos", "dcsm_fixed-random"
     }  # fmt: skip
     assert ("probes", "random") in find_wish(["cone"], find=find_experiment).arms
+    judged = find_wish(["dcsm_reads_maps"], find=find_experiment, beside=False)
+    assert judged.claims == wish.claims
+    assert {arm for _, arm in judged.arms} < {arm for _, arm in wish.arms}
 
 
 def test_numbers_beside_are_means_of_bases_that_have_them() -> None:

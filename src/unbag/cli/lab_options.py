@@ -68,6 +68,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--size", choices=["full", "small"], default="full", help=text)
     text = "folder with captions.jsonl, for claims about photographs; without it they are left out"
     run.add_argument("--photos", type=Path, metavar="DIR", help=text)
+    text = "only arms that verdicts compare, without the controls that are shown beside them"
+    run.add_argument("--judged-only", action="store_true", help=text)
     text = "processes that make scenes (default: 0 on a CPU, else up to 6)"
     run.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "processes in which arms are run side by side on one GPU (default: 1)"

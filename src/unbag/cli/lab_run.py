@@ -27,13 +27,20 @@ from unbag.lab.verdict import judge_claims
 from unbag.models.device import check_device, choose_device
 
 _WORKERS = 6
+_ON_PROCESSOR = ("probes", PHOTOS)
+"""Experiments whose time is a processor's, whatever the device."""
+_FEATURES = (
+    ", and before that minutes for features of photographs and captions that are not in the cache "
+    "folder"
+)
 _ONE_CORE = 300
 """Times as long as an H200 (48 ms) took one core of ours for a step of training a base (16 s)."""
 
 
 def run_claims(options: argparse.Namespace) -> int:
     """Plan, say so, run, judge; what failed is told at the end."""
-    wish = _possible(find_wish(options.claims, find=find_experiment), options)
+    found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
+    wish = _possible(found, options)
     check_folder(options.out, size=options.size)
     check_device(options.device)
     forks = options.device != "cpu" or options.processes > 1
@@ -144,16 +151,14 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
 def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
-    short = sum(part.seconds for part in plan.parts if part.experiment == PHOTOS)
-    seconds, more = plan.seconds - short, ""
-    if short:
-        more = (
-            f"{PHOTOS}: about {duration(short)} of one core of a CPU, and before that minutes for "
-            "features of photographs and captions that are not in the cache folder"
-        )
-    if not seconds:
-        return more
-    return "\n".join(filter(None, [_price_of_gpu(seconds, device), more]))
+    short = [part for part in plan.parts if part.experiment in _ON_PROCESSOR]
+    lines = [
+        f"{part.experiment}: about {duration(part.seconds)} of one core of a CPU"
+        f"{_FEATURES if part.experiment == PHOTOS else ''}"
+        for part in short
+    ]
+    seconds = plan.seconds - sum(part.seconds for part in short)
+    return "\n".join([_price_of_gpu(seconds, device)] * bool(seconds) + lines)
 
 
 def _price_of_gpu(seconds: float, device: str) -> str:

@@ -81,8 +81,11 @@ class Wish:
     arms: tuple[ArmKey, ...]
 
 
-def find_wish(names: Sequence[str], *, find: Find) -> Wish:
-    """Names of claims, `all`, or experiments, of which every arm is wanted."""
+def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
+    """Names of claims, `all`, or experiments, of which every arm is wanted.
+
+    Of claims, those that stand beside too, unless only those that are judged are wanted.
+    """
     known = (*NAMES, *EXPERIMENTS, ALL)
     for name in names:
         if name not in known:
@@ -96,7 +99,8 @@ def find_wish(names: Sequence[str], *, find: Find) -> Wish:
         else:
             some = all_claims() if name == ALL else (find_claim(name),)
             claims += some
-            arms += [key for one in some for key in (*one.arms, *one.arms_beside)]
+            arms += [key for one in some for key in one.arms]
+            arms += [key for one in some for key in one.arms_beside if beside]
     once = {one.name: one for one in claims}
     return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)))
 
