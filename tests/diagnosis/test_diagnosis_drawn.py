@@ -218,6 +218,9 @@ def test_small_numbers_have_another_digit() -> None:
     words = (WordMap("star", ((0.0, 0.0156), (0.0, 0.0))),)
     (view,) = plot_views([("a model", [Maps("a model", "data:,", "star", words)])])
     assert view.sides[0].tiles[0].text == "0.000 to 0.016"
+    words = (WordMap("star", ((-0.001, 0.2), (0.0, 0.0))),)
+    (view,) = plot_views([("a model", [Maps("a model", "data:,", "star", words)])])
+    assert view.sides[0].tiles[0].text == "0.00 to 0.20"
     words = (WordMap("star", ((-0.001, 0.0042), (0.0, 0.0))),)
     (view,) = plot_views([("a model", [Maps("a model", "data:,", "star", words)])])
     assert view.sides[0].tiles[0].text == "-0.0010 to 0.0042"

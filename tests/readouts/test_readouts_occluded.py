@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,8 @@ from unbag.probes.occlusion_maps import MET, SAID, decoder_of, occlusion_maps
 from unbag.probes.reader_maps import WHOLE
 from unbag.readouts.decoder_model import PatchDecoder
 from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.occluded import PROMPT, met_falls, occluded, said_falls, spans
+from unbag.readouts.occluded import PROMPT, met, occluded, said, spans
+from unbag.readouts.vlm2vec_adapter import Adapting, adapt
 from unbag.readouts.vlm2vec_core import unit
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec
 from unbag.readouts.vlm2vec_prompts import WITHOUT, instruction
@@ -27,7 +28,7 @@ from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import load_model, make_scorer
-from unbag.types import Query, Scorer
+from unbag.types import Query, Question, Scorer
 from unbag.world.draw import ScenePicture
 from unbag.world.items import set_items
 
@@ -82,6 +83,14 @@ def constructed() -> PatchDecoder:
     return replace(model, runner=replace(model.runner, model=net))
 
 
+def said_falls(model: PatchDecoder, caption: str = CAPTION) -> Tensor:
+    return said(model, PICTURE, caption).fall_NL
+
+
+def met_falls(model: PatchDecoder, text: str, captions: Sequence[str]) -> Tensor:
+    return met(model, PICTURE, text, captions).fall_NL
+
+
 def drawn(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
     found = occlusion_maps(scorer, PICTURE, caption)
     return [(one.word, np.array(one.values)) for one in found.maps]
@@ -123,7 +132,7 @@ def test_an_embedding_of_one_patch_has_that_patch_on_its_map_alone() -> None:
             return caption_V[None]
 
     known = Known(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    (fall_L,) = met_falls(known, PICTURE, WITHOUT, ["a star"])
+    (fall_L,) = met_falls(known, WITHOUT, ["a star"])
     expected = (unit(patch_LV[WATCHED]) - unit(mean_V)) @ caption_V
     assert fall_L[WATCHED] == pytest.approx(float(expected), abs=1e-6)
     assert [float(fall_L[at]) for at in (0, 1, 3)] == [0, 0, 0]
@@ -142,7 +151,7 @@ def test_nothing_taken_away_is_what_the_protocols_score() -> None:
         model.net.look = _shown(occluded(patch_LV, [at]))
         gone.append(model.logprobs(PICTURE, PROMPT, [CAPTION])[0])
     model.net.look = _shown(patch_LV[None])
-    fall_AL = said_falls(model, PICTURE, CAPTION)
+    fall_AL = said_falls(model)
     assert fall_AL.shape == (len(CAPTION.split()), PATCHES)
     assert np.allclose(fall_AL.numpy(), np.array(whole)[:, None] - np.array(gone).T, atol=1e-5)
 
@@ -157,7 +166,7 @@ def test_the_map_of_a_caption_is_the_fall_of_the_score() -> None:
     assert isinstance(model, PatchDecoder)
     patch_LV = model.patches(PICTURE)
     (whole,) = AskedCosine(model).score([Query(PICTURE, CAPTION)]).tolist()
-    fall_L = met_falls(model, PICTURE, WITHOUT, [CAPTION])[0]
+    fall_L = met_falls(model, WITHOUT, [CAPTION])[0]
     for at in range(PATCHES):
         model.net.look = _shown(occluded(patch_LV, [at]))
         (gone,) = AskedCosine(model).score([Query(PICTURE, CAPTION)]).tolist()
@@ -169,12 +178,10 @@ def test_no_number_depends_on_the_rows_beside_it(at_once: int) -> None:
     model = decoder()
     few = replace(model, fitting=Fitting("few", print, most=at_once))
     texts = [CAPTION, "a moon"]
+    assert torch.allclose(said_falls(model), said_falls(few), atol=1e-6)
     assert torch.allclose(
-        said_falls(model, PICTURE, CAPTION), said_falls(few, PICTURE, CAPTION), atol=1e-6
-    )
-    assert torch.allclose(
-        met_falls(model, PICTURE, WITHOUT, texts),
-        met_falls(few, PICTURE, WITHOUT, texts),
+        met_falls(model, WITHOUT, texts),
+        met_falls(few, WITHOUT, texts),
         atol=1e-6,
     )
 
@@ -184,7 +191,7 @@ def test_places_without_a_patch_stay_where_they_are_and_are_not_drawn() -> None:
     patch_LV = model.patches(PICTURE)
     patch_LV[1] = 0
     model.net.look = _shown(patch_LV[None])
-    assert said_falls(model, PICTURE, CAPTION).shape == (8, 3)
+    assert said_falls(model).shape == (8, 3)
     with pytest.raises(UserError, match="decoder has 3 patches in"):
         occlusion_maps(YES(model), PICTURE, CAPTION)
 
@@ -196,26 +203,41 @@ def test_words_of_a_decoder_that_says_them() -> None:
     )  # fmt: skip
     # The mark is a piece of its own, and its logarithm is added to that of its word.
     assert [one.word for one in found.maps] == ["a", "red", "star,", "left"]
-    fall_AL = said_falls(decoder(), PICTURE, "a red star, left")
+    fall_AL = said_falls(decoder(), "a red star, left")
     assert np.allclose(np.ravel(found.maps[2].values), fall_AL[2:4].sum(dim=0).numpy(), atol=1e-4)
+    (log_A,) = decoder().logprobs(PICTURE, PROMPT, ["a red star, left"])
+    assert found.maps[2].whole == f"log p {log_A[2] + log_A[3]:.2f}"
     assert np.shape(found.maps[0].values) == (2, 2)
 
 
 def test_words_of_a_caption_that_is_one_vector() -> None:
     model = decoder()
     asked, plain = AskedCosine(model), Cosine(Vlm2Vec(model))
-    said = "a star left of a moon"
+    text = "a star left of a moon"
     question = "Is the star to the left of or to the right of the moon?"
-    found = occlusion_maps(asked, PICTURE, said)
+    found = occlusion_maps(asked, PICTURE, text)
     assert (found.asked, found.about) == (instruction(question), MET)
-    assert occlusion_maps(plain, PICTURE, said).asked == WITHOUT
-    maps = drawn(asked, said)
-    assert [word for word, _ in maps] == [WHOLE, *said.split()]
-    less = met_falls(model, PICTURE, instruction(question), [said, "a left of a moon"])
+    assert occlusion_maps(plain, PICTURE, text).asked == WITHOUT
+    (score,) = asked.score([Query(PICTURE, text, Question(question))]).tolist()
+    assert [one.whole for one in found.maps[:2]] == [f"cosine {score:.3f}", ""]
+    maps = drawn(asked, text)
+    assert [word for word, _ in maps] == [WHOLE, *text.split()]
+    less = met_falls(model, instruction(question), [text, "a left of a moon"])
     star = (less[0] - less[1]).numpy().reshape(2, 2)
     assert np.allclose(maps[2][1], star, atol=1e-4)
     # There is no caption without its only word.
     assert [word for word, _ in drawn(asked, "star")] == [WHOLE]
+
+
+def test_a_decoder_that_was_trained_to_embed_has_maps_of_its_own() -> None:
+    adapted = adapt(decoder(), Adapting(lora=0))
+    (before,) = met_falls(decoder(), WITHOUT, [CAPTION])
+    assert isinstance(adapted.model, PatchDecoder)
+    assert torch.equal(met_falls(adapted.model, WITHOUT, [CAPTION])[0], before)
+    with torch.no_grad():
+        for weight in adapted.weights.values():
+            weight.add_(0.1)
+    assert not torch.allclose(met_falls(adapted.model, WITHOUT, [CAPTION])[0], before)
 
 
 def test_pieces_of_a_real_tokenizer_are_put_together(tmp_path: Path) -> None:
@@ -224,7 +246,7 @@ def test_pieces_of_a_real_tokenizer_are_put_together(tmp_path: Path) -> None:
     found = spans(model, "a purple star")
     assert [one.word for one in found] == ["a", "purple", "star"]
     assert found[1].stop - found[1].start > 1
-    assert found[-1].stop == len(said_falls(model, PICTURE, "a purple star"))
+    assert found[-1].stop == len(said_falls(model, "a purple star"))
 
 
 def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,10 +259,10 @@ def test_pieces_that_go_across_words_are_numbered(monkeypatch: pytest.MonkeyPatc
 def test_what_cannot_be_mapped_says_why() -> None:
     seen = "sees one vector of a picture, and no patches that could be taken away"
     blind = "sees nothing of a picture, and no patches that could be taken away"
-    for settings, said in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
+    for settings, why in ((replace(SMALL, sees="cls"), seen), (NOTHING, blind)):
         model = decoder(settings)
         for scorer in (YES(model), AskedCosine(model)):
-            with pytest.raises(UserError, match=said) as error:
+            with pytest.raises(UserError, match=why) as error:
                 occlusion_maps(scorer, PICTURE, CAPTION)
             assert error.value.expected == "a decoder that was trained with sees=patches"
     with pytest.raises(UserError, match="was taught to embed, not to say captions"):
@@ -265,6 +287,6 @@ def test_words_of_the_head_that_ships_point_to_what_they_name() -> None:
         first, second = sorted(picture.scene.things, key=lambda thing: thing.x)
         found = occlusion_maps(scorer, picture, f"a {first.shape} left of a {second.shape}")
         place = {one.word: np.argmax(np.array(one.values)) % 8 for one in found.maps}
-        right += place[first.shape] < place[second.shape]
+        right += int(place[first.shape] < place[second.shape])
     # By chance fewer than half of them, since two words may point to one column.
     assert right == 4

@@ -52,6 +52,7 @@ class TileView:
     glow: str
     """As a data: address."""
     text: str
+    whole: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
         if plot.is_signed:
             wide = max([wide, *(-_low(one) for one in plot.maps)])
         tiles = tuple(
-            TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide))
+            TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide), one.whole)
             for one in plot.maps
         )
         sides.append(
@@ -220,7 +221,9 @@ def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
 def _range(one: WordMap, wide: float) -> str:
     """Shares of many patches, and what one patch does to a cosine, are small numbers."""
     digits = 2 if wide >= 0.2 else 3 if wide >= 0.01 else 4
-    return f"{_low(one):.{digits}f} to {_high(one):.{digits}f}"
+    # Nothing has no sign.
+    low, high = (round(value, digits) + 0.0 for value in (_low(one), _high(one)))
+    return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def _start(one: WordMap, plot: Maps) -> float:

@@ -2,7 +2,7 @@
 
 A number says what becomes worse without one patch (`unbag.readouts.occluded`).
 
-Dimensions: A pieces of a caption, C captions, L patches.
+Dimensions: L patches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unbag.probes.maps import MOST_WORDS, check_square, squared
 from unbag.probes.plots import Maps, WordMap
 from unbag.probes.reader_maps import WHOLE
 from unbag.readouts.decoder_model import PatchDecoder
-from unbag.readouts.occluded import PROMPT, met_falls, said_falls, spans
+from unbag.readouts.occluded import PROMPT, met, said, spans
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec
 from unbag.readouts.vlm2vec_prompts import about_relation, instruction
 from unbag.readouts.vlm2vec_score import AskedCosine
@@ -40,6 +40,10 @@ MET = (
     "a word is that of the whole caption less that of the caption without this word, so what the "
     f"patch does for the cosine because the word is there. {_ALIKE}"
 )
+
+
+Found = tuple[str, Tensor, str]
+"""A word, its map [L], and its number with all patches in words."""
 
 
 def decoder_of(scorer: Scorer) -> PatchDecoder | None:
@@ -65,30 +69,37 @@ def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
         found, about = list(_met(decoder, picture, text, caption)), MET
     else:
         text, found, about = PROMPT, list(_said(decoder, picture, caption)), SAID
-    for _, map_L in found[:1]:
-        check_square(len(map_L), name=scorer.name, picture=picture)
-    shown = tuple(WordMap(word, squared(map_L.float().numpy())) for word, map_L in found)
+    shown = tuple(
+        WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
+    )
     return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
 
 
-def _said(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[tuple[str, Tensor]]:
+def _grid(map_L: Tensor, scorer: Scorer, picture: Picture) -> tuple[tuple[float, ...], ...]:
+    check_square(len(map_L), name=scorer.name, picture=picture)
+    return squared(map_L.float().numpy())
+
+
+def _said(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[Found]:
     """Logarithms of the pieces of a word add up to that of the word."""
-    fall_AL = said_falls(decoder, picture, caption)
+    found = said(decoder, picture, caption)
     for span in spans(decoder, caption)[:MOST_WORDS]:
-        yield span.word, fall_AL[span.start : span.stop].sum(dim=0)
+        pieces = slice(span.start, span.stop)
+        # Adding nothing takes the sign off zero.
+        log = round(float(found.whole_N[pieces].sum()), 2) + 0.0
+        yield span.word, found.fall_NL[pieces].sum(dim=0), f"log p {log:.2f}"
 
 
-def _met(
-    decoder: PatchDecoder, picture: Picture, text: str, caption: str
-) -> Iterator[tuple[str, Tensor]]:
+def _met(decoder: PatchDecoder, picture: Picture, text: str, caption: str) -> Iterator[Found]:
     """The whole caption, then what each word changes in it."""
     words = caption.split()
     shown = words[:MOST_WORDS] if len(words) > 1 else []
     less = [_without(words, at) for at in range(len(shown))]
-    whole_L, *less_L = met_falls(decoder, picture, text, [caption, *less])
-    yield WHOLE, whole_L
+    found = met(decoder, picture, text, [caption, *less])
+    whole_L, *less_L = found.fall_NL
+    yield WHOLE, whole_L, f"cosine {float(found.whole_N[0]):.3f}"
     for word, one_L in zip(shown, less_L, strict=True):
-        yield word, whole_L - one_L
+        yield word, whole_L - one_L, ""
 
 
 def _without(words: Sequence[str], at: int) -> str:

@@ -96,6 +96,8 @@ class WordMap:
     word: str
     values: tuple[tuple[float, ...], ...]
     """Rows of patches from the top left."""
+    whole: str = ""
+    """The number with all patches, in words, where the map says what one patch does to it."""
 
 
 @dataclass(frozen=True)

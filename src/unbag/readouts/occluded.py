@@ -5,7 +5,7 @@ and before the language model, which then runs as always: so a difference is the
 Weights of attention would say where a layer looks, not what would change without it.
 
 Dimensions: L patches, V width of features, B rows of a batch, T tokens, A tokens of an answer,
-W width of the language model, C captions.
+W width of the language model, C captions, N numbers that are looked at.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ class Span:
     stop: int
 
 
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Numbers with all patches, and by how much each falls without one of them.
+
+    L counts the places that hold a patch. N are pieces of a caption, or captions.
+    """
+
+    whole_N: Tensor
+    fall_NL: Tensor
+
+
 def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
     """[B, L, V]: a row for each number, in which that patch is the mean of all; -1 for none.
 
@@ -52,11 +63,10 @@ def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
     return row_BLV
 
 
-def said_falls(decoder: PatchDecoder, picture: Picture, caption: str) -> Tensor:
-    """By how much the log-probability of each piece falls without each patch, [A, L'].
+def said(decoder: PatchDecoder, picture: Picture, caption: str) -> Taken:
+    """Log-probabilities of the pieces of a caption, each behind those before it.
 
-    The decoder is asked to describe the picture, and each piece follows those before it. L' are the
-    places that hold a patch. Raises UserError if it was never taught to say captions.
+    The decoder is asked to describe the picture. Raises UserError if it was never taught to.
     """
     _check_says(decoder)
     ask, answer = decoder.preparer.prompts.tokenizer.ask(PROMPT), _pieces(decoder, caption)
@@ -70,22 +80,17 @@ def said_falls(decoder: PatchDecoder, picture: Picture, caption: str) -> Tensor:
         return log_BAV.gather(2, answer_A.expand(len(log_BAV), -1)[..., None])[..., 0]
 
     log_BA = _run(decoder, picture, token_T, read).double()
-    return (log_BA[0] - log_BA[1:]).T
+    return Taken(log_BA[0], (log_BA[0] - log_BA[1:]).T)
 
 
-def met_falls(
-    decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[str]
-) -> Tensor:
-    """By how much the cosine with each caption falls without each patch, [C, L'].
-
-    `text` stands behind the picture, as VLM2Vec asks; L' are the places that hold a patch.
-    """
+def met(decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[str]) -> Taken:
+    """Cosines of a picture, with `text` behind it as VLM2Vec asks, and each caption."""
     (row,) = decoder.hidden_rows([(None, text)])
     token_T = torch.tensor(row.prompt, device=decoder.device)
     picture_BW = unit(_run(decoder, picture, token_T, lambda hidden_BTW: hidden_BTW[:, -1]))
     caption_CW = unit(decoder.last_hidden([(None, caption) for caption in captions]))
-    change_LW = picture_BW[0].double() - picture_BW[1:].double()
-    return caption_CW.double() @ change_LW.T
+    cosine_CB = caption_CW.double() @ picture_BW.double().T
+    return Taken(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
 def spans(decoder: PatchDecoder, caption: str) -> tuple[Span, ...]:
@@ -106,7 +111,7 @@ def spans(decoder: PatchDecoder, caption: str) -> tuple[Span, ...]:
 def _run(
     decoder: PatchDecoder, picture: Picture, token_T: Tensor, read: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """What is read of a run with all patches, then of one without each: [1 + L', ...].
+    """What is read of a run with all patches, then of one without each, [1 + L, ...].
 
     All rows are of one length, so that none is padded and none knows of the others.
     """
