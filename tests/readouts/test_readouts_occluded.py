@@ -208,6 +208,7 @@ def test_words_of_a_decoder_that_says_them() -> None:
     (log_A,) = decoder().logprobs(PICTURE, PROMPT, ["a red star, left"])
     assert found.maps[2].whole == f"log p {log_A[2] + log_A[3]:.2f}"
     assert np.shape(found.maps[0].values) == (2, 2)
+    assert not occlusion_maps(YES(decoder(replace(SMALL, asks=False))), PICTURE, "a star").asked
 
 
 def test_words_of_a_caption_that_is_one_vector() -> None:

@@ -40,8 +40,6 @@ MET = (
     "a word is that of the whole caption less that of the caption without this word, so what the "
     f"patch does for the cosine because the word is there. {_ALIKE}"
 )
-
-
 Found = tuple[str, Tensor, str]
 """A word, its map [L], and its number with all patches in words."""
 
@@ -68,7 +66,8 @@ def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
         text = instruction(question if isinstance(scorer, AskedCosine) else None)
         found, about = list(_met(decoder, picture, text, caption)), MET
     else:
-        text, found, about = PROMPT, list(_said(decoder, picture, caption)), SAID
+        text = PROMPT if decoder.settings.asks else ""
+        found, about = list(_said(decoder, picture, caption)), SAID
     shown = tuple(
         WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
     )
