@@ -203,7 +203,7 @@ def scoring(
             again = ReaderScorer(encoder, reader)
             warm.append(timed(lambda: by_reader(again, items, plan, cache), device))  # noqa: B023
             cosine.append(timed(lambda: by_cosine(encoder, items, plan, cache), device))
-            spent.append(split(ReaderScorer(encoder, reader), items, plan, cache))
+            spent.append(split(again, items, plan, cache))
     print(f"{len(plan.pictures):,} pictures, {len(plan.prompts):,} captions, {pairs:,} pairs")
     print(f"one pair at a time     {1e3 * apart:10.3f} ms a pair ({2 * len(some):,} of them)")
     print(f"{TOGETHER} pairs at a time    {1e3 * together:10.3f} ms a pair")
