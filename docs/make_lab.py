@@ -48,6 +48,8 @@ HEADLINES = (
     ("world-pairs-a", "pair"),
     ("world-count", "group"),
     ("world-retrieval", "text_to_image@1"),
+    ("photos-retrieval", "text_to_image@1"),
+    ("photos-retrieval", "image_to_text@1"),
 )
 """Shown of every arm that has them."""
 

@@ -74,7 +74,7 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     one = weakest(verdict)
     why_none = absent(one.prediction, verdict.claim, results)
     bases = f", {counted(len(one.effects), 'base')}" if one.effects else ""
-    return f"  {verdict.claim.name:<26} {verdict.said:<27} {effect_text(one, why_none)}{bases}"
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {effect_text(one, why_none)}{bases}"
 
 
 def weakest(verdict: Verdict) -> Tested:
