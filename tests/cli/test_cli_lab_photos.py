@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from unbag.cli import main
+from unbag.errors import UserError
 from unbag.lab.claims import all_claims
+from unbag.lab.photos_collection import edited_pairs
 from unbag.lab.where import PHOTOGRAPHS
 
 NAMES = tuple(claim.name for claim in all_claims() if claim.where == PHOTOGRAPHS)
@@ -83,6 +86,48 @@ def test_probes_are_priced_as_a_processor_and_need_no_repairs_if_only_judged(
     assert run(tmp_path, "order_free_retrieval", "--seeds", "1") == 0
     said = capsys.readouterr().out
     assert " of one H200, in one process" in said
+
+
+def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
+    tmp_path: Path,
+) -> None:
+    """Readers name options of `unbag edit` and `unbag train`, which are not there."""
+    pytest.importorskip("spacy")
+    file, folder = tmp_path / "captions.jsonl", tmp_path / "out" / "photographs"
+    for line, found in (
+        ("not JSON", "captions.jsonl, line 1 is not JSON"),
+        ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are not there: 1.jpg"),
+    ):
+        file.write_text(f"{line}\n", encoding="utf-8")
+        with pytest.raises(UserError, match=found) as told:
+            edited_pairs(file, folder)
+        assert told.value.way_out == f"mend {file}; docs/lab.md has the form of a line"
+
+
+def test_a_run_folder_of_other_photographs_is_refused_though_nothing_is_left_to_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("spacy")
+    out = tmp_path / "out"
+    for name, caption in (("one", "a red dog"), ("other", "a blue cat")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").touch()
+        text = json.dumps({"image": "1.jpg", "captions": [caption]}) + "\n"
+        (tmp_path / name / "captions.jsonl").write_text(text, encoding="utf-8")
+    edited_pairs(tmp_path / "one" / "captions.jsonl", out / "photographs")
+    assert run(out, "photos_negatives", "--photos", str(tmp_path / "one")) == 0
+    capsys.readouterr()
+    assert run(out, "photos_negatives", "--photos", str(tmp_path / "other")) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "edits.jsonl exists already: the file of captions changed" in said
+    assert "name another folder with --out, or remove " in said
+
+
+def test_a_claim_about_them_is_shown_with_the_option_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["lab", "show", "photos_negatives"]) == 0
+    assert capsys.readouterr().out.endswith("unbag lab run photos_negatives --photos FOLDER\n")
 
 
 def test_a_small_run_needs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

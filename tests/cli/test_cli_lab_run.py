@@ -159,6 +159,16 @@ def test_a_failure_is_told_at_the_end(
     assert run(tmp_path, "--seeds", "1", "--size", "small") == 0
 
 
+def test_after_a_failure_nobody_is_told_to_take_more_seeds(
+    tmp_path: Path, experiment: Drawn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment.stops["clip_ft"] = RuntimeError("out of luck")
+    assert run(tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "0 of 5 bases: 5 more are needed" in said
+    assert "the same command with --seeds" not in said
+
+
 def test_a_person_is_asked_before_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

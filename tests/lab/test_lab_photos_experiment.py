@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -146,6 +147,32 @@ def test_too_few_photographs_are_refused() -> None:
     with pytest.raises(UserError, match="are too few"):
         check_size(Collection(some.train, Listed((), "", "")), 10)
     check_size(some, 64)
+
+
+def test_too_few_edits_are_refused_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of a group with few triples are left out: more seeds would not bring them."""
+    every = drawn_collection()
+
+    def left(kinds: set[str]) -> Collection:
+        pairs = tuple(
+            replace(one, edits=(tuple(edit for edit in one.edits[0] if edit.kind in kinds),))
+            for one in every.asked.pairs
+        )
+        return replace(every, asked=replace(every.asked, pairs=pairs))
+
+    for kinds, few in (
+        ({"swap_nouns", "negate", "synonym"}, "edits: photos-replace\n"),
+        ({"synonym"}, "photos-all, photos-seen, photos-swap, photos-replace, photos-unseen\n"),
+    ):
+        monkeypatch.setattr(photos_run, "drawn_collection", partial(left, kinds))
+        with pytest.raises(UserError, match=few) as told:
+            run(tmp_path, "heads")
+        assert told.value.found.startswith(f"{len(every.asked)} photographs that are asked about")
+        assert "at least 20 of each" in told.value.expected
+        assert "--photos" in told.value.way_out
+    assert not list(tmp_path.rglob("*.json"))
 
 
 def test_a_full_run_needs_photographs(tmp_path: Path) -> None:

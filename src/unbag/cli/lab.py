@@ -20,6 +20,7 @@ from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
 from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
+from unbag.lab.where import PHOTOGRAPHS
 from unbag.lab.wording import absent, effect_text, inequality, points, reason
 from unbag.version import __version__
 
@@ -65,7 +66,8 @@ def show_claim(name: str, folder: Path | None) -> int:
         print(f"\n{_beside(claim, beside)}")
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
-    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}")
+    given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
+    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}{given}")
     return 0
 
 

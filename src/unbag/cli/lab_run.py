@@ -18,7 +18,7 @@ from unbag.lab.claims import all_claims
 from unbag.lab.clock import counted, duration
 from unbag.lab.experiment import find_experiment
 from unbag.lab.photos_experiment import NAME as PHOTOS
-from unbag.lab.photos_wanted import captions_file, without_photographs
+from unbag.lab.photos_wanted import captions_file, edits_folder, without_photographs
 from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
@@ -54,7 +54,14 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
     """Without claims about photographs where there are none; small runs draw their own."""
     if options.photos is not None:
         captions_file(options.photos)
-    if options.photos is not None or options.size == "small":
+    if options.size == "small":
+        return wish
+    if options.photos is not None:
+        if any(name == PHOTOS for name, _ in wish.arms):
+            # Reads edits, and so needs what a list of claims does not.
+            from unbag.lab.photos_collection import check_collection
+
+            check_collection(options.photos, edits_folder(options.out))
         return wish
     rest, apart = without_photographs(wish, options.claims)
     if apart:
@@ -77,7 +84,7 @@ def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Fin
     except KeyboardInterrupt:
         _tell("stopped; the same command goes on from there")
         return 130
-    _judge(wish.claims, options)
+    _judge(wish.claims, options, has_failed=bool(failures))
     _tell_failures(failures)
     return 1 if failures else 0
 
@@ -191,7 +198,7 @@ def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
+def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool) -> None:
     """Together with all that the folder can say, so that a list of it says the same."""
     results = results_in(options.out)
     names = {claim.name for claim in claims}
@@ -204,7 +211,8 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace) -> None:
     if options.size == "small":
         print("all undecided: a small run decides nothing")
     missing = max((one.missing for each in verdicts for one in each.tested), default=0)
-    if missing and options.size == "full":
+    # Of what failed the same seeds are missing: more of them are not the way out.
+    if missing and options.size == "full" and not has_failed:
         print(
             f"{counted(missing, 'more base')} needed for a verdict: the same command with "
             f"--seeds {options.seeds + missing} goes on from here"

@@ -25,11 +25,12 @@ from unbag.models.photo import load
 from unbag.models.photo_parts import check_parts
 from unbag.train.kept_features import Features
 from unbag.train.open_pairs import open_pairs
-from unbag.train.pairs import Pair
+from unbag.train.pairs import Pair, Pairs
 from unbag.train.photo_features import caption_table, picture_table
 
 APART = 10
 """One photograph of so many is kept to ask about."""
+_EDITS = "edits.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +72,31 @@ def collection_of(given: Path, folder: Path, *, say: Say) -> Collection:
     check_parts()
     file = captions_file(given)
     say(f"edits of {file.name}")
-    edits = folder / "edits.jsonl"
-    run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
-    pairs = open_pairs(str(edits), pictures=file.parent)
+    pairs = edited_pairs(file, folder)
     every = tuple(pairs[place] for place in range(len(pairs)))
     return shared_out(every, about=pairs.about, fingerprint=pairs.fingerprint)
+
+
+def check_collection(given: Path, folder: Path) -> None:
+    """Refuse other captions than those whose edits are in `folder`, if any are."""
+    if (folder / _EDITS).exists():
+        edited_pairs(captions_file(given), folder)
+
+
+def edited_pairs(file: Path, folder: Path) -> Pairs:
+    """Edits that are there already are only read."""
+    edits = folder / _EDITS
+    try:
+        run_edit(EditJob(Source(str(file), form_of(str(file), "the captions file")), edits))
+        return open_pairs(str(edits), pictures=file.parent)
+    except UserError as error:
+        # Readers speak of the options of other commands.
+        way_out = error.way_out
+        if "--out" in way_out:
+            way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
+        elif "--" in way_out:
+            way_out = f"mend {file}; docs/lab.md has the form of a line"
+        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
 
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:

@@ -32,7 +32,8 @@ from unbag.lab.photos_data import Questions, answers, make_questions
 from unbag.lab.photos_drawn import drawn_collection, drawn_features
 from unbag.lab.photos_experiment import BLIND, START
 from unbag.lab.photos_kept import KeptHeads
-from unbag.lab.photos_table import SEEN_KINDS, Told, groups_of, judged
+from unbag.lab.photos_table import FEWEST, SEEN_KINDS, Told, groups_of, judged
+from unbag.lab.photos_wanted import edits_folder
 from unbag.lab.pretraining import seed_of
 from unbag.models.photo import write
 from unbag.train.blind_reader import Contrast, differences, fit_reader
@@ -97,10 +98,21 @@ class Bench:
 
     @cached_property
     def asked(self) -> Questions:
-        """Of photographs that could be opened."""
+        """Of photographs that could be opened; refused where they say too little."""
         place_of = self.seen.pictures.place_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
-        return make_questions(pairs, place_of)
+        has_edits = any(not edit.keeps_meaning for p in pairs for some in p.edits for edit in some)
+        asked = make_questions(pairs, place_of) if has_edits else None
+        groups = groups_of(_told(asked)) if asked is not None else {}
+        few = [name for group, name in BENCHMARKS.items() if group not in groups]
+        if asked is None or few:
+            raise UserError(
+                f"{len(pairs):,} photographs that are asked about have too few edits: "
+                f"{', '.join(few)}",
+                expected=f"at least {FEWEST} of each, of captions that have a true rewording too",
+                way_out="name a larger collection with --photos",
+            )
+        return asked
 
     def make_ready(self) -> None:
         """Make what all arms share, so that none of them is charged with it."""
@@ -109,9 +121,7 @@ class Bench:
     @property
     def told(self) -> Told:
         """Who owns what among the answers."""
-        asked = self.asked
-        photo_T = asked.triple_T4[:, 0].numpy()
-        return Told(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
+        return _told(self.asked)
 
     def heads(self, start: Path | None, seed: int) -> KeptHeads:
         """As a file has them, or before training."""
@@ -124,6 +134,11 @@ class Bench:
         )
 
 
+def _told(asked: Questions) -> Told:
+    photo_T = asked.triple_T4[:, 0].numpy()
+    return Told(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
+
+
 def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
     if order.size == "small":
         return drawn_collection()
@@ -133,7 +148,7 @@ def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
             expected="a folder of your own, with captions",
             way_out="--photos FOLDER; docs/lab.md has its form. --size small needs none",
         )
-    folder = order.out / "photographs"
+    folder = edits_folder(order.out)
     make_folder(folder, what="folder for edits", way_out="name another folder with --out")
     found = collection_of(order.photos, folder, say=say)
     check_size(found, experiment.extent(START, size=order.size).batch)

@@ -27,6 +27,8 @@ from unbag.types import FloatArray, IntArray
 
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
 SEEN_POSITIVE_KINDS = frozenset(kind for slot in SEEN_POSITIVES for kind in slot.kinds)
+FEWEST = 20
+"""Triples of a group, below which its numbers are not shown."""
 CONTROL = "clip_ft"
 ARMS = ("neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
 LOCKED = {
@@ -123,7 +125,7 @@ def groups_of(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.b
         "positive unseen": has_both & ~knows_p,
     }
     kinds = {f"kind {kind}": has_both & (negative == kind) for kind in sorted(set(negative))}
-    return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= 20}
+    return {name: is_in for name, is_in in (groups | kinds).items() if is_in.sum() >= FEWEST}
 
 
 def judged(

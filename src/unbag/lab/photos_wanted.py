@@ -29,6 +29,11 @@ def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[C
     return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
 
 
+def edits_folder(out: Path) -> Path:
+    """Where a run folder keeps the edits of its photographs' captions."""
+    return out / "photographs"
+
+
 def captions_file(given: Path) -> Path:
     """The file of captions in a folder, or the file that was named itself."""
     file = given / CAPTIONS if given.is_dir() else given
