@@ -96,11 +96,14 @@ def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(
     file, folder = tmp_path / "captions.jsonl", tmp_path / "out" / "photographs"
     for line, found in (
         ("not JSON", "captions.jsonl, line 1 is not JSON"),
+        ('{"image": "1.jpg"}', "line 1 has neither caption nor captions, only image"),
+        ("", "captions.jsonl holds no captions"),
         ('{"image": "1.jpg", "captions": ["a red dog"]}', "edits.jsonl are not there: 1.jpg"),
     ):
         file.write_text(f"{line}\n", encoding="utf-8")
         with pytest.raises(UserError, match=found) as told:
             edited_pairs(file, folder)
+        assert "--" not in told.value.expected
         assert told.value.way_out == f"mend {file}; docs/lab.md has the form of a line"
 
 

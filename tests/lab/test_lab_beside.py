@@ -16,7 +16,7 @@ from unbag.lab.claims import all_claims, find_claim
 from unbag.lab.experiment import find_experiment
 from unbag.lab.plan import find_wish
 from unbag.lab.told_nothing import QUADS, told_nothing, warning
-from unbag.lab.verdict import REPRODUCED, judge_claims
+from unbag.lab.verdict import REPRODUCED, by_base, judge_claims
 from unbag.world.items import triple_items
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
@@ -61,6 +61,21 @@ def test_a_verdict_does_not_wait_for_arms_beside_nor_mind_them() -> None:
     small = [replace(one, size="small") for one in of("twin", 0.9)]
     (with_twin,) = judge_claims([CLAIM], COMPARED + small)
     assert with_twin == alone
+
+
+def test_arms_on_other_weights_are_never_of_one_base() -> None:
+    """Two collections of photographs begin alike: `photos-0-` and then what tells them apart."""
+    prints = ("tiny-06f89e", "photos-0-9130", "photos-0-aaaa", "photos-0-9130")
+    some = [
+        replace(result(arm, 0, {}), fingerprint=fingerprint)
+        for arm, fingerprint in zip("abcd", prints, strict=True)
+    ]
+    found = {base: [arm for _, arm in arms] for base, arms in by_base(some).items()}
+    assert found == {
+        "tiny-0": ["a"],
+        "tiny-0 (photos-0)": ["b", "d"],
+        "tiny-0 (photos-0-aaaa)": ["c"],
+    }
 
 
 def test_a_run_of_a_claim_runs_what_stands_beside_it() -> None:

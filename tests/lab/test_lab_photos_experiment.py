@@ -76,6 +76,18 @@ def test_what_is_there_is_left_alone_and_other_settings_are_refused(
         run(tmp_path, "heads")
 
 
+def test_weights_that_were_removed_are_made_again_on_request(tmp_path: Path) -> None:
+    run(tmp_path, "heads")
+    path = result_path(tmp_path, "photos", BASE.stem, "heads")
+    path.with_suffix(".safetensors").unlink()
+    with pytest.raises(UserError, match="is not there, though its result is") as e:
+        run(tmp_path, "clip_ft")
+    assert e.value.expected == "the weights that repairs go on from"
+    assert e.value.way_out == f"remove {path}: the same command makes both again"
+    path.unlink()
+    assert set(run(tmp_path, "heads", "clip_ft")) == {"heads", "clip_ft"}
+
+
 def test_arms_of_a_seed_share_batches(out: Path) -> None:
     recipes = [recipe_of(arm, PHOTOS.extent(arm, size="full"), 4_850) for arm in PHOTOS.arms[1:-1]]
     assert len({(one.batch, one.epochs, one.negatives, one.positives) for one in recipes}) == 1

@@ -94,9 +94,10 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
         way_out = error.way_out
         if "--out" in way_out:
             way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
-        elif "--" in way_out:
+        elif "--" in way_out or not way_out:
             way_out = f"mend {file}; docs/lab.md has the form of a line"
-        raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+        expected = error.expected.partition(", or the name of another field")[0]
+        raise UserError(error.found, expected=expected, way_out=way_out) from error
 
 
 def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collection:

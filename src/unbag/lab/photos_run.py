@@ -187,6 +187,12 @@ def _trained(bench: Bench, wanted: ArmResult, path: Path) -> ArmResult:
     """Heads from the seed, or a repair of them; the weights are written before the result."""
     device, seed = bench.order.device, wanted.seed
     start = None if wanted.arm == START else path.with_name(f"{START}.safetensors")
+    if start is not None and not start.exists():
+        raise UserError(
+            f"{start} is not there, though its result is",
+            expected="the weights that repairs go on from",
+            way_out=f"remove {start.with_suffix('.json')}: the same command makes both again",
+        )
     train, steps = bench.collection.train, wanted.steps
     recipe = recipe_of(wanted.arm, wanted.extent, len(train))
     trained = bench.heads(start, seed)

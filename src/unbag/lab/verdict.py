@@ -107,11 +107,13 @@ def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[
 def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
     """Arms of one name on bases of other weights are of two bases, whatever they are called."""
     found: dict[str, dict[ArmKey, ArmResult]] = {}
-    first: dict[str, str] = {}
+    names: dict[tuple[str, str], str] = {}
     for one in results:
-        is_same = first.setdefault(one.base, one.fingerprint) == one.fingerprint
-        name = one.base if is_same else f"{one.base} ({one.fingerprint[:8]})"
-        found.setdefault(name, {})[one.experiment, one.arm] = one
+        key = (one.base, one.fingerprint)
+        if key not in names:
+            begins = (one.base, *(f"{one.base} ({text})" for text in (key[1][:8], key[1])))
+            names[key] = next(name for name in begins if name not in names.values())
+        found.setdefault(names[key], {})[one.experiment, one.arm] = one
     return dict(found)
 
 
