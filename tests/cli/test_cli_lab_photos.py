@@ -86,6 +86,9 @@ def test_probes_are_priced_as_a_processor_and_need_no_repairs_if_only_judged(
     assert run(tmp_path, "order_free_retrieval", "--seeds", "1") == 0
     said = capsys.readouterr().out
     assert " of one H200, in one process" in said
+    # Before the repairs and after them: two parts of the plan, one price.
+    assert said.count("  probes: ") == 2
+    assert said.count("\nprobes: about ") == 1
 
 
 def test_captions_that_cannot_be_read_are_told_with_what_this_command_can_do(

@@ -158,14 +158,19 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
 def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
-    short = [part for part in plan.parts if part.experiment in _ON_PROCESSOR]
+    short: dict[str, float] = {}
+    for part in plan.parts:
+        # One that needs arms of others may stand before and after them.
+        if part.experiment in _ON_PROCESSOR:
+            short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
     lines = [
-        f"{part.experiment}: about {duration(part.seconds)} of one core of a CPU"
-        f"{_FEATURES if part.experiment == PHOTOS else ''}"
-        for part in short
+        f"{name}: about {duration(seconds)} of one core of a CPU"
+        f"{_FEATURES if name == PHOTOS else ''}"
+        for name, seconds in short.items()
     ]
-    seconds = plan.seconds - sum(part.seconds for part in short)
-    return "\n".join([_price_of_gpu(seconds, device)] * bool(seconds) + lines)
+    others = [part.seconds for part in plan.parts if part.experiment not in short]
+    rest = sum(plan.untrained.values()) + sum(others)
+    return "\n".join([_price_of_gpu(rest, device)] * bool(rest) + lines)
 
 
 def _price_of_gpu(seconds: float, device: str) -> str:
