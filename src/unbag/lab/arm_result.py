@@ -78,6 +78,15 @@ def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
         )
 
 
+def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
+    """What a file says, unless it is not there; refused if it is of other settings."""
+    if not path.exists():
+        return None
+    found = read_results(path)[0]
+    check_same(found, wanted, path=path)
+    return found
+
+
 def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
     """What of these is not as wanted; empty if all is."""
     apart = [

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from torch.nn import functional
 
 from unbag.models.photo import Photo
 from unbag.models.photo_towers import PhotoConfig, PhotoTowers
 from unbag.train.kept_features import FeatureReads, Features
+from unbag.train.kept_photo import unit
 from unbag.train.trainable import Reads
 
 if TYPE_CHECKING:
@@ -70,16 +70,12 @@ class KeptHeads:
 
     def embed_pictures(self, pixels: Tensor) -> Tensor:
         """Places [N] to unit vectors [N, D]."""
-        return _unit(self.module.picture.head(self._picture_NC[pixels]))
+        return unit(self.module.picture.head(self._picture_NC[pixels]))
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Places [N] to unit vectors [N, D]."""
-        return _unit(self.module.caption.head(self._caption_NC[inputs["place_N"]]))
+        return unit(self.module.caption.head(self._caption_NC[inputs["place_N"]]))
 
     def encoder(self, name: str) -> Photo:
         """Without its parts it is none; `unbag.models.photo.read` puts them before the heads."""
         raise NotImplementedError(name)
-
-
-def _unit(vector_ND: Tensor) -> Tensor:
-    return functional.normalize(vector_ND.float(), dim=-1)

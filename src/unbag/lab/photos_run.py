@@ -20,8 +20,7 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import (
     ArmResult,
     Extent,
-    check_same,
-    read_results,
+    find_same,
     result_path,
     write_result,
 )
@@ -69,9 +68,7 @@ def run_photos(order: Order, experiment: Experiment, *, say: Say) -> None:
         for arm in order.arms:
             path = result_path(order.out, experiment.name, base.stem, arm)
             wanted = _wanted(bench, experiment, base, arm)
-            if path.exists():
-                (found,) = read_results(path)
-                check_same(found, wanted, path=path)
+            if find_same(wanted, path) is not None:
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             bench.make_ready()

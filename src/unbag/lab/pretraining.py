@@ -26,7 +26,7 @@ from unbag.lab.arm_result import (
     ArmResult,
     Extent,
     Size,
-    check_same,
+    find_same,
     read_results,
     result_path,
     write_result,
@@ -130,12 +130,12 @@ def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:
     base = order.bases[0]
     wanted = {arm: _wanted(experiment, order, base, arm) for arm in order.arms}
     paths = {arm: result_path(order.out, NAME, base.stem, arm) for arm in order.arms}
-    missing = [arm for arm in order.arms if _found(wanted[arm], paths[arm]) is None]
+    missing = [arm for arm in order.arms if find_same(wanted[arm], paths[arm]) is None]
     if not missing:
         say(f"{base.stem}: every arm is in {order.out}")
         return
     states = {arm: paths[arm].with_suffix(".state") for arm in missing}
-    rest = [arm for arm in missing if _found(wanted[arm], states[arm]) is None]
+    rest = [arm for arm in missing if find_same(wanted[arm], states[arm]) is None]
     if rest:
         _train(experiment, order, {arm: wanted[arm] for arm in rest}, states, say=say)
     questions = _questions(order.size, experiment.times)
@@ -210,15 +210,6 @@ def _wanted(experiment: Pretraining, order: Order, base: Path, arm: str) -> ArmR
         numbers={},
         size=order.size,
     )
-
-
-def _found(wanted: ArmResult, path: Path) -> ArmResult | None:
-    """What a file says, unless it is not there; refused if it is of other settings."""
-    if not path.exists():
-        return None
-    found = read_results(path)[0]
-    check_same(found, wanted, path=path)
-    return found
 
 
 @cache

@@ -24,7 +24,7 @@ from unbag.lab.arm_result import (
     BEFORE,
     UNTRAINED,
     ArmResult,
-    check_same,
+    find_same,
     read_results,
     write_result,
 )
@@ -57,13 +57,13 @@ def repair(
     known = {BEFORE: encoder, UNTRAINED: _untrained(encoder, nothing.seed)}
     for name, tiny in known.items():
         one = replace(nothing, arm=name)
-        if settings.asks_base and _found(one, folder / f"{name}.json") is None:
+        if settings.asks_base and find_same(one, folder / f"{name}.json") is None:
             _ask(tiny, one, folder, questions, settings)
     if BLIND in settings.arms:
         _read_blindly(replace(nothing, arm=BLIND), encoder, folder, settings)
     trained = [arm for arm in settings.arms if arm not in (BEFORE, UNTRAINED, BLIND)]
     wanted = [replace(nothing, arm=arm, steps=settings.steps) for arm in trained]
-    missing = [one for one in wanted if _found(one, folder / f"{one.arm}.json") is None]
+    missing = [one for one in wanted if find_same(one, folder / f"{one.arm}.json") is None]
     if not missing:
         say(f"{base.stem}: every arm is in {folder}")
         return
@@ -97,15 +97,6 @@ def _untrained(encoder: Tiny, seed: int) -> Tiny:
     return Tiny(untrained(encoder.config, seed=seed), name=UNTRAINED)
 
 
-def _found(wanted: ArmResult, path: Path) -> ArmResult | None:
-    """What a file says, unless it is not there; refused if it is of other settings."""
-    if not path.exists():
-        return None
-    found = read_results(path)[0]
-    check_same(found, wanted, path=path)
-    return found
-
-
 def _state(folder: Path, arm: str) -> Path:
     """An arm before it is asked, with its loss once it is trained; no result, so not .json."""
     return folder / f"{arm}.state"
@@ -115,7 +106,7 @@ def _trained(
     base: Path, wanted: Sequence[ArmResult], folder: Path, settings: Settings, *, say: Say
 ) -> list[ArmResult]:
     """With their losses; those that are not trained yet are, and all weights are written."""
-    states = [_found(one, _state(folder, one.arm)) for one in wanted]
+    states = [find_same(one, _state(folder, one.arm)) for one in wanted]
     rest = [
         one for one, state in zip(wanted, states, strict=True) if not state or state.loss is None
     ]
@@ -137,7 +128,7 @@ def _trained(
             checkpoint = checkpoint_of(folder, one.arm)
             for left in (checkpoint, curve_of(checkpoint)):
                 left.unlink(missing_ok=True)
-    found = [_found(one, _state(folder, one.arm)) for one in wanted]
+    found = [find_same(one, _state(folder, one.arm)) for one in wanted]
     return [one for one in found if one is not None]
 
 
@@ -158,7 +149,7 @@ def _ask(
 def _read_blindly(wanted: ArmResult, encoder: Tiny, folder: Path, settings: Settings) -> None:
     """How far the captions of a base's own scenes give their edits away."""
     path = folder / f"{wanted.arm}.json"
-    if _found(wanted, path) is not None:
+    if find_same(wanted, path) is not None:
         return
     start, experiment = time.monotonic(), EXPERIMENTS[settings.experiment]
     batches = WorldBatches(

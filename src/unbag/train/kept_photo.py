@@ -39,13 +39,13 @@ class KeptPhoto(PhotoTrainable):
         """Places [N], or pixels, to unit vectors [N, D]."""
         if self._pictures is None:
             return super().embed_pictures(pixels)
-        return _unit(self.module.picture.head(self._pictures[pixels]))
+        return unit(self.module.picture.head(self._pictures[pixels]))
 
     def embed_captions(self, inputs: Inputs) -> Tensor:
         """Places, or tokens, to unit vectors [N, D]."""
         if self._captions is None:
             return super().embed_captions(inputs)
-        return _unit(self.module.caption.head(self._captions[inputs["place_N"]]))
+        return unit(self.module.caption.head(self._captions[inputs["place_N"]]))
 
     def beside(self, encoder: Photo) -> KeptPhoto:
         """Another model on the same features, for losses that compare with the start."""
@@ -53,5 +53,6 @@ class KeptPhoto(PhotoTrainable):
         return KeptPhoto(encoder, device=self._device, pictures=pictures, captions=captions)
 
 
-def _unit(vector_ND: Tensor) -> Tensor:
+def unit(vector_ND: Tensor) -> Tensor:
+    """Of length one, with all digits."""
     return functional.normalize(vector_ND.float(), dim=-1)
