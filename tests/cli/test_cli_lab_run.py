@@ -30,6 +30,7 @@ class Drawn:
     """By arm; each once."""
     about: str = "made up"
     reads_bases: bool = True
+    on_processor: bool = False
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -114,6 +115,18 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     assert "5 bases" in verdicts
     assert main(["lab", "list", "--results", str(tmp_path / "lab")]) == 0
     assert verdicts.splitlines()[0] in capsys.readouterr().out
+
+
+def test_an_experiment_says_itself_that_its_time_is_a_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = Drawn("default", on_processor=True)
+    monkeypatch.setattr("unbag.cli.lab_run.find_experiment", lambda name: drawn)
+    assert run(tmp_path, "--seeds", "1") == 0
+    said = capsys.readouterr().out
+    # Three arms of 30 s; the only base is copied.
+    assert "\ndefault: about 2 min of one core of a CPU\n" in said
+    assert "H200" not in said
 
 
 def test_too_few_seeds_say_how_many_more(

@@ -26,6 +26,7 @@ class Made:
     reads: Mapping[str, tuple[ArmKey, ...]] = field(default_factory=dict)
     about: str = "made up"
     reads_bases: bool = True
+    on_processor: bool = False
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         return self.reads.get(arm, ())

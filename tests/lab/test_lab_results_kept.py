@@ -85,6 +85,14 @@ def test_what_is_run_today_can_be_joined_with_what_ships() -> None:
     assert asked > 200
 
 
+def test_two_experiments_take_the_time_of_a_processor() -> None:
+    """`docs/lab.md` says so too, where it says what the lab cost."""
+    assert [name for name in EXPERIMENTS if find_experiment(name).on_processor] == [
+        "probes",
+        "photos",
+    ]
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_knows_the_extent_of_its_arms(name: str) -> None:
     experiment = find_experiment(name)

@@ -35,6 +35,7 @@ class Made:
     runs: list[tuple[str, str]] = field(default_factory=list)
     about: str = "made up"
     reads_bases: bool = True
+    on_processor: bool = False
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         return self.need_of.get(arm, self.need)

@@ -27,8 +27,6 @@ from unbag.lab.verdict import judge_claims
 from unbag.models.device import check_device, choose_device
 
 _WORKERS = 6
-_ON_PROCESSOR = ("probes", PHOTOS)
-"""Experiments whose time is a processor's, whatever the device."""
 _FEATURES = (
     ", and before that minutes for features of photographs and captions that are not in the cache "
     "folder"
@@ -72,7 +70,7 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
 
 def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
     plan = _plan(wish, options, find=find)
-    _say_plan(plan, options, device=machine.device)
+    _say_plan(plan, options, device=machine.device, find=find)
     sys.stdout.flush()
     if plan.count and not _goes_on(options):
         print("nothing was started")
@@ -116,7 +114,7 @@ def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
     )
 
 
-def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
+def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> None:
     if not plan.count:
         print(f"nothing to run: {counted(plan.there, 'result')} in {options.out}")
         return
@@ -133,7 +131,7 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str) -> None:
         print(block(", ".join(part.arms), indent=4))
     if plan.there:
         print(f"  {counted(plan.there, 'result')} there already")
-    print(_price(plan, options, device=device))
+    print(_price(plan, options, device=device, find=find))
     if options.size == "full" and options.seeds < FEWEST_BASES:
         more = FEWEST_BASES - options.seeds
         print(
@@ -155,13 +153,13 @@ def _time(seconds: float, options: argparse.Namespace) -> str:
     return "" if options.size == "small" or not seconds else f", about {duration(seconds)}"
 
 
-def _price(plan: Plan, options: argparse.Namespace, *, device: str) -> str:
+def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> str:
     if options.size == "small":
         return "a small run: seconds for each experiment and base; it decides nothing"
     short: dict[str, float] = {}
     for part in plan.parts:
         # One that needs arms of others may stand before and after them.
-        if part.experiment in _ON_PROCESSOR:
+        if find(part.experiment).on_processor:
             short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
     lines = [
         f"{name}: about {duration(seconds)} of one core of a CPU"

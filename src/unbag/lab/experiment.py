@@ -56,11 +56,18 @@ class Experiment(Protocol):
     def reads_bases(self) -> bool:
         """Whether it reads the weights of bases, or takes their names alone."""
 
+    @property
+    def on_processor(self) -> bool:
+        """Whether its time is that of one core of a CPU, whatever the device."""
+
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """Arms of this or another experiment whose weights an arm reads; they are run before."""
 
     def seconds(self, arm: str) -> float:
-        """Roughly, of one arm on one base on one H200: for the price that is said before."""
+        """Roughly, of one arm on one base, for the price that is said before.
+
+        On one H200, or on one core of a CPU if it is `on_processor`.
+        """
 
     def extent(self, arm: str, *, size: Size) -> Extent:
         """How far this version trains and asks an arm; results of another extent are refused."""

@@ -61,6 +61,7 @@ class Pretraining:
     times: int = 5
     name: str = NAME
     reads_bases: bool = False
+    on_processor: bool = False
     about: str = "trained from scratch: three sizes, and batches with and without collisions"
 
     @property

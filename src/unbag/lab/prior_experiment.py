@@ -28,6 +28,7 @@ class PriorExperiment:
 
     name: str = "priors"
     reads_bases: bool = True
+    on_processor: bool = False
     about: str = "decoders on frozen patches, taught with and without an answer prior; M3ID"
     arms: tuple[str, ...] = tuple(
         f"{taught}{ending}" for taught in SHARES for ending in ("", M3ID_ENDING)

@@ -49,6 +49,7 @@ class Probes:
     about = "models that exist are asked where pictures and captions lie and what can be read"
     arms = ARMS
     reads_bases = True
+    on_processor = True
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """The repair whose weights an arm reads."""

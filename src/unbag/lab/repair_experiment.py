@@ -29,6 +29,7 @@ class RepairExperiment:
     name: str
     trained: tuple[str, ...]
     reads_bases: bool = True
+    on_processor: bool = False
 
     @property
     def about(self) -> str:
