@@ -10,7 +10,7 @@ import torch
 
 from unbag.errors import UserError
 from unbag.lab import bases
-from unbag.lab.bases import base_names, make_base, missing_bases
+from unbag.lab.bases import base_names, make_base, missing_bases, seed_of
 from unbag.lab.pretrain import Settings, pretrain
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.run_folder import base_path
@@ -30,6 +30,14 @@ def test_bases_are_named_by_their_seeds_and_made_once(tmp_path: Path) -> None:
     assert made["settings"]["seed"] == 1
     assert made["fingerprint"] == read(path, name="one").fingerprint
     assert sorted(p.name for p in path.parent.iterdir()) == ["tiny-1.json", "tiny-1.safetensors"]
+
+
+def test_a_name_says_its_seed_or_is_refused() -> None:
+    assert [seed_of(Path(f"some/{name}.safetensors")) for name in base_names(11)] == [*range(11)]
+    assert seed_of(Path("tiny-12")) == 12
+    with pytest.raises(UserError, match="'mine' names no seed") as told:
+        seed_of(Path("mine.safetensors"))
+    assert told.value.expected == "a number at the end, as in tiny-0"
 
 
 def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, read_results, result_path, write_result
 from unbag.lab.claims import find_claim
 from unbag.lab.experiment import Order, find_experiment
-from unbag.lab.pretraining import PRETRAINING, Pretraining, seed_of
+from unbag.lab.pretraining import PRETRAINING, Pretraining
 from unbag.lab.pretraining_arms import ARMS, smaller
 from unbag.lab.pretraining_steps import (
     OnDevice,
@@ -181,7 +181,6 @@ def test_bad_orders_are_refused_before_anything_is_trained(tmp_path: Path) -> No
     with pytest.raises(UserError, match="huge"):
         PRETRAINING.seconds("huge")
     assert list(tmp_path.iterdir()) == []
-    assert seed_of(Path("some/tiny-12.safetensors")) == 12
 
 
 def test_bases_of_the_same_name_and_other_weights_do_not_mix() -> None:

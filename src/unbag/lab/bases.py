@@ -6,6 +6,7 @@ Beside the weights of a base stands how it was made. The first one of full size 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -44,6 +45,18 @@ class Made:
 def base_names(seeds: int) -> tuple[str, ...]:
     """As many as there are seeds."""
     return tuple(f"tiny-{seed}" for seed in range(seeds))
+
+
+def seed_of(base: Path) -> int:
+    """The number at the end of a base's name, for experiments that read nothing else of it."""
+    found = re.search(r"(\d+)$", base.stem)
+    if found is None:
+        raise UserError(
+            f"the base {base.stem!r} names no seed",
+            expected="a number at the end, as in tiny-0",
+            way_out="nothing else is read of a base here: tiny-0, tiny-1 ... will do",
+        )
+    return int(found[1])
 
 
 def missing_bases(out: Path, names: Sequence[str], *, size: Size) -> dict[str, float]:

@@ -24,6 +24,7 @@ from unbag.lab.arm_result import (
     result_path,
     write_result,
 )
+from unbag.lab.bases import seed_of
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.photos import BUILD, repair_arms, take_steps
 from unbag.lab.photos_collection import Collection, Seen, check_size, collection_of, look
@@ -33,7 +34,6 @@ from unbag.lab.photos_experiment import BLIND, START
 from unbag.lab.photos_kept import KeptHeads
 from unbag.lab.photos_table import FEWEST, SEEN_KINDS, Told, groups_of, judged
 from unbag.lab.photos_wanted import edits_folder
-from unbag.lab.pretraining import seed_of
 from unbag.models.photo import write
 from unbag.train.blind_reader import Contrast, differences, fit_reader
 from unbag.train.config import Locks, Recipe

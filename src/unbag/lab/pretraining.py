@@ -11,7 +11,6 @@ there is left alone.
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +20,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from unbag.engine.atomic import write_atomically
-from unbag.errors import UserError
 from unbag.lab.arm_result import (
     ArmResult,
     Extent,
@@ -31,6 +29,7 @@ from unbag.lab.arm_result import (
     result_path,
     write_result,
 )
+from unbag.lab.bases import seed_of
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.pretraining_arms import ARMS, Arm, find_arm, smaller
@@ -107,18 +106,6 @@ class Pretraining:
 
 
 PRETRAINING = Pretraining()
-
-
-def seed_of(base: Path) -> int:
-    """The number at the end of a base's name."""
-    found = re.search(r"(\d+)$", base.stem)
-    if found is None:
-        raise UserError(
-            f"the base {base.stem!r} names no seed",
-            expected="a number at the end, as in tiny-0",
-            way_out="nothing else is read of a base here: tiny-0, tiny-1 ... will do",
-        )
-    return int(found[1])
 
 
 def _say_now(line: str) -> None:
