@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
 from safetensors.torch import load_file
 from torch import nn
 
 from unbag.models.photo import Photo
 from unbag.models.photo_towers import PhotoConfig, PhotoTowers
+from unbag.models.seeded import seeded
 from unbag.train.kept_features import FeatureReads, Features
 from unbag.train.kept_photo import unit
 from unbag.train.trainable import Reads
@@ -53,10 +53,7 @@ class KeptHeads:
         self, start: Path | None, *, seed: int, pictures: Features, captions: Features, device: str
     ) -> None:
         """From a file that `unbag.models.photo.write` made, or from the seed."""
-        with torch.random.fork_rng(devices=[]):
-            # `torch.manual_seed` would also seed generators of GPUs, which the fork does not
-            # restore.
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             towers = PhotoTowers(nn.Identity(), nn.Identity(), PhotoConfig())
         if start is not None:
             towers.load_state_dict({name: w.float() for name, w in load_file(start).items()})

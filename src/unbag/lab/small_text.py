@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from unbag.models.hf_source import quietly
+from unbag.models.seeded import seeded
 from unbag.world.parse import words as words_of_world
 
 _UNKNOWN = "[UNK]"
@@ -34,9 +33,7 @@ def write_small_text(folder: Path, *, seed: int = 0) -> Path:
         num_attention_heads=2,
         max_position_embeddings=_CONTEXT,
     )
-    with quietly(), torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs.
-        torch.default_generator.manual_seed(seed)
+    with quietly(), seeded(seed):
         library.PreTrainedTokenizerFast(
             tokenizer_object=words, model_max_length=_CONTEXT, pad_token=_UNKNOWN
         ).save_pretrained(folder)

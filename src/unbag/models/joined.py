@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.fingerprint import fingerprint
+from unbag.models.seeded import seeded
 from unbag.models.text_part import TextPart
 from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, Tokens
 
@@ -53,9 +54,7 @@ def make_connector(width: int, joint: int, *, seed: int = 0, is_plain: bool = Fa
                 way_out="leave plain: out, and train a connector",
             )
         return Connector(width, joint, hidden=None)
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return Connector(width, joint, hidden=max(width, joint))
 
 

@@ -23,6 +23,7 @@ from unbag.models.finite import check_finite
 from unbag.models.photo_layers import caption_layers, picture_layers
 from unbag.models.photo_parts import SIDE, caption_part, check_parts, parts_said, picture_part
 from unbag.models.photo_towers import PhotoConfig, PhotoTowers, mean_words
+from unbag.models.seeded import seeded
 from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
@@ -183,9 +184,7 @@ def build(
 ) -> Photo:
     """Parts as they are installed, with the given weights put in; heads start from the seed."""
     reader, tokenizer = caption_part()
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         towers = PhotoTowers(picture_part(), reader, config)
     _, unknown = towers.load_state_dict(dict(state), strict=False)
     if unknown:

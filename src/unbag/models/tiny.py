@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
 from unbag.models.finite import check_finite
+from unbag.models.seeded import seeded
 from unbag.models.tiny_layers import caption_layers, picture_layers
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import PAD, WordTokenizer
@@ -129,9 +130,7 @@ def load(name: str, *, device: str = "cpu") -> Tiny:
 
 def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
     """Towers as they are before training, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return TinyTowers(config)
 
 

@@ -5,11 +5,11 @@ What can be read from the twin was put there by the architecture, not by trainin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING
 from warnings import catch_warnings, simplefilter
+
+from unbag.models.seeded import seeded
 
 if TYPE_CHECKING:
     from unbag.models.hf_blip import Blip
@@ -52,7 +52,7 @@ def _of_open_clip(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None
     config, prepared = encoder.config, encoder.preparation
     if config is None or prepared is None:
         return None
-    with _seeded(seed):
+    with seeded(seed):
         has_bias = getattr(encoder.model, "logit_bias", None) is not None
         model = build(config, has_bias=has_bias)
     return OpenClip(
@@ -70,7 +70,7 @@ def _of_open_clip(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None
 
 def _of_transformers(encoder: HfDual | Blip, *, name: str, seed: int) -> HfDual | Blip:
     old = encoder.model
-    with _seeded(seed):
+    with seeded(seed):
         # The class makes its own weights from a config; the config is changed by what it builds.
         model = type(old)(deepcopy(old.config))
     with catch_warnings():
@@ -97,19 +97,8 @@ def _of_photo(encoder: Photo, *, name: str, seed: int) -> Photo:
     from unbag.models.photo_parts import average_norms, picture_part, untrained_caption_part
     from unbag.models.photo_towers import PhotoTowers
 
-    with _seeded(seed):
+    with seeded(seed):
         picture = picture_part(is_trained=False)
         average_norms(picture)
         towers = PhotoTowers(picture, untrained_caption_part(), encoder.config)
     return Photo(towers, encoder.tokenizer, name=name, device=encoder.device)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Models are built on the CPU, so no other generator is drawn from."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
-        yield

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from unbag.errors import UserError
+from unbag.models.seeded import seeded
 from unbag.readouts.decoder_data import Material
 from unbag.readouts.decoder_language import (
     Language,
@@ -90,9 +89,7 @@ def _net(
     seed: int,
 ) -> DecoderNet:
     """Connector and language model before training, the same for the same seed."""
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs, which the fork does not restore.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         if language is None:
             return DecoderNet(scratch_language(settings, words, places=places), width=width)
         if settings.lora:

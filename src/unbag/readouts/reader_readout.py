@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from unbag.engine.progress import Progress
 from unbag.errors import UserError
+from unbag.models.seeded import seeded
 from unbag.readouts.choose import choose
 from unbag.readouts.fit import Effort
 from unbag.readouts.head import Sizes, load_reader
@@ -69,9 +68,7 @@ class ReaderReadout:
 
     def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
         """With first weights of a seed."""
-        with torch.random.fork_rng(devices=[]):
-            # `torch.manual_seed` would also seed generators of GPUs.
-            torch.default_generator.manual_seed(seed)
+        with seeded(seed):
             return self.build(settings, sizes)
 
 
