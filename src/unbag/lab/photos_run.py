@@ -31,12 +31,13 @@ from unbag.lab.photos_collection import Collection, Seen, check_size, collection
 from unbag.lab.photos_data import Questions, answers, make_questions
 from unbag.lab.photos_drawn import drawn_collection, drawn_features
 from unbag.lab.photos_experiment import BLIND, START
-from unbag.lab.photos_kept import KeptHeads
 from unbag.lab.photos_table import FEWEST, SEEN_KINDS, Told, groups_of, judged
 from unbag.lab.photos_wanted import edits_folder
 from unbag.models.photo import write
+from unbag.models.photo_heads import load_heads
 from unbag.train.blind_reader import Contrast, differences, fit_reader
 from unbag.train.config import Locks, Recipe
+from unbag.train.kept_photo import KeptPhoto
 from unbag.types import FloatArray
 
 READER_LEARNS_FROM = 1_500
@@ -120,14 +121,13 @@ class Bench:
         """Who owns what among the answers."""
         return _told(self.asked)
 
-    def heads(self, start: Path | None, seed: int) -> KeptHeads:
+    def heads(self, start: Path | None, seed: int) -> KeptPhoto:
         """As a file has them, or before training."""
-        return KeptHeads(
-            start,
-            seed=seed,
+        return KeptPhoto(
+            load_heads(start, seed=seed),
+            device=self.order.device,
             pictures=self.seen.pictures,
             captions=self.seen.captions,
-            device=self.order.device,
         )
 
 

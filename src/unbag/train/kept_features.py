@@ -43,8 +43,13 @@ class OnFeatures(Protocol):
 class FeatureReads:
     """A picture or a caption is its place among kept features, where they are kept."""
 
-    def __init__(self, plain: Reads, pictures: Features | None, captions: Features | None) -> None:
-        """Places only: features stay with the towers and are sent to no worker."""
+    def __init__(
+        self, plain: Reads | None, pictures: Features | None, captions: Features | None
+    ) -> None:
+        """Places only: features stay with the towers and are sent to no worker.
+
+        `plain` prepares what has no features; None where everything has some.
+        """
         self._plain = plain
         self._pictures = None if pictures is None else pictures.place_of
         self._damaged = {} if pictures is None else pictures.damaged
@@ -52,6 +57,7 @@ class FeatureReads:
 
     def prepare(self, image: Image) -> Tensor:
         """As the towers want pixels."""
+        assert self._plain is not None
         return self._plain.prepare(image)
 
     def kept(self, picture: Picture) -> Tensor:
@@ -67,9 +73,13 @@ class FeatureReads:
     def tokenize(self, captions: Sequence[str]) -> Inputs:
         """Places, or tokens where the caption tower is trained."""
         if self._captions is None:
+            assert self._plain is not None
             return self._plain.tokenize(captions)
         return {"place_N": torch.tensor([self._captions[one] for one in captions])}
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
+        if self._plain is None:
+            # A place each: whatever was too long was cut when its features were made.
+            return [1] * len(captions)
         return self._plain.count_tokens(captions)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from unbag.models.photo import CONTEXT, Photo, squeezed
+from unbag.models.photo_heads import PhotoHeads
 from unbag.train.layers import Layers
 from unbag.train.lora import merged
 from unbag.train.trainable import Reads
@@ -54,8 +56,11 @@ class PhotoReads:
 class PhotoTrainable:
     """The towers of `unbag.models.photo`; the last layer of each is its head."""
 
-    def __init__(self, encoder: Photo, *, device: str) -> None:
-        """Copy the towers of an encoder, which stays as it is."""
+    def __init__(self, encoder: Photo | PhotoHeads, *, device: str) -> None:
+        """Copy the towers of an encoder, which stays as it is.
+
+        Heads alone can be run on kept features only: `unbag.train.kept_photo`.
+        """
         self.name = encoder.name
         self.fingerprint = encoder.fingerprint
         self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
@@ -80,17 +85,24 @@ class PhotoTrainable:
 
     def encoder(self, name: str) -> Photo:
         """A copy of the weights as they are now; the fingerprint is theirs."""
+        if self._tokenizer is None:
+            # Heads alone are none; `unbag.models.photo.read` puts parts before those of a file.
+            raise NotImplementedError(name)
         return Photo(merged(self.module), self._tokenizer, name=name, device=self._device)
 
 
 def _picture_layers(tower: Any) -> Layers:
-    """Stem, sixteen blocks, the last convolution, the head."""
+    """Stem, sixteen blocks, the last convolution, the head; or the head alone."""
     part = tower.part
+    if isinstance(part, nn.Identity):
+        return ((tower.head,),)
     blocks = [(block,) for block in part._blocks]
     return (part._conv_stem, part._bn0), *blocks, (part._conv_head, part._bn1), (tower.head,)
 
 
 def _caption_layers(tower: Any) -> Layers:
-    """Embedding, six blocks, the head."""
+    """Embedding, six blocks, the head; or the head alone."""
+    if isinstance(tower.part, nn.Identity):
+        return ((tower.head,),)
     blocks = [(block,) for block in tower.part.encoder.layer]
     return (tower.part.embeddings,), *blocks, (tower.head,)

