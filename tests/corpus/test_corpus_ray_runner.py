@@ -29,7 +29,7 @@ SETTINGS = Settings(kinds=("swap_nouns",))
 THINGS = ("dog", "cup", "bench", "umbrella", "kite")
 
 
-def chunks(number: int, captions: int = 40) -> list[Chunk]:
+def chunks(number: int) -> list[Chunk]:
     return [
         Chunk(
             n,
@@ -37,7 +37,7 @@ def chunks(number: int, captions: int = 40) -> list[Chunk]:
                 Given(
                     f"{n}-{k}", f"a {THINGS[k % 5]} lies under a {THINGS[(k + n) % 4]} near a wall"
                 )
-                for k in range(captions)
+                for k in range(40)
             ),
         )
         for n in range(number)
@@ -61,33 +61,28 @@ def kill_a_worker() -> None:
     workers[0].kill()
 
 
-def test_a_killed_worker_changes_nothing(cluster: None) -> None:
-    given = chunks(10)
-    worker = make_worker(SETTINGS)
-    wanted = {chunk.index: worker(chunk) for chunk in given}
-    found = {}
-    for done in RayRunner("local", 2)(iter(given), SETTINGS):
-        found[done.index] = done
-        if len(found) == 1:
-            kill_a_worker()
-    assert found == wanted
-
-
-def test_windows_take_no_more_chunks_than_they_work_on(
+def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
     cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_runner, "WINDOW", 1)
+    """In two windows, of ten chunks and one: every window starts workers, which takes seconds."""
+    monkeypatch.setattr(ray_runner, "WINDOW", 5)
+    given = chunks(11)
+    worker = make_worker(SETTINGS)
+    wanted = {chunk.index: worker(chunk) for chunk in given}
     taken: list[int] = []
 
     def flow() -> Iterator[Chunk]:
-        for chunk in chunks(3, captions=1):
+        for chunk in given:
             taken.append(chunk.index)
             yield chunk
 
-    running = RayRunner("local", 2)(flow(), SETTINGS)
-    next(running)
-    assert taken == [0, 1]
-    assert len(list(running)) == 2
+    found = {}
+    for done in RayRunner("local", 2)(flow(), SETTINGS):
+        found[done.index] = done
+        if len(found) == 1:
+            assert taken == list(range(10))
+            kill_a_worker()
+    assert found == wanted
 
 
 def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
