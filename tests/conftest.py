@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
-# Weights that are read from a file lie elsewhere in memory than their copies, and on some processors
-# MKL adds in another order there; tests of equal bits are about weights.
+# Weights that are read from a file lie elsewhere in memory than their copies, and on some
+# processors MKL then adds in another order; tests of equal bits are about what weights say.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 # Python looks for rubbish after every 700 objects, over and over through some 9,000 tests and all
 # libraries at once: a tenth of the time.
