@@ -14,10 +14,10 @@ from unbag.engine.evaluate import find_benchmarks
 from unbag.version import __version__
 
 MODEL = """
-import time
+import os, time
 class Slow:
     name, fingerprint, scoring, is_blind = "slow", "slow-1", "odd", False
-    pause = 0.5
+    pause = float(os.environ.get("PAUSE", "0"))
     def score(self, queries):
         print("chunk", flush=True)
         time.sleep(self.pause)
@@ -142,6 +142,8 @@ def test_ctrl_c_says_how_to_go_on(here: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         cwd=here,
+        # Slow enough to be stopped in time; what goes on afterwards need not be.
+        env=os.environ | {"PAUSE": "0.5"},
     )
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["chunk\n"] * 2
