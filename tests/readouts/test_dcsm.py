@@ -268,3 +268,17 @@ def test_what_decides_an_order_survives_half_precision() -> None:
     made = reader(replace(FIXED, shuffle_patches="each"))
     assert torch.equal(made.towards_W.half().float(), made.towards_W)
     assert made.most_tokens == 6
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(10, 6), (2, 2), (5, 3)])
+def test_convolutions_as_products_of_matrices_give_the_same(rows: int, columns: int) -> None:
+    # What a GPU computes; here on a processor, in double precision.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        net = MapCnn(rows, columns).double()
+    map_NRL = unit(4, rows, columns, seed=1).double()
+    found = {
+        form: (score_N, torch.autograd.grad(score_N.square().sum(), tuple(net.parameters())))
+        for form, score_N in (("plain", net(map_NRL)), ("products", net.by_products(map_NRL)))
+    }
+    torch.testing.assert_close(found["products"], found["plain"])

@@ -71,3 +71,34 @@ def test_weights_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> No
     assert error.value.way_out == "take the folder as training wrote it"
     with pytest.raises(UserError, match="is not a language model"):
         small.small_language(tmp_path / "nothing")
+
+
+def test_a_decoder_is_computed_here_with_its_very_weights_and_given_back() -> None:
+    net = begun().made.net
+    whole, names = net.language, set(net.state_dict())
+    token_BT = torch.tensor([[1, 2, 3, 4]])
+    wanted = net.hidden(None, token_BT)
+    with small.lean(net):
+        assert isinstance(net.language, small.SmallLanguage)
+        assert set(net.state_dict()) == names
+        assert {id(one) for one in net.parameters()} == {
+            *(id(one) for one in whole.parameters()),
+            *(id(one) for one in net.connector.parameters()),
+        }
+        found = net.hidden(None, token_BT)
+        with torch.no_grad():
+            net.language.lm_head.weight.mul_(2)
+    assert net.language is whole
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert not torch.equal(net.hidden(None, token_BT), wanted)
+
+
+def test_a_language_model_that_is_no_plain_llama_stays(folder: Path) -> None:
+    net = begun().made.net
+    net.language.config.hidden_act = "gelu"
+    whole = net.language
+    with small.lean(net):
+        assert net.language is whole
+    net.language = ours = small.small_language(folder)
+    with small.lean(net):
+        assert net.language is ours

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from unbag.lab.readout_vectors import precision_of
+from unbag.models.seeded import seeded
 from unbag.readouts.decoder_language import scratch_language
 from unbag.readouts.decoder_lessons import make_lessons
 from unbag.readouts.decoder_net import DecoderNet
@@ -96,9 +96,7 @@ def fresh(
 ) -> DecoderNet:
     """Before any step; the same for the same seed."""
     places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    with torch.random.fork_rng(devices=[]):
-        # `torch.manual_seed` would also seed generators of GPUs.
-        torch.default_generator.manual_seed(seed)
+    with seeded(seed):
         return DecoderNet(scratch_language(settings, words, places=places), width=width)
 
 

@@ -17,30 +17,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from unbag.engine.collector import paused_collector
 from unbag.lab.pretrain_kept import Kept
-from unbag.losses.contrastive import contrastive
-from unbag.models.tiny import untrained, write
+from unbag.lab.pretraining_arms import Arm
+from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Training, put_on, show
+from unbag.models.tiny import write
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
-from unbag.train.optimise import decay_groups, share_of_rate
-from unbag.types import Embedded
+from unbag.train.optimise import share_of_rate
 from unbag.world.incentive import describe
 from unbag.world.knobs import Knobs
 from unbag.world.parse import words
-from unbag.world.sprites import Packed, draw_batch, pack, sprite_table
+from unbag.world.sprites import sprite_table
 from unbag.world.stream import batch, split_seed
-from unbag.world.truth import (
-    CaptionCodes,
-    SceneCodes,
-    captions_on,
-    encode_captions,
-    encode_scenes,
-    holds_codes,
-    scenes_on,
-)
 from unbag.world.words import WORLDS
 
 
@@ -61,19 +52,21 @@ class Settings:
     knobs: Knobs = field(default_factory=lambda: Knobs(withheld_combinations=0.2))
     """A fifth of the shape-colour combinations is never shown, so unseen ones can be tested."""
 
+    @property
+    def schedule(self) -> Schedule:
+        """What decides steps, whatever they are shown."""
+        return Schedule(
+            seed=self.seed,
+            steps=self.steps,
+            batch=self.batch,
+            learning_rate=self.learning_rate,
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            warm_up=self.warm_up,
+        )
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One batch as arrays, made by a worker."""
 
-    packed: Packed
-    token_NL: Tensor
-    end_N: Tensor
-    scenes: SceneCodes[Tensor]
-    captions: CaptionCodes[Tensor]
-
-
-class Steps(Dataset[Step]):
+class Steps(Dataset[Shown]):
     """The batch of step i depends on the seed and i alone, so workers may come and go."""
 
     def __init__(self, settings: Settings, config: TinyConfig) -> None:
@@ -84,21 +77,13 @@ class Steps(Dataset[Step]):
         """As many as there are steps."""
         return self.settings.steps
 
-    def __getitem__(self, step: int) -> Step:
+    def __getitem__(self, step: int) -> Shown:
         """Sample, say, encode; drawing is left to the device."""
         s = self.settings
-        samples = batch(
-            WORLDS[s.world], s.knobs, seed=split_seed("train", s.seed), step=step, size=s.batch
-        )
-        scenes = [sample.scene for sample in samples]
-        token_NL, end_N = self.tokenize([sample.caption for sample in samples])
-        return Step(
-            pack(scenes),
-            torch.from_numpy(token_NL),
-            torch.from_numpy(end_N),
-            scenes_on(encode_scenes(scenes), "cpu"),
-            captions_on(encode_captions([sample.ast for sample in samples]), "cpu"),
-        )
+        seed = split_seed("train", s.seed)
+        with paused_collector():
+            samples = batch(WORLDS[s.world], s.knobs, seed=seed, step=step, size=s.batch)
+            return show(samples, self.tokenize)
 
 
 def pretrain(
@@ -114,33 +99,27 @@ def pretrain(
 
     With `kept` it goes on after a stop, on a CPU with the same bits.
     """
-    towers = untrained(config, seed=settings.seed).to(device).train()
-    optimiser = torch.optim.AdamW(
-        decay_groups(dict(towers.named_parameters()), settings.weight_decay),
-        lr=settings.learning_rate,
-        betas=settings.betas,
-    )
+    arm = Arm("a base", config, settings.knobs, masks=settings.mask_also_true)
+    training = Training(arm, settings.schedule, device)
+    towers, optimiser = training.towers, training.optimiser
     noise = torch.Generator(device=device).manual_seed(settings.seed)
     table = torch.from_numpy(sprite_table(WORLDS[settings.world])).to(device)
     first = kept.restore(towers, optimiser, noise) if kept else 0
     say(_describe(settings) + (f"; goes on from step {first}" if first else ""))
     start = time.monotonic()
     steps = _load(settings, config, first=first, workers=workers)
+    place: OnDevice | None = None
     for number, step in enumerate(steps, start=first):
-        for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * schedule(number, settings)
-        with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=device != "cpu"):
-            embedded = _embed(towers, step, table, noise, settings, device)
-        loss = contrastive(embedded)
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        towers.clamp_scale()
+        shown = put_on(step, table, noise, pixels=config.pixels)
+        if device != "cpu":
+            shown = place = shown.copied_to(place, context=config.context)
+        training.step(shown, settings.learning_rate * schedule(number, settings))
         is_due = kept is not None and kept.is_due()
         if number % 250 == 0 or number == settings.steps - 1 or is_due:
+            loss = training.loss.item()
             rate = (number + 1 - first) / (time.monotonic() - start)
             left = (settings.steps - number - 1) / rate
-            say(f"step {number:5d}  loss {loss.item():.4f}  {rate:.3g} steps/s  {left:.0f} s left")
+            say(f"step {number:5d}  loss {loss:.4f}  {rate:.3g} steps/s  {left:.0f} s left")
         if kept and is_due:
             kept.save(number + 1, towers, optimiser, noise)
     return towers.eval()
@@ -151,32 +130,9 @@ def schedule(step: int, settings: Settings) -> float:
     return share_of_rate(step, steps=settings.steps, warm_up=settings.warm_up)
 
 
-def _embed(
-    towers: TinyTowers,
-    step: Step,
-    table: Tensor,
-    noise: torch.Generator,
-    settings: Settings,
-    device: str,
-) -> Embedded:
-    pixels = draw_batch(table, step.packed, pixels=towers.config.pixels, generator=noise)
-    also_true = None
-    if settings.mask_also_true:
-        captions = CaptionCodes(*(v.to(device) for v in vars(step.captions).values()))
-        scenes = SceneCodes(*(v.to(device) for v in vars(step.scenes).values()))
-        also_true = holds_codes(captions, scenes)
-    return Embedded(
-        picture_BD=towers.embed_pictures(2 * pixels - 1).float(),
-        caption_BD=towers.embed_captions(step.token_NL.to(device), step.end_N.to(device)).float(),
-        scale=towers.log_scale.exp(),
-        bias=torch.zeros((), device=device),
-        also_true_BB=also_true,
-    )
-
-
 def _load(
     settings: Settings, config: TinyConfig, *, workers: int, first: int = 0
-) -> Iterator[Step]:
+) -> Iterator[Shown]:
     return iter(
         DataLoader(
             Subset(Steps(settings, config), range(first, settings.steps)),

@@ -47,8 +47,8 @@ _SMALL_QUESTIONS = (
     "world-retrieval",
 )
 _SMALL_EVERY = 20
-_SECONDS = {"small": 12.0, "large": 32.0}
-_SECONDS_OF_BASE = 20.0
+_SECONDS = {"small": 9.0, "large": 24.0}
+_SECONDS_OF_BASE = 14.0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from unbag.losses.contrastive import contrastive
 from unbag.models.tiny import untrained
 from unbag.models.tiny_towers import TinyTowers
 from unbag.models.tiny_words import WordTokenizer
+from unbag.readouts.compiled import compile_layers
 from unbag.readouts.recorded import Memory, Recorded, shared_memory
 from unbag.train.optimise import decay_groups, put_rate, share_of_rate
 from unbag.types import Embedded, IntArray
@@ -30,7 +31,7 @@ from unbag.world.grammar import Rel
 from unbag.world.incentive import collision_rate, incentive
 from unbag.world.knobs import Knobs
 from unbag.world.sprites import Packed, draw_batch, pack, sprite_table
-from unbag.world.stream import batch, split_seed
+from unbag.world.stream import Sample, batch, split_seed
 from unbag.world.truth import (
     CaptionCodes,
     SceneCodes,
@@ -119,10 +120,15 @@ class Streams(Dataset[tuple[Shown, ...]]):
     def _shown(self, knobs: Knobs, step: int) -> Shown:
         seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
         samples = batch(DEFAULT, knobs, seed=seed, step=step, size=size)
-        scenes = [sample.scene for sample in samples]
-        token_BL, end_B = self._tokenize([sample.caption for sample in samples])
-        captions = encode_captions([sample.ast for sample in samples])
-        return Shown(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
+        return show(samples, self._tokenize)
+
+
+def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> Shown:
+    """As arrays; drawing is left to the device."""
+    scenes = [sample.scene for sample in samples]
+    token_BL, end_B = tokenize([sample.caption for sample in samples])
+    captions = encode_captions([sample.ast for sample in samples])
+    return Shown(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
 
 
 class Training:
@@ -138,9 +144,11 @@ class Training:
         self.loss = torch.zeros((), device=device)
         """Of the last step."""
         self._device = device
+        for tower in (self.towers.picture, self.towers.caption):
+            compile_layers(tower.blocks, device=device)
         is_recorded = device != "cpu"
         rate = schedule.learning_rate
-        self._optimiser = torch.optim.AdamW(
+        self.optimiser = torch.optim.AdamW(
             decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
             lr=torch.tensor(rate, device=device) if is_recorded else rate,
             betas=schedule.betas,
@@ -151,14 +159,14 @@ class Training:
 
     def step(self, shown: OnDevice, rate: float) -> None:
         """One step; the device is not waited for. On a GPU batches must stay in one place."""
-        put_rate(self._optimiser, rate)
+        put_rate(self.optimiser, rate)
         if self._device == "cpu":
             self.loss = self._learn(shown)
             return
         if self._recorded is None:
             self._recorded = Recorded(
                 lambda: self._learn(shown),
-                self._optimiser,
+                self.optimiser,
                 device=self._device,
                 memory=self._memory,
             )
@@ -177,9 +185,9 @@ class Training:
             also_true_BB=shown.also_true_BB if self.masks else None,
         )
         loss = contrastive(embedded)
-        self._optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._optimiser.step()
+        self.optimiser.step()
         self.towers.clamp_scale()
         return loss.detach()
 
@@ -221,7 +229,9 @@ def train_side_by_side(
     return found
 
 
-def put_on(shown: Shown, table: Tensor, noise: torch.Generator) -> OnDevice:
+def put_on(
+    shown: Shown, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
+) -> OnDevice:
     """Copy a batch to the device of the table, draw it, and find what else is true."""
     device = table.device
 
@@ -231,9 +241,9 @@ def put_on(shown: Shown, table: Tensor, noise: torch.Generator) -> OnDevice:
 
     captions = CaptionCodes(*(put(values) for values in vars(shown.captions).values()))
     scenes = SceneCodes(*(put(values) for values in vars(shown.scenes).values()))
-    pixels = draw_batch(table, shown.packed, pixels=DEFAULT.pixels, generator=noise)
+    drawn = draw_batch(table, shown.packed, pixels=pixels, generator=noise)
     return OnDevice(
-        2 * pixels - 1, put(shown.token_BL), put(shown.end_B), holds_codes(captions, scenes)
+        2 * drawn - 1, put(shown.token_BL), put(shown.end_B), holds_codes(captions, scenes)
     )
 
 

@@ -19,7 +19,7 @@ from unbag.lab.experiment import Order, Say
 M3ID_ENDING = "-m3id"
 SHARES: Mapping[str, float] = MappingProxyType({"even": 0.5, "prior": 0.7})
 """Decoders, and how many of their answers are frequent ones."""
-_SECONDS = 150.0
+_SECONDS = 70.0
 
 
 @dataclass(frozen=True)

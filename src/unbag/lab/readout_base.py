@@ -35,6 +35,7 @@ EXPERIMENT = "readouts"
 BATCH = 256
 """Also said of arms that are not trained."""
 _CAPTIONS = 4_096
+_MAP_FIT = 800
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class Settings:
     """Of readers of maps, of which a step costs ten times as much."""
     fit_rows: int = 2_048
     """Fixed examples that a reader must be able to learn."""
-    fit_steps: int = 800
+    fit_steps: int = 8_000
+    """In which they are learned; readers of maps learn them in `_MAP_FIT`, or not at all."""
     vector_steps: int = 1_200
     """Of VLM2Vec."""
     seed: int = 0
@@ -70,6 +72,10 @@ class Settings:
     def steps_of(self, arm: ReaderArm) -> int:
         """Of a reader."""
         return self.map_steps if arm.reads_maps else self.steps
+
+    def fit_steps_of(self, arm: ReaderArm) -> int:
+        """Of a reader that learns by heart."""
+        return min(self.fit_steps, _MAP_FIT) if arm.reads_maps else self.fit_steps
 
 
 FOR_DECODERS = Settings(scenes=40_000, steps=6_000, fit_rows=512, fit_steps=1_500)

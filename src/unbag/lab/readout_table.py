@@ -36,8 +36,6 @@ ORDER = (
     "sparc_fixed",
     "vlm2vec",
     "vlm2vec-plain",
-    "vlm2vec-first",
-    "vlm2vec-plain-first",
     "decoder",
     "decoder-cls",
     "decoder-nothing",
@@ -74,14 +72,14 @@ def table(results: Sequence[ArmResult]) -> str:
     arms = [arm for arm in ORDER if arm in known]
     arms += sorted(known - set(ORDER))
     bases = sorted({result.base for result in results})
-    count = {arm: len(_of(arm, results)) for arm in arms}
+    on = {arm: _numbers([one.base for one in _of(arm, results)]) for arm in arms}
     return "\n\n".join(
         (
-            f"Means over bases (of {', '.join(bases)}: the first so many).",
+            f"Means over bases (by their numbers: of {', '.join(bases)}).",
             _rows(
                 COLUMNS,
                 [(arm, [_mean(c, _of(arm, results)) for c in COLUMNS]) for arm in arms],
-                count,
+                on,
             ),
             "Difference to the cosine of the same base, paired within bases: mean [95 % t interval "
             "over bases].",
@@ -92,13 +90,13 @@ def table(results: Sequence[ArmResult]) -> str:
                     for arm in arms
                     if arm != CONTROL
                 ],
-                count,
+                on,
             ),
             f"Every base ({', '.join(bases)}):",
             _rows(
                 COMPARED,
                 [(arm, [_each(c, _of(arm, results)) for c in COMPARED]) for arm in arms],
-                count,
+                on,
             ),
         )
     )
@@ -106,6 +104,11 @@ def table(results: Sequence[ArmResult]) -> str:
 
 def _of(arm: str, results: Sequence[ArmResult]) -> list[ArmResult]:
     return sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
+
+
+def _numbers(bases: Sequence[str]) -> str:
+    """What stands behind the last dash of each name."""
+    return ", ".join(base.rpartition("-")[2] for base in bases)
 
 
 def _mean(column: Column, results: Sequence[ArmResult]) -> str:
@@ -136,11 +139,11 @@ def _apart(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
 def _rows(
     columns: Sequence[Column],
     rows: Sequence[tuple[str, Sequence[str]]],
-    count: Mapping[str, int],
+    on: Mapping[str, str],
 ) -> str:
     titles = ["arm", "bases", *(column.title for column in columns)]
     lines = [titles, ["---"] * len(titles)]
-    lines += [[f"`{arm}`", str(count[arm]), *cells] for arm, cells in rows]
+    lines += [[f"`{arm}`", on[arm], *cells] for arm, cells in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

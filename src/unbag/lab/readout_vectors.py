@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from unbag.lab.arm_result import ArmResult
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import autocast
+from unbag.readouts.small_language import lean
 from unbag.readouts.vlm2vec_core import contrast, share_of_rate, unit
 from unbag.readouts.vlm2vec_prompts import about_caption, instruction, question_of
 from unbag.train.config import Precision
@@ -92,17 +94,18 @@ class _Trained:
         optimiser = torch.optim.AdamW(self.net.parameters(), lr=_RATE, weight_decay=0.0)
         self.net.train()
         loss: Tensor | None = None
-        for step in range(steps):
-            share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
-            for group in optimiser.param_groups:
-                group["lr"] = _RATE * share
-            rng = np.random.default_rng((seed, step))
-            row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
-            loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
-            optimiser.step()
+        with nullcontext() if texts.device == "cpu" else lean(self.net):
+            for step in range(steps):
+                share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
+                for group in optimiser.param_groups:
+                    group["lr"] = _RATE * share
+                rng = np.random.default_rng((seed, step))
+                row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
+                loss = _loss(self.net, seen_NLV, lesson, texts, row_B)
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+                optimiser.step()
         self.net.eval()
         self.loss = None if loss is None else float(loss.detach())
 

@@ -148,9 +148,8 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     else:
         few = pool.rows(0, settings.fit_rows)
         small = arm.found().fresh(effort, sizes, seed=base.seed)
-        Fit(
-            small, few, replace(effort, steps=settings.fit_steps), device=device, seed=base.seed
-        ).run()
+        by_heart = replace(effort, steps=settings.fit_steps_of(arm))
+        Fit(small, few, by_heart, device=device, seed=base.seed).run()
         can_fit = share_told_apart(small, few, device=device)
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)

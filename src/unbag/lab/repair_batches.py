@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.engine.collector import paused_collector
 from unbag.lab.repair_arms import View
 from unbag.readouts.pool_world import NEGATIVES
 from unbag.train.batch import Batch, Group, Pixels, Said, Truth, make_batch
@@ -48,6 +49,7 @@ class RepairBatches(WorldBatches):
 
     views: frozenset[View] = frozenset({"all"})
 
+    @paused_collector()
     def __getitem__(self, step: int) -> Batch:
         """The batch of a step."""
         if self.views == {"all"}:

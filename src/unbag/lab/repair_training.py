@@ -25,6 +25,7 @@ from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe, view_of
 from unbag.lab.repair_batches import Known, RepairBatches, views_on_device
 from unbag.lab.repair_locked import LockedTiny, SharedPictures
 from unbag.models.tiny import read
+from unbag.readouts.compiled import compile_layers
 from unbag.readouts.recorded import Memory, Recorded, shared_memory
 from unbag.train import checkpoint
 from unbag.train.batch import Batch
@@ -112,10 +113,14 @@ class Arm:
         self.plan = replace(self.plan, is_seeded=False)
         rate = torch.tensor(self.recipe.learning_rate, device=device)
         for group in self.optimiser.param_groups:
-            group["lr"], group["capturable"] = rate, True
+            group["lr"], group["capturable"], group["fused"] = rate, True, True
         for moments in self.optimiser.state.values():
             # What a checkpoint gave back.
             moments["step"] = moments["step"].to(device)
+        towers = self.trainable.module
+        if self.recipe.locks.picture != "all":
+            compile_layers(towers.picture.blocks, device=device)
+        compile_layers(towers.caption.blocks, device=device, varies=True)
         self._is_recorded = True
 
     def take_step(self, batch: Batch, step: int, *, steps: int) -> None:

@@ -259,8 +259,9 @@ class Dcsm(Reader):
 
     @property
     def _numbers(self) -> int:
-        """That one pair needs while it is computed."""
-        return 2 * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
+        """That one pair needs while it is computed; a GPU copies rows for its windows."""
+        copies = 4 if self.functional_TR.is_cuda else 2
+        return copies * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
 
     def _check_parts(self, picture: Parts, caption: Parts) -> Tensor:
         if picture.part_NLW.shape[1] != self.patches:

@@ -19,10 +19,12 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
+from unbag.readouts.compiled import compile_layers
 from unbag.readouts.decoder_lessons import NOTHING, Draws, LessonBatch, Lessons
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import KINDS, DecoderSettings
 from unbag.readouts.recorded import Recorded
+from unbag.readouts.small_language import lean
 from unbag.train.config import Precision
 from unbag.train.moments import moments_of, put_moments
 from unbag.train.optimise import decay_groups, put_rate, share_of_rate
@@ -125,6 +127,14 @@ class Teaching:
 
     def run(self, on_step: Callable[[Taught], bool] | None = None) -> None:
         """To the last step, or until `on_step` says True: somebody stopped it."""
+        if not self._is_recorded:
+            self._run(on_step)
+            return
+        with lean(self.net):
+            compile_layers(self.net.language.base_model.layers, device=self.device)
+            self._run(on_step)
+
+    def _run(self, on_step: Callable[[Taught], bool] | None) -> None:
         steps = self.settings.steps
         while self.step < steps:
             loss = self.take_step()

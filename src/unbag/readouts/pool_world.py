@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from unbag.engine.collector import paused_collector
 from unbag.engine.progress import Progress, Silent
 from unbag.models.fitting import Fitting
 from unbag.readouts.parts import Parts, View, stacked
@@ -197,6 +198,7 @@ class _Steps(Dataset[WorldRows]):
     def __len__(self) -> int:
         return len(self._batches)
 
+    @paused_collector()
     def __getitem__(self, step: int) -> WorldRows:
         samples, told = self._batches.told(step)
         scenes = tuple(sample.scene for sample in samples)

@@ -9,6 +9,8 @@ Dimensions: N rows, L tokens, W width, H heads, E width of a head.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,29 @@ def small_language(folder: Path) -> Any:
             way_out="take the folder as training wrote it",
         ) from error
     return made.eval().requires_grad_(False)
+
+
+@contextmanager
+def lean(net: Any) -> Iterator[None]:
+    """Inside, the language model of a decoder is computed here, with the very same weights.
+
+    That of transformers makes a mask while a GPU records and none before, and takes more, smaller
+    kernels. One that is no plain Llama stays.
+    """
+    whole = net.language
+    config = _config(whole.config.to_dict()) if hasattr(whole.config, "to_dict") else None
+    if config is not None:
+        with torch.device("meta"):
+            made = SmallLanguage(config)
+        for name, weight in whole.named_parameters():
+            place, _, last = name.rpartition(".")
+            setattr(made.get_submodule(place), last, weight)
+        made.lm_head.weight = made.model.embed_tokens.weight
+        net.language = made.train(whole.training)
+    try:
+        yield
+    finally:
+        net.language = whole
 
 
 def _config(said: dict[str, Any]) -> SmallConfig | None:

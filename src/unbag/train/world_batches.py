@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unbag.engine.collector import paused_collector
 from unbag.errors import UserError
 from unbag.train.batch import Batch, Pixels, Said, Truth, make_batch
 from unbag.train.batches import Share
@@ -116,6 +117,7 @@ class WorldBatches:
         """Steps of all epochs."""
         return self.recipe.epochs * self.per_epoch
 
+    @paused_collector()
     def __getitem__(self, step: int) -> Batch:
         """This process's part of the batch of a step."""
         samples, told = self.told(step)
