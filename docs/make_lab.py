@@ -163,18 +163,16 @@ def _settings(results: Sequence[ArmResult]) -> str:
 
 def _cost(results: Sequence[ArmResult]) -> str:
     rows: list[tuple[str, ...]] = []
-    times: list[float] = []
     for name, some in experiments(results).items():
-        known = [one.seconds for one in some if one.seconds is not None]
-        times += known
-        unknown = f"{len(some) - len(known):,}" if len(known) < len(some) else "none"
-        rows.append((f"`{name}`", f"{len(some):,}", _minutes(known), unknown))
-    head = ("experiment", "arms on bases", "minutes", "arms whose time was not measured")
-    return table(head, [*rows, ("all", f"{len(results):,}", _minutes(times), "")])
-
-
-def _minutes(seconds: Sequence[float]) -> str:
-    return f"{sum(seconds) / 60:.1f}" if seconds else "–"
+        experiment = find_experiment(name)
+        if experiment.on_processor:
+            seconds = sum(one.seconds or 0.0 for one in some)
+            clock = "measured, one core of a CPU"
+        else:
+            seconds = sum(experiment.seconds(one.arm) for one in some)
+            clock = "by the length of single steps, alone on one H200"
+        rows.append((f"`{name}`", f"{len(some):,}", f"{seconds / 60:.0f}", clock))
+    return table(("experiment", "arms on bases", "minutes", "how they are known"), rows)
 
 
 def experiments(results: Sequence[ArmResult]) -> dict[str, list[ArmResult]]:

@@ -92,6 +92,11 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
 
 def run(out: Path, *more: str) -> int:
+    """Without asking anybody."""
+    return ask(out, "--yes", *more)
+
+
+def ask(out: Path, *more: str) -> int:
     return main(["lab", "run", CLAIM, "--device", "cpu", "--out", str(out), *more])
 
 
@@ -102,11 +107,11 @@ def test_the_price_is_said_and_five_bases_give_a_verdict(
     said = capsys.readouterr()
     plan, _, verdicts = said.out.partition("verdicts, each about no more than it names:\n")
     assert plan.startswith(f"to run in {tmp_path / 'lab'}, on cpu:\n  tiny-0: copied from")
-    assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 16 min\n" in plan
-    # Four bases of 240 s, and three arms of 30 s on five: two that are compared, one beside them.
-    assert "about 24 min of one H200, in one process; a CPU takes far longer" in plan
-    # 1,410 s, 300 times.
-    assert "about 300 times as long, at which all would take 117 h 30 min.\n" in plan
+    assert "  tiny-1, tiny-2, tiny-3, tiny-4: trained, about 7 min\n" in plan
+    # Four bases of 100 s, and three arms of 30 s on five: two that are compared, one beside them.
+    assert "about 14 min of one H200, in one process; a CPU takes far longer" in plan
+    # 850 s, 300 times.
+    assert "about 300 times as long, at which all would take 70 h 50 min.\n" in plan
     assert "  default: 15 results on all bases, about 8 min\n" in plan
     assert "    clip_ft, hard_negative, " in plan
     assert "1 of 1: default, 3 arms on 5 bases" in said.err
@@ -141,7 +146,7 @@ def test_too_few_seeds_say_how_many_more(
     said = capsys.readouterr().out
     assert "  9 results there already\n" in said
     assert "  default: 6 results on tiny-3, tiny-4, " in said
-    assert "  tiny-3, tiny-4: trained, about 8 min\n" in said
+    assert "  tiny-3, tiny-4: trained, about 3 min\n" in said
     assert " reproduced on the world " in said
 
 
@@ -188,17 +193,30 @@ def test_a_person_is_asked_before_it_starts(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda text: "n")
     small = ("--seeds", "1", "--size", "small")
-    assert run(tmp_path, *small) == 0
+    assert ask(tmp_path, *small) == 0
     assert capsys.readouterr().out.endswith("nothing was started\n")
 
     def ends(text: str) -> str:
         raise EOFError
 
     monkeypatch.setattr("builtins.input", ends)
-    assert run(tmp_path, *small) == 0
+    assert ask(tmp_path, *small) == 0
     assert capsys.readouterr().out.endswith("nothing was started\n")
-    assert run(tmp_path, *small, "--yes") == 0
+    assert run(tmp_path, *small) == 0
     assert "verdicts" in capsys.readouterr().out
+
+
+def test_without_a_terminal_only_a_small_run_starts_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert ask(tmp_path / "full", "--seeds", "1") == 1
+    said = capsys.readouterr()
+    assert "one H200" in said.out + said.err
+    assert "nobody can be asked whether to start" in said.err
+    assert "--yes" in said.err
+    assert [path.name for path in tmp_path.rglob("*.json")] == ["lab.json"]
+    assert ask(tmp_path / "small", "--seeds", "1", "--size", "small") == 0
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from functools import partial
 import torch
 
 from unbag.cli.lab import block, verdict_line
+from unbag.errors import UserError
 from unbag.lab.apart import apart, one_thread
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
@@ -186,8 +187,16 @@ def _price_of_gpu(seconds: float, device: str) -> str:
 
 
 def _goes_on(options: argparse.Namespace) -> bool:
-    if options.yes or not sys.stdin.isatty():
+    if options.yes:
         return True
+    if not sys.stdin.isatty():
+        if options.size == "small":
+            return True
+        raise UserError(
+            "nobody can be asked whether to start: there is no terminal",
+            expected="an answer, since a run of full size takes what is said above",
+            way_out="--yes, or --size small to see that it runs",
+        )
     try:
         return input("start? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

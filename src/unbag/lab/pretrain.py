@@ -3,7 +3,7 @@
     python -m unbag.lab.pretrain --seed 0 --out tiny-base.safetensors
 
 Scenes are made on the fly and never repeat. There is no augmentation of any kind: a flip or a crop
-would make captions about sides false. About four minutes on one large GPU.
+would make captions about sides false. About two minutes on one large GPU.
 """
 
 from __future__ import annotations
