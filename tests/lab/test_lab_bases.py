@@ -41,7 +41,7 @@ def test_a_name_says_its_seed_or_is_refused() -> None:
 
 
 def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
-    assert missing_bases(tmp_path, base_names(2), size="full") == {"tiny-0": 0.0, "tiny-1": 240.0}
+    assert missing_bases(tmp_path, base_names(2), size="full") == {"tiny-0": 0.0, "tiny-1": 100.0}
     make_base(tmp_path, "tiny-0", size="full", device="cpu", workers=0)
     found = read(base_path(tmp_path, "tiny-0"), name="tiny-0")
     assert found.fingerprint == load("base").fingerprint
