@@ -19,6 +19,7 @@ from unbag.lab.pretraining_steps import (
     OnDevice,
     Schedule,
     Streams,
+    Training,
     measure,
     put_on,
     train_side_by_side,
@@ -55,6 +56,16 @@ def test_the_sizes_are_those_of_the_specification() -> None:
         (256, 4),
     ]
     assert len({arm.knobs for name, arm in ARMS.items() if name in sizes}) == 1
+
+
+def test_only_nvidia_gpus_replay_steps() -> None:
+    # "meta" stands for a device that is neither a processor nor one of theirs, such as mps.
+    arm = smaller(ARMS["base"])
+    training = Training(arm, QUICK, "meta")
+    assert not training.is_recorded
+    for group in training.optimiser.param_groups:
+        assert not group["capturable"]
+        assert not group["fused"]
 
 
 @pytest.mark.parametrize(

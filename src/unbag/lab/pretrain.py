@@ -111,7 +111,7 @@ def pretrain(
     place: OnDevice | None = None
     for number, step in enumerate(steps, start=first):
         shown = put_on(step, table, noise, pixels=config.pixels)
-        if device != "cpu":
+        if training.is_recorded:
             shown = place = shown.copied_to(place, context=config.context)
         training.step(shown, settings.learning_rate * schedule(number, settings))
         is_due = kept is not None and kept.is_due()

@@ -144,23 +144,24 @@ class Training:
         self.loss = torch.zeros((), device=device)
         """Of the last step."""
         self._device = device
+        self.is_recorded = device.startswith("cuda")
+        """Whether steps are replayed: then batches must stay in one place."""
         for tower in (self.towers.picture, self.towers.caption):
             compile_layers(tower.blocks, device=device)
-        is_recorded = device != "cpu"
         rate = schedule.learning_rate
         self.optimiser = torch.optim.AdamW(
             decay_groups(dict(self.towers.named_parameters()), schedule.weight_decay),
-            lr=torch.tensor(rate, device=device) if is_recorded else rate,
+            lr=torch.tensor(rate, device=device) if self.is_recorded else rate,
             betas=schedule.betas,
-            fused=is_recorded,
-            capturable=is_recorded,
+            fused=self.is_recorded,
+            capturable=self.is_recorded,
         )
         self._recorded: Recorded | None = None
 
     def step(self, shown: OnDevice, rate: float) -> None:
-        """One step; the device is not waited for. On a GPU batches must stay in one place."""
+        """One step; the device is not waited for."""
         put_rate(self.optimiser, rate)
-        if self._device == "cpu":
+        if not self.is_recorded:
             self.loss = self._learn(shown)
             return
         if self._recorded is None:
@@ -207,7 +208,7 @@ def train_side_by_side(
     table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
     # One for each stream: noise must not depend on which other arms are trained.
     noise = [torch.Generator(device=device).manual_seed(schedule.seed) for _ in streams]
-    memory = None if device == "cpu" else shared_memory()
+    memory = shared_memory() if device.startswith("cuda") else None
     found = {name: Training(arm, schedule, device, memory=memory) for name, arm in arms.items()}
     shown_to = [[found[n] for n, arm in arms.items() if arm.knobs == knobs] for knobs in streams]
     places: list[OnDevice | None] = [None] * len(streams)
@@ -217,7 +218,7 @@ def train_side_by_side(
         share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
         for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
             there = put_on(shown, table, own)
-            if device != "cpu":
+            if device.startswith("cuda"):
                 there = places[at] = there.copied_to(places[at], context=context)
             for training in trainings:
                 training.step(there, share * schedule.learning_rate)
@@ -237,7 +238,9 @@ def put_on(
 
     def put(values: IntArray) -> Tensor:
         found = torch.from_numpy(values)
-        return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)
+        if device.type == "cuda":
+            return found.pin_memory().to(device, non_blocking=True)
+        return found.to(device)
 
     captions = CaptionCodes(*(put(values) for values in vars(shown.captions).values()))
     scenes = SceneCodes(*(put(values) for values in vars(shown.scenes).values()))
