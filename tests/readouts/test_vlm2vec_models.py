@@ -216,8 +216,9 @@ def test_what_has_no_hidden_state_is_refused(tmp_path: Path) -> None:
     for readout in (VLM2VEC, VLM2VEC_PLAIN):
         with pytest.raises(UserError, match="mute shows no hidden state behind a prompt"):
             readout.scorers(model, None)  # type: ignore[arg-type]
-        with pytest.raises(UserError, match="mute has no language model whose weights"):
+        with pytest.raises(UserError, match="mute has no language model whose weights") as refused:
             readout.scorers(model, tmp_path)  # type: ignore[arg-type]
+        assert "`unbag train --recipe decoder`" in refused.value.way_out
     with pytest.raises(UserError, match="base shows no hidden state") as error:
         load_encoder("tiny:base")
     assert "name one with --model (or behind vlm2vec:)" in error.value.way_out

@@ -141,5 +141,6 @@ def _chat_model(model: object) -> ChatModel:
         f"{getattr(model, 'name', type(model).__name__)} has no language model whose weights can "
         "be trained or exchanged here",
         expected="a chat model of transformers on this machine (hf:FOLDER), or a decoder:",
-        way_out="unbag.readouts.vlm2vec_core trains anything that embeds",
+        way_out="give a dual encoder one with `unbag train --recipe decoder`, then take "
+        "--model decoder:FOLDER: docs/vlm2vec.md",
     )
