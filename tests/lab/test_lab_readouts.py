@@ -105,7 +105,8 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert missing(["pooled", "pacl"], folder) == ["pacl"]
     found = {result.arm: result for result in read_results(tmp_path / "out")}
     assert set(found) == {"base", "pooled"}
-    assert set(found["pooled"].numbers["fit"]) == {"few", "learned", "held"}
+    assert set(found["pooled"].numbers["fit"]) == {"few", "few_steps", "learned", "held"}
+    assert found["pooled"].numbers["fit"]["few_steps"] == 1
     assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
     assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
     assert "| `pooled` |" in table(list(found.values()))

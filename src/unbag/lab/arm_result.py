@@ -16,6 +16,9 @@ BEFORE = "base"
 """The name under which a base stands beside its arms."""
 UNTRAINED = "random"
 """The same network before any training."""
+FEW_STEPS = "few_steps"
+"""Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
+steps."""
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from unbag.lab.arm_result import FEW_STEPS
 from unbag.lab.readout_vectors import precision_of
 from unbag.models.seeded import seeded
 from unbag.readouts.decoder_language import scratch_language
@@ -87,7 +88,7 @@ def teach(
     held = make_lessons(course.held, words, context=context).to(device)
     kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
-    fit = {"few": can_fit.share, "held": kept.share, **by_kind}
+    fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
     return Taught(teaching.net, fit, losses[-1] if losses else None)
 
 

@@ -35,7 +35,7 @@ EXPERIMENT = "readouts"
 BATCH = 256
 """Also said of arms that are not trained."""
 _CAPTIONS = 4_096
-_MAP_FIT = 800
+_MAP_FIT = 2_400
 
 
 @dataclass(frozen=True)

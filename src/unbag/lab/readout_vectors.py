@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.lab.arm_result import ArmResult
+from unbag.lab.arm_result import FEW_STEPS, ArmResult
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.small_language import lean
@@ -52,8 +52,10 @@ def run_vectors(
     count = material.count - material.held
     few = min(settings.fit_rows, count)
     train = partial(_Trained, decoder, material.seen_NLV, lesson, texts, seed=base.seed)
-    by_heart = train(rows=few, steps=min(settings.fit_steps, max(1, settings.vector_steps // 3)))
-    fit = {"few": by_heart.share_right(np.arange(few), among_own=True)}
+    fit_steps = min(settings.fit_steps, max(1, settings.vector_steps // 3))
+    by_heart = train(rows=few, steps=fit_steps)
+    share = by_heart.share_right(np.arange(few), among_own=True)
+    fit = {"few": share, FEW_STEPS: float(fit_steps)}
     trained = train(rows=count, steps=settings.vector_steps)
     held = np.arange(count, material.count)
     for what, rows in (("learned", np.arange(min(count, len(held)))), ("held", held)):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import BEFORE, ArmResult, result_path, write_result
+from unbag.lab.arm_result import BEFORE, FEW_STEPS, ArmResult, result_path, write_result
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
@@ -83,7 +83,8 @@ def finish(
     seconds = time.perf_counter() - began
     write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
     found = result.numbers
-    told = [f"{name} {share:.3f}" for name, share in found.get("fit", {}).items()]
+    fit = found.get("fit", {})
+    told = [f"{name} {share:.3f}" for name, share in fit.items() if name != FEW_STEPS]
     told += [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown
              if name in found]  # fmt: skip
     say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
@@ -154,7 +155,11 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
         loss = _run(fit)
-        fit_numbers = {"few": can_fit, **_fit_numbers(reader, pool, held, device)}
+        fit_numbers = {
+            "few": can_fit,
+            FEW_STEPS: float(by_heart.steps),
+            **_fit_numbers(reader, pool, held, device),
+        }
         torch.save(reader.state_dict(), folder / f"{name}.pt")
         head = Head(arm.readout, asdict(effort), sizes, base.encoder.name, base.encoder.fingerprint)
         save_head(reader, folder / f"{name}.safetensors", head)
