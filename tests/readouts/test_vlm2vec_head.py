@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from unbag.errors import UserError
-from unbag.lab.shipped import shipped_results
 from unbag.metrics.intervals import wilson
 from unbag.models.hf_chat_run import CausalRunner
 from unbag.models.tiny import write
@@ -74,14 +73,16 @@ def _is_right(scores: Scores) -> bool:
     return bool(scores.values[0, 0] > scores.values[0, 1])
 
 
-def test_it_scores_as_the_lab_measured(scorer: AskedCosine) -> None:
+def test_it_scores_as_its_card_says_the_lab_measured(scorer: AskedCosine) -> None:
+    """The lab has trained another head since, whose result it keeps; the card has this one's."""
     items = relation_items(every=3)
     right = sum(_is_right(s) for s in scorer.score_items(items))
-    (measured,) = (one for one in shipped_results() if (one.base, one.arm) == ("tiny-0", "vlm2vec"))
-    assert measured.fingerprint == "tiny-06f89ea32348deb1f3817c58"
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (line,) = (one for one in card.splitlines() if one.startswith("| world-relation | original"))
+    measured = float(line.strip("| ").rpartition("|")[2]) / 100
     found = wilson(right, len(items))
     assert len(items) == 320
-    assert found.low < measured.numbers["world-relation"]["original"] < found.high
+    assert found.low < measured < found.high
     assert found.low > 0.75
 
 
