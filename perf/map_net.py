@@ -15,7 +15,6 @@ from functools import partial
 import torch
 from timed import seconds
 from torch import Tensor
-from torch.nn import functional
 
 from unbag.models.device import choose_device
 from unbag.readouts.dcsm_net import MapCnn
@@ -23,23 +22,10 @@ from unbag.readouts.dcsm_net import MapCnn
 Form = Callable[[MapCnn, Tensor], Tensor]
 
 
-def convolved(net: MapCnn, map_NRL: Tensor) -> Tensor:
-    """As the paper writes it."""
-    found = net.stage(net.first(map_NRL[:, None]))
-    found = net.stage(net.second(found))
-    score_N1: Tensor = net.out(functional.relu(net.hidden(found.flatten(1))))
-    return score_N1[:, 0]
-
-
 def tried(net: MapCnn, map_NRL: Tensor) -> Tensor:
     """On a GPU, with the kernel that was quickest when the shape was first met."""
     with torch.backends.cudnn.flags(benchmark=True):
-        return convolved(net, map_NRL)
-
-
-def products(net: MapCnn, map_NRL: Tensor) -> Tensor:
-    """As matrices."""
-    return net.by_products(map_NRL)
+        return net.convolved(map_NRL)
 
 
 def main() -> None:
@@ -55,12 +41,12 @@ def main() -> None:
     net = MapCnn(said.rows, said.columns).to(device)
     map_NRL = torch.randn((said.maps, said.rows, said.columns), device=device)
     forms: dict[str, Form] = {
-        "convolutions": convolved,
+        "convolutions": MapCnn.convolved,
         "kernels tried": tried,
-        "products": products,
+        "products": MapCnn.by_products,
     }
     with torch.inference_mode():
-        score_N = convolved(net, map_NRL)
+        score_N = net.convolved(map_NRL)
         apart = {
             name: float((form(net, map_NRL) - score_N).abs().max()) for name, form in forms.items()
         }

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from unbag.lab import pretrain as script
-from unbag.lab.pretrain import Settings, Steps, pretrain, schedule
+from unbag.lab.pretrain import Settings, Steps, pretrain
 from unbag.models.tiny import load, write
 from unbag.models.tiny_towers import TinyConfig
 from unbag.world.draw import draw
@@ -88,10 +88,10 @@ def test_accidental_truths_are_no_negatives() -> None:
 
 
 def test_schedule_warms_up_and_ends_at_zero() -> None:
-    settings = Settings(steps=110, warm_up=10)
-    assert [schedule(i, settings) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
-    assert schedule(60, settings) == pytest.approx(0.5)
-    assert schedule(110, settings) == pytest.approx(0.0)
+    schedule = Settings(steps=110, warm_up=10, learning_rate=1.0).schedule
+    assert [schedule.rate(i) for i in (0, 9, 10)] == [0.1, 1.0, 1.0]
+    assert schedule.rate(60) == pytest.approx(0.5)
+    assert schedule.rate(110) == pytest.approx(0.0)
 
 
 def test_what_is_trained_can_be_loaded(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def make_base(
 
 
 def _wanted(name: str, size: Size) -> tuple[Settings, TinyConfig]:
-    seed = int(name.rpartition("-")[2])
+    seed = seed_of(Path(name))
     if size == "full":
         return Settings(seed=seed), TinyConfig(words=words())
     return Settings(seed=seed, steps=4, batch=64, warm_up=1), small_config()

@@ -13,20 +13,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import Dataset, Subset
 
 from unbag.engine.collector import paused_collector
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.pretraining_arms import Arm
-from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Training, put_on, show
+from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Training, load, put_on, show
 from unbag.models.tiny import write
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
-from unbag.train.optimise import share_of_rate
 from unbag.world.incentive import describe
 from unbag.world.knobs import Knobs
 from unbag.world.parse import words
@@ -55,15 +54,7 @@ class Settings:
     @property
     def schedule(self) -> Schedule:
         """What decides steps, whatever they are shown."""
-        return Schedule(
-            seed=self.seed,
-            steps=self.steps,
-            batch=self.batch,
-            learning_rate=self.learning_rate,
-            betas=self.betas,
-            weight_decay=self.weight_decay,
-            warm_up=self.warm_up,
-        )
+        return Schedule(**{one.name: getattr(self, one.name) for one in fields(Schedule)})
 
 
 class Steps(Dataset[Shown]):
@@ -77,13 +68,13 @@ class Steps(Dataset[Shown]):
         """As many as there are steps."""
         return self.settings.steps
 
+    @paused_collector()
     def __getitem__(self, step: int) -> Shown:
         """Sample, say, encode; drawing is left to the device."""
         s = self.settings
         seed = split_seed("train", s.seed)
-        with paused_collector():
-            samples = batch(WORLDS[s.world], s.knobs, seed=seed, step=step, size=s.batch)
-            return show(samples, self.tokenize)
+        samples = batch(WORLDS[s.world], s.knobs, seed=seed, step=step, size=s.batch)
+        return show(samples, self.tokenize)
 
 
 def pretrain(
@@ -100,7 +91,8 @@ def pretrain(
     With `kept` it goes on after a stop, on a CPU with the same bits.
     """
     arm = Arm("a base", config, settings.knobs, masks=settings.mask_also_true)
-    training = Training(arm, settings.schedule, device)
+    schedule = settings.schedule
+    training = Training(arm, schedule, device)
     towers, optimiser = training.towers, training.optimiser
     noise = torch.Generator(device=device).manual_seed(settings.seed)
     table = torch.from_numpy(sprite_table(WORLDS[settings.world])).to(device)
@@ -113,7 +105,7 @@ def pretrain(
         shown = put_on(step, table, noise, pixels=config.pixels)
         if training.is_recorded:
             shown = place = shown.copied_to(place, context=config.context)
-        training.step(shown, settings.learning_rate * schedule(number, settings))
+        training.step(shown, schedule.rate(number))
         is_due = kept is not None and kept.is_due()
         if number % 250 == 0 or number == settings.steps - 1 or is_due:
             loss = training.loss.item()
@@ -125,22 +117,10 @@ def pretrain(
     return towers.eval()
 
 
-def schedule(step: int, settings: Settings) -> float:
-    """Share of the learning rate."""
-    return share_of_rate(step, steps=settings.steps, warm_up=settings.warm_up)
-
-
 def _load(
     settings: Settings, config: TinyConfig, *, workers: int, first: int = 0
 ) -> Iterator[Shown]:
-    return iter(
-        DataLoader(
-            Subset(Steps(settings, config), range(first, settings.steps)),
-            batch_size=None,
-            num_workers=workers,
-            prefetch_factor=4 if workers else None,
-        )
-    )
+    return load(Subset(Steps(settings, config), range(first, settings.steps)), workers=workers)
 
 
 def _describe(settings: Settings) -> str:

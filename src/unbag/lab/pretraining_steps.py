@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +42,7 @@ from unbag.world.truth import (
 )
 from unbag.world.words import DEFAULT
 
+T = TypeVar("T")
 _SAID_EVERY = 100
 _MEASURED = 4
 """Batches over which a stream is measured."""
@@ -57,6 +59,11 @@ class Schedule:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.05
     warm_up: int = 100
+
+    def rate(self, step: int) -> float:
+        """Of a step, counted from 0."""
+        share = share_of_rate(step, steps=self.steps, warm_up=self.warm_up)
+        return self.learning_rate * share
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +119,10 @@ class Streams(Dataset[tuple[Shown, ...]]):
         """As many as there are steps."""
         return self._schedule.steps
 
+    @paused_collector()
     def __getitem__(self, step: int) -> tuple[Shown, ...]:
         """Sample, say, encode; drawing is left to the device."""
-        with paused_collector():
-            return tuple(self._shown(knobs, step) for knobs in self._streams)
+        return tuple(self._shown(knobs, step) for knobs in self._streams)
 
     def _shown(self, knobs: Knobs, step: int) -> Shown:
         seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
@@ -203,7 +210,7 @@ def train_side_by_side(
 ) -> dict[str, Training]:
     """From scratch; the same arms on the same kind of machine come to the same weights."""
     streams = list(dict.fromkeys(arm.knobs for arm in arms.values()))
-    batches = _load(Streams(streams, schedule, next(iter(arms.values()))), workers)
+    batches = load(Streams(streams, schedule, next(iter(arms.values()))), workers=workers)
     # Workers are forked by now; only from here on may the device be touched.
     table = torch.from_numpy(sprite_table(DEFAULT)).to(device)
     # One for each stream: noise must not depend on which other arms are trained.
@@ -215,13 +222,12 @@ def train_side_by_side(
     context = next(iter(arms.values())).config.context
     start = time.monotonic()
     for number, step in enumerate(batches):
-        share = share_of_rate(number, steps=schedule.steps, warm_up=schedule.warm_up)
         for at, (shown, trainings, own) in enumerate(zip(step, shown_to, noise, strict=True)):
             there = put_on(shown, table, own)
-            if device.startswith("cuda"):
+            if trainings[0].is_recorded:
                 there = places[at] = there.copied_to(places[at], context=context)
             for training in trainings:
-                training.step(there, share * schedule.learning_rate)
+                training.step(there, schedule.rate(number))
         if (number + 1) % _SAID_EVERY == 0:
             losses = "  ".join(f"{name} {one.loss.item():.3f}" for name, one in found.items())
             rate = (number + 1) / (time.monotonic() - start)
@@ -264,10 +270,11 @@ def measure(knobs: Knobs, schedule: Schedule) -> dict[str, float]:
     }
 
 
-def _load(streams: Streams, workers: int) -> Iterator[tuple[Shown, ...]]:
+def load(steps: Dataset[T], *, workers: int) -> Iterator[T]:
+    """In order; workers are forked at once."""
     return iter(
         DataLoader(
-            streams,
+            steps,
             batch_size=None,
             num_workers=workers,
             prefetch_factor=4 if workers else None,

@@ -23,6 +23,7 @@ from unbag.readouts.small_language import lean
 from unbag.readouts.vlm2vec_core import contrast, share_of_rate, unit
 from unbag.readouts.vlm2vec_prompts import about_caption, instruction, question_of
 from unbag.train.config import Precision
+from unbag.train.optimise import put_rate
 from unbag.train.world_batches import FindWorldTruth
 from unbag.types import FloatArray, IntArray, Item
 
@@ -99,8 +100,7 @@ class _Trained:
         with nullcontext() if texts.device == "cpu" else lean(self.net):
             for step in range(steps):
                 share = share_of_rate(step, steps=steps, warm_up=min(_WARM_UP, steps))
-                for group in optimiser.param_groups:
-                    group["lr"] = _RATE * share
+                put_rate(optimiser, _RATE * share)
                 rng = np.random.default_rng((seed, step))
                 row_B = rng.choice(rows, min(VECTOR_BATCH, rows), replace=False)
                 loss = _loss(self.net, seen_NLV, lesson, texts, row_B)

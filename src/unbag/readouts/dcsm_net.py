@@ -34,8 +34,10 @@ class MapCnn(nn.Module):
 
     def forward(self, map_NRL: Tensor) -> Tensor:
         """[N, R, L] to [N]."""
-        if map_NRL.is_cuda:
-            return self.by_products(map_NRL)
+        return self.by_products(map_NRL) if map_NRL.is_cuda else self.convolved(map_NRL)
+
+    def convolved(self, map_NRL: Tensor) -> Tensor:
+        """As the paper writes it, [N, R, L] to [N]."""
         found = self.stage(self.first(map_NRL[:, None]))
         found = self.stage(self.second(found))
         score_N1: Tensor = self.out(self.stage(self.hidden(found.flatten(1))))
