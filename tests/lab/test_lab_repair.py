@@ -15,7 +15,7 @@ from unbag.lab.arm_result import ArmResult, read_results, write_result, write_re
 from unbag.lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag.lab.repair import repair
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, make_recipe
-from unbag.lab.repair_table import interval, table
+from unbag.lab.repair_table import FEWEST, interval, table
 from unbag.lab.repair_table import main as table_main
 from unbag.lab.repair_training import Arm, Settings, seed_of, train_arms
 from unbag.models.tiny import read
@@ -200,16 +200,17 @@ def test_the_table_reads_arms_against_their_control_within_each_base() -> None:
     lines = table(results).splitlines()
     assert "On the world: 9 steps of 8, 3 bases (a, b, c), 5 x the registered items." in lines[2]
     means = next(line for line in lines if line.startswith("| clip_ft |")).split(" | ")
-    assert means[3:5] == ["30.0 / – / –", "0.300 / – / –"]
+    assert means[1] == "a, b, c"
+    assert means[4:6] == ["30.0 / – / –", "0.300 / – / –"]
     differences = next(i for i, line in enumerate(lines) if line.startswith("Difference to"))
-    assert "n = 3" in lines[differences]
     neg_clip, locked = (line.split(" | ") for line in lines[differences + 4 : differences + 6])
     # Differences .1, .2, .3: mean .2, deviation .1, t = 4.303 with two degrees of freedom.
-    assert neg_clip[5] == "+20.0 [-4.8, +44.8]"
+    assert neg_clip[1] == "a, b, c"
+    assert neg_clip[6] == "+20.0 [-4.8, +44.8]"
     assert locked[0] == "| neg_clip-locked"
-    assert locked[5] == "+0.0 [+0.0, +0.0]"
+    assert locked[6] == "+0.0 [+0.0, +0.0]"
     every = next(line for line in reversed(lines) if line.startswith("| neg_clip |"))
-    assert every.split(" | ")[5] == "20.0, 50.0, 80.0"
+    assert every.split(" | ")[6] == "20.0, 50.0, 80.0"
 
 
 def test_one_base_has_no_interval() -> None:
@@ -218,8 +219,36 @@ def test_one_base_has_no_interval() -> None:
     assert isnan(half)
     assert interval([0.0, 0.2]) == pytest.approx((0.1, 12.706 * 0.1))
     shown = table([result("a", CONTROL, 0.5), result("a", "neg_clip", 0.75)])
-    assert "| neg_clip | – | – | – | – | +25.0 |" in shown
-    assert "| neg_clip | – | – | – | – | – |" in table([result("a", "neg_clip", 0.75)])
+    assert "| neg_clip | a | – | – | – | – | +25.0 |" in shown
+    assert "| neg_clip | – | – | – | – | – | – |" in table([result("a", "neg_clip", 0.75)])
+
+
+def test_arms_are_compared_on_the_bases_that_both_have() -> None:
+    results = [result(f"tiny-{i}", CONTROL, 0.1 * i) for i in range(5)]
+    results += [result(f"tiny-{i}", "neg_clip", 0.1 * i + 0.05) for i in (1, 2, 3, 9)]
+    lines = table(results).splitlines()
+    difference = next(i for i, line in enumerate(lines) if line.startswith("Difference to"))
+    means, every = (
+        [line.split(" | ") for line in part if line.startswith("| neg_clip |")]
+        for part in (lines[:difference], lines[difference:])
+    )
+    assert means[0][1] == "1, 2, 3, 9"
+    assert every[0][1] == "1, 2, 3"
+    assert every[0][6] == "+5.0 [+5.0, +5.0]"
+    assert every[1][6] == "15.0, 25.0, 35.0, 95.0"
+
+
+def test_an_arm_that_has_only_begun_is_named_and_stands_in_no_table() -> None:
+    many = [result(f"tiny-{i}", CONTROL, 0.5) for i in range(FEWEST)]
+    begun = [result(f"tiny-{i}", "neg_clip", 0.75) for i in range(FEWEST - 1)]
+    shown = table([*many, *begun])
+    assert "| neg_clip |" not in shown
+    assert shown.endswith("On fewer than 3 bases yet, so in no table: `neg_clip` (2).")
+    enough = table([*many, *begun, result("tiny-9", "neg_clip", 0.75)])
+    assert "| neg_clip | 0, 1, 9 |" in enough
+    assert "in no table" not in enough
+    # Where no arm has as many bases, every arm with the most of them is shown.
+    assert "| neg_clip | 0, 1 |" in table([*many[:2], *begun])
 
 
 def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None:

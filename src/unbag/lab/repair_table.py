@@ -3,13 +3,13 @@
     python -m unbag.lab.repair_table runs/repair --out arms.json
 
 Verdicts are about the built-in world and no more. An interval is over bases (Student's t), which
-are few; items are the same for all.
+are few; items are the same for all. An arm that has only begun is named and stands in no table.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from pathlib import Path
@@ -30,6 +30,8 @@ _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """97.5 % of Student's t with 1, 2, ... degrees of freedom."""
+FEWEST = 3
+"""Bases that an arm of a table has, unless no arm has as many."""
 
 
 @dataclass(frozen=True)
@@ -96,34 +98,49 @@ def table(results: Sequence[ArmResult]) -> str:
 
 
 def _experiment(name: str, results: Sequence[ArmResult]) -> str:
-    bases = sorted({result.base for result in results})
-    known = (UNTRAINED, BEFORE, *_TRAINED)
-    arms = [arm for arm in known if any(result.arm == arm for result in results)]
+    known = {arm: sorted(_of(arm, results)) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
+    on = {arm: bases for arm, bases in known.items() if bases}
+    fewest = min(FEWEST, max(map(len, on.values()), default=0))
+    arms = [arm for arm, bases in on.items() if len(bases) >= fewest]
+    begun = [f"`{arm}` ({len(bases)})" for arm, bases in on.items() if len(bases) < fewest]
+    shown = sorted({base for arm in arms for base in on[arm]})
     trained = next((result for result in results if result.arm in _TRAINED), results[0])
-    return "\n\n".join(
-        (
-            f"### {name}: {EXPERIMENTS[name].about}",
-            f"On the world: {trained.steps} steps of {trained.batch}, {len(bases)} bases "
-            f"({', '.join(bases)}), {trained.times} x the registered items. Means over bases.",
-            _rows(COLUMNS, arms, lambda column, arm: _mean(column, arm, results)),
-            f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
-            f"base: mean [95 % t interval over bases, n = {len(bases)}].",
-            _rows(
-                COMPARED,
-                [arm for arm in arms if arm in _TRAINED and arm.removesuffix(LOCKED) != CONTROL],
-                lambda column, arm: _difference(column, arm, results),
-            ),
-            f"Every base ({', '.join(bases)}):",
-            _rows(COMPARED, arms, lambda column, arm: _each(column, arm, results)),
-        )
-    )
+    compared = {
+        arm: [base for base in on[arm] if base in on.get(_control(arm), ())]
+        for arm in arms
+        if arm in _TRAINED and arm != _control(arm)
+    }
+    parts = [
+        f"### {name}: {EXPERIMENTS[name].about}",
+        f"On the world: {trained.steps} steps of {trained.batch}, {len(shown)} bases "
+        f"({', '.join(shown)}), {trained.times} x the registered items. Means over the bases of "
+        "each arm, which the second column has by their numbers.",
+        _rows(COLUMNS, {arm: on[arm] for arm in arms}, lambda c, arm: _mean(c, arm, results)),
+        f"Difference to {CONTROL} with the same lock on the same captions, paired within each "
+        "base that both have: mean [95 % t interval over these bases].",
+        _rows(COMPARED, compared, lambda column, arm: _difference(column, arm, results)),
+        "Every base:",
+        _rows(COMPARED, {arm: on[arm] for arm in arms}, lambda c, arm: _each(c, arm, results)),
+    ]
+    if begun:
+        parts.append(f"On fewer than {fewest} bases yet, so in no table: {', '.join(begun)}.")
+    return "\n\n".join(parts)
+
+
+def _control(arm: str) -> str:
+    """The arm with CLIP's own loss and the same lock."""
+    return CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL
 
 
 def _rows(
-    columns: Sequence[Column], arms: Sequence[str], cell: Callable[[Column, str], str]
+    columns: Sequence[Column],
+    on: Mapping[str, Sequence[str]],
+    cell: Callable[[Column, str], str],
 ) -> str:
-    lines = [["arm", *(column.title for column in columns)], ["---"] * (len(columns) + 1)]
-    lines += [[arm, *(cell(column, arm) for column in columns)] for arm in arms]
+    lines = [["arm", "bases", *(column.title for column in columns)], ["---"] * (len(columns) + 2)]
+    for arm, bases in on.items():
+        numbers = ", ".join(base.rpartition("-")[2] for base in bases)
+        lines.append([arm, numbers or "–", *(cell(column, arm) for column in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -142,7 +159,7 @@ def _each(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
 
 
 def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
-    control = _of(CONTROL + LOCKED if arm.endswith(LOCKED) else CONTROL, results)
+    control = _of(_control(arm), results)
     both = [
         column.values(result)[0] - column.values(control[base])[0]
         for base, result in _of(arm, results).items()
