@@ -130,7 +130,7 @@ def test_a_claim_is_shown_with_what_stands_beside_it(capsys: pytest.CaptureFixtu
     assert main(["lab", "show", "cone"]) == 0
     shown = capsys.readouterr().out
     assert "beside    probes: random\n" in shown
-    assert "  cone pictures: base 75.4 (7), random 100.0 (7)\n" in shown
+    assert "  cone pictures: base 75.3 (9), random 100.0 (9)\n" in shown
     assert "Mind" not in shown
     assert main(["lab", "show", "decoder_against_cosine"]) == 0
     assert "decoder on tiny-6. A reader that tells" in " ".join(capsys.readouterr().out.split())

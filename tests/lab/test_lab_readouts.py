@@ -112,6 +112,18 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert "| `pooled` |" in table(list(found.values()))
 
 
+@pytest.mark.parametrize("name", [name for name, arm in READERS.items() if not arm.taught_as])
+def test_by_heart_is_learned_without_dropout_and_else_alike(name: str) -> None:
+    arm = READERS[name]
+    taught, by_heart = (asdict(one) for one in (arm.effort(7), arm.by_heart(7)))
+    assert by_heart.get("dropout", 0.0) == 0.0
+    assert {**taught, "dropout": 0.0} == {**by_heart, "dropout": 0.0}
+
+
+def test_some_readers_are_taught_with_dropout() -> None:
+    assert asdict(READERS["pacl"].effort(7))["dropout"] == 0.1
+
+
 def test_an_answer_is_scored_without_its_end_and_without_padding() -> None:
     logit_BAV = torch.zeros(2, 3, 4)
     logit_BAV[0, 0, 1] = 2.0

@@ -148,8 +148,8 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         fit_numbers, loss = _fit_numbers(reader, pool, held, device), None
     else:
         few = pool.rows(0, settings.fit_rows)
-        small = arm.found().fresh(effort, sizes, seed=base.seed)
-        by_heart = replace(effort, steps=settings.fit_steps_of(arm))
+        by_heart = arm.by_heart(settings.fit_steps_of(arm))
+        small = arm.found().fresh(by_heart, sizes, seed=base.seed)
         Fit(small, few, by_heart, device=device, seed=base.seed).run()
         can_fit = share_told_apart(small, few, device=device)
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
