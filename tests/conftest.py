@@ -28,6 +28,14 @@ gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Embeddings are kept in a folder of this run: what an older version left must not be read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _one_pipeline() -> Iterator[None]:
     """The installed pipeline of spaCy is read once, not for every parser: it takes a second.
 
