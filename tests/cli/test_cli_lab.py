@@ -101,6 +101,8 @@ def test_why_a_claim_is_undecided_is_said(
     assert main(["lab", "show", "negatives_open", "--results", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("negatives_open: undecided (a small run decides nothing)\n")
+    assert "  verdict   undecided. A small run decides nothing.\n" in said
+    assert "reproduced" not in said
 
 
 def test_bases_on_which_a_reader_cannot_learn_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -243,7 +243,9 @@ def test_an_arm_that_has_only_begun_is_named_and_stands_in_no_table() -> None:
     begun = [result(f"tiny-{i}", "neg_clip", 0.75) for i in range(FEWEST - 1)]
     shown = table([*many, *begun])
     assert "| neg_clip |" not in shown
-    assert shown.endswith("On fewer than 3 bases yet, so in no table: `neg_clip` (2).")
+    assert shown.endswith(
+        "On fewer than 3 bases so far, and so in no table (how many, in brackets): `neg_clip` (2)."
+    )
     enough = table([*many, *begun, result("tiny-9", "neg_clip", 0.75)])
     assert "| neg_clip | 0, 1, 9 |" in enough
     assert "in no table" not in enough

@@ -118,7 +118,10 @@ def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, toget
     if one.effects:
         each = ", ".join(f"{base} {points(value)}" for base, value in one.effects.items())
         lines.append(block(each, indent=12, first="  by base   "))
-    said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
+    if verdict.is_small:
+        said = f"{verdict.word}. {verdict.why.capitalize()}."
+    else:
+        said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
     return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
 
 

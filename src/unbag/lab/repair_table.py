@@ -31,7 +31,10 @@ _MEANS = ("mean_original", "mean_negative", "mean_positive")
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """97.5 % of Student's t with 1, 2, ... degrees of freedom."""
 FEWEST = 3
-"""Bases that an arm of a table has, unless no arm has as many."""
+"""Bases that an arm of a table has, unless no arm has as many.
+
+With two, an interval is thirteen times as wide as its standard error and says nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,10 @@ def _experiment(name: str, results: Sequence[ArmResult]) -> str:
         _rows(COMPARED, {arm: on[arm] for arm in arms}, lambda c, arm: _each(c, arm, results)),
     ]
     if begun:
-        parts.append(f"On fewer than {fewest} bases yet, so in no table: {', '.join(begun)}.")
+        parts.append(
+            f"On fewer than {fewest} bases so far, and so in no table (how many, in brackets): "
+            f"{', '.join(begun)}."
+        )
     return "\n\n".join(parts)
 
 
