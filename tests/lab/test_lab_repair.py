@@ -11,7 +11,7 @@ import torch
 from unbag.engine.evaluate import evaluate
 from unbag.errors import UserError
 from unbag.lab import repair as script
-from unbag.lab.arm_result import ArmResult, read_results, write_result, write_results
+from unbag.lab.arm_result import BEFORE, ArmResult, read_results, write_result, write_results
 from unbag.lab.questions import _MAKERS, PAIR_COSINE, Questions
 from unbag.lab.repair import repair
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, make_recipe
@@ -251,6 +251,10 @@ def test_an_arm_that_has_only_begun_is_named_and_stands_in_no_table() -> None:
     assert "in no table" not in enough
     # Where no arm has as many bases, every arm with the most of them is shown.
     assert "| neg_clip | 0, 1 |" in table([*many[:2], *begun])
+    # Bases are asked first, so they must not hide the first arms of a run that has just begun.
+    asked = [result(f"tiny-{i}", BEFORE, 0.5) for i in range(5)]
+    assert "| neg_clip | 0, 1 |" in table([*asked, *begun])
+    assert "| base | 0, 1, 2, 3, 4 |" in table(asked)
 
 
 def test_results_are_read_from_folders_and_from_one_file(tmp_path: Path) -> None:

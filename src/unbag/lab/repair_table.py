@@ -31,7 +31,7 @@ _MEANS = ("mean_original", "mean_negative", "mean_positive")
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """97.5 % of Student's t with 1, 2, ... degrees of freedom."""
 FEWEST = 3
-"""Bases that an arm of a table has, unless no arm has as many.
+"""Bases that an arm of a table has, unless no trained arm has as many.
 
 With two, an interval is thirteen times as wide as its standard error and says nothing.
 """
@@ -103,7 +103,8 @@ def table(results: Sequence[ArmResult]) -> str:
 def _experiment(name: str, results: Sequence[ArmResult]) -> str:
     known = {arm: sorted(_of(arm, results)) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
     on = {arm: bases for arm, bases in known.items() if bases}
-    fewest = min(FEWEST, max(map(len, on.values()), default=0))
+    # A base and its untrained twin are asked before any arm is trained, so they say nothing here.
+    fewest = min(FEWEST, max((len(on[arm]) for arm in on if arm in _TRAINED), default=1))
     arms = [arm for arm, bases in on.items() if len(bases) >= fewest]
     begun = [f"`{arm}` ({len(bases)})" for arm, bases in on.items() if len(bases) < fewest]
     shown = sorted({base for arm in arms for base in on[arm]})
