@@ -158,6 +158,7 @@ def test_how_far_readers_of_patches_learned_by_heart(
         [one.numbers["fit"] for one in results if one.arm == arm]  # by arm, then by base
         for arm in arms
     ]
+    assert {fit["few_dropout"] for own in fits for fit in own} == {0.1}
     means = [
         100 * mean(fit["few"] for fit in own if fit.get("few_steps") == few_steps) for own in fits
     ]

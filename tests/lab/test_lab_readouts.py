@@ -121,7 +121,19 @@ def test_by_heart_is_learned_without_dropout_and_else_alike(name: str) -> None:
 
 
 def test_some_readers_are_taught_with_dropout() -> None:
+    taught = {name.split("_")[0].split("-")[0] for name, arm in READERS.items() if arm.has_dropout}
+    assert taught == {"pacl", "sparc"}
     assert asdict(READERS["pacl"].effort(7))["dropout"] == 0.1
+
+
+def test_results_say_with_how_much_dropout_a_reader_learned_by_heart(tmp_path: Path) -> None:
+    path = tmp_path / "tiny-0.safetensors"
+    write(load("base").towers, path)
+    settings = Settings(scenes=64, steps=1, fit_rows=32, fit_steps=1, times=1)
+    base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
+    run_base(base, tmp_path / "out" / "tiny-0", ["pacl"], say=lambda said: None)
+    (found,) = read_results(tmp_path / "out")
+    assert found.numbers["fit"]["few_dropout"] == 0.0
 
 
 def test_an_answer_is_scored_without_its_end_and_without_padding() -> None:

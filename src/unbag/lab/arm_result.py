@@ -19,6 +19,8 @@ UNTRAINED = "random"
 FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
+FEW_DROPOUT = "few_dropout"
+"""Likewise: with how much dropout, of readers that are taught with some."""
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 

@@ -8,7 +8,7 @@ all but readers of maps.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from unbag.errors import UserError, unknown_name
@@ -40,6 +40,11 @@ class ReaderArm:
         """Whether it is a network over cosines of all patches with all words."""
         return self.readout.startswith("dcsm")
 
+    @property
+    def has_dropout(self) -> bool:
+        """Whether it is taught with some."""
+        return bool(asdict(self.effort(1)).get("dropout"))
+
     def found(self) -> ReaderReadout:
         """The registered read-out."""
         found = find_readout(self.readout)
@@ -57,8 +62,7 @@ class ReaderArm:
         Where a text tower gives a caption and its edit almost the same vector, dropout of a tenth
         is louder than what tells them apart.
         """
-        has_dropout = any(one.name == "dropout" for one in fields(self.found().settings))
-        return self._chosen(steps, *(["dropout=0"] if has_dropout else []))
+        return self._chosen(steps, *(["dropout=0"] if self.has_dropout else []))
 
     def _chosen(self, steps: int, *also: str) -> Effort:
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)

@@ -23,7 +23,14 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import BEFORE, FEW_STEPS, ArmResult, result_path, write_result
+from unbag.lab.arm_result import (
+    BEFORE,
+    FEW_DROPOUT,
+    FEW_STEPS,
+    ArmResult,
+    result_path,
+    write_result,
+)
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
@@ -45,6 +52,7 @@ from unbag.train.tiny_trainable import TinyTrainable
 from unbag.types import FloatArray, IntArray, Item
 
 _PAIRS = 4_096
+_NO_SHARES = (FEW_STEPS, FEW_DROPOUT)
 _SHOWN = (("world-relation", "original"), ("world-pairs-a", "pair"))
 
 
@@ -84,7 +92,7 @@ def finish(
     write_result(folder / f"{result.arm}.json", replace(result, seconds=seconds))
     found = result.numbers
     fit = found.get("fit", {})
-    told = [f"{name} {share:.3f}" for name, share in fit.items() if name != FEW_STEPS]
+    told = [f"{name} {share:.3f}" for name, share in fit.items() if name not in _NO_SHARES]
     told += [f"{name} {metric} {found[name][metric]:.3f}" for name, metric in shown
              if name in found]  # fmt: skip
     say(f"{result.base} {result.arm}: {seconds:.0f} s, {', '.join(told)}")
@@ -158,6 +166,7 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         fit_numbers = {
             "few": can_fit,
             FEW_STEPS: float(by_heart.steps),
+            **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.has_dropout else {}),
             **_fit_numbers(reader, pool, held, device),
         }
         torch.save(reader.state_dict(), folder / f"{name}.pt")
