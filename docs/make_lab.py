@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import in_order
 from unbag.lab.claim import Claim
 from unbag.lab.claim_figure import MANY, claim_figure, overview_figure
 from unbag.lab.claim_page import claim_page, has_run, span, standing, table
@@ -136,7 +137,7 @@ def _rows(
 def _settings(results: Sequence[ArmResult]) -> str:
     rows = []
     for name, some in experiments(results).items():
-        bases = sorted({one.base for one in some})
+        bases = in_order(one.base for one in some)
         trained = [one for one in some if one.steps]
         rows.append(
             (

@@ -13,6 +13,7 @@ from typing import Literal
 
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import in_order
 from unbag.lab.where import WORLD, Where
 
 FEWEST_BASES = 5
@@ -72,7 +73,8 @@ class Prediction:
     def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
         """By base, for every base on which both sides were asked and came to a number."""
         found = {}
-        for base, arms in sorted(bases.items()):
+        for base in in_order(bases):
+            arms = bases[base]
             value = self.number.of(arms, experiment)
             other = (
                 self.control.of(arms, experiment)

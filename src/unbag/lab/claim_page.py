@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import in_order
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
 from unbag.lab.claim_figure import MANY
@@ -113,7 +114,7 @@ def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
 
 def _effects_table(verdict: Verdict) -> str:
     """Of many predictions the differences only; both sides stand under every arm."""
-    bases = sorted({base for one in verdict.tested for base in one.effects})
+    bases = in_order(base for one in verdict.tested for base in one.effects)
     rows = []
     for one in verdict.tested:
         known = {base: points(effect) for base, effect in one.effects.items()}
@@ -129,7 +130,8 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     if not claim.must_fit:
         return ""
     rows = []
-    for base, arms in sorted(bases.items()):
+    for base in in_order(bases):
+        arms = bases[base]
         asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
         if all(one is not None for one in asked):
             shares = [one.numbers.get("fit", {}).get("few", 0.0) for one in asked if one]

@@ -18,6 +18,7 @@ from pathlib import Path
 from unbag.engine.atomic import make_folder, write_text
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import place
 from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import RESULTS, shipped_results
 
@@ -48,9 +49,7 @@ def as_text(results: Iterable[ArmResult]) -> str:
 
 
 def _place(one: ArmResult) -> tuple[int, str, str]:
-    """tiny-10 comes after tiny-9."""
-    end = one.base.rpartition("-")[2]
-    return (int(end) if end.isdigit() else 0), one.base, one.arm
+    return *place(one.base), one.arm
 
 
 def _rounded(value: object) -> object:

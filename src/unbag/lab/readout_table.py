@@ -13,6 +13,7 @@ from math import isfinite
 from statistics import fmean
 
 from unbag.lab.arm_result import BEFORE, ArmResult
+from unbag.lab.base_names import in_order, numbers, place
 from unbag.lab.repair_table import Column, ask_for_table, interval
 
 CONTROL = BEFORE
@@ -71,8 +72,8 @@ def table(results: Sequence[ArmResult]) -> str:
     known = {result.arm for result in results}
     arms = [arm for arm in ORDER if arm in known]
     arms += sorted(known - set(ORDER))
-    bases = sorted({result.base for result in results})
-    on = {arm: _numbers([one.base for one in _of(arm, results)]) for arm in arms}
+    bases = in_order(result.base for result in results)
+    on = {arm: numbers([one.base for one in _of(arm, results)]) for arm in arms}
     return "\n\n".join(
         (
             f"Means over bases (by their numbers: of {', '.join(bases)}).",
@@ -103,12 +104,7 @@ def table(results: Sequence[ArmResult]) -> str:
 
 
 def _of(arm: str, results: Sequence[ArmResult]) -> list[ArmResult]:
-    return sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
-
-
-def _numbers(bases: Sequence[str]) -> str:
-    """What stands behind the last dash of each name."""
-    return ", ".join(base.rpartition("-")[2] for base in bases)
+    return sorted((one for one in results if one.arm == arm), key=lambda one: place(one.base))
 
 
 def _mean(column: Column, results: Sequence[ArmResult]) -> str:

@@ -22,6 +22,7 @@ from unbag.lab.arm_result import (
     read_results,
     write_results,
 )
+from unbag.lab.base_names import in_order, numbers
 from unbag.lab.questions import PAIR_COSINE
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 
@@ -101,13 +102,13 @@ def table(results: Sequence[ArmResult]) -> str:
 
 
 def _experiment(name: str, results: Sequence[ArmResult]) -> str:
-    known = {arm: sorted(_of(arm, results)) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
+    known = {arm: in_order(_of(arm, results)) for arm in (UNTRAINED, BEFORE, *_TRAINED)}
     on = {arm: bases for arm, bases in known.items() if bases}
     # A base and its untrained twin are asked before any arm is trained, so they say nothing here.
     fewest = min(FEWEST, max((len(on[arm]) for arm in on if arm in _TRAINED), default=1))
     arms = [arm for arm, bases in on.items() if len(bases) >= fewest]
     begun = [f"`{arm}` ({len(bases)})" for arm, bases in on.items() if len(bases) < fewest]
-    shown = sorted({base for arm in arms for base in on[arm]})
+    shown = in_order(base for arm in arms for base in on[arm])
     trained = next((result for result in results if result.arm in _TRAINED), results[0])
     compared = {
         arm: [base for base in on[arm] if base in on.get(_control(arm), ())]
@@ -146,8 +147,7 @@ def _rows(
 ) -> str:
     lines = [["arm", "bases", *(column.title for column in columns)], ["---"] * (len(columns) + 2)]
     for arm, bases in on.items():
-        numbers = ", ".join(base.rpartition("-")[2] for base in bases)
-        lines.append([arm, numbers or "–", *(cell(column, arm) for column in columns)])
+        lines.append([arm, numbers(bases) or "–", *(cell(column, arm) for column in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -162,7 +162,7 @@ def _mean(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
 
 def _each(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
     found = _of(arm, results)
-    return ", ".join(column.shown(column.values(found[base])[0]) for base in sorted(found))
+    return ", ".join(column.shown(column.values(found[base])[0]) for base in in_order(found))
 
 
 def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:

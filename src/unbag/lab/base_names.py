@@ -1,0 +1,24 @@
+"""Names of bases come in; their order and their numbers go out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_NUMBER = re.compile(r"-(\d+)")
+
+
+def place(base: str) -> tuple[int, str]:
+    """To sort by: tiny-10 comes after tiny-9."""
+    found = _NUMBER.search(base)
+    return (int(found[1]) if found else 0), base
+
+
+def in_order(bases: Iterable[str]) -> list[str]:
+    """Each once."""
+    return sorted(set(bases), key=place)
+
+
+def numbers(bases: Sequence[str]) -> str:
+    """What stands behind the last dash of each name."""
+    return ", ".join(base.rpartition("-")[2] for base in bases)
