@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from unbag.lab.claim import ArmKey
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.pretrain import Settings
+from unbag.lab.run_folder import LAB_VERSION
 from unbag.models.tiny_towers import TinyConfig
 
 CLAIM = "negatives_open"
@@ -230,7 +232,8 @@ def test_without_a_terminal_only_a_small_run_starts_by_itself(
 def test_bad_input_is_refused(
     tmp_path: Path, more: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "lab.json").write_text('{"lab": 1, "size": "full", "version": "0"}')
+    begun = {"lab": LAB_VERSION, "size": "full", "version": "0"}
+    (tmp_path / "lab.json").write_text(json.dumps(begun))
     assert run(tmp_path, *more) == 1
     assert said in capsys.readouterr().err
 
