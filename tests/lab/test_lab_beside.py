@@ -78,6 +78,24 @@ def test_arms_on_other_weights_are_never_of_one_base() -> None:
     }
 
 
+def test_where_no_weights_are_read_a_base_is_called_a_seed() -> None:
+    some = [
+        replace(result("a", 3, {}), experiment=experiment, fingerprint=fingerprint)
+        for experiment, fingerprint in (
+            ("default", "tiny-06f89e"),
+            ("pretraining", "pretraining-3"),
+            ("photos", "photos-3-9130"),
+            ("photos", "photos-3-aaaa"),
+        )
+    ]
+    assert list(by_base(some)) == [
+        "tiny-3",
+        "seed 3 (pretraining)",
+        "seed 3 (photos)",
+        "seed 3 (photos-3-aaaa)",
+    ]
+
+
 def test_a_run_of_a_claim_runs_what_stands_beside_it() -> None:
     wish = find_wish(["dcsm_reads_maps"], find=find_experiment)
     assert {arm for _, arm in wish.arms} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_NUMBER = re.compile(r"-(\d+)")
+_NUMBER = re.compile(r"[- ](\d+)")
 
 
 def place(base: str) -> tuple[int, str]:

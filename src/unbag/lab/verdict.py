@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import numbers
 from unbag.lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Prediction
 
 Word = Literal["reproduced", "not reproduced", "undecided"]
@@ -111,10 +112,18 @@ def by_base(results: Sequence[ArmResult]) -> dict[str, ArmsOfBase]:
     for one in results:
         key = (one.base, one.fingerprint)
         if key not in names:
-            begins = (one.base, *(f"{one.base} ({text})" for text in (key[1][:8], key[1])))
-            names[key] = next(name for name in begins if name not in names.values())
+            names[key] = next(name for name in _names(one) if name not in names.values())
         found.setdefault(names[key], {})[one.experiment, one.arm] = one
     return dict(found)
+
+
+def _names(one: ArmResult) -> tuple[str, ...]:
+    """What its base may be called, the last one of certainty."""
+    name, prints = one.base, (one.fingerprint[:8], one.fingerprint)
+    if one.fingerprint.startswith(f"{one.experiment}-"):
+        # No weights were read: the experiment took the number of a base for its seed.
+        return tuple(f"seed {numbers([name])} ({of})" for of in (one.experiment, one.fingerprint))
+    return name, *(f"{name} ({text})" for text in prints)
 
 
 def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
