@@ -5,7 +5,7 @@ first of each left/right pair with two things, captions "a star left of a cup", 
 
 .venv/bin/python docs/make_map_points.py vlm2vec decoder@FOLDER
 
-Dimensions: S patches of a side.
+Dimensions: S patches or cells of a side.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from unbag.metrics.intervals import wilson
+from unbag.probes.covered_maps import covered_maps
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.maps import word_maps
 from unbag.probes.material_items import world_material
@@ -42,13 +43,14 @@ def shown(count: int) -> Iterator[tuple[ScenePicture, str]]:
 
 
 def box(thing: Thing, scene: Scene, side: int) -> BoolArray:
-    """Patches that the square around a thing touches, [S, S]."""
+    """Patches or cells that the square around a thing touches, [S, S]."""
     world = WORLDS[scene.world]
-    radius, patch = world.radii[thing.size], world.pixels // side
-    start_S = np.arange(side) * patch
+    radius = world.radii[thing.size]
+    edges = np.array([round(at * world.pixels / side) for at in range(side + 1)])
+    start_S, stop_S = edges[:-1], edges[1:]
 
     def touched(centre: int) -> BoolArray:
-        found: BoolArray = (start_S <= centre + radius) & (start_S + patch > centre - radius)
+        found: BoolArray = (start_S <= centre + radius) & (stop_S > centre - radius)
         return found
 
     return touched(thing.y)[:, None] & touched(thing.x)
@@ -72,7 +74,9 @@ if __name__ == "__main__":
     assert isinstance(model, DualEncoder)
     ways: dict[str, Draw] = {"cosines of tiny:base": partial(word_maps, EncoderSpace(model))}
     for name in sys.argv[1:]:
-        ways[name] = partial(occlusion_maps, make_scorer(model, name))
+        scorer = make_scorer(model, name)
+        ways[name] = partial(occlusion_maps, scorer)
+        ways[f"{name}, cells painted over"] = partial(covered_maps, scorer)
     for name, draw in ways.items():
         right, words, size = points(draw)
         found = wilson(right, words)

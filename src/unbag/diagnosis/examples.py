@@ -1,4 +1,4 @@
-"""A model and its material come in; maps of words over patches of a few pictures go out."""
+"""A model and its material come in; maps of words over a few pictures go out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from itertools import product
 
 from unbag.errors import UserError
+from unbag.probes.covered_maps import chat_of, covered_maps
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.maps import word_maps
 from unbag.probes.material import Material, PicturePair
@@ -50,6 +51,9 @@ def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], t
 def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
     """Before training first: cosines of the model, or of the tower that a decoder sees through."""
     space, decoder = subject.space, decoder_of(subject.scorer)
+    if decoder is None and chat_of(subject.scorer) is not None:
+        # Vectors of VLM2Vec, if any, are of whole pictures: no cosines of patches stand before.
+        return [partial(covered_maps, subject.scorer)]
     if decoder is not None and decoder.settings.sees == "patches":
         tower = decoder.tower
         is_own = space is not None and space.fingerprint == tower.fingerprint

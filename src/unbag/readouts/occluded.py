@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
+from unbag.models.hf_chat_model import ChatModel
 from unbag.readouts.decoder_model import PatchDecoder
 from unbag.readouts.vlm2vec_core import unit
 from unbag.scorers.prompts import OPTIONS
@@ -27,7 +28,7 @@ PROMPT = next(prompt.caption for prompt in OPTIONS if prompt.is_published)
 """How a decoder is taught to say a caption."""
 _NONE = -1
 """In place of a patch's number: nothing is taken away."""
-_WORD = re.compile(r"\S+")
+WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,13 @@ def met(decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[s
     return Taken(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(decoder: PatchDecoder, caption: str) -> tuple[Span, ...]:
+def spans(model: ChatModel, caption: str) -> tuple[Span, ...]:
     """Which pieces are which word; pieces by number where a tokenizer goes across words."""
-    whole = _pieces(decoder, caption)
+    whole = _pieces(model, caption)
     found: list[Span] = []
     start = 0
-    for match in _WORD.finditer(caption):
-        so_far = _pieces(decoder, caption[: match.end()])
+    for match in WORD.finditer(caption):
+        so_far = _pieces(model, caption[: match.end()])
         if so_far != whole[: len(so_far)]:
             return tuple(Span(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
         found.append(Span(match.group(), start, len(so_far)))
@@ -130,8 +131,8 @@ def _is_patch(patch_LV: Tensor) -> Tensor:
     return (patch_LV != 0).any(dim=-1)
 
 
-def _pieces(decoder: PatchDecoder, text: str) -> list[int]:
-    prompts = decoder.preparer.prompts
+def _pieces(model: ChatModel, text: str) -> list[int]:
+    prompts = model.preparer.prompts
     return prompts.answer_tokens(prompts.render(PROMPT, sees=True), text)
 
 

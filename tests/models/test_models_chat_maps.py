@@ -1,0 +1,161 @@
+"""Maps of words on real chat models with random weights: shapes, numbers by hand, the page."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unbag.diagnosis.answers import Diagnosis
+from unbag.diagnosis.inquiry import Inquiry, examine
+from unbag.diagnosis.page import render_diagnosis
+from unbag.errors import UserError
+from unbag.models.hf_chat import load_chat
+from unbag.models.hf_chat_model import ChatModel
+from unbag.models.server import load
+from unbag.pictures import PixelPicture
+from unbag.probes.covered_maps import GRID, covered, covered_maps
+from unbag.probes.finding import Options
+from unbag.probes.material import Material
+from unbag.probes.material_items import world_material
+from unbag.probes.reader_maps import WHOLE
+from unbag.readouts.occluded import PROMPT
+from unbag.readouts.vlm2vec import load_encoder
+from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.scorers.chat import YES
+from unbag.scorers.resolve import Model
+from unbag.types import Picture, Query, Question, Scorer
+
+from .local_chat import Chat, served
+
+ChatFolder = Callable[[str], Path]
+CAPTION = "a cup left of a table"
+CELLS = (0, 8, 35)
+"""Those that are run again alone."""
+SHARING = ("llava", "qwen2_vl", "qwen2_5_vl", "smolvlm", "internvl")
+OTHERS = ("llava_next", "qwen3_vl", "idefics2", "idefics3", "paligemma", "instructblip")
+
+
+@pytest.fixture(scope="module")
+def llava(chat_folder: ChatFolder) -> ChatModel:
+    return load_chat(str(chat_folder("llava")))
+
+
+def asked(model: Model, scorer: Scorer | None = None) -> Diagnosis:
+    every = world_material()
+    few = Material("few", every.rows[:2], every.pairs[:2])
+    options = Options(resamples=100)
+    return examine(
+        Inquiry(model, scorer=scorer, material=few, probes=(), options=options, has_twin=False)
+    )
+
+
+@pytest.mark.parametrize("family", [*SHARING, *OTHERS])
+def test_the_map_of_a_word_is_what_it_loses(
+    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    model = load_chat(str(chat_folder(family)))
+    picture = pictures[0]
+    found = covered_maps(YES(model), picture, CAPTION)
+    assert [one.word for one in found.maps] == CAPTION.split()
+    map_NL = np.array([np.ravel(one.values) for one in found.maps])
+    assert map_NL.shape == (len(CAPTION.split()), GRID**2)
+    assert np.abs(map_NL).max() > 0.001
+
+    def log(shown: Picture) -> float:
+        return sum(model.logprobs(shown, PROMPT, [CAPTION])[0])
+
+    # Logarithms of all words add up to that of the caption, so their maps do too.
+    painted = covered(picture)[1:]
+    by_hand = [log(picture) - log(painted[at]) for at in CELLS]
+    assert map_NL.sum(axis=0)[list(CELLS)] == pytest.approx(by_hand, abs=2e-3)
+
+
+@dataclass
+class Wrapped:
+    """The same chat model, of which nothing is known but its answers."""
+
+    model: ChatModel
+    name: str = "wrapped"
+    fingerprint: str = "wrapped-1"
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        return self.model.logprobs(picture, prompt, continuations)
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        return self.model.answer(picture, prompt, longest=longest)
+
+
+def test_beginnings_of_a_caption_give_the_words_that_its_pieces_give(
+    llava: ChatModel, pictures: list[PixelPicture]
+) -> None:
+    own = covered_maps(YES(llava), pictures[0], CAPTION)
+    other = covered_maps(YES(Wrapped(llava)), pictures[0], CAPTION)
+    assert [one.word for one in own.maps] == [one.word for one in other.maps]
+    assert [one.whole for one in own.maps] == [one.whole for one in other.maps]
+    for mine, theirs in zip(own.maps, other.maps, strict=True):
+        assert np.allclose(mine.values, theirs.values, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["llava", "qwen2_vl", "smolvlm"])
+def test_the_map_of_a_caption_is_the_fall_of_the_score(
+    family: str, chat_folder: ChatFolder, pictures: list[PixelPicture]
+) -> None:
+    scorer = AskedCosine(load_chat(str(chat_folder(family))))
+    picture = pictures[1]
+    found = covered_maps(scorer, picture, CAPTION)
+    assert [one.word for one in found.maps] == [WHOLE, *CAPTION.split()]
+    question = Question("Is the cup to the left of or to the right of the table?")
+    shown = [picture, *(covered(picture)[1 + at] for at in CELLS)]
+    whole, *less = scorer.score([Query(one, CAPTION, question) for one in shown]).tolist()
+    values = np.ravel(found.maps[0].values)
+    assert values[list(CELLS)] == pytest.approx([whole - one for one in less], abs=2e-4)
+    assert found.maps[0].whole == f"cosine {whole:.3f}"
+
+
+def test_a_chat_model_under_examination_has_its_maps(llava: ChatModel) -> None:
+    found = asked(llava)
+    assert [one.title for one in found.maps] == [llava.name] * len(found.maps)
+    assert found.maps
+    assert found.notes == ()
+    page = render_diagnosis(found)
+    assert "painted with the mean colour of the picture" in page
+    assert "asked: “Describe the picture in one sentence.”" in page
+
+
+def test_vlm2vec_under_examination_has_its_maps(llava: ChatModel, chat_folder: ChatFolder) -> None:
+    as_scorer = asked(llava, AskedCosine(llava))
+    as_model = asked(load_encoder(f"hf:{chat_folder('llava')}"))
+    for found in (as_scorer, as_model):
+        assert found.maps
+        assert all(one.maps[0].word == WHOLE for one in found.maps)
+        assert found.notes == ()
+
+
+def test_a_model_without_hidden_states_says_why_vlm2vec_has_no_map(
+    chat_folder: ChatFolder,
+) -> None:
+    model = load_chat(str(chat_folder("instructblip")))
+    found = asked(model, AskedCosine(model))
+    assert found.maps == ()
+    assert found.notes[0].startswith("no map of words over patches: ")
+    assert "is an InstructBLIP" in found.notes[0]
+
+
+def test_a_server_is_not_asked_for_maps() -> None:
+    pytest.importorskip("httpx")
+    with served(Chat()) as chat:
+        model = load(f"some/thing@{chat.url}")
+        found = asked(model)
+        with pytest.raises(UserError, match="is behind a server") as error:
+            covered_maps(YES(model), world_material().rows[0].picture, CAPTION)
+    assert error.value.expected == "a chat model on this machine, such as hf:FOLDER"
+    assert chat.bodies == []
+    assert found.maps == ()
+    assert found.notes == (
+        f"no map of words over patches: {model.name} is behind a server, which tells the "
+        "probability of one token and not of a caption",
+    )

@@ -1,0 +1,211 @@
+"""Maps by painting over cells: what is painted, known answers, and what has no map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.diagnosis.examples import map_words
+from unbag.diagnosis.subjects import make_subject
+from unbag.errors import UserError
+from unbag.models.tiny import load as load_tiny
+from unbag.pictures import PixelPicture
+from unbag.probes.covered_maps import AT_ONCE, GRID, MET, SAID, chat_of, covered, covered_maps
+from unbag.probes.material import Material, Row
+from unbag.probes.reader_maps import WHOLE
+from unbag.readouts.occluded import PROMPT
+from unbag.readouts.vlm2vec_encoder import Vlm2Vec
+from unbag.readouts.vlm2vec_prompts import WITHOUT, instruction
+from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.scorers.chat import LIKELIHOOD, YES
+from unbag.scorers.cosine import Cosine
+from unbag.scorers.resolve import load_model, make_scorer
+from unbag.types import Picture, Scorer
+
+SIDE = 48
+CELL = SIDE // GRID
+LAMP = (1, 4)
+"""Row and column of the one cell that is bright."""
+MEAN = round(255 / GRID**2)
+CAPTION = "a lamp left of a cup"
+
+
+def lit() -> PixelPicture:
+    """Black, with one white cell."""
+    pixels = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
+    row, column = (CELL * at for at in LAMP)
+    pixels[row : row + CELL, column : column + CELL] = 255
+    return PixelPicture(pixels)
+
+
+@dataclass
+class Lamps:
+    """Sees how bright one cell is; "lamp" is as probable as that, every other word is a half."""
+
+    name: str = "lamps"
+    fingerprint: str = "lamps-1"
+    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
+
+    def logprobs(
+        self, picture: Picture | None, prompt: str, continuations: Sequence[str]
+    ) -> list[list[float]]:
+        self.asked.append((prompt, tuple(continuations)))
+        light = math.log(brightness(picture))
+        # A word is two tokens, and nothing tells which.
+        words = [[(light if w == "lamp" else math.log(0.5)) / 2 for w in c.split()]
+                 for c in continuations]  # fmt: skip
+        return [[half for one in row for half in (one, one)] for row in words]
+
+    def answer(self, picture: Picture | None, prompt: str, *, longest: int = 32) -> str:
+        raise NotImplementedError
+
+    def last_hidden(self, asks: Sequence[tuple[Picture | None, str]]) -> Tensor:
+        """A picture is as far along one axis as it is bright, a caption if it says lamp."""
+        self.together.append(len(asks))
+        far = [brightness(p) if p else float("lamp" in text.split()) for p, text in asks]
+        return torch.tensor([[one, 1.0] for one in far])
+
+
+def brightness(picture: Picture | None) -> float:
+    assert picture is not None
+    row, column = (CELL * at for at in LAMP)
+    pixels = np.asarray(picture.open())[row : row + CELL, column : column + CELL]
+    return float(pixels.mean() / 255)
+
+
+def values(scorer: Scorer, caption: str = CAPTION) -> list[tuple[str, np.ndarray]]:
+    found = covered_maps(scorer, lit(), caption)
+    return [(one.word, np.array(one.values)) for one in found.maps]
+
+
+def only(value: float) -> np.ndarray:
+    """A map of one cell."""
+    found = np.zeros((GRID, GRID))
+    found[LAMP] = value
+    return found
+
+
+@pytest.mark.parametrize("shape", [(40, 33), (6, 6), (7, 100)])
+def test_a_painted_cell_is_all_that_changes(shape: tuple[int, int]) -> None:
+    whole = np.random.default_rng(0).integers(0, 100, (*shape, 3), dtype=np.uint8)
+    first, *painted = covered(PixelPicture(whole, "noise"))
+    assert first.name == "noise"
+    assert first.key == PixelPicture(whole).key
+    assert len(painted) == GRID**2
+    colour = whole.reshape(-1, 3).mean(axis=0).round()
+    times = np.zeros(shape, dtype=int)
+    for number, one in enumerate(painted):
+        row, column = divmod(number, GRID)
+        is_in = np.zeros(shape, dtype=bool)
+        (top, bottom), (left, right) = (
+            (round(at * side / GRID), round((at + 1) * side / GRID))
+            for at, side in zip((row, column), shape, strict=True)
+        )
+        is_in[top:bottom, left:right] = True
+        assert is_in.any()
+        assert (one.pixels[is_in] == colour).all()
+        assert (one.pixels[~is_in] == whole[~is_in]).all()
+        times += is_in
+    # Every pixel is painted over once.
+    assert (times == 1).all()
+
+
+def test_a_picture_smaller_than_the_grid_has_no_cells() -> None:
+    small = PixelPicture(np.zeros((5, 60, 3), dtype=np.uint8), "thin.png")
+    with pytest.raises(UserError, match=r"thin\.png has 60 x 5 pixels") as error:
+        covered_maps(YES(Lamps()), small, CAPTION)
+    assert error.value.expected == "at least 6 x 6, one for each cell of a map"
+
+
+def test_the_word_that_one_cell_tells_is_on_its_map_alone() -> None:
+    model = Lamps()
+    found = covered_maps(LIKELIHOOD(model), lit(), CAPTION)
+    assert (found.title, found.asked, found.about, found.is_signed) == (
+        "lamps", PROMPT, SAID, True,
+    )  # fmt: skip
+    maps = values(LIKELIHOOD(model))
+    assert [word for word, _ in maps] == CAPTION.split()
+    by_hand = math.log(255 / MEAN)
+    for word, map_LL in maps:
+        assert map_LL == pytest.approx(only(by_hand if word == "lamp" else 0), abs=1e-4)
+    assert [one.whole for one in found.maps[:3]] == ["log p -0.69", "log p 0.00", "log p -0.69"]
+    # Where pieces of words are not known, every beginning of the caption is asked for.
+    begun = ("a", "a lamp", "a lamp left", "a lamp left of", "a lamp left of a", CAPTION)
+    assert set(model.asked) == {(PROMPT, begun)}
+
+
+def test_a_caption_that_is_one_vector() -> None:
+    model = Lamps()
+    maps = values(AskedCosine(model))
+
+    def cosine(light: float, said: float) -> float:
+        return (light * said + 1) / math.hypot(light, 1) / math.hypot(said, 1)
+
+    with_lamp = cosine(1, 1) - cosine(MEAN / 255, 1)
+    without = cosine(1, 0) - cosine(MEAN / 255, 0)
+    assert [word for word, _ in maps] == [WHOLE, *CAPTION.split()]
+    assert maps[0][1] == pytest.approx(only(with_lamp), abs=1e-4)
+    assert maps[2][1] == pytest.approx(only(with_lamp - without), abs=1e-4)
+    # Without any other word the caption has the same vector.
+    assert all(not map_LL.any() for word, map_LL in maps[1:] if word != "lamp")
+    assert max(model.together) == AT_ONCE
+    assert sum(model.together) == 1 + GRID**2 + 1 + len(CAPTION.split())
+    assert [word for word, _ in values(AskedCosine(model), "lamp")] == [WHOLE]
+
+
+def test_what_is_asked_is_what_the_scorer_asks() -> None:
+    question = "Is the lamp to the left of or to the right of the cup?"
+    asked = covered_maps(AskedCosine(Lamps()), lit(), CAPTION)
+    assert (asked.asked, asked.about) == (instruction(question), MET)
+    assert asked.maps[0].whole == "cosine 1.000"
+    assert covered_maps(Cosine(Vlm2Vec(Lamps())), lit(), CAPTION).asked == WITHOUT
+
+
+def test_texts_speak_of_cells_and_of_paint() -> None:
+    for about in (SAID, MET):
+        assert "6 x 6 cells" in about
+        assert "painted with the mean colour of the picture, before the model" in about
+        assert "patch" not in about
+
+
+def test_a_long_caption_is_cut() -> None:
+    assert len(values(YES(Lamps()), "lamp " * 30)) == 24
+
+
+def test_a_scorer_without_a_chat_model_or_without_eyes_has_no_such_map() -> None:
+    plain = Cosine(load_tiny("base"))
+    assert chat_of(plain) is None
+    with pytest.raises(UserError, match="tiny:base asks no chat model about pictures"):
+        covered_maps(plain, lit(), CAPTION)
+    blind = make_scorer(load_model("caption:constant"))
+    assert chat_of(blind) is None
+    seen = map_words(make_subject(load_model("caption:constant")), one_row())
+    assert seen == ((), (f"no map of words over patches: {blind.name} shows no patches",))
+
+
+@pytest.mark.parametrize("make", [YES, AskedCosine, lambda model: Cosine(Vlm2Vec(model))])
+def test_a_chat_model_under_examination_has_one_kind_of_map(make: type[AskedCosine]) -> None:
+    model = Lamps()
+    scorer = make(model)
+    # Vectors of VLM2Vec come along with the cosine, and have no patches to be mapped.
+    maps, notes = map_words(make_subject(model, scorer=scorer), one_row())
+    assert [(one.title, one.when) for one in maps] == [(scorer.name, "")]
+    assert notes == ()
+
+
+def test_vlm2vec_as_a_model_has_the_map_of_its_cosine() -> None:
+    model = Vlm2Vec(Lamps())
+    maps, notes = map_words(make_subject(model), one_row())
+    assert [one.title for one in maps] == [model.name]
+    assert (maps[0].about, notes) == (MET, ())
+
+
+def one_row() -> Material:
+    return Material("one picture", (Row("1", lit(), CAPTION),), ())
