@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from unbag.diagnosis.examples import map_words
 from unbag.diagnosis.subjects import make_subject
+from unbag.engine.progress import Advance, Silent
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.pictures import PixelPicture
@@ -209,3 +211,28 @@ def test_vlm2vec_as_a_model_has_the_map_of_its_cosine() -> None:
 
 def one_row() -> Material:
     return Material("one picture", (Row("1", lit(), CAPTION),), ())
+
+
+class Counted(Silent):
+    """Keeps the bars that were shown, and how far they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bars: dict[str, tuple[int, int]] = {}
+
+    @contextmanager
+    def task(self, what: str, total: int) -> Iterator[Advance]:
+        self.bars[what] = (total, 0)
+
+        def advance(steps: int) -> None:
+            total, so_far = self.bars[what]
+            self.bars[what] = (total, so_far + steps)
+
+        yield advance
+
+
+@pytest.mark.parametrize(("name", "count"), [("tiny:base", 1), ("caption:constant", 0)])
+def test_a_bar_tells_how_many_maps_there_will_be(name: str, count: int) -> None:
+    progress = Counted()
+    map_words(make_subject(load_model(name)), one_row(), progress=progress)
+    assert progress.bars == {"maps": (count, count)}

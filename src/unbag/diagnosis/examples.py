@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from unbag.engine.progress import Progress, Silent
 from unbag.errors import UserError
 from unbag.probes.covered_maps import chat_of, covered_maps
 from unbag.probes.encoded import EncoderSpace
@@ -24,27 +25,34 @@ SHOWN = 3
 NOTE = "no map of words over patches"
 
 
-def map_words(subject: Subject, material: Material) -> tuple[tuple[Maps, ...], tuple[str, ...]]:
+def map_words(
+    subject: Subject, material: Material, *, progress: Progress | None = None
+) -> tuple[tuple[Maps, ...], tuple[str, ...]]:
     """Of the model, its read-out, and the one it is set against; a note for each that has none."""
+    progress = progress or Silent()
     maps: dict[tuple[str, str], Maps] = {}
     notes: dict[str, None] = {}
-    for one in [one for one in (subject, subject.other) if one is not None]:
-        ways = _ways(one)
-        if not ways:
-            notes[f"{NOTE}: {one.name} shows no patches"] = None
-        # Of two the second is that of a read-out, and the first of the model that it reads.
-        named = zip(ways, ("before training", "after training")[: len(ways)], strict=True)
-        for (way, when), (picture, caption) in product(named, examples(material)):
-            try:
-                found = way(picture, caption)
-                found = replace(found, when=when) if len(ways) == 2 else found
-                # A model that its own read-out is set against is drawn once.
-                maps.setdefault((found.title, picture.key), found)
-            except UserError as error:
-                notes[f"{NOTE}: {error.found}"] = None
-            except Exception as error:
-                # All questions are answered by now; a map is not worth to lose them.
-                notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
+    shown = examples(material)
+    every = [(one, _ways(one)) for one in (subject, subject.other) if one is not None]
+    # A map of a chat model runs it dozens of times.
+    with progress.task("maps", len(shown) * sum(len(ways) for _, ways in every)) as advance:
+        for one, ways in every:
+            if not ways:
+                notes[f"{NOTE}: {one.name} shows no patches"] = None
+            # Of two the second is that of a read-out, and the first of the model that it reads.
+            named = zip(ways, ("before training", "after training")[: len(ways)], strict=True)
+            for (way, when), (picture, caption) in product(named, shown):
+                try:
+                    found = way(picture, caption)
+                    found = replace(found, when=when) if len(ways) == 2 else found
+                    # A model that its own read-out is set against is drawn once.
+                    maps.setdefault((found.title, picture.key), found)
+                except UserError as error:
+                    notes[f"{NOTE}: {error.found}"] = None
+                except Exception as error:
+                    # All questions are answered by now; a map is not worth to lose them.
+                    notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
+                advance(1)
     return tuple(maps.values()), tuple(notes)
 
 

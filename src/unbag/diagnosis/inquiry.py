@@ -93,7 +93,7 @@ def examine(
         answers.append(ask(probe, subject, material, inquiry.options, progress))
         if keep is not None:
             keep(so_far())
-    maps, notes = map_words(subject, material)
+    maps, notes = map_words(subject, material, progress=progress)
     found = so_far(is_whole=True)
     found = replace(found, maps=maps, notes=(*found.notes, *notes))
     if keep is not None:
