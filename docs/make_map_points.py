@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from unbag.metrics.intervals import wilson
-from unbag.probes.covered_maps import covered_maps
+from unbag.probes.covered_maps import cells, covered_maps
 from unbag.probes.encoded import EncoderSpace
 from unbag.probes.maps import word_maps
 from unbag.probes.material_items import world_material
@@ -46,8 +46,7 @@ def box(thing: Thing, scene: Scene, side: int) -> BoolArray:
     """Patches or cells that the square around a thing touches, [S, S]."""
     world = WORLDS[scene.world]
     radius = world.radii[thing.size]
-    edges = np.array([round(at * world.pixels / side) for at in range(side + 1)])
-    start_S, stop_S = edges[:-1], edges[1:]
+    start_S, stop_S = np.array([(one.start, one.stop) for one in cells(world.pixels, side)]).T
 
     def touched(centre: int) -> BoolArray:
         found: BoolArray = (start_S <= centre + radius) & (stop_S > centre - radius)

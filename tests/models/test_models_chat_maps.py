@@ -67,7 +67,7 @@ def test_the_map_of_a_word_is_what_it_loses(
         return sum(model.logprobs(shown, PROMPT, [CAPTION])[0])
 
     # Logarithms of all words add up to that of the caption, so their maps do too.
-    painted = covered(picture)[1:]
+    painted = list(covered(picture))[1:]
     by_hand = [log(picture) - log(painted[at]) for at in CELLS]
     assert map_NL.sum(axis=0)[list(CELLS)] == pytest.approx(by_hand, abs=2e-3)
 
@@ -109,7 +109,7 @@ def test_the_map_of_a_caption_is_the_fall_of_the_score(
     found = covered_maps(scorer, picture, CAPTION)
     assert [one.word for one in found.maps] == [WHOLE, *CAPTION.split()]
     question = Question("Is the cup to the left of or to the right of the table?")
-    shown = [picture, *(covered(picture)[1 + at] for at in CELLS)]
+    shown = [picture, *(list(covered(picture))[1 + at] for at in CELLS)]
     whole, *less = scorer.score([Query(one, CAPTION, question) for one in shown]).tolist()
     values = np.ravel(found.maps[0].values)
     assert values[list(CELLS)] == pytest.approx([whole - one for one in less], abs=2e-4)

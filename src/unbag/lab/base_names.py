@@ -19,6 +19,11 @@ def in_order(bases: Iterable[str]) -> list[str]:
     return sorted(set(bases), key=place)
 
 
+def number(base: str) -> str:
+    """What stands behind the last dash."""
+    return base.rpartition("-")[2]
+
+
 def numbers(bases: Sequence[str]) -> str:
-    """What stands behind the last dash of each name."""
-    return ", ".join(base.rpartition("-")[2] for base in bases)
+    """Of several, one after the other."""
+    return ", ".join(map(number, bases))

@@ -13,7 +13,7 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from unbag.lab.arm_result import ArmResult
-from unbag.lab.base_names import numbers
+from unbag.lab.base_names import number
 from unbag.lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Prediction
 
 Word = Literal["reproduced", "not reproduced", "undecided"]
@@ -122,7 +122,7 @@ def _names(one: ArmResult) -> tuple[str, ...]:
     name, prints = one.base, (one.fingerprint[:8], one.fingerprint)
     if one.fingerprint.startswith(f"{one.experiment}-"):
         # No weights were read: the experiment took the number of a base for its seed.
-        return tuple(f"seed {numbers([name])} ({of})" for of in (one.experiment, one.fingerprint))
+        return tuple(f"seed {number(name)} ({of})" for of in (one.experiment, one.fingerprint))
     return name, *(f"{name} ({text})" for text in prints)
 
 

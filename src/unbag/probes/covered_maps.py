@@ -9,8 +9,8 @@ N numbers that are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise, product
 
 import numpy as np
 import torch
@@ -86,10 +86,11 @@ def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
     return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
 
 
-def covered(picture: Picture) -> list[PixelPicture]:
+def covered(picture: Picture) -> Iterator[PixelPicture]:
     """The picture as it is, then one for each cell in which that cell has the mean colour.
 
-    All are of one size. Cells differ by a pixel where the sides do not divide evenly.
+    All are of one size, and painted when they are asked for: a photograph is large, and all of its
+    copies together may not fit. Cells differ by a pixel where the sides do not divide evenly.
     """
     pixel_HWC = np.asarray(picture.open().convert("RGB"))
     height, width = pixel_HWC.shape[:2]
@@ -99,21 +100,21 @@ def covered(picture: Picture) -> list[PixelPicture]:
             expected=f"at least {GRID} x {GRID}, one for each cell of a map",
         )
     colour_C = pixel_HWC.mean(axis=(0, 1)).round().astype(np.uint8)
-    found = [PixelPicture(pixel_HWC, picture.name)]
-    for rows, columns in product(_parts(height), _parts(width)):
+    yield PixelPicture(pixel_HWC, picture.name)
+    for rows, columns in product(cells(height, GRID), cells(width, GRID)):
         painted_HWC = pixel_HWC.copy()
         painted_HWC[rows, columns] = colour_C
-        found.append(PixelPicture(painted_HWC, picture.name))
-    return found
+        yield PixelPicture(painted_HWC, picture.name)
 
 
-def _parts(side: int) -> list[slice]:
-    edges = [round(at * side / GRID) for at in range(GRID + 1)]
+def cells(pixels: int, count: int) -> list[slice]:
+    """Which pixels of a side each of so many cells takes."""
+    edges = [round(at * pixels / count) for at in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def _met(
-    model: HiddenGenerator, pictures: Sequence[Picture], text: str, caption: str
+    model: HiddenGenerator, pictures: Iterable[Picture], text: str, caption: str
 ) -> Iterator[Found]:
     """Cosines of the caption, and of it without each word."""
     hidden = [model.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
@@ -122,7 +123,7 @@ def _met(
     yield from of_caption(caption, _taken(cosine_BN))
 
 
-def _said(model: Generator, pictures: Sequence[Picture], caption: str) -> Iterator[Found]:
+def _said(model: Generator, pictures: Iterable[Picture], caption: str) -> Iterator[Found]:
     """Log-probabilities of words, each behind those before it.
 
     Where pieces of words are known, those of a word are added up; else a word is what it takes
@@ -150,16 +151,17 @@ def _said(model: Generator, pictures: Sequence[Picture], caption: str) -> Iterat
 
 
 def _logs(
-    model: Generator, pictures: Sequence[Picture], answers: tuple[str, ...]
+    model: Generator, pictures: Iterable[Picture], answers: tuple[str, ...]
 ) -> Iterator[list[list[float]]]:
     """For each picture, the log-probabilities of the tokens of each answer."""
     for some in _some(pictures):
         yield from logprobs_of(model, [Ask(one, PROMPT, answers) for one in some])
 
 
-def _some(pictures: Sequence[Picture]) -> Iterator[Sequence[Picture]]:
-    for at in range(0, len(pictures), AT_ONCE):
-        yield pictures[at : at + AT_ONCE]
+def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+    left = iter(pictures)
+    while some := list(islice(left, AT_ONCE)):
+        yield some
 
 
 def _taken(value_BN: Tensor) -> Taken:
