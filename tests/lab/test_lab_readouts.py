@@ -27,7 +27,8 @@ from unbag.readouts.pool_world import world_rows
 @pytest.mark.parametrize("name", READERS)
 def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
     effort = find_arm(name).effort(123)
-    assert (effort.steps, effort.batch, effort.learning_rate) == (123, 256, 1e-3)
+    rate = 1e-2 if name.endswith("-fast") else 1e-3
+    assert (effort.steps, effort.batch, effort.learning_rate) == (123, 256, rate)
 
 
 def test_arms_have_the_settings_of_their_names() -> None:
@@ -105,7 +106,13 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert missing(["pooled", "pacl"], folder) == ["pacl"]
     found = {result.arm: result for result in read_results(tmp_path / "out")}
     assert set(found) == {"base", "pooled"}
-    assert set(found["pooled"].numbers["fit"]) == {"few", "few_steps", "learned", "held"}
+    assert set(found["pooled"].numbers["fit"]) == {
+        "few",
+        "few_steps",
+        "few_rate",
+        "learned",
+        "held",
+    }
     assert found["pooled"].numbers["fit"]["few_steps"] == 1
     assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
     assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
@@ -113,11 +120,19 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [name for name, arm in READERS.items() if not arm.taught_as])
-def test_by_heart_is_learned_without_dropout_and_else_alike(name: str) -> None:
+def test_by_heart_is_learned_without_dropout_at_its_own_rate_and_else_alike(name: str) -> None:
     arm = READERS[name]
     taught, by_heart = (asdict(one) for one in (arm.effort(7), arm.by_heart(7)))
     assert by_heart.get("dropout", 0.0) == 0.0
-    assert {**taught, "dropout": 0.0} == {**by_heart, "dropout": 0.0}
+    assert by_heart["learning_rate"] == (1e-2 if name.startswith(("pacl", "sparc")) else 1e-3)
+    own = {"dropout": 0.0, "learning_rate": 0.0}
+    assert {**taught, **own} == {**by_heart, **own}
+
+
+@pytest.mark.parametrize("name", ["pacl_fixed-rotary-2d-fast", "sparc_fixed-fast"])
+def test_an_arm_taught_as_readers_learn_by_heart(name: str) -> None:
+    arm, usual = READERS[name], READERS[name.removesuffix("-fast")]
+    assert arm.effort(7) == arm.by_heart(7) == usual.by_heart(7) != usual.effort(7)
 
 
 def test_some_readers_are_taught_with_dropout() -> None:
@@ -126,7 +141,7 @@ def test_some_readers_are_taught_with_dropout() -> None:
     assert asdict(READERS["pacl"].effort(7))["dropout"] == 0.1
 
 
-def test_results_say_with_how_much_dropout_a_reader_learned_by_heart(tmp_path: Path) -> None:
+def test_results_say_how_a_reader_learned_by_heart(tmp_path: Path) -> None:
     path = tmp_path / "tiny-0.safetensors"
     write(load("base").towers, path)
     settings = Settings(scenes=64, steps=1, fit_rows=32, fit_steps=1, times=1)
@@ -134,6 +149,7 @@ def test_results_say_with_how_much_dropout_a_reader_learned_by_heart(tmp_path: P
     run_base(base, tmp_path / "out" / "tiny-0", ["pacl"], say=lambda said: None)
     (found,) = read_results(tmp_path / "out")
     assert found.numbers["fit"]["few_dropout"] == 0.0
+    assert found.numbers["fit"]["few_rate"] == 1e-2
 
 
 def test_an_answer_is_scored_without_its_end_and_without_padding() -> None:

@@ -20,7 +20,9 @@ FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
 FEW_DROPOUT = "few_dropout"
-"""Likewise: with how much dropout, of readers that are taught with some."""
+"""Likewise: with how much dropout, of readers that can have some."""
+FEW_RATE = "few_rate"
+"""Likewise: at which learning rate."""
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 

@@ -1,8 +1,8 @@
 """The readers of the read-out experiment: names come in; how each is built, and on what, goes out.
 
 All arms of a base are taught with the same rows: pictures, captions and hard negatives that the
-repair experiment draws (`unbag.lab.repair_arms`). Batch and rate are the same for all, steps for
-all but readers of maps.
+repair experiment draws (`unbag.lab.repair_arms`). Batch and rate are the same for all but those
+named `-fast`, steps for all but readers of maps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from unbag.readouts.trained import find_readout
 
 _FEW = ("crowd=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step, and more steps."""
+_BY_HEART = ("dropout=0", "learning_rate=1e-2")
+"""How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
+text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what
+tells them apart. At the rate that all share, 8,000 steps are too few."""
 SHARED = ("learning_rate=1e-3", "warm_up=200", "weight_decay=0.01", "batch=256")
 
 
@@ -57,12 +61,8 @@ class ReaderArm:
         return self._chosen(steps)
 
     def by_heart(self, steps: int) -> Effort:
-        """Likewise, without dropout, whose purpose is that nothing is learned by heart.
-
-        Where a text tower gives a caption and its edit almost the same vector, dropout of a tenth
-        is louder than what tells them apart.
-        """
-        return self._chosen(steps, *(["dropout=0"] if self.has_dropout else []))
+        """Likewise, of a few fixed examples: readers of patches as `_BY_HEART` says."""
+        return self._chosen(steps, *(_BY_HEART if self.has_dropout else ()))
 
     def _chosen(self, steps: int, *also: str) -> Effort:
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)
@@ -83,11 +83,13 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
         "pacl_rotary": ReaderArm("pacl_rotary"),
         "pacl_fixed-rotary": ReaderArm("pacl_fixed", ("rope=1d",)),
         "pacl_fixed-rotary-2d": ReaderArm("pacl_fixed", ("rope=2d",)),
+        "pacl_fixed-rotary-2d-fast": ReaderArm("pacl_fixed", ("rope=2d", *_BY_HEART)),
         "pooled-text": ReaderArm("pooled", text=True),
         "pacl_fixed-text": ReaderArm("pacl_fixed", text=True),
         "pacl_fixed-rotary-2d-text": ReaderArm("pacl_fixed", ("rope=2d",), text=True),
         "sparc": ReaderArm("sparc"),
         "sparc_fixed": ReaderArm("sparc_fixed"),
+        "sparc_fixed-fast": ReaderArm("sparc_fixed", _BY_HEART),
     }
 )
 

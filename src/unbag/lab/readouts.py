@@ -26,6 +26,7 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import (
     BEFORE,
     FEW_DROPOUT,
+    FEW_RATE,
     FEW_STEPS,
     ArmResult,
     result_path,
@@ -52,7 +53,7 @@ from unbag.train.tiny_trainable import TinyTrainable
 from unbag.types import FloatArray, IntArray, Item
 
 _PAIRS = 4_096
-_NO_SHARES = (FEW_STEPS, FEW_DROPOUT)
+_NO_SHARES = (FEW_STEPS, FEW_DROPOUT, FEW_RATE)
 _SHOWN = (("world-relation", "original"), ("world-pairs-a", "pair"))
 
 
@@ -163,10 +164,12 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
         loss = _run(fit)
+        how = asdict(by_heart)
         fit_numbers = {
             "few": can_fit,
             FEW_STEPS: float(by_heart.steps),
-            **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.has_dropout else {}),
+            FEW_RATE: by_heart.learning_rate,
+            **({FEW_DROPOUT: how["dropout"]} if "dropout" in how else {}),
             **_fit_numbers(reader, pool, held, device),
         }
         torch.save(reader.state_dict(), folder / f"{name}.pt")

@@ -13,9 +13,10 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, Size, read_results, result_path
 from unbag.version import __version__
 
-LAB_VERSION = 2
+LAB_VERSION = 3
 """Raised when an arm, a base or a question changes its meaning: results of two versions must not
-stand in one folder. 2: readers learn by heart in more steps and without dropout."""
+stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
+higher rate."""
 _RECORD = "lab.json"
 
 
