@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from unbag.cli.main import main
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, LEAST_FIT, Claim, Number
 from unbag.lab.claims import all_claims, find_claim
@@ -57,6 +58,36 @@ def test_the_text_around_the_tables_knows_the_rule() -> None:
     page = (DOCS / "lab.md").read_text(encoding="utf-8")
     assert f"fewer than {FEWEST_BASES} bases" in page
     assert f"at least {100 * LEAST_FIT:.0f} %" in page
+
+
+def test_how_many_claims_are_decided_is_said_as_it_is() -> None:
+    verdicts = judge_claims(all_claims(), shipped_results())
+    open_ = [one for one in verdicts if one.word == UNDECIDED]
+    decided, every = len(verdicts) - len(open_), len(verdicts)
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"The lab has verdicts on {decided} claims of {every}." in readme
+    enough = [
+        tested for one in verdicts for tested in one.tested if len(tested.effects) >= FEWEST_BASES
+    ]
+    assert f"no clear answer after correction for {len(enough)} predictions" in readme
+    few = {
+        one.claim.name
+        for one in open_
+        if any(len(tested.effects) < FEWEST_BASES for tested in one.tested)
+    }
+    assert few == {"dcsm_released"}  # "all but one of the others", "no base counts"
+    changes = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"- Verdicts of the lab on {len(open_)} claims of {every}:" in changes
+
+
+def test_the_price_of_the_whole_lab_is_the_one_it_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["lab", "run", "all", "--device", "cpu", "--out", str(tmp_path / "lab")])
+    price = re.search(r"about (.*) of one H200, in one process", capsys.readouterr().out)
+    assert price
+    page = " ".join((DOCS / "lab.md").read_text(encoding="utf-8").split())
+    assert f"It prices itself at {price[1]} in one process;" in page
 
 
 def test_a_mean_on_the_page_is_that_of_the_file() -> None:

@@ -151,7 +151,7 @@ def test_a_claim_is_shown_with_what_stands_beside_it(capsys: pytest.CaptureFixtu
     assert "  cone pictures: base 75.3 (9), random 100.0 (9)\n" in shown
     assert "Mind" not in shown
     assert main(["lab", "show", "decoder_against_cosine"]) == 0
-    assert "decoder on tiny-6. A reader that tells" in " ".join(capsys.readouterr().out.split())
+    assert "decoder on tiny-6, tiny-8. A reader that tells" in " ".join(capsys.readouterr().out.split())
 
 
 def test_arms_beside_claims_exist_and_are_those_that_controls_speak_of() -> None:
@@ -217,4 +217,4 @@ def test_the_decoder_that_failed_to_train_is_told_of_beside_its_claim() -> None:
     from unbag.lab.shipped import shipped_results
 
     found = told_nothing(find_claim("decoder_against_cosine"), shipped_results())
-    assert found == {"decoder": ["tiny-6"]}
+    assert found == {"decoder": ["tiny-6", "tiny-8"]}

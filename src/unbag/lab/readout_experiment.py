@@ -36,7 +36,7 @@ SMALL = Settings(
 SMALL_BENCH = ("world-relation", "world-pairs-a", "world-pairs-b")
 """What the claims about read-outs ask."""
 SMALL_EVERY = 20
-_READER, _MAPS, _DECODER, _VECTORS, _ASKED = 20.0, 20.0, 45.0, 60.0, 4.0
+_READER, _MAPS, _DECODER, _VECTORS, _ASKED = 15.0, 20.0, 45.0, 60.0, 4.0
 """Seconds of one arm alone on one H200, from the length of its steps there."""
 
 
