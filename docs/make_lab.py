@@ -258,7 +258,10 @@ def _read(name: str) -> str:
 
 
 def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
-    """What was written by hand, unless for another verdict; names of claims become links."""
+    """What was written by hand, unless for another verdict; names of claims become links.
+
+    The page stands one folder above the note, and links go on from there.
+    """
     path = folder / f"{verdict.claim.name}.md"
     if not path.exists():
         return ""
@@ -267,7 +270,7 @@ def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
         return ""
     for name in NAMES:
         text = text.replace(f"`{name}`", f"[`{name}`]({name}.md)")
-    return text.strip() + "\n"
+    return text.replace("](../../", "](../").strip() + "\n"
 
 
 def main() -> None:

@@ -89,6 +89,17 @@ def test_a_table_a_page_and_numbers(folder: Path, capsys: pytest.CaptureFixture[
     assert "Why does" in (out / "diagnosis.html").read_text(encoding="utf-8")
 
 
+def test_maps_are_drawn_unless_they_are_not_wanted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert diagnose("--no-twin", "--json", "--out", "o") == 0
+    assert json.loads(capsys.readouterr().out)["maps"]
+    assert diagnose("--no-twin", "--no-maps", "--json", "--out", "p") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["maps"] == []
+    assert not any("no map" in note for note in found["notes"])
+
+
 def test_two_models_and_no_twin(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert diagnose("--against", "tiny:new.safetensors", "--no-twin", "--json", "--out", "o") == 0
     found = json.loads(capsys.readouterr().out)

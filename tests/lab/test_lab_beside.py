@@ -151,7 +151,8 @@ def test_a_claim_is_shown_with_what_stands_beside_it(capsys: pytest.CaptureFixtu
     assert "  cone pictures: base 75.3 (9), random 100.0 (9)\n" in shown
     assert "Mind" not in shown
     assert main(["lab", "show", "decoder_against_cosine"]) == 0
-    assert "decoder on tiny-6, tiny-8. A reader that tells" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "decoder on tiny-6, tiny-8. A reader that tells" in said
 
 
 def test_arms_beside_claims_exist_and_are_those_that_controls_speak_of() -> None:

@@ -86,6 +86,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         probes=probes,
         options=Options(seed=options.seed, is_full=options.full, layers=tuple(options.layers)),
         has_twin=not options.no_twin,
+        has_maps=not options.no_maps,
         cache=cache_of(options),
         command=options.typed,
     )

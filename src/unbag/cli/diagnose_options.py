@@ -51,6 +51,8 @@ def add_diagnose(
     diagnose.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
     text = "do not put the questions to the same model with random weights"
     diagnose.add_argument("--no-twin", action="store_true", help=text)
+    text = "draw no maps of words over pictures, for which a chat model runs dozens of times"
+    diagnose.add_argument("--no-maps", action="store_true", help=text)
     text = "of samples, readers, intervals and the random twin (default: 0)"
     diagnose.add_argument("--seed", type=int, default=0, metavar="N", help=text)
     diagnose.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")

@@ -29,6 +29,7 @@ def diagnose(
     layers: Sequence[int] = (),
     seed: int = 0,
     has_twin: bool = True,
+    has_maps: bool = True,
     cache: str | Path | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
@@ -49,6 +50,7 @@ def diagnose(
         layers: Layers to read from, besides the last; negative ones count from the end.
         seed: Of samples, readers, intervals and the random twin.
         has_twin: Put every question to the same model with random weights as well.
+        has_maps: Draw maps of words over a few pictures; a chat model runs dozens of times for it.
         cache: Keeps vectors between runs.
         device: Where models that are named here compute.
         progress: Is told how far it is.
@@ -71,6 +73,7 @@ def diagnose(
         probes=None if probes is None else _probes(probes),
         options=Options(seed=seed, is_full=is_full, layers=tuple(layers)),
         has_twin=has_twin,
+        has_maps=has_maps,
         cache=Path(cache) if cache else None,
     )
     return examine(inquiry, progress=progress)

@@ -60,6 +60,8 @@ class Inquiry:
     options: Options = field(default_factory=Options)
     has_twin: bool = True
     """Put every question to the same model with random weights as well."""
+    has_maps: bool = True
+    """Draw maps of words over a few pictures, for which a chat model runs dozens of times."""
     cache: Path | None = None
     batch: int = 256
     command: str = ""
@@ -93,7 +95,8 @@ def examine(
         answers.append(ask(probe, subject, material, inquiry.options, progress))
         if keep is not None:
             keep(so_far())
-    maps, notes = map_words(subject, material, progress=progress)
+    has_maps = inquiry.has_maps
+    maps, notes = map_words(subject, material, progress=progress) if has_maps else ((), ())
     found = so_far(is_whole=True)
     found = replace(found, maps=maps, notes=(*found.notes, *notes))
     if keep is not None:
