@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 import pytest
 
@@ -12,6 +12,21 @@ from unbag.lab.readout_table import table
 from unbag.lab.shipped import RESULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "readouts-on-the-world.md"
+COUNTED = ("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8")
+"""Bases on which readers of patches learned by heart in the later way."""
+RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")
+STRICT = ("world-pairs-a", "pair")
+OF_PATCHES = (
+    "pacl",
+    "pacl_fixed",
+    "pacl_rotary",
+    "pacl_fixed-rotary",
+    "pacl_fixed-rotary-2d",
+    "pacl_fixed-rotary-2d-text",
+    "sparc",
+    "sparc_fixed",
+)
+FAST = ("pacl_fixed-rotary-2d-fast", "sparc_fixed-fast")
 
 
 @pytest.fixture(scope="module")
@@ -43,42 +58,60 @@ def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[
     return [100 * one.numbers[bench][metric] for one in found]
 
 
-def apart_of(results: list[ArmResult], arm: str, other: str) -> list[float]:
-    """Points by which relations of one arm are above another's, on the bases that both have."""
-    found = {(one.arm, one.base): one.numbers["world-relation"]["original"] for one in results}
-    bases = sorted(base for name, base in found if name == arm and (other, base) in found)
-    return [100 * (found[arm, base] - found[other, base]) for base in bases]
+def shown(value: float) -> str:
+    return f"{value:.1f}"
 
 
 @pytest.mark.parametrize(
     ("said", "arm", "bench", "metric"),
     [
         ("a coin about who is left of whom ({}", "base", "world-relation", "original"),
-        ("has {} on five of them", "vlm2vec", "world-relation", "original"),
-        ("and {} strict and", "vlm2vec", "world-pairs-a", "pair"),
+        ("has {} on seven bases", "vlm2vec", "world-relation", "original"),
+        ("and has {} strict and", "vlm2vec", "world-pairs-a", "pair"),
         ("strict and {} relaxed", "vlm2vec", "world-pairs-a", "relaxed"),
         ("to a coin ({} from", "vlm2vec", "world-swap", "original"),
-        ("Without the question it has {}.", "vlm2vec-plain", "world-relation", "original"),
+        (
+            "Without the question it has {} (five bases).",
+            "vlm2vec-plain",
+            "world-relation",
+            "original",
+        ),
         ("is the same ({} on exchanged", "vlm2vec-plain", "world-swap", "original"),
         ("is hardly worse on the rest** ({} on", "dcsm", "world-relation", "original"),
         ("on relations, {} on exchanged colours), though", "dcsm", "world-swap", "original"),
         ("reads no relation either ({})", "dcsm_fixed-random", "world-relation", "original"),
-        ("exchanged colours ({}) where the decoder", "decoder-cls", "world-swap", "original"),
+        ("on all five bases ({}), where the decoder", "decoder-cls", "world-swap", "original"),
+        ("yes or no is a coin too ({}, five bases)", "decoder", "world-relation", "original"),
         ("on relations ({} against", "dcsm_fixed-shuffled", "world-relation", "original"),
         ("against {}): there was no gain", "dcsm_fixed", "world-relation", "original"),
-        ("`pooled-text` has {} (three", "pooled-text", "world-relation", "original"),
-        ("(three bases; pairs-a {} strict)", "pooled-text", "world-pairs-a", "pair"),
+        ("`pooled-text` has {} (seven", "pooled-text", "world-relation", "original"),
+        ("(seven bases; pairs-a {} strict)", "pooled-text", "world-pairs-a", "pair"),
         ("fall to a coin too ({})", "pooled-text", "world-swap", "original"),
         ("replaced words from {} to", "base", "world-replace", "original"),
-        ("words from 88.7 to {};", "vlm2vec", "world-replace", "original"),
+        ("words from 88.8 to {};", "vlm2vec", "world-replace", "original"),
         ("`world-binding` (group) falls from {} to", "base", "world-binding", "group"),
         ("`world-count` (group) from {} to", "base", "world-count", "group"),
         ("(group) falls from 99.6 to {},", "vlm2vec", "world-binding", "group"),
-        ("(group) from 73.1 to {},", "vlm2vec", "world-count", "group"),
+        ("(group) from 73.5 to {},", "vlm2vec", "world-count", "group"),
         ("`world-negation` (group) from {} to", "base", "world-negation", "group"),
         ("(group) from 41.0 to {},", "vlm2vec", "world-negation", "group"),
         ("as by chance ({} from", "vlm2vec", "world-order", "accuracy"),
-        ("`world-order` from {} to 27.6.", "base", "world-order", "accuracy"),
+        ("`world-order` from {} to 27.4.", "base", "world-order", "accuracy"),
+        ("from 50.2 to {}. Without", "vlm2vec", "world-order", "accuracy"),
+        ("to a coin (51.9 from {})", "base", "world-swap", "original"),
+        ("colours fall from {} to 51.9", "base", "world-swap", "original"),
+        ("as by chance (27.4 from {};", "base", "world-order", "accuracy"),
+        ("(`pairs-a`; cosine {} and", "base", "world-pairs-a", "pair"),
+        ("(`pairs-a`; cosine 6.0 and {})", "base", "world-pairs-a", "relaxed"),
+        ("cosine has {} from the pooled vector", "base", "world-swap", "original"),
+        ("-2d-text` has {} on", "pacl_fixed-rotary-2d-text", "world-relation", "original"),
+        ("on relations and {} on", "pacl_fixed-rotary-2d-text", "world-swap", "original"),
+        ("-2d-fast` has {} on", "pacl_fixed-rotary-2d-fast", "world-relation", "original"),
+        ("`sparc_fixed-fast` {}. So", "sparc_fixed-fast", "world-relation", "original"),
+        ("of others ({} and", "pacl_fixed-rotary-2d-fast", "fit", "learned"),
+        ("of others (74.7 and {} %;", "pacl_fixed-rotary-2d-fast", "fit", "held"),
+        ("73.6 %; {} and", "sparc_fixed-fast", "fit", "learned"),
+        ("73.6 %; 72.0 and {} %)", "sparc_fixed-fast", "fit", "held"),
     ],
 )
 def test_means_that_the_page_says(
@@ -87,25 +120,64 @@ def test_means_that_the_page_says(
     assert said.format(f"{mean(values(results, arm, bench, metric)):.1f}") in words
 
 
-def test_bases_that_the_page_says(results: list[ArmResult], words: str) -> None:
-    asked = values(results, "vlm2vec", "world-relation", "original")
-    assert f"({', '.join(f'{one:.1f}' for one in asked)})" in words
-    decoder = values(results, "decoder", "world-relation", "original")
-    assert f"({', '.join(f'{one:.1f}' for one in decoder)})" in words
-    swaps = values(results, "decoder", "world-swap", "original")
-    assert f"{swaps[0]:.1f} and {swaps[1]:.1f} on exchanged colours" in words
-    gained = mean(apart_of(results, "vlm2vec", "base"))
-    assert f"`vlm2vec` gains {gained:.1f} points" in words
-    plain = values(results, "vlm2vec-plain", "world-relation", "original")
-    apart = apart_of(results, "vlm2vec", "vlm2vec-plain")
-    first = [one + more for one, more in zip(plain, apart, strict=True)]
-    both = (", ".join(f"{one:.1f}" for one in some) for some in (plain, first))
-    assert f"({' against '.join(both)})" in words
-    assert "by {:.1f}, {:.1f} and {:.1f} points".format(*apart) in words
-    # 4.303: Student's t of two degrees of freedom.
-    half = 4.303 * stdev(apart) / len(apart) ** 0.5
-    low, high = mean(apart) - half, mean(apart) + half
-    assert f"the mean, {mean(apart):.1f} [{low:+.1f}, {high:+.1f}], holds 0" in words
+@pytest.mark.parametrize(
+    ("said", "arm", "asked"),
+    [
+        ("has 74.5 on seven bases ({})", "vlm2vec", RELATION),
+        ("on none of five bases** ({})", "decoder", RELATION),
+    ],
+)
+def test_bases_that_the_page_says(
+    said: str, arm: str, asked: tuple[str, str], results: list[ArmResult], words: str
+) -> None:
+    assert said.format(", ".join(shown(one) for one in values(results, arm, *asked))) in words
+
+
+def test_what_else_the_decoder_learned(results: list[ArmResult], words: str) -> None:
+    swaps = [shown(one) for one in values(results, "decoder", *SWAP)]
+    assert f"Exchanged colours: {', '.join(swaps[:-1])} and {swaps[-1]}; texts found" in words
+    assert f"the decoder on patches has {swaps[0]} and {swaps[1]} on two." in words
+    found = [shown(one) for one in values(results, "decoder", "world-retrieval", "text_to_image@1")]
+    assert f"texts found: {', '.join(found[:-1])} and {found[-1]} %" in words
+    bound = values(results, "decoder", *SWAP)
+    assert max(bound) == bound[1], "that of `tiny-5` binds colours best"
+    assert max(bound[2], bound[4]) < 52, "those of `tiny-6` and `tiny-8` bind none"
+    heads = {one.base: one.numbers["world-relation"]["original"] for one in results
+             if one.arm == "vlm2vec"}  # fmt: skip
+    assert f"on `tiny-5` the head stays at {shown(100 * heads['tiny-5'])} after" in words
+    kept = " and ".join(shown(100 * heads[base]) for base in ("tiny-6", "tiny-8"))
+    assert f"whose decoders bind none, it has {kept}." in words
+    one_token = values(results, "decoder-cls", "world-retrieval", "text_to_image@1")
+    assert f"it finds {shown(min(one_token))} to {shown(max(one_token))} % of texts" in words
+
+
+def test_no_other_reader_reads_relations(results: list[ArmResult], words: str) -> None:
+    others = {one.arm for one in results if not one.arm.startswith(("vlm2vec", "decoder", "base"))}
+    means = [mean(values(results, arm, *RELATION)) for arm in others]
+    assert f"have {shown(min(means))} to {shown(max(means))}. All but two forms of DCSM" in words
+    fits: dict[str, list[float]] = {}
+    for one in results:
+        if one.arm in others and (one.arm not in OF_PATCHES or one.base in COUNTED):
+            fits.setdefault(one.arm, []).append(one.numbers["fit"].get("few", 1.0))
+    failed = {arm for arm, found in fits.items() if min(found) < 0.85}
+    assert failed == {"dcsm", "dcsm_fixed-cls_eos"}
+
+
+def test_pairs_move_without_skill(results: list[ArmResult], words: str) -> None:
+    seeing = {
+        one.arm
+        for one in results
+        if not one.arm.startswith(("vlm2vec", "base")) and one.arm != "decoder-nothing"
+    }
+    strict = {arm: mean(values(results, arm, *STRICT)) for arm in seeing}
+    untrained = strict.pop("dcsm_fixed-random")
+    cosine = mean(values(results, "base", *STRICT))
+    assert (
+        f"strict pairs between {min(strict.values()):.0f} and {max(strict.values()):.0f} "
+        f"where cosine has {cosine:.0f} ({untrained:.0f} on an untrained network)"
+    ) in words
+    relaxed = [mean(values(results, arm, "world-pairs-a", "relaxed")) for arm in seeing]
+    assert f"relaxed pairs stay within {min(relaxed):.0f} to {max(relaxed):.0f}:" in words
 
 
 def test_decoder_that_describes_and_does_not_answer(results: list[ArmResult], words: str) -> None:
@@ -114,11 +186,12 @@ def test_decoder_that_describes_and_does_not_answer(results: list[ArmResult], wo
         f"`{kind}` {values(results, 'decoder', 'fit', f'held {kind}')[2]:.0f}" for kind in kinds
     ]
     assert f"(of held out questions, {', '.join(found)} %)" in words
-    first, second, third = values(results, "decoder", "fit", "held describe")
-    said = (
-        f"({third:.1f} % to the last word; {first:.1f} and {second:.1f} on the other two, 0 without"
-    )
-    assert said in words
+    described = values(results, "decoder", "fit", "held describe")
+    least = described.pop(2)
+    ends = f"{min(described):.1f} to {max(described):.1f}"
+    assert f"({least:.1f} % to the last word; {ends} on the others, 0 without" in words
+    held = values(results, "decoder", "fit", "held")
+    assert min(held) == held[2]
     assert max(values(results, "decoder-nothing", "fit", "held describe")) < 0.5
     blind = mean(values(results, "decoder-nothing", "fit", "held"))
     assert f"50 % by chance: {blind:.0f} in all" in words
@@ -146,20 +219,48 @@ def test_what_was_learned_by_heart(
     assert said.format(f"{mean(values(results, arm, 'fit', metric)):.0f}") in words
 
 
-@pytest.mark.parametrize(
-    ("said", "few_steps"),
-    [("{} to {} % in 800 steps (`tiny-1` to `tiny-4`)", None), ("{} to {} % in 8,000", 8_000)],
-)
-def test_how_far_readers_of_patches_learned_by_heart(
-    said: str, few_steps: int | None, results: list[ArmResult], words: str
-) -> None:
-    arms = ("pacl", "pacl_fixed", "pacl_rotary", "pacl_fixed-rotary-2d", "sparc_fixed")
-    fits = [
-        [one.numbers["fit"] for one in results if one.arm == arm]  # by arm, then by base
-        for arm in arms
-    ]
-    assert {fit["few_dropout"] for own in fits for fit in own} == {0.1}
-    means = [
-        100 * mean(fit["few"] for fit in own if fit.get("few_steps") == few_steps) for own in fits
-    ]
-    assert said.format(f"{min(means):.0f}", f"{max(means):.0f}") in words
+def test_how_far_readers_of_patches_learned_by_heart(results: list[ArmResult], words: str) -> None:
+    first: dict[str, list[float]] = {}
+    later: dict[str, list[float]] = {}
+    for one in results:
+        if one.arm in OF_PATCHES:
+            fit = one.numbers["fit"]
+            how = (fit["few_dropout"], fit.get("few_rate"), fit.get("few_steps"))
+            is_later = one.base in COUNTED
+            # Results of the first runs say neither rate nor steps: 1e-3 and 800.
+            assert how == ((0.0, 1e-2, 4_000) if is_later else (0.1, None, None))
+            (later if is_later else first).setdefault(one.arm, []).append(100 * fit["few"])
+    assert set(later) == set(OF_PATCHES)
+    for found, said in (
+        (first, "they had {} to {} % in 800 steps (`tiny-1` to `tiny-4`)"),
+        (later, "PACL and SPARC can: {} to {} % by arm, in 4,000 steps without dropout"),
+    ):
+        means = [mean(own) for own in found.values()]
+        assert said.format(f"{min(means):.0f}", f"{max(means):.0f}") in words
+    by_arm = {arm: mean(own) for arm, own in later.items()}
+    assert set(sorted(by_arm, key=by_arm.__getitem__)[:2]) == {"sparc", "sparc_fixed"}
+    assert max(value for own in first.values() for value in own) < 85
+    assert min(value for own in later.values() for value in own) >= 85
+
+
+def test_arms_taught_as_readers_learn_by_heart(results: list[ArmResult], words: str) -> None:
+    assert all(f"`{arm}`" in words for arm in FAST)
+    for arm in FAST:
+        found = [one for one in results if one.arm == arm]
+        assert [one.base for one in found] == ["tiny-0", "tiny-5", "tiny-6"]
+        assert all(one.numbers["fit"]["few"] >= 0.85 for one in found)
+
+
+def test_where_pooled_learned_all_by_heart(results: list[ArmResult], words: str) -> None:
+    found = {one.base: one.numbers["fit"] for one in results if one.arm == "pooled"}
+    whole = [base for base, fit in found.items() if fit["few"] > 0.999]
+    assert sorted(whole) == list(COUNTED)
+    assert {found[base]["few_steps"] for base in whole} == {4_000}
+    rest = " and ".join(f"{100 * found[base]['few']:.0f}" for base in ("tiny-1", "tiny-2"))
+    assert f"learned all of it on five bases, where it had 4,000 steps, and {rest} %" in words
+
+
+def test_every_arm_is_explained(results: list[ArmResult]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    explained = page[page.index("| arm | what reads") : page.index("**Learned by heart**")]
+    assert all(f"`{one.arm}`" in explained for one in results)
