@@ -40,9 +40,9 @@ def test_a_difference_is_paired_within_seeds() -> None:
     assert half == pytest.approx(0.0, abs=1e-12)
     apart = Number("c", "m", (0.1, 0.4, 0.4), 0.0, 1.0, 9)
     mean, half = difference(apart, control)
-    # Differences -.1, 0, .1: deviation .1, and 4.303 is Student's for three.
+    # Differences -.1, 0, .1: deviation .1, and 4.302653 is Student's for three.
     assert mean == pytest.approx(0.0)
-    assert half == pytest.approx(4.303 * 0.1 / 3**0.5)
+    assert half == pytest.approx(4.302653 * 0.1 / 3**0.5)
 
 
 def test_the_card_is_of_the_shipped_heads() -> None:

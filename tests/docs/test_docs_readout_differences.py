@@ -9,7 +9,7 @@ import pytest
 
 from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.claims import all_claims
-from unbag.lab.repair_table import interval
+from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS, shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Word, judge_claims
 

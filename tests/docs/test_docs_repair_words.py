@@ -7,8 +7,9 @@ from statistics import fmean
 import pytest
 
 from unbag.lab.arm_result import ArmResult, read_results
+from unbag.lab.over_bases import interval
 from unbag.lab.repair_families import EXCHANGED
-from unbag.lab.repair_table import interval, table
+from unbag.lab.repair_table import table
 from unbag.lab.shipped import RESULTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "repair-on-the-world.md"

@@ -19,8 +19,8 @@ from statistics import fmean
 
 import numpy as np
 
+from unbag.lab.over_bases import interval
 from unbag.lab.photos import SEEN, SEEN_POSITIVES
-from unbag.lab.repair_table import interval
 from unbag.metrics.intervals import bootstrap
 from unbag.metrics.resample import generator
 from unbag.types import FloatArray, IntArray

@@ -43,7 +43,7 @@ class Settings:
     """Everything about the experiment besides bases and arms; the defaults are those of readers.
 
     Results that ship were made with these and `FOR_DECODERS`, and a test compares them: what is
-    run today can be judged together with them. Only `fit_steps` differs between them (800, 8,000).
+    run today can be judged together with them. Only `fit_steps` was 800 for some of them.
     """
 
     scenes: int = 60_000

@@ -14,7 +14,8 @@ from statistics import fmean
 
 from unbag.lab.arm_result import BEFORE, ArmResult
 from unbag.lab.base_names import in_order, numbers, place
-from unbag.lab.repair_table import Column, ask_for_table, interval
+from unbag.lab.over_bases import interval
+from unbag.lab.repair_table import Column, ask_for_table
 
 CONTROL = BEFORE
 """Cosine of the same frozen base: what every read-out is compared with."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from math import isfinite, nan
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 
 from unbag.lab.arm_result import (
     BEFORE,
@@ -23,14 +23,13 @@ from unbag.lab.arm_result import (
     write_results,
 )
 from unbag.lab.base_names import in_order, numbers
+from unbag.lab.over_bases import interval
 from unbag.lab.questions import PAIR_COSINE
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
 
 _TRAINED = (*ARMS, *VARIANTS)
 _TRIPLE = ("original", "augmented", "brittleness")
 _MEANS = ("mean_original", "mean_negative", "mean_positive")
-_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""97.5 % of Student's t with 1, 2, ... degrees of freedom."""
 FEWEST = 3
 """Bases that an arm of a table has, unless no trained arm has as many.
 
@@ -179,14 +178,6 @@ def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
     low, high = (column.shown(value, signed=True) for value in (middle - half, middle + half))
     shown = column.shown(middle, signed=True)
     return shown if len(apart) == 1 else f"{shown} [{low}, {high}]"
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half of its 95 % interval by Student's t; NaN for one value."""
-    if len(values) == 1:
-        return values[0], nan
-    degrees = min(len(values) - 1, len(_QUANTILES))
-    return fmean(values), _QUANTILES[degrees - 1] * stdev(values) / sqrt(len(values))
 
 
 def ask_for_table(table: Callable[[Sequence[ArmResult]], str], about: str) -> None:

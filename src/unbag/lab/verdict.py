@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import number
 from unbag.lab.claim import FEWEST_BASES, ArmKey, ArmsOfBase, Claim, Prediction
+from unbag.lab.over_bases import interval, standard_error
 
 Word = Literal["reproduced", "not reproduced", "undecided"]
 REPRODUCED: Word = "reproduced"
@@ -138,8 +138,7 @@ def weigh(prediction: Prediction, effects: Mapping[str, float]) -> Tested:
     if len(values) < 2:
         mean = values[0] if values else None
         return Tested(prediction, effects, mean, None, None, 1.0, 1.0)
-    mean, error = fmean(values), stdev(values) / sqrt(len(values))
-    half = _quantile(0.975, len(values) - 1) * error
+    mean, half = interval(values)
     bound = prediction.bound
     if prediction.side == "within":
         # Two tests that both must succeed: above the lower bound, and below the upper.
@@ -174,7 +173,7 @@ def _above(values: Sequence[float], bound: float) -> float:
     # Not scipy.stats, which takes a second and a half longer to import.
     from scipy.special import stdtr
 
-    mean, error = fmean(values), stdev(values) / sqrt(len(values))
+    mean, error = fmean(values), standard_error(values)
     if error == 0:
         return 0.0 if mean > bound else 1.0
     return float(stdtr(len(values) - 1, (bound - mean) / error))
@@ -182,9 +181,3 @@ def _above(values: Sequence[float], bound: float) -> float:
 
 def _below(values: Sequence[float], bound: float) -> float:
     return _above([-value for value in values], -bound)
-
-
-def _quantile(share: float, degrees: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, share))
