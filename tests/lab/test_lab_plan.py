@@ -183,17 +183,28 @@ def test_the_clock_goes_by_what_stands_in_the_folder(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr("unbag.lab.clock.time.monotonic", lambda: now[0])
-    plan = plan_of(tmp_path, ("default", "plain"), ("default", "trained"), bases=("tiny-0",))
+    arms = ("default", "plain"), ("default", "trained")
+    plan = plan_of(tmp_path, *arms, bases=("tiny-0", "tiny-1"))
     said: list[str] = []
     clock = Clock(plan, tmp_path, say=said.append)
     assert clock.left() == ""
+    now[0] = 1_000.0  # Features are made, once.
+    clock.told("features")
     put(tmp_path, "default", "tiny-0", "trained")
-    now[0] = 29.0
+    now[0] = 1_020.0
     clock.told("a step")
-    now[0] = 120.0
+    assert clock.left() == ""
+    put(tmp_path, "default", "tiny-1", "trained")
+    now[0] = 1_140.0
     clock.told("another")
-    # 20 of the planned 50 s took 120 s.
-    assert said == ["  a step", "  another", "  1 of 2 results; about 3 min left in all"]
+    # 20 of the planned seconds took 120 s since the first result, and 60 are left.
+    assert said == [
+        "  features",
+        "  0 of 4 results",
+        "  a step",
+        "  another",
+        "  2 of 4 results; about 6 min left in all",
+    ]
 
 
 @pytest.mark.parametrize(

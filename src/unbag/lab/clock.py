@@ -15,7 +15,11 @@ _EVERY = 30.0
 
 
 class Clock:
-    """Goes by how much of the planned time stands in the folder as results, at the pace so far."""
+    """Goes by how much of the planned time stands in the folder as results.
+
+    The pace is that since the first of them: what is made before, features or scenes, is made once
+    and may take longer than all results together.
+    """
 
     def __init__(self, plan: Plan, out: Path, *, say: Say) -> None:
         self._say = say
@@ -24,7 +28,8 @@ class Clock:
             for base, arm in part.missing:
                 self._planned[result_path(out, part.experiment, base, arm)] = part.each[arm]
         self._results = plan.count
-        self._started = self._told = time.monotonic()
+        self._told = time.monotonic()
+        self._first: tuple[float, float] | None = None
 
     def indented(self, line: str) -> None:
         """A line of the work itself."""
@@ -33,6 +38,7 @@ class Clock:
     def told(self, line: str) -> None:
         """The same, and now and then one about the whole."""
         self.indented(line)
+        self._done()
         if time.monotonic() - self._told >= _EVERY:
             self._told = time.monotonic()
             self._say(f"  {self.so_far()}")
@@ -44,12 +50,20 @@ class Clock:
 
     def left(self) -> str:
         """At the pace so far; nothing before there is one."""
-        done = sum(each for path, each in self._planned.items() if path.exists())
-        if not done:
+        done = self._done()
+        if self._first is None or done == self._first[1]:
             return ""
-        taken = time.monotonic() - self._started
+        since, before = self._first
+        pace = (time.monotonic() - since) / (done - before)
         rest = sum(self._planned.values()) - done
-        return f"; about {duration(rest * taken / done)} left in all"
+        return f"; about {duration(rest * pace)} left in all"
+
+    def _done(self) -> float:
+        """Planned seconds of what stands in the folder; remembers when the first did."""
+        done = sum(each for path, each in self._planned.items() if path.exists())
+        if done and self._first is None:
+            self._first = time.monotonic(), done
+        return done
 
 
 def duration(seconds: float) -> str:
