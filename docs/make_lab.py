@@ -21,6 +21,7 @@ from unbag.lab.claim_page import claim_page, has_run, span, standing, table
 from unbag.lab.claims import NAMES, all_claims
 from unbag.lab.experiment import EXPERIMENTS, find_experiment
 from unbag.lab.shipped import shipped_results
+from unbag.lab.threshold_figure import threshold_figure
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, judge_claims
 from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
 
@@ -246,6 +247,8 @@ def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str
         files[f"lab/{name}.md"] = claim_page(verdict, results, together=together, note=note)
         if has_run(verdict):
             files[f"images/lab/{name}.svg"] = claim_figure(verdict)
+    if thresholds := threshold_figure(results):
+        files["images/lab/thresholds.svg"] = thresholds
     return files
 
 

@@ -174,6 +174,17 @@ def test_a_reader_that_could_not_learn_is_shown_with_its_share(made: Made) -> No
     assert "1 with no base on which the readers could learn" in files["lab.md"]
 
 
+def test_pages_say_where_the_rule_of_learning_by_heart_was_changed(made: Made) -> None:
+    files = made(all_claims(), shipped_results())
+    said = {name for name, text in files.items() if "was changed after results were seen" in text}
+    claims = ["many_words", "places_in_two_dimensions", "pooling_by_text", "rotary_patches"]
+    assert said == {f"lab/{name}.md" for name in [*claims, "stronger_text"]} | {"lab.md"}
+    overview = " ".join(files["lab.md"].split())
+    assert all(f"`{name}`" in overview.partition("So their claims")[2] for name in claims)
+    assert "Not so on tiny-1, tiny-2, tiny-3, tiny-4.\n" in files["lab/many_words.md"]
+    assert "Not so on" not in files["lab/stronger_text.md"]
+
+
 NOTES = sorted((DOCS / "lab" / "notes").glob("*.md"))
 
 

@@ -101,8 +101,17 @@ def test_what_to_make_of_each_verdict() -> None:
         REPRODUCED, FAILED, UNDECIDED
     )
     assert "“p0”, “p1” do not hold. This does not show the source wrong" in sense_of(FAILED, FAILED)
-    assert "Nothing is decided. 1 of 2 predictions came out" in sense_of(REPRODUCED, UNDECIDED)
+    some = sense_of(REPRODUCED, UNDECIDED)
+    assert some.startswith("Undecided as a whole: 1 of 2 predictions came out, the rest are open. ")
     assert "Nothing is decided. Effects" in sense_of(UNDECIDED)
+
+
+def test_a_null_is_not_told_as_an_order_of_arms() -> None:
+    null, order = (found_over(side, 0.01, 0.02, REPRODUCED) for side in ("within", "above"))
+    claim = Claim("c", "us", "it holds.", "made", (null.prediction,))
+    assert "that the numbers lie so close is what was claimed" in sense(Verdict(claim, (null,)))
+    both = replace(claim, predictions=(null.prediction, order.prediction))
+    assert "which arm is above which" in sense(Verdict(both, (null, order)))
 
 
 def test_a_verdict_names_what_it_is_about() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from unbag.lab.arm_result import ArmResult
+from unbag.lab.arm_result import FEW_DROPOUT, ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
@@ -130,20 +130,35 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     if not claim.must_fit:
         return ""
     rows = []
+    dropout: dict[str, float] = {}
     for base in in_order(bases):
         arms = bases[base]
         asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
         if all(one is not None for one in asked):
-            shares = [one.numbers.get("fit", {}).get("few", 0.0) for one in asked if one]
-            shown = [points(share, signed=False) for share in shares]
+            fits = [one.numbers.get("fit", {}) for one in asked if one]
+            shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
             rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
+            if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
+                dropout[base] = max(known)
     if not rows:
         return ""
     head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
         f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}.\n\n"
-        f"{table(head, rows)}"
+        f"{table(head, rows)}{_changed(dropout)}"
+    )
+
+
+def _changed(dropout: Mapping[str, float]) -> str:
+    """By base, with how much dropout readers that can have some learned; empty without such."""
+    if not dropout:
+        return ""
+    before = ", ".join(base for base, share in dropout.items() if share)
+    return (
+        "\nHow such readers learn by heart was changed after results were seen, and bases count "
+        "now that did not before: without dropout and faster than they are taught "
+        f"([more](../lab.md#how-to-read-it)).{f' Not so on {before}.' if before else ''}\n"
     )
 
 

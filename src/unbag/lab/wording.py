@@ -113,10 +113,17 @@ def sense(verdict: Verdict) -> str:
         return "Nothing yet: there is no base that says anything about it."
     where = verdict.claim.where
     if verdict.word == REPRODUCED:
+        is_null = all(one.prediction.side == "within" for one in verdict.tested)
+        claimed = (
+            "that the numbers lie so close is what was claimed, which says nothing of another "
+            "model, reader or training"
+            if is_null
+            else "which arm is above which is what was claimed"
+        )
         return (
             f"On {where.name}, with these bases and settings, what the source reports appears: "
             f"every prediction came out. The sizes are those of {where.small} and mean little "
-            "elsewhere; which arm is above which is what was claimed."
+            f"elsewhere; {claimed}."
         )
     if verdict.word == FAILED:
         return (
@@ -126,10 +133,15 @@ def sense(verdict: Verdict) -> str:
             "says."
         )
     held = sum(one.word == REPRODUCED for one in verdict.tested)
-    some = f" {held} of {len(verdict.tested)} predictions came out, not all." if held else ""
+    so_far = (
+        f"Undecided as a whole: {held} of {len(verdict.tested)} predictions came out, the rest are "
+        "open."
+        if held
+        else "Nothing is decided."
+    )
     return (
-        f"Nothing is decided.{some} Effects may lean one way; the rule, fixed beforehand, asks for "
-        f"{FEWEST_BASES} bases and a clear answer after correction."
+        f"{so_far} Effects may lean one way; the rule, fixed beforehand, asks for {FEWEST_BASES} "
+        "bases and a clear answer after correction."
     )
 
 
