@@ -65,7 +65,7 @@ def shown(value: float) -> str:
 @pytest.mark.parametrize(
     ("said", "arm", "bench", "metric"),
     [
-        ("a coin about who is left of whom ({}", "base", "world-relation", "original"),
+        ("is left of whom, or above ({}", "base", "world-relation", "original"),
         ("has {} on seven bases", "vlm2vec", "world-relation", "original"),
         ("and has {} strict and", "vlm2vec", "world-pairs-a", "pair"),
         ("strict and {} relaxed", "vlm2vec", "world-pairs-a", "relaxed"),

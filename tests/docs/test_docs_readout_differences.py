@@ -181,7 +181,7 @@ def test_decoders_that_were_taught_relations_alone(words: str) -> None:
 @pytest.mark.parametrize(
     ("said", "arm", "bases"),
     [
-        ("left of whom (50.1, nine bases)", "base", 9),
+        ("left of whom, or above (50.1, nine bases)", "base", 9),
         ("has 74.5 on seven bases", "vlm2vec", 7),
         ("it has 52.2 (five bases)", "vlm2vec-plain", 5),
         ("is a coin too (50.4, five bases)", "decoder", 5),

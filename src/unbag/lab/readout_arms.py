@@ -18,7 +18,7 @@ from unbag.readouts.reader_readout import ReaderReadout
 from unbag.readouts.trained import find_readout
 
 _FEW = ("crowd=8",)
-"""A map costs a hundred times what a cosine does: fewer of them in a step, and more steps."""
+"""A map costs a hundred times what a cosine does: fewer of them in a step."""
 _BY_HEART = ("dropout=0", "learning_rate=1e-2")
 """How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
 text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what

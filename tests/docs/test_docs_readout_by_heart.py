@@ -1,0 +1,106 @@
+"""What the page on read-outs says of rows that were learned by heart, and what follows from it."""
+
+from __future__ import annotations
+
+from math import floor
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from unbag.lab.arm_result import ArmResult, read_results
+from unbag.lab.claim import LEAST_FIT
+from unbag.lab.readout_arms import READERS
+from unbag.lab.readout_base import Settings
+from unbag.lab.shipped import RESULTS
+from unbag.readouts.pool_world import NEGATIVES, world_rows
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def results() -> list[ArmResult]:
+    return read_results(RESULTS / "readouts.json")
+
+
+@pytest.fixture(scope="module")
+def words() -> str:
+    return _words("readouts-on-the-world")
+
+
+@pytest.fixture(scope="module")
+def relations(results: list[ArmResult]) -> dict[str, float]:
+    """By base, the share of the rows learned by heart that state a relation."""
+    place = [slot.name for slot in NEGATIVES].index("relation")
+    settings, found = Settings(), {}
+    for base in {one.base for one in results}:
+        rows = world_rows(settings.fit_rows, seed=settings.seed_of(Path(base)))
+        judged = [own for some in rows for own in some.negatives if any(own)]
+        found[base] = mean(own[place] is not None for own in judged)
+    return found
+
+
+def test_the_bar_is_just_above_a_reader_without_relations(
+    relations: dict[str, float], words: str
+) -> None:
+    low, high = min(relations.values()), max(relations.values())
+    assert f"a third ({100 * low:.0f} to {100 * high:.0f} %) state one" in words
+    without = (1 - high / 2, 1 - low / 2)
+    assert without[1] < LEAST_FIT
+    assert "has {:.0f} to {:.0f} %.".format(*(100 * one for one in without)) in words
+
+
+def test_of_rows_with_a_relation_so_many_were_learned_at_least(
+    results: list[ArmResult], relations: dict[str, float], words: str
+) -> None:
+    least: dict[str, float] = {}
+    for one in results:
+        share = one.numbers.get("fit", {}).get("few", 0.0)
+        if one.arm in READERS and share >= LEAST_FIT:
+            bound = 1 - (1 - share) / relations[one.base]
+            kind = _kind(one.arm)
+            least[kind] = min(bound, least.get(kind, 1.0))
+    assert (
+        "on every base that counts {pooled} % for `pooled`, {dcsm} % for DCSM ({random} % on an "
+        "untrained network), {sparc} % for SPARC, {pacl} % for PACL and {text} % for arms with "
+        "MiniLM. A coin has 50."
+    ).format(**{kind: floor(100 * bound) for kind, bound in least.items()}) in words
+
+
+def test_readers_know_taught_rows_hardly_better_than_others(
+    results: list[ArmResult], words: str
+) -> None:
+    apart: dict[str, list[float]] = {}
+    for one in results:
+        if one.arm in READERS and not READERS[one.arm].is_random:
+            fit = one.numbers["fit"]
+            apart.setdefault(one.arm, []).append(100 * (fit["learned"] - fit["held"]))
+    most = max(mean(found) for found in apart.values())
+    assert f"better than others by more than {most:.1f} points" in words
+
+
+def test_what_the_page_of_decoders_says_of_the_world(results: list[ArmResult]) -> None:
+    page = _words("decoder")
+
+    def of(arm: str, bench: str, metric: str) -> str:
+        return f"{100 * mean(x.numbers[bench][metric] for x in results if x.arm == arm):.1f}"
+
+    assert f"about relations ({of('decoder', 'world-relation', 'original')}, five bases)" in page
+    words, texts = ("world-replace", "original"), ("world-retrieval", "text_to_image@1")
+    assert f"words fell from {of('base', *words)} to {of('decoder', *words)} there" in page
+    assert f"texts found from {of('base', *texts)} to {of('decoder', *texts)} %" in page
+    alone = [one for one in read_results(RESULTS / "priors.json") if one.arm == "even"]
+    right = 100 * mean(one.numbers["world-pairs-a"]["individual"] for one in alone)
+    assert f"it had {right:.1f} % of single pictures right" in page
+
+
+def _kind(arm: str) -> str:
+    if READERS[arm].text:
+        return "text"
+    if READERS[arm].is_random:
+        return "random"
+    return READERS[arm].readout.partition("_")[0]
+
+
+def _words(page: str) -> str:
+    return " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())
