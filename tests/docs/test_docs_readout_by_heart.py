@@ -47,7 +47,7 @@ def test_the_bar_is_just_above_a_reader_without_relations(
     assert f"a third ({100 * low:.0f} to {100 * high:.0f} %) state one" in words
     without = (1 - high / 2, 1 - low / 2)
     assert without[1] < LEAST_FIT
-    assert "has {:.0f} to {:.0f} %.".format(*(100 * one for one in without)) in words
+    assert "has at most {:.0f} to {:.0f} %.".format(*(100 * one for one in without)) in words
 
 
 def test_of_rows_with_a_relation_so_many_were_learned_at_least(
@@ -63,7 +63,7 @@ def test_of_rows_with_a_relation_so_many_were_learned_at_least(
     assert (
         "on every base that counts {pooled} % for `pooled`, {dcsm} % for DCSM ({random} % on an "
         "untrained network), {sparc} % for SPARC, {pacl} % for PACL and {text} % for arms with "
-        "MiniLM. A coin has 50."
+        "MiniLM. A coin has at most 50."
     ).format(**{kind: floor(100 * bound) for kind, bound in least.items()}) in words
 
 
