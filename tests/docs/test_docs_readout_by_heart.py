@@ -13,7 +13,7 @@ from unbag.lab.claim import LEAST_FIT
 from unbag.lab.readout_arms import READERS
 from unbag.lab.readout_base import Settings
 from unbag.lab.shipped import RESULTS
-from unbag.readouts.pool_world import NEGATIVES, world_rows
+from unbag.readouts.pool_world import RELATION, world_rows
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -31,12 +31,11 @@ def words() -> str:
 @pytest.fixture(scope="module")
 def relations(results: list[ArmResult]) -> dict[str, float]:
     """By base, the share of the rows learned by heart that state a relation."""
-    place = [slot.name for slot in NEGATIVES].index("relation")
     settings, found = Settings(), {}
     for base in {one.base for one in results}:
         rows = world_rows(settings.fit_rows, seed=settings.seed_of(Path(base)))
         judged = [own for some in rows for own in some.negatives if any(own)]
-        found[base] = mean(own[place] is not None for own in judged)
+        found[base] = mean(own[RELATION] is not None for own in judged)
     return found
 
 

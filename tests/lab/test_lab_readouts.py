@@ -4,31 +4,53 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.lab.arm_result import read_results
+from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
 from unbag.lab.readout_base import Base, Settings, side_by_side
-from unbag.lab.readout_decoders import _said
+from unbag.lab.readout_decoders import _said, taught_with
+from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_table import table
 from unbag.lab.readout_vectors import _Lessons, _Texts
 from unbag.lab.readouts import _groups, missing, run_base
 from unbag.models.tiny import load, write
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_words import words_of
-from unbag.readouts.pool_world import world_rows
+from unbag.readouts.fit import Effort, Fit
+from unbag.readouts.pool import Pool
+from unbag.readouts.pool_world import RELATION, world_rows
+from unbag.readouts.reader import Reader
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_every_arm_can_be_built_and_shares_steps_and_rate(name: str) -> None:
     effort = find_arm(name).effort(123)
-    rate = 1e-2 if name.endswith("-fast") else 1e-3
+    is_fast = name.startswith(("pacl", "sparc")) and name.endswith(("-fast", "-long", "-relations"))
+    rate = 1e-2 if is_fast else 1e-3
     assert (effort.steps, effort.batch, effort.learning_rate) == (123, 256, rate)
+
+
+def test_arms_that_are_taught_for_long() -> None:
+    settings = Settings(steps=5, map_steps=3, long_steps=20)
+    assert settings.steps_of(READERS["dcsm_fixed"]) == 3
+    assert settings.steps_of(READERS["pooled"]) == 5
+    for name, arm in READERS.items():
+        assert arm.is_long == name.endswith(("-long", "-relations"))
+        assert arm.only_relations == name.endswith("-relations")
+        if arm.is_long:
+            assert settings.steps_of(arm) == 20
+    assert taught_with("decoder-long", settings).steps == 20
+    assert taught_with("decoder", settings).steps == 5
+    long, usual = (READOUTS.seconds(arm) for arm in ("dcsm_fixed-long", "dcsm_fixed"))
+    assert long == 3 * usual
+    assert READOUTS.seconds("decoder-long") == 3 * READOUTS.seconds("decoder")
 
 
 def test_arms_have_the_settings_of_their_names() -> None:
@@ -106,13 +128,8 @@ def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> N
     assert missing(["pooled", "pacl"], folder) == ["pacl"]
     found = {result.arm: result for result in read_results(tmp_path / "out")}
     assert set(found) == {"base", "pooled"}
-    assert set(found["pooled"].numbers["fit"]) == {
-        "few",
-        "few_steps",
-        "few_rate",
-        "learned",
-        "held",
-    }
+    shares = {"few", "few relation", "learned", "learned relation", "held", "held relation"}
+    assert set(found["pooled"].numbers["fit"]) == {*shares, "few_steps", "few_rate"}
     assert found["pooled"].numbers["fit"]["few_steps"] == 1
     assert 0.4 < found["pooled"].numbers["world-relation"]["original"] < 0.6
     assert found["base"].numbers["world-relation"].keys() >= {"original", "augmented"}
@@ -139,6 +156,46 @@ def test_some_readers_are_taught_with_dropout() -> None:
     taught = {name.split("_")[0].split("-")[0] for name, arm in READERS.items() if arm.has_dropout}
     assert taught == {"pacl", "sparc"}
     assert asdict(READERS["pacl"].effort(7))["dropout"] == 0.1
+
+
+def test_an_arm_may_be_taught_relations_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tiny-0.safetensors"
+    write(load("base").towers, path)
+    settings = Settings(scenes=96, long_steps=1, fit_rows=64, fit_steps=1, times=1)
+    base = Base(path, Questions(["world-relation"], times=1, every=10), settings)
+    taught: list[Pool] = []
+
+    class Watched(Fit):
+        def __init__(self, reader: Reader, pool: Pool, effort: Effort, **more: Any) -> None:
+            taught.append(pool)
+            super().__init__(reader, pool, effort, **more)
+
+    monkeypatch.setattr("unbag.lab.readouts.Fit", Watched)
+    run_base(base, tmp_path / "out" / "tiny-0", ["pooled-relations"], say=lambda said: None)
+    captions = [text for rows in base.rows for text in rows.captions]
+    opposites = [row[RELATION] for rows in base.rows for row in rows.negatives]
+    stating = sum(one is not None for one in opposites)
+    assert 0 < stating < len(captions)
+    few, most = taught
+    assert len(few) == min(stating, 64)
+    assert few.negative_NK.shape == (len(few), 1)
+    assert len(most) < stating  # The last are held out.
+    (found,) = read_results(tmp_path / "out")
+    assert found.steps == 1
+    assert set(found.numbers["fit"]) == {"few", "few_steps", "few_rate", "learned", "held"}
+
+
+def test_the_mean_of_what_was_learned_by_heart_is_of_one_way_to_learn() -> None:
+    def learned(base: str, few: float, **how: float) -> ArmResult:
+        numbers = {"fit": {"few": few, "held": few, **how}}
+        return ArmResult("readouts", base, "print", "pacl", 1, 1, 0, 1, "float32", None, numbers)
+
+    old, new = learned("tiny-1", 0.5, few_dropout=0.1), learned("tiny-2", 0.9, few_dropout=0.0)
+    assert "| `pacl` | 1, 2 | 90.0 | 70.0 |" in table([old, new])
+    assert "| `pacl` | 1 | 50.0 | 50.0 |" in table([old])
+    assert "| `pacl` | 1, 2 | 80.0 | 80.0 |" in table([learned("tiny-1", 0.7), new])
 
 
 def test_results_say_how_a_reader_learned_by_heart(tmp_path: Path) -> None:

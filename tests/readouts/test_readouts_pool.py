@@ -52,6 +52,18 @@ def test_a_batch_holds_the_rows_asked_for() -> None:
     assert batch.negative_mask_BK.tolist() == [[True, True], [True, False]]
 
 
+def test_rows_with_one_negative_alone() -> None:
+    found = pool().only(1)
+    assert len(found) == 2
+    batch = found.batch(torch.tensor([0, 1]), device="cpu")
+    assert firsts(batch.picture) == [0, 0]
+    assert firsts(batch.caption) == [5, 8]
+    assert firsts(batch.negative) == [1, 4]
+    assert batch.negative_mask_BK.tolist() == [[True], [True]]
+    assert batch.also_true_BB.tolist() == [[False, True], [True, False]]
+    assert len(pool().rows(1, 3).only(1)) == 0
+
+
 def test_also_true_is_of_other_rows_only() -> None:
     batch = pool().batch(torch.tensor([0, 1, 2, 3]), device="cpu")
     assert batch.also_true_BB.long().tolist() == [

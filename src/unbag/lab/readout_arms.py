@@ -2,7 +2,7 @@
 
 All arms of a base are taught with the same rows: pictures, captions and hard negatives that the
 repair experiment draws (`unbag.lab.repair_arms`). Batch and rate are the same for all but those
-named `-fast`, steps for all but readers of maps.
+named `-fast` and those that are taught for long, steps for all but these and readers of maps.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _BY_HEART = ("dropout=0", "learning_rate=1e-2")
 """How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
 text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what
 tells them apart. At the rate that all share, 8,000 steps are too few."""
+_PLACES = ("rope=2d", *_BY_HEART)
 SHARED = ("learning_rate=1e-3", "warm_up=200", "weight_decay=0.01", "batch=256")
 
 
@@ -38,6 +39,11 @@ class ReaderArm:
     """Reads captions with another text tower (MiniLM), locked as the picture tower is."""
     taught_as: str = ""
     """Another arm whose weights it takes, to be scored in another way."""
+    is_long: bool = False
+    """Taught in many more steps: a null of the usual ones may be one of steps."""
+    only_relations: bool = False
+    """Taught with captions that state a relation alone, each against its opposite: what it can read
+    if nothing else is asked of it."""
 
     @property
     def reads_maps(self) -> bool:
@@ -69,6 +75,11 @@ class ReaderArm:
         return choose(self.found().settings, asked, readout=self.readout)
 
 
+def _relations(readout: str, settings: tuple[str, ...] = ()) -> ReaderArm:
+    """For long, with nothing but relations."""
+    return ReaderArm(readout, settings, is_long=True, only_relations=True)
+
+
 READERS: Mapping[str, ReaderArm] = MappingProxyType(
     {
         "pooled": ReaderArm("pooled"),
@@ -83,13 +94,22 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
         "pacl_rotary": ReaderArm("pacl_rotary"),
         "pacl_fixed-rotary": ReaderArm("pacl_fixed", ("rope=1d",)),
         "pacl_fixed-rotary-2d": ReaderArm("pacl_fixed", ("rope=2d",)),
-        "pacl_fixed-rotary-2d-fast": ReaderArm("pacl_fixed", ("rope=2d", *_BY_HEART)),
+        "pacl_fixed-rotary-2d-fast": ReaderArm("pacl_fixed", _PLACES),
         "pooled-text": ReaderArm("pooled", text=True),
         "pacl_fixed-text": ReaderArm("pacl_fixed", text=True),
         "pacl_fixed-rotary-2d-text": ReaderArm("pacl_fixed", ("rope=2d",), text=True),
         "sparc": ReaderArm("sparc"),
         "sparc_fixed": ReaderArm("sparc_fixed"),
         "sparc_fixed-fast": ReaderArm("sparc_fixed", _BY_HEART),
+        "pooled-long": ReaderArm("pooled", is_long=True),
+        "dcsm_fixed-long": ReaderArm("dcsm_fixed", _FEW, is_long=True),
+        "pacl_fixed-rotary-2d-long": ReaderArm("pacl_fixed", _PLACES, is_long=True),
+        "pacl_fixed-rotary-2d-text-long": ReaderArm("pacl_fixed", _PLACES, text=True, is_long=True),
+        "sparc_fixed-long": ReaderArm("sparc_fixed", _BY_HEART, is_long=True),
+        "pooled-relations": _relations("pooled"),
+        "dcsm_fixed-relations": _relations("dcsm_fixed", _FEW),
+        "pacl_fixed-rotary-2d-relations": _relations("pacl_fixed", _PLACES),
+        "sparc_fixed-relations": _relations("sparc_fixed", _BY_HEART),
     }
 )
 

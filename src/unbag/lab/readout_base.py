@@ -50,6 +50,8 @@ class Settings:
     steps: int = 5_000
     map_steps: int = 3_000
     """Of readers of maps, of which a step costs three times as much."""
+    long_steps: int = 20_000
+    """Of arms that are taught for long, whatever they read."""
     fit_rows: int = 2_048
     """Fixed examples that a reader must be able to learn."""
     fit_steps: int = 4_000
@@ -71,6 +73,8 @@ class Settings:
 
     def steps_of(self, arm: ReaderArm) -> int:
         """Of a reader."""
+        if arm.is_long:
+            return self.long_steps
         return self.map_steps if arm.reads_maps else self.steps
 
     def fit_steps_of(self, arm: ReaderArm) -> int:
@@ -228,6 +232,8 @@ def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:
     parser.add_argument("--steps", type=int, default=default.steps)
     text = "steps of readers of maps"
     parser.add_argument("--map-steps", type=int, default=default.map_steps, help=text)
+    text = "steps of arms that are taught for long"
+    parser.add_argument("--long-steps", type=int, default=default.long_steps, help=text)
     parser.add_argument("--fit-rows", type=int, default=default.fit_rows)
     parser.add_argument("--fit-steps", type=int, default=default.fit_steps)
     text = "steps of VLM2Vec"
@@ -249,6 +255,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         scenes=options.scenes,
         steps=options.steps,
         map_steps=options.map_steps,
+        long_steps=options.long_steps,
         fit_rows=options.fit_rows,
         fit_steps=options.fit_steps,
         vector_steps=options.vector_steps,

@@ -57,6 +57,7 @@ DECODERS: dict[str, DecoderSettings] = {
     "decoder-cls": DecoderSettings(keeps="float16", sees="cls"),
     "decoder-nothing": DecoderSettings(keeps="float16", sees="nothing"),
     "decoder-no_question": DecoderSettings(keeps="float16", asks=False),
+    "decoder-long": DecoderSettings(keeps="float16"),
 }
 ARMS = (*DECODERS, *VECTOR_ARMS)
 _PAIRS = 2_048
@@ -144,9 +145,15 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
     return result, found.net
 
 
+def is_long(name: str) -> bool:
+    """Whether a decoder is taught for long."""
+    return name.endswith("-long")
+
+
 def taught_with(name: str, settings: Settings) -> DecoderSettings:
     """How a decoder is built and taught."""
-    wanted = replace(DECODERS[name], steps=settings.steps, scenes=settings.scenes)
+    steps = settings.long_steps if is_long(name) else settings.steps
+    wanted = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
     return wanted if settings.size == "full" else shrunk(wanted)
 
 

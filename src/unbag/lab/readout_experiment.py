@@ -16,7 +16,7 @@ from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS
 from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings
-from unbag.lab.readout_decoders import DECODERS, run_decoder_arms, taught_with
+from unbag.lab.readout_decoders import DECODERS, is_long, run_decoder_arms, taught_with
 from unbag.lab.readout_vectors import VECTOR_ARMS, VECTOR_BATCH
 from unbag.lab.readouts import run_readers
 from unbag.lab.small_text import write_small_text
@@ -26,6 +26,7 @@ SMALL = Settings(
     scenes=64,
     steps=2,
     map_steps=2,
+    long_steps=2,
     fit_rows=32,
     fit_steps=2,
     vector_steps=2,
@@ -37,7 +38,9 @@ SMALL_BENCH = ("world-relation", "world-pairs-a", "world-pairs-b")
 """What the claims about read-outs ask."""
 SMALL_EVERY = 20
 _READER, _MAPS, _DECODER, _VECTORS, _ASKED = 15.0, 20.0, 45.0, 60.0, 4.0
-"""Seconds of one arm alone on one H200, from the length of its steps there."""
+_LONG = 3.0
+"""Seconds of one arm alone on one H200, from the length of its steps there; times as many if it is
+taught for long."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,9 @@ class ReadoutExperiment:
         if arm == BEFORE or self.needs(arm):
             return _ASKED
         if arm in DECODERS:
-            return _DECODER
-        return _MAPS if READERS[arm].reads_maps else _READER
+            return _DECODER * (_LONG if is_long(arm) else 1.0)
+        reader = READERS[arm]
+        return (_MAPS if reader.reads_maps else _READER) * (_LONG if reader.is_long else 1.0)
 
     def extent(self, arm: str, *, size: Size) -> Extent:
         """By kind of arm."""

@@ -47,6 +47,7 @@ from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head
 from unbag.readouts.parts import Parts, View
 from unbag.readouts.pool import Pool
+from unbag.readouts.pool_world import RELATION
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_training import held_rows, sizes_of
 from unbag.train.tiny_trainable import TinyTrainable
@@ -149,6 +150,8 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
     arm, settings = find_arm(name), base.settings
     effort = arm.effort(settings.steps_of(arm))
     pool, pictures, captions = base.parts(arm, _view(arm))
+    if arm.only_relations:
+        pool = pool.only(RELATION)
     sizes, held = sizes_of(pool), held_rows(pool)
     device = settings.device
     if arm.taught_as:
@@ -160,13 +163,13 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         by_heart = arm.by_heart(settings.fit_steps_of(arm))
         small = arm.found().fresh(by_heart, sizes, seed=base.seed)
         Fit(small, few, by_heart, device=device, seed=base.seed).run()
-        can_fit = share_told_apart(small, few, device=device)
+        can_fit = _shares("few", small, few, device)
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
         loss = _run(fit)
         how = asdict(by_heart)
         fit_numbers = {
-            "few": can_fit,
+            **can_fit,
             FEW_STEPS: float(by_heart.steps),
             FEW_RATE: by_heart.learning_rate,
             **({FEW_DROPOUT: how["dropout"]} if "dropout" in how else {}),
@@ -194,12 +197,19 @@ def _run(fit: Fit) -> float | None:
 
 
 def _fit_numbers(reader: Reader, pool: Pool, held: int, device: str) -> dict[str, float]:
-    rest = pool.rows(len(pool) - held, len(pool))
-    seen = pool.rows(0, held)
+    seen, rest = pool.rows(0, held), pool.rows(len(pool) - held, len(pool))
     return {
-        "learned": share_told_apart(reader, seen, device=device),
-        "held": share_told_apart(reader, rest, device=device),
+        **_shares("learned", reader, seen, device),
+        **_shares("held", reader, rest, device),
     }
+
+
+def _shares(name: str, reader: Reader, rows: Pool, device: str) -> dict[str, float]:
+    """Told from all negatives; and, where rows have several, relations from their opposites."""
+    found = {name: share_told_apart(reader, rows, device=device)}
+    if rows.negative_NK.shape[1] > 1 and len(stated := rows.only(RELATION)):
+        found[f"{name} relation"] = share_told_apart(reader, stated, device=device)
+    return found
 
 
 def _score(reader: Reader, pictures: Parts, captions: Parts) -> Score:

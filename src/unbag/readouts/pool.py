@@ -3,7 +3,7 @@
 A pool is computed once and lies in memory, on the device if it fits there: a step then costs no
 encoder, no disk and no Python but the drawing of row numbers.
 
-Dimensions: N rows, K negatives of a caption, B rows of a batch.
+Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
 """
 
 from __future__ import annotations
@@ -75,12 +75,21 @@ class Pool:
 
     def rows(self, start: int, stop: int) -> Pool:
         """Some of the rows, with all pictures and strings; a view that costs no memory."""
+        return self._picked(slice(start, stop))
+
+    def only(self, place: int) -> Pool:
+        """Rows that have a negative in this place, and of their negatives this one alone."""
+        at_M = (self.negative_NK[:, place] >= 0).nonzero().flatten()
+        found = self._picked(at_M)
+        return replace(found, negative_NK=found.negative_NK[:, place : place + 1])
+
+    def _picked(self, at: slice | Tensor) -> Pool:
         return replace(
             self,
-            picture_N=self.picture_N[start:stop],
-            caption_N=self.caption_N[start:stop],
-            negative_NK=self.negative_NK[start:stop],
-            code={name: value[start:stop] for name, value in self.code.items()},
+            picture_N=self.picture_N[at],
+            caption_N=self.caption_N[at],
+            negative_NK=self.negative_NK[at],
+            code={name: value[at] for name, value in self.code.items()},
         )
 
     def batch(self, row_B: Tensor, *, device: str, with_negatives: bool = True) -> ReaderBatch:

@@ -40,6 +40,8 @@ NEGATIVES: tuple[Slot, ...] = (
 )
 """Those of the repair experiment too (`unbag.lab.repair_arms`). Counting and negation are left out,
 so that their benchmarks show what carries over."""
+RELATION = [slot.name for slot in NEGATIVES].index("relation")
+"""Where the opposite of a stated relation stands among them."""
 STEP = 512
 """Scenes that are made together."""
 PICTURES = (512, 64)
