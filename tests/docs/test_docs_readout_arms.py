@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
-from unbag.lab.arm_result import ArmResult, read_results
+from unbag.lab.arm_result import ArmResult
 from unbag.lab.readout_table import table
-from unbag.lab.shipped import RESULTS
 
-PAGE = Path(__file__).parents[2] / "docs" / "readouts-on-the-world.md"
-COUNTED = ("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8")
-"""Bases on which readers of patches learned by heart in the later way."""
-RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")
-STRICT = ("world-pairs-a", "pair")
+from .readout_page import COUNTED, PAGE, RELATION, STRICT, SWAP, shipped_readouts, shown, words_of
+
 OF_PATCHES = (
     "pacl",
     "pacl_fixed",
@@ -31,12 +26,12 @@ FAST = ("pacl_fixed-rotary-2d-fast", "sparc_fixed-fast")
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(RESULTS / "readouts.json")
+    return shipped_readouts()
 
 
 @pytest.fixture(scope="module")
 def words() -> str:
-    return " ".join(PAGE.read_text(encoding="utf-8").split())
+    return words_of()
 
 
 def test_page_holds_the_tables_of_the_shipped_numbers(results: list[ArmResult]) -> None:
@@ -56,10 +51,6 @@ def test_every_arm_has_three_bases_and_the_cosine_of_each(results: list[ArmResul
 def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[float]:
     found = sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
     return [100 * one.numbers[bench][metric] for one in found]
-
-
-def shown(value: float) -> str:
-    return f"{value:.1f}"
 
 
 @pytest.mark.parametrize(

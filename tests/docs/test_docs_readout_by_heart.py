@@ -15,17 +15,17 @@ from unbag.lab.readout_base import Settings
 from unbag.lab.shipped import RESULTS
 from unbag.readouts.pool_world import RELATION, world_rows
 
-DOCS = Path(__file__).parents[2] / "docs"
+from .readout_page import DOCS, shipped_readouts, words_of
 
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(RESULTS / "readouts.json")
+    return shipped_readouts()
 
 
 @pytest.fixture(scope="module")
 def words() -> str:
-    return _words("readouts-on-the-world")
+    return words_of()
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_readers_know_taught_rows_hardly_better_than_others(
 
 
 def test_what_the_page_of_decoders_says_of_the_world(results: list[ArmResult]) -> None:
-    page = _words("decoder")
+    page = words_of(DOCS / "decoder.md")
 
     def of(arm: str, bench: str, metric: str) -> str:
         return f"{100 * mean(x.numbers[bench][metric] for x in results if x.arm == arm):.1f}"
@@ -99,7 +99,3 @@ def _kind(arm: str) -> str:
     if READERS[arm].is_random:
         return "random"
     return READERS[arm].readout.partition("_")[0]
-
-
-def _words(page: str) -> str:
-    return " ".join((DOCS / f"{page}.md").read_text(encoding="utf-8").split())

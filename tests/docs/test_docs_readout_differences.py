@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import mean
 
 import pytest
@@ -13,21 +12,17 @@ from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS, shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Word, judge_claims
 
-PAGE = Path(__file__).parents[2] / "docs" / "readouts-on-the-world.md"
-COUNTED = ("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8")
-"""Bases on which readers of patches learned by heart in the later way."""
-RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")
-STRICT = ("world-pairs-a", "pair")
+from .readout_page import COUNTED, RELATION, STRICT, SWAP, shipped_readouts, shown, words_of
 
 
 @pytest.fixture(scope="module")
 def results() -> list[ArmResult]:
-    return read_results(RESULTS / "readouts.json")
+    return shipped_readouts()
 
 
 @pytest.fixture(scope="module")
 def words() -> str:
-    return " ".join(PAGE.read_text(encoding="utf-8").split())
+    return words_of()
 
 
 @pytest.fixture(scope="module")
@@ -51,12 +46,6 @@ def apart_of(
     }
     both = sorted(base for name, base in found if name == arm and (other, base) in found)
     return [100 * (found[arm, base] - found[other, base]) for base in both]
-
-
-def shown(value: float, sign: str = "") -> str:
-    """With one digit, and zero without a sign."""
-    text = f"{value:{sign}.1f}"
-    return "0.0" if float(text) == 0 else text
 
 
 def with_interval(apart: list[float]) -> str:
