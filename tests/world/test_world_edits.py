@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.world.edits import NEGATIVES, PARTNER, POSITIVES, changed_span, edit, edits
+from unbag.world.edits import NEGATIVES, PARTNER, POSITIVES, changed, changed_span, edit, edits
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, holds
-from unbag.world.parse import parse
+from unbag.world.parse import parse, read
 from unbag.world.realise import PLAIN, RELATION, Statement, Style, sample_style
 from unbag.world.scene import Scene, Thing
 from unbag.world.words import DEFAULT, UNIT, Size, Texture
@@ -149,19 +149,35 @@ def test_span_covers_the_changed_words(before: str, after: str, changed: str) ->
     assert 0 <= start <= end <= len(before)
 
 
+CASES: tuple[tuple[Ast, Scene], ...] = (
+    (And(A, B), PAIR),
+    (Rel(A, "left of", B), PAIR),
+    (Rel(A, "above", Obj("square", "blue", "small", "plain")), STACK),
+    (Count(3, A), TWINS),
+    (Has(A, Not(Obj("star"))), PAIR),
+    (Obj("circle", "red", "small", "plain"), STACK),
+)
+
+
+def test_an_edit_means_what_its_text_is_read_as() -> None:
+    """Batches of training take it as it is made, and read no text again."""
+    rng = np.random.default_rng(2)
+    seen = set()
+    for ast, scene in CASES * 40:
+        said = read(Statement(ast, sample_style(ast, rng, p_synonym=0.4, p_form=0.5)).text)
+        for kind in (*NEGATIVES, *POSITIVES):
+            made = changed(kind, said, scene, rng, world=DEFAULT)
+            if made is not None:
+                seen.add(kind)
+                assert made.ast == read(made.text).ast, kind
+    assert seen == {*NEGATIVES, *POSITIVES}
+
+
 def test_every_edit_is_what_it_says() -> None:
     rng = np.random.default_rng(1)
-    cases: list[tuple[Ast, Scene]] = [
-        (And(A, B), PAIR),
-        (Rel(A, "left of", B), PAIR),
-        (Rel(A, "above", Obj("square", "blue", "small", "plain")), STACK),
-        (Count(3, A), TWINS),
-        (Has(A, Not(Obj("star"))), PAIR),
-        (Obj("circle", "red", "small", "plain"), STACK),
-    ]
     kinds = (*NEGATIVES, *POSITIVES)
     seen = set()
-    for ast, scene in cases * 20:
+    for ast, scene in CASES * 20:
         said = Statement(ast, sample_style(ast, rng, p_synonym=0.3, p_form=0.3))
         for kind, made in zip(
             kinds, edits(said, scene, rng, world=DEFAULT, kinds=kinds), strict=True

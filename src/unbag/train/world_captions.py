@@ -15,7 +15,7 @@ import numpy as np
 
 from unbag.captions.kinds import GROUPS
 from unbag.errors import UserError, unknown_name
-from unbag.world.edits import NEGATIVES, POSITIVES, edit
+from unbag.world.edits import NEGATIVES, POSITIVES, changed
 from unbag.world.knobs import Combination, Knobs, Mixture
 from unbag.world.parse import read
 from unbag.world.realise import Statement
@@ -169,9 +169,9 @@ def tell(
 
     def one_of(kinds: tuple[str, ...]) -> Statement | None:
         for at in rng.permutation(len(kinds)):
-            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
+            made = changed(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
             if made is not None:
-                return read(made.text)
+                return made
         return None
 
     said = read(sample.caption)

@@ -55,7 +55,26 @@ def edit(
     world: World,
     withheld: frozenset[Combination] = frozenset(),
 ) -> Edit | None:
+    """As `changed`, with what it is and which words it touches."""
+    new = changed(kind, said, scene, rng, world=world, withheld=withheld)
+    if new is None:
+        return None
+    before, after = said.text, new.text
+    return Edit(after, kind, kind in POSITIVES, changed_span(before, after))
+
+
+def changed(
+    kind: str,
+    said: Statement,
+    scene: Scene,
+    rng: Generator,
+    *,
+    world: World,
+    withheld: frozenset[Combination] = frozenset(),
+) -> Statement | None:
     """The caption changed by one operator, or None where it does not apply.
+
+    It means what its own text would be read as; its style may hold what the text does not show.
 
     Args:
         kind: One of `NEGATIVES` or `POSITIVES`.
@@ -65,17 +84,14 @@ def edit(
         world: Bounds the words.
         withheld: (shape, colour) pairs that no edit may name.
     """
-    operators = {**NEGATIVES, **POSITIVES}
-    if kind not in operators:
-        raise unknown_name("edit", kind, operators)
-    keeps_meaning = kind in POSITIVES
-    new = operators[kind](said, _Around(scene, world, rng))
-    if new is None or holds(new.ast, scene) is not keeps_meaning:
+    if kind not in _OPERATORS:
+        raise unknown_name("edit", kind, _OPERATORS)
+    new = _OPERATORS[kind](said, _Around(scene, world, rng))
+    if new is None or holds(new.ast, scene) is not (kind in POSITIVES):
         return None
-    before, after = said.text, new.text
-    if before == after or any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
+    if any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
         return None
-    return Edit(after, kind, keeps_meaning, changed_span(before, after))
+    return None if new.text == said.text else new
 
 
 def edits(
@@ -284,5 +300,6 @@ POSITIVES: dict[str, _Operator] = {
     "digit": _digit,
     "double_form": _double_form,
 }
+_OPERATORS = {**NEGATIVES, **POSITIVES}
 PARTNER: dict[str, str] = dict(zip(NEGATIVES, POSITIVES, strict=True))
 """The positive of the same edit family, negative by negative."""
