@@ -15,7 +15,7 @@ import numpy as np
 
 from unbag.captions.kinds import GROUPS
 from unbag.errors import UserError, unknown_name
-from unbag.world.edits import NEGATIVES, POSITIVES, changed
+from unbag.world.edits import NEGATIVES, POSITIVES, edit
 from unbag.world.knobs import Combination, Knobs, Mixture
 from unbag.world.parse import read
 from unbag.world.realise import Statement
@@ -169,7 +169,7 @@ def tell(
 
     def one_of(kinds: tuple[str, ...]) -> Statement | None:
         for at in rng.permutation(len(kinds)):
-            made = changed(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
+            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
             if made is not None:
                 return made
         return None

@@ -5,12 +5,11 @@ Both are checked against the scene, never assumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from unbag.errors import unknown_name
-from unbag.types import Edit
 from unbag.world.grammar import (
     ATTRIBUTES,
     And,
@@ -54,23 +53,6 @@ def edit(
     *,
     world: World,
     withheld: frozenset[Combination] = frozenset(),
-) -> Edit | None:
-    """As `changed`, with what it is and which words it touches."""
-    new = changed(kind, said, scene, rng, world=world, withheld=withheld)
-    if new is None:
-        return None
-    before, after = said.text, new.text
-    return Edit(after, kind, kind in POSITIVES, changed_span(before, after))
-
-
-def changed(
-    kind: str,
-    said: Statement,
-    scene: Scene,
-    rng: Generator,
-    *,
-    world: World,
-    withheld: frozenset[Combination] = frozenset(),
 ) -> Statement | None:
     """The caption changed by one operator, or None where it does not apply.
 
@@ -92,35 +74,6 @@ def changed(
     if any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
         return None
     return None if new.text == said.text else new
-
-
-def edits(
-    said: Statement,
-    scene: Scene,
-    rng: Generator,
-    *,
-    world: World,
-    kinds: Sequence[str],
-    withheld: frozenset[Combination] = frozenset(),
-) -> tuple[Edit | None, ...]:
-    """One entry a kind, None where that operator does not apply."""
-    return tuple(edit(kind, said, scene, rng, world=world, withheld=withheld) for kind in kinds)
-
-
-def changed_span(before: str, after: str) -> tuple[int, int]:
-    """The characters of `before` that changed, in whole words; empty for a mere insertion."""
-    old, new = before.split(" "), after.split(" ")
-    start = _agreeing(old, new)
-    end = len(old) - min(_agreeing(old[::-1], new[::-1]), len(old) - start, len(new) - start)
-    first = min(sum(len(word) + 1 for word in old[:start]), len(before))
-    return first, max(first, len(" ".join(old[:end])))
-
-
-def _agreeing(a: list[str], b: list[str]) -> int:
-    """How many words they share from the beginning."""
-    return next(
-        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-    )
 
 
 def swap_attributes(said: Statement) -> Statement | None:
