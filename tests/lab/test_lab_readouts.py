@@ -152,6 +152,11 @@ def test_an_arm_taught_as_readers_learn_by_heart(name: str) -> None:
     assert arm.effort(7) == arm.by_heart(7) == usual.by_heart(7) != usual.effort(7)
 
 
+def test_readers_of_patches_are_known_by_their_read_outs() -> None:
+    found = {name for name, arm in READERS.items() if arm.reads_patches}
+    assert found == {name for name in READERS if name.startswith(("pacl", "sparc"))}
+
+
 def test_some_readers_are_taught_with_dropout() -> None:
     taught = {name.split("_")[0].split("-")[0] for name, arm in READERS.items() if arm.has_dropout}
     assert taught == {"pacl", "sparc"}

@@ -20,7 +20,7 @@ FEW_STEPS = "few_steps"
 """Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
 steps."""
 FEW_DROPOUT = "few_dropout"
-"""Likewise: with how much dropout, of readers that can have some."""
+"""Likewise: with how much dropout, of readers of patches."""
 FEW_RATE = "few_rate"
 """Likewise: at which learning rate."""
 _OF_WEIGHTS = ("config.json", "generation_config.json")

@@ -55,6 +55,11 @@ class ReaderArm:
         """Whether it is taught with some."""
         return bool(asdict(self.effort(1)).get("dropout"))
 
+    @property
+    def reads_patches(self) -> bool:
+        """Whether its read-out has dropout unless told otherwise, as those of patches have."""
+        return bool(asdict(self.found().settings).get("dropout"))
+
     def found(self) -> ReaderReadout:
         """The registered read-out."""
         found = find_readout(self.readout)

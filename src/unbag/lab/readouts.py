@@ -167,12 +167,11 @@ def _run_arm(name: str, base: Base, folder: Path) -> ArmResult:
         reader = arm.found().fresh(effort, sizes, seed=base.seed)
         fit = Fit(reader, pool.rows(0, len(pool) - held), effort, device=device, seed=base.seed)
         loss = _run(fit)
-        how = asdict(by_heart)
         fit_numbers = {
             **can_fit,
             FEW_STEPS: float(by_heart.steps),
             FEW_RATE: by_heart.learning_rate,
-            **({FEW_DROPOUT: how["dropout"]} if "dropout" in how else {}),
+            **({FEW_DROPOUT: asdict(by_heart)["dropout"]} if arm.reads_patches else {}),
             **_fit_numbers(reader, pool, held, device),
         }
         torch.save(reader.state_dict(), folder / f"{name}.pt")
