@@ -13,6 +13,7 @@ from textwrap import wrap
 
 from unbag.diagnosis.axis import Axis
 from unbag.lab.claim import Prediction
+from unbag.lab.clock import counted
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, Word
 from unbag.lab.wording import effect_text, points
 
@@ -64,7 +65,7 @@ def claim_figure(verdict: Verdict) -> str:
         parts.append(drawing)
         top += high
     parts.append(_legend(top + 14))
-    return _svg(title, _said(verdict.tested), top + 30, parts)
+    return svg(title, _said(verdict.tested), top + 30, parts)
 
 
 def _word(verdict: Verdict, one: Tested) -> Word:
@@ -77,11 +78,10 @@ def _said(tested: Sequence[Tested]) -> str:
 
 def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
     lines = wrap(one.prediction.says, LETTERS)
-    parts = [_text(LEFT, top + LINE * (k + 0.8), line, "says") for k, line in enumerate(lines)]
-    count = len(one.effects)
-    bases = f"{count} base{'' if count == 1 else 's'}: {verdict.about(word)}"
+    parts = [label(LEFT, top + LINE * (k + 0.8), line, "says") for k, line in enumerate(lines)]
+    bases = f"{counted(len(one.effects), 'base')}: {verdict.about(word)}"
     below = top + LINE * (len(lines) + 0.8)
-    parts.append(_text(LEFT, below, f"{effect_text(one)} points over {bases}"))
+    parts.append(label(LEFT, below, f"{effect_text(one)} points over {bases}"))
     start = below + 10
     axis = _axis_of(one)
     parts.append(_predicted(one.prediction, axis, start, STRIP))
@@ -136,7 +136,7 @@ def _ticks(axis: Axis, top: float, high: float, *, names: float = 0) -> str:
         parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
         text = axis.text(tick)
         shown = text if text.startswith(("-", "0")) and float(text) <= 0 else f"+{text}"
-        parts.append(_text(x, top + high + 15, shown, "small", anchor="middle"))
+        parts.append(label(x, top + high + 15, shown, "small", anchor="middle"))
     return "".join(parts)
 
 
@@ -186,13 +186,13 @@ def _lanes(
         y = 10 + lane * (k + 0.5)
         lines = wrap(name, 50, max_lines=2, placeholder=" …")
         first = y + 4 - 7 * (len(lines) - 1)
-        parts += [_text(LEFT, first + 14 * n, line, "small") for n, line in enumerate(lines)]
+        parts += [label(LEFT, first + 14 * n, line, "small") for n, line in enumerate(lines)]
         parts.append(_predicted(one.prediction, axis, y - lane / 2 + 2, lane - 4, names=names))
         if lane != LANE:
             parts += [_dot(axis, v, y - 8, n, names=names) for n, v in one.effects.items()]
         parts.append(_mean(one, axis, y if lane == LANE else y + 6, word, names=names))
     parts.append(_words(high + 24))
-    return _svg(title, _said(tested), high + 40, parts)
+    return svg(title, _said(tested), high + 40, parts)
 
 
 def _common(tested: Sequence[Tested]) -> Axis:
@@ -204,11 +204,11 @@ def _common(tested: Sequence[Tested]) -> Axis:
 def _legend(y: float) -> str:
     return (
         f'<circle class="dot" cx="{LEFT + 6}" cy="{y - 4:g}" r="4"/>'
-        + _text(LEFT + 16, y, "one base", "small")
+        + label(LEFT + 16, y, "one base", "small")
         + f'<path class="mean open" d="M{LEFT + 92} {y - 4:g}h26"/>'
-        + _text(LEFT + 124, y, "mean with 95 % interval, in points", "small")
+        + label(LEFT + 124, y, "mean with 95 % interval, in points", "small")
         + f'<rect class="side" x="{LEFT + 350}" y="{y - 12:g}" width="26" height="16"/>'
-        + _text(LEFT + 382, y, "where the prediction puts it", "small")
+        + label(LEFT + 382, y, "where the prediction puts it", "small")
     )
 
 
@@ -217,20 +217,22 @@ def _words(y: float) -> str:
     for word, form in _FORMS.items():
         move = f'transform="translate({x:g} {y - 4:g})"'
         parts.append(f'<g class="mean {_KINDS[word]}" {move}>{form}</g>')
-        parts.append(_text(x + 12, y, word, "small"))
+        parts.append(label(x + 12, y, word, "small"))
         x += 34 + 6.6 * len(word)
     parts.append(f'<rect class="side" x="{x - 6:g}" y="{y - 12:g}" width="26" height="16"/>')
-    return "".join([*parts, _text(x + 26, y, "predicted", "small")])
+    return "".join([*parts, label(x + 26, y, "predicted", "small")])
 
 
-def _text(x: float, y: float, said: str, kind: str = "", *, anchor: str = "start") -> str:
+def label(x: float, y: float, said: str, kind: str = "", *, anchor: str = "start") -> str:
+    """A line of it, by where it stands and what it looks like."""
     extra = f' class="{kind}"' if kind else ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(said)}</text>'
 
 
-def _svg(title: str, said: str, high: float, parts: Sequence[str]) -> str:
+def svg(title: str, said: str, high: float, parts: Sequence[str], *, style: str = STYLE) -> str:
+    """The whole picture, as wide as those of all claims."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high:.0f}" role="img">'
-        f"<title>{escape(title)}</title><desc>{escape(said)}</desc><style>{STYLE}</style>"
+        f"<title>{escape(title)}</title><desc>{escape(said)}</desc><style>{style}</style>"
         f'<rect class="paper" width="{WIDE}" height="{high:.0f}"/>{"".join(parts)}</svg>\n'
     )

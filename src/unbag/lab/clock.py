@@ -38,7 +38,8 @@ class Clock:
     def told(self, line: str) -> None:
         """The same, and now and then one about the whole."""
         self.indented(line)
-        self._done()
+        if self._first is None:
+            self._done()
         if time.monotonic() - self._told >= _EVERY:
             self._told = time.monotonic()
             self._say(f"  {self.so_far()}")

@@ -51,11 +51,6 @@ class ReaderArm:
         return self.readout.startswith("dcsm")
 
     @property
-    def has_dropout(self) -> bool:
-        """Whether it is taught with some."""
-        return bool(asdict(self.effort(1)).get("dropout"))
-
-    @property
     def reads_patches(self) -> bool:
         """Whether its read-out has dropout unless told otherwise, as those of patches have."""
         return bool(asdict(self.found().settings).get("dropout"))
@@ -73,7 +68,7 @@ class ReaderArm:
 
     def by_heart(self, steps: int) -> Effort:
         """Likewise, of a few fixed examples: readers of patches as `_BY_HEART` says."""
-        return self._chosen(steps, *(_BY_HEART if self.has_dropout else ()))
+        return self._chosen(steps, *(_BY_HEART if self.reads_patches else ()))
 
     def _chosen(self, steps: int, *also: str) -> Effort:
         asked = (*SHARED, f"steps={steps}", *self.settings, *also)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
-from unbag.lab.claim_figure import STYLE, WIDE
+from unbag.lab.claim_figure import STYLE, WIDE, label, svg
+from unbag.lab.clock import counted
 from unbag.lab.repair_curve import SHARES, THRESHOLD
 
 ARMS: Mapping[str, str] = {
@@ -48,36 +49,31 @@ def threshold_figure(results: Sequence[ArmResult]) -> str:
     for arm, what in ARMS.items():
         curves = curves_of(arm, results)
         if curves:
-            count = max(map(len, curves.values()))
-            title = f"{arm}, {what}: {count} base{'' if count == 1 else 's'}"
+            title = f"{arm}, {what}: {counted(max(map(len, curves.values())), 'base')}"
             parts.append(_panel(title, curves, top + HEAD))
             said.append(title)
             top += HEAD + HIGH + GAP
     if not parts:
         return ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {top:.0f}" role="img">'
-        f"<title>Thresholds over the steps</title><desc>{'; '.join(said)}</desc>"
-        f'<style>{STYLE}{COLOURS}</style><rect class="paper" width="{WIDE}" height="{top:.0f}"/>'
-        f"{''.join(parts)}</svg>\n"
-    )
+    title = "Thresholds over the steps"
+    return svg(title, "; ".join(said), top, parts, style=STYLE + COLOURS)
 
 
 def _panel(title: str, curves: Mapping[str, Sequence[Curve]], top: float) -> str:
     """Thin lines are bases, thick ones their means."""
     most = max(1.0, *(value for some in curves.values() for one in some for value in one))
-    parts = [_text(LEFT, top - 12, title, "says")]
+    parts = [label(LEFT, top - 12, title, "says")]
     for tick in range(int(most) + 1):
         y = _down(tick, most, top)
         kind = "bound" if tick == 1 else "grid"
         parts.append(f'<path class="{kind}" d="M{LEFT} {y:.1f}H{WIDE - RIGHT}"/>')
-        parts.append(_text(LEFT - 8, y + 4, f"{tick}", "small", "end"))
+        parts.append(label(LEFT - 8, y + 4, f"{tick}", "small", anchor="end"))
     for share in (0, 20, 40, 60, 80, 100):
-        parts.append(_text(_across(share), top + HIGH + 16, f"{share} %", "small", "middle"))
+        parts.append(label(_across(share), top + HIGH + 16, f"{share} %", "small", anchor="middle"))
     for kind, some in curves.items():
         mean = tuple(fmean(at) for at in zip(*some, strict=True))
-        parts += [_line(one, most, top, f"{kind} thin", KINDS[kind]) for one in some]
-        parts.append(_line(mean, most, top, kind, KINDS[kind]))
+        parts += [_path(kind, _line(one, most, top), " thin") for one in some]
+        parts.append(_path(kind, _line(mean, most, top)))
     return "".join([*parts, *_names(curves, most, top)])
 
 
@@ -87,19 +83,21 @@ def _names(curves: Mapping[str, Sequence[Curve]], most: float, top: float) -> li
     parts, free = [], 0.0
     for kind in sorted(ends, key=lambda kind: ends[kind]):
         y = max(ends[kind], free)
-        dash = f' stroke-dasharray="{KINDS[kind]}"' if KINDS[kind] else ""
-        parts.append(f'<path class="line {kind}"{dash} d="M{WIDE - RIGHT + 6} {y:.1f}h22"/>')
-        parts.append(_text(WIDE - RIGHT + 32, y + 4, kind, "small"))
+        parts.append(_path(kind, f"M{WIDE - RIGHT + 6} {y:.1f}h22"))
+        parts.append(label(WIDE - RIGHT + 32, y + 4, kind, "small"))
         free = y + 16
     return parts
 
 
-def _line(curve: Curve, most: float, top: float, kind: str, dash: str) -> str:
+def _line(curve: Curve, most: float, top: float) -> str:
     """All thresholds begin at 0."""
     points = [(0, 0.0), *zip(SHARES, curve, strict=True)]
-    path = "L".join(f"{_across(share):.1f} {_down(y, most, top):.1f}" for share, y in points)
-    extra = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<path class="line {kind}"{extra} d="M{path}"/>'
+    return "M" + "L".join(f"{_across(share):.1f} {_down(y, most, top):.1f}" for share, y in points)
+
+
+def _path(kind: str, line: str, more: str = "") -> str:
+    dash = f' stroke-dasharray="{KINDS[kind]}"' if KINDS[kind] else ""
+    return f'<path class="line {kind}{more}"{dash} d="{line}"/>'
 
 
 def _across(share: float) -> float:
@@ -108,7 +106,3 @@ def _across(share: float) -> float:
 
 def _down(value: float, most: float, top: float) -> float:
     return top + HIGH * (1 - value / most)
-
-
-def _text(x: float, y: float, said: str, kind: str, anchor: str = "start") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{said}</text>'
