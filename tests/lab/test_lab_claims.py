@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unbag.cli.main import main
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, ArmKey, Claim, Number, Prediction
+from unbag.lab.claim_page import claim_page
 from unbag.lab.claims import NAMES, all_claims, find_claim
 from unbag.lab.overview import overview
 from unbag.lab.shipped import shipped_results
@@ -102,6 +104,39 @@ def test_bases_on_which_a_reader_could_not_learn_do_not_count() -> None:
     verdict = judge_claims([needy], told + found[6:])[0]
     assert sorted(verdict.tested[0].effects) == [f"base-{n}" for n in range(5)]
     assert verdict.word == REPRODUCED
+
+
+def test_bases_that_were_known_before_decide_nothing() -> None:
+    values = [0.20, 0.22, 0.18, 0.21, 0.19, 0.2]
+    found = results("a", values) + results("b", [0.0] * 6)
+    late = replace(claim(ABOVE), seen=("base-0", "base-4"))
+    verdict = judge_claims([late], found)[0]
+    assert sorted(verdict.tested[0].effects) == ["base-1", "base-2", "base-3", "base-5"]
+    assert verdict.why == "4 of 5 bases: 1 more are needed"
+    page = claim_page(verdict, found, together=1)
+    assert "Written down when numbers of base-0, base-4 were known; these bases decide" in page
+    assert "Written down when" not in claim_page(
+        judge_claims([claim(ABOVE)], found)[0], found, together=1
+    )
+
+
+def test_a_table_of_readers_says_which_bases_were_known() -> None:
+    found = [
+        replace(one, numbers={**one.numbers, "fit": {"few": 1.0}})
+        for one in results("a", [0.2] * 2) + results("b", [0.0] * 2)
+    ]
+    late = replace(claim(ABOVE), seen=("base-0",), must_fit=("a",))
+    page = claim_page(judge_claims([late], found)[0], found, together=1)
+    assert "counts where all have 85.0 and no number was known before." in page
+    assert "| base-0 | 100.0 | no |" in page
+    assert "| base-1 | 100.0 | yes |" in page
+
+
+def test_a_claim_is_shown_with_what_was_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "show", "decoder_taught_longer"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "known numbers of tiny-0, tiny-5, tiny-6, when it was written" in shown
+    assert "left out: none." in shown
 
 
 def test_a_claim_stands_with_all_of_its_predictions() -> None:

@@ -18,6 +18,7 @@ from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS
 from unbag.lab.readout_base import FOR_DECODERS, Base, Settings
+from unbag.lab.readout_decoders import CURVE
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_vectors import _Lessons
 from unbag.lab.small_text import write_small_text
@@ -53,6 +54,7 @@ def test_arms_and_what_they_need() -> None:
     assert len(READOUTS.arms) == len(set(READOUTS.arms))
     assert READOUTS.needs("pacl_uniform") == (("readouts", "pacl"),)
     assert READOUTS.needs("vlm2vec-plain") == (("readouts", "decoder"),)
+    assert READOUTS.needs("vlm2vec-plain-long") == (("readouts", "decoder-long"),)
     assert READOUTS.needs("pooled") == READOUTS.needs(BEFORE) == ()
     assert all(READOUTS.seconds(arm) > 0 for arm in READOUTS.arms)
     with pytest.raises(UserError, match="did you mean 'pooled'"):
@@ -73,6 +75,34 @@ def test_a_small_run_of_every_arm(ran: Ran, base: Path) -> None:
             assert 0 <= one.numbers["fit"]["few"] <= 1
     folder = result_path(order.out, "readouts", base.stem, BEFORE).parent
     assert read_decoder(folder / "vlm2vec").made.settings.width == 16
+
+
+def test_a_decoder_that_is_taught_for_long_is_asked_on_the_way(ran: Ran) -> None:
+    """Of two steps after each; the last answer is that of the whole measurement."""
+    _, found = ran
+    assert {arm for arm, one in found.items() if CURVE in one.numbers} == {
+        "decoder-long", "decoder-cls-long"
+    }  # fmt: skip
+    curve = found["decoder-long"].numbers[CURVE]
+    assert list(curve) == ["1", "2"]
+    assert curve["2"] == found["decoder-long"].numbers["world-relation"]["original"]
+
+
+def test_looking_at_a_decoder_does_not_change_what_it_learns(ran: Ran) -> None:
+    """The same recipe, size and seed but for looks: two steps each."""
+    _, found = ran
+    asked, alone = found["decoder-long"], found["decoder"]
+    assert asked.loss == alone.loss
+    assert asked.numbers["world-pairs-a"] == alone.numbers["world-pairs-a"]
+
+
+def test_vectors_come_after_their_decoder_in_one_process() -> None:
+    arms = ("decoder", "decoder-cls", "decoder-long", "vlm2vec", "vlm2vec-long", "decoder-nothing")
+    assert readout_decoders._families(arms) == [
+        ["decoder", "vlm2vec"],
+        ["decoder-cls", "decoder-nothing"],
+        ["decoder-long", "vlm2vec-long"],
+    ]
 
 
 def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) -> None:

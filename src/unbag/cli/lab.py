@@ -104,7 +104,15 @@ def _about(claim: Claim) -> Mapping[str, str]:
         "beside": _arms(claim.arms_beside),
         "controls": claim.controls,
         "knobs": claim.knobs,
+        "known": _known(claim),
     }
+
+
+def _known(claim: Claim) -> str:
+    """Bases that gave rise to it."""
+    if not claim.seen:
+        return ""
+    return f"numbers of {', '.join(claim.seen)}, when it was written: these bases decide nothing"
 
 
 def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
@@ -150,7 +158,7 @@ def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         if one.experiment == claim.experiment and one.arm in claim.must_fit:
             asked.setdefault(one.base, set()).add(one.arm)
     whole = {base for base, arms in asked.items() if arms.issuperset(claim.must_fit)}
-    left_out = sorted(whole.difference(*(one.effects for one in verdict.tested)))
+    left_out = sorted(whole.difference(claim.seen, *(one.effects for one in verdict.tested)))
     text = (
         f"A base counts only if {', '.join(claim.must_fit)} can learn a few fixed examples; "
         f"left out: {', '.join(left_out) or 'none'}."

@@ -101,6 +101,9 @@ class Claim:
     must_fit: tuple[str, ...] = ()
     """Arms that must be able to learn what they are shown; a base on which one is not counts for
     nothing, since a reader that cannot fit says nothing about what it reads."""
+    seen: tuple[str, ...] = ()
+    """Bases on which some of its numbers were known when it was written down: they decide nothing.
+    """
     beside: tuple[Number, ...] = ()
     """Of controls that are run and shown beside, and decide nothing: a verdict does not wait for
     them. An arm that is named by one of its numbers is shown with all that the claim asks for."""
@@ -117,8 +120,10 @@ class Claim:
         if not self.predictions:
             raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
 
-    def counts(self, arms: ArmsOfBase) -> bool:
+    def counts(self, base: str, arms: ArmsOfBase) -> bool:
         """Whether a base says anything about the claim."""
+        if base in self.seen:
+            return False
         asked = (arms.get((self.experiment, name)) for name in self.must_fit)
         learned = (one.numbers.get("fit", {}).get("few", 0.0) if one else 0.0 for one in asked)
         return all(share >= LEAST_FIT for share in learned)

@@ -49,6 +49,7 @@ def claim_page(
         f"Verdict: **{standing(verdict, results)}**\n",
         f"{mind}\n" if (mind := warning(claim, results)) else "",
         _predicted(claim),
+        _known_before(claim),
         _what_ran(claim, results),
         _readers(claim, by_base(results)),
         *(_numbers(verdict, results) if has_run(verdict) else []),
@@ -71,6 +72,16 @@ def _predicted(claim: Claim) -> str:
     rows = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
     head = ("prediction", "as it is tested, in points")
     return f"## Predicted\n\n{table(head, rows)}"
+
+
+def _known_before(claim: Claim) -> str:
+    """Bases that gave rise to the predictions, and so cannot test them."""
+    if not claim.seen:
+        return ""
+    return (
+        f"Written down when numbers of {', '.join(claim.seen)} were known; these bases decide "
+        "nothing, and stand in no table below but that of what was learned.\n"
+    )
 
 
 def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
@@ -137,7 +148,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
         if all(one is not None for one in asked):
             fits = [one.numbers.get("fit", {}) for one in asked if one]
             shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
-            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
+            rows.append((base, *shown, "yes" if claim.counts(base, arms) else "no"))
             if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
                 dropout[base] = max(known)
     if not rows:
@@ -145,7 +156,8 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
-        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}.\n\n"
+        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
+        f"{' and no number was known before' if claim.seen else ''}.\n\n"
         f"{table(head, rows)}{_changed(dropout)}"
     )
 

@@ -8,7 +8,7 @@ Dimensions: N pictures, L patches, V width of features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -39,6 +39,15 @@ class Course:
     """About pictures that no step sees."""
 
 
+@dataclass(frozen=True)
+class Look:
+    """A number that is asked of a decoder in training, now and then."""
+
+    every: int
+    """Steps."""
+    ask: Callable[[DecoderNet], float]
+
+
 @dataclass(frozen=True, eq=False)
 class Taught:
     """A decoder after its last step."""
@@ -47,6 +56,8 @@ class Taught:
     fit: dict[str, float]
     """Shares of lessons that it answers right."""
     loss: float | None
+    curve: dict[int, float]
+    """What was asked in between, by steps; empty without a look."""
 
 
 def teach(
@@ -57,6 +68,7 @@ def teach(
     fit_steps: int,
     device: str,
     seed: int,
+    look: Look | None = None,
 ) -> Taught:
     """The few by a decoder of their own, then all by the one that comes back."""
     precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
@@ -82,14 +94,19 @@ def teach(
 
     def on_step(taken: Step) -> bool:
         losses.extend([] if taken.loss is None else [taken.loss])
-        return False
+        return look is not None and taken.step % look.every == 0
 
-    teaching.run(on_step)
+    curve: dict[int, float] = {}
+    while teaching.step < settings.steps:
+        # Asked between two runs: what a step depends on is not touched.
+        teaching.run(on_step)
+        if look is not None and teaching.step % look.every == 0:
+            curve[teaching.step] = look.ask(teaching.net)
     held = make_lessons(course.held, words, context=context).to(device)
     kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
-    return Taught(teaching.net, fit, losses[-1] if losses else None)
+    return Taught(teaching.net, fit, losses[-1] if losses else None, curve)
 
 
 def fresh(

@@ -133,6 +133,11 @@ class Questions:
         """By benchmark and metric, for anything that scores a picture and a caption by number."""
         return {asked.benchmark.name: _measured(asked, score) for asked in self._asked}
 
+    def measured_on(self, name: str, score: Score) -> dict[str, float]:
+        """By metric, of one of the benchmarks that were made."""
+        asked = next(one for one in self._asked if one.benchmark.name == name)
+        return _measured(asked, score)
+
     def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
         for pixels in self.pixels:
             yield trainable.embed_pictures(pixels.to(device)).cpu()

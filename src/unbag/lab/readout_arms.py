@@ -1,4 +1,4 @@
-"""The readers of the read-out experiment: names come in; how each is built, and on what, goes out.
+"""The arms of the read-out experiment: names come in; how each is built, and on what, goes out.
 
 All arms of a base are taught with the same rows: pictures, captions and hard negatives that the
 repair experiment draws (`unbag.lab.repair_arms`). Batch and rate are the same for all but those
@@ -103,6 +103,10 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
         "sparc_fixed-fast": ReaderArm("sparc_fixed", _BY_HEART),
         "pooled-long": ReaderArm("pooled", is_long=True),
         "dcsm_fixed-long": ReaderArm("dcsm_fixed", _FEW, is_long=True),
+        "dcsm_fixed-shuffled-long": ReaderArm(
+            "dcsm_fixed", (*_FEW, "shuffle_patches=each"), is_long=True
+        ),
+        "dcsm_fixed-cls_eos-long": ReaderArm("dcsm_fixed", (*_FEW, "only=cls_eos"), is_long=True),
         "pacl_fixed-rotary-2d-long": ReaderArm("pacl_fixed", _PLACES, is_long=True),
         "pacl_fixed-rotary-2d-text-long": ReaderArm("pacl_fixed", _PLACES, text=True, is_long=True),
         "sparc_fixed-long": ReaderArm("sparc_fixed", _BY_HEART, is_long=True),
@@ -110,6 +114,24 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
         "dcsm_fixed-relations": _relations("dcsm_fixed", _FEW),
         "pacl_fixed-rotary-2d-relations": _relations("pacl_fixed", _PLACES),
         "sparc_fixed-relations": _relations("sparc_fixed", _BY_HEART),
+    }
+)
+
+
+@dataclass(frozen=True)
+class VectorArm:
+    """Which decoder on patches it goes on from, and whether the question stands in the prompt."""
+
+    decoder: str = "decoder"
+    asks: bool = True
+
+
+VECTOR_ARMS: Mapping[str, VectorArm] = MappingProxyType(
+    {
+        "vlm2vec": VectorArm(),
+        "vlm2vec-plain": VectorArm(asks=False),
+        "vlm2vec-long": VectorArm("decoder-long"),
+        "vlm2vec-plain-long": VectorArm("decoder-long", asks=False),
     }
 )
 

@@ -24,9 +24,10 @@ from torch import Tensor
 
 from unbag.engine.progress import Silent
 from unbag.lab.arm_result import ArmResult, result_path
-from unbag.lab.decoder_taught import Course, shrunk, teach
+from unbag.lab.decoder_taught import Course, Look, shrunk, teach
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
+from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.lab.readout_base import (
     EXPERIMENT,
     FOR_DECODERS,
@@ -36,7 +37,7 @@ from unbag.lab.readout_base import (
     settings_of,
     side_by_side,
 )
-from unbag.lab.readout_vectors import VECTOR_ARMS, precision_of, run_vectors
+from unbag.lab.readout_vectors import precision_of, run_vectors
 from unbag.lab.readouts import finish, missing
 from unbag.readouts.decoder_data import of_world
 from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
@@ -58,21 +59,35 @@ DECODERS: dict[str, DecoderSettings] = {
     "decoder-nothing": DecoderSettings(keeps="float16", sees="nothing"),
     "decoder-no_question": DecoderSettings(keeps="float16", asks=False),
     "decoder-long": DecoderSettings(keeps="float16"),
+    "decoder-cls-long": DecoderSettings(keeps="float16", sees="cls"),
 }
 ARMS = (*DECODERS, *VECTOR_ARMS)
 _PAIRS = 2_048
+RELATION = "world-relation"
+CURVE = f"{RELATION} by step"
+"""Under which results keep what a decoder that is taught for long answered on the way."""
 
 
 def run_decoder_arms(
     base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say
 ) -> None:
-    """In two processes where several are allowed; VLM2Vec goes on from the decoder on patches."""
+    """A process for each decoder on patches where several are allowed, and one for the others.
+
+    VLM2Vec goes on from such a decoder, and so comes after it in the same process.
+    """
     say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
-    first = [name for name in arms if name == "decoder" or name in VECTOR_ARMS]
-    rest = [name for name in arms if name not in first]
-    groups = [group for group in (first, rest) if group] if processes > 1 else [list(arms)]
+    groups = _families(arms) if processes > 1 else [list(arms)]
     run = partial(run_decoders, base, folder, say=say)
     side_by_side(run, groups, is_forked=processes > 1)
+
+
+def _families(arms: Sequence[str]) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in arms:
+        decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
+        is_kept = any(one.decoder == decoder for one in VECTOR_ARMS.values())
+        found.setdefault(decoder if is_kept else "", []).append(name)
+    return list(found.values())
 
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
@@ -84,9 +99,10 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
         if name in DECODERS:
             result, nets[name] = _decoder(name, base, words, folder)
         else:
-            net = nets.get("decoder") or read_decoder(folder / "decoder").made.net
+            decoder = VECTOR_ARMS[name].decoder
+            net = nets.get(decoder) or read_decoder(folder / decoder).made.net
             result, net = run_vectors(name, base, net, words)
-            settings = taught_with("decoder", base.settings)
+            settings = taught_with(decoder, base.settings)
             keep(net, words, base, settings, folder / name, embeds=True)
         finish(result, folder, began, say)
 
@@ -131,18 +147,30 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
         fit_steps=base.settings.fit_steps,
         device=base.settings.device,
         seed=base.seed,
+        look=_look(base, words, settings) if is_long(name) else None,
     )
     keep(found.net, words, base, settings, folder / name)
     numbers = base.questions.measured(_score(found.net, words, base, settings))
+    curve = {f"{step}": share for step, share in found.curve.items()}
     result = base.result(
         name,
-        {**numbers, "fit": found.fit},
+        {**numbers, "fit": found.fit, **({CURVE: curve} if curve else {})},
         steps=settings.steps,
         batch=settings.batch,
         loss=found.loss,
         precision=precision_of(base.settings.device),
     )
     return result, found.net
+
+
+def _look(base: Base, words: Words, settings: DecoderSettings) -> Look:
+    """Relations, ten times on the way."""
+
+    def ask(net: DecoderNet) -> float:
+        score = _score(net, words, base, settings)
+        return base.questions.measured_on(RELATION, score)["original"]
+
+    return Look(max(1, settings.steps // 10), ask)
 
 
 def is_long(name: str) -> bool:

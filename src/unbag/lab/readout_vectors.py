@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from unbag.lab.arm_result import FEW_STEPS, ArmResult
+from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import autocast
 from unbag.readouts.small_language import lean
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from unbag.readouts.decoder_net import DecoderNet
     from unbag.readouts.decoder_words import Words
 
-VECTOR_ARMS = ("vlm2vec", "vlm2vec-plain")
-"""With the question in the prompt, and without."""
 _SETTINGS = DecoderSettings(keeps="float16")
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100
 _AT_ONCE = 1_024
@@ -46,7 +45,7 @@ def run_vectors(
     """Contrastive, from query to target, over captions and hard negatives of the batch."""
     from unbag.lab.readout_decoders import question_features
 
-    asks, settings = name == VECTOR_ARMS[0], base.settings
+    asks, settings = VECTOR_ARMS[name].asks, base.settings
     texts, material = _Texts(words, settings.device), base.material(_SETTINGS)
     assert material.seen_NLV is not None
     lesson = _lessons_of(base, asks=asks)

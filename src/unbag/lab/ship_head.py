@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from unbag.errors import UserError
-from unbag.lab.readout_vectors import VECTOR_ARMS
+from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.readouts.decoder_kept import Origin, on_encoder, read_decoder, save_decoder
 from unbag.readouts.reader_readout import encoder_of
 from unbag.scorers.resolve import load_model

@@ -127,8 +127,8 @@ def _names(one: ArmResult) -> tuple[str, ...]:
 
 
 def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
-    """On bases on which every reader of the claim could learn what it was shown."""
-    counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
+    """On bases that were not known before, where every reader could learn what it was shown."""
+    counting = {base: arms for base, arms in bases.items() if claim.counts(base, arms)}
     return [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
 
 
