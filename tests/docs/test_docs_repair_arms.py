@@ -18,14 +18,14 @@ PUBLISHED = tuple(arm for arm in ARMS if not arm.endswith(LOCKED))
 FIRST, OTHER, ALL = (0, 1, 2, 3, 4), (0, 5, 6, 7, 8), tuple(range(9))
 """Bases that arms have, by their numbers."""
 RUN = (
-    "hard_positive-n25",
+    "positives_only",
     "swap_only",
     "replace_only",
     "ce_clip_fixed-intra",
     "ce_clip_fixed-rank",
     "ce_clip",
 )
-"""Variants that were run on the first five bases."""
+"""Variants that were run on all bases."""
 LATER = (
     "hard_positive-n50",
     "ce_clip_fixed-margin2",
@@ -34,12 +34,13 @@ LATER = (
 )
 """Variants that were run on five others."""
 RUN_ON: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "default": dict.fromkeys((UNTRAINED, BEFORE, *PUBLISHED, "positives_only"), ALL)
-    | dict.fromkeys((BLIND, *(arm + LOCKED for arm in PUBLISHED), *RUN), FIRST)
+    "default": dict.fromkeys((UNTRAINED, BEFORE, *PUBLISHED, *RUN), ALL)
+    | dict.fromkeys((BLIND, *(arm + LOCKED for arm in PUBLISHED), "hard_positive-n25"), FIRST)
     | dict.fromkeys(LATER, OTHER),
-    "ordered": dict.fromkeys((UNTRAINED, BEFORE, "clip_ft", "hard_negative", "hard_positive"), ALL)
-    | dict.fromkeys((BLIND, "rephrased"), FIRST)
-    | {"positives_only": OTHER},
+    "ordered": dict.fromkeys(
+        (UNTRAINED, BEFORE, "clip_ft", "hard_negative", "hard_positive", "rephrased"), ALL
+    )
+    | {BLIND: FIRST, "positives_only": OTHER},
     "held_out": dict.fromkeys((UNTRAINED, BEFORE, "hard_positive"), OTHER),
 }
 """Bases of every arm, by experiment."""

@@ -8,7 +8,7 @@ import pytest
 
 from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.over_bases import interval
-from unbag.lab.repair_families import EXCHANGED
+from unbag.lab.repair_families import EXCHANGED, REPLACED
 from unbag.lab.repair_table import table
 from unbag.lab.shipped import RESULTS
 
@@ -17,6 +17,7 @@ EXPERIMENTS = ("default", "ordered", "held_out")
 FIRST, OTHER, ALL = (0, 1, 2, 3, 4), (0, 5, 6, 7, 8), tuple(range(9))
 """Bases that arms have, by their numbers."""
 HARD = ("hard_negative", "ce_clip_fixed")
+FAMILIES = ("swap_only", "replace_only")
 SHORT = (
     ("base", "world-relation", "original", 9),
     ("hard_negative", "world-relation", "original", 9),
@@ -29,9 +30,12 @@ SHORT = (
     ("hard_negative", "world-count", "group", 9),
     ("clip_ft", "world-count", "group", 9),
     ("ce_clip_fixed", "world-count", "group", 9),
+    ("swap_only", "world-relation", "original", 9),
+    ("replace_only", "world-relation", "original", 9),
     ("ordered/hard_negative", "world-swap", "brittleness", 9),
     ("ordered/clip_ft", "world-swap", "brittleness", 9),
     ("ordered/hard_positive", "world-swap", "brittleness", 9),
+    ("ordered/rephrased", "world-swap", "brittleness", 9),
     ("held_out/hard_positive", "world-swap", "brittleness", 5),
     ("clip_ft-locked", "world-relation", "original", 5),
     ("ce_clip_fixed-locked", "world-relation", "original", 5),
@@ -77,7 +81,18 @@ SAID = (
     ("ordered/hard_positive", "ordered/clip_ft", "world-swap", "brittleness", 9),
     ("ordered/hard_positive", "ordered/hard_negative", "world-relation", "augmented", 9),
     ("ordered/hard_positive", "ordered/hard_negative", "world-relation", "brittleness", 9),
-    ("ordered/rephrased", "ordered/clip_ft", "world-swap", "brittleness", 5),
+    ("ordered/rephrased", "ordered/clip_ft", "world-swap", "brittleness", 9),
+    ("ordered/rephrased", "ordered/hard_negative", "world-swap", "brittleness", 9),
+    ("ordered/rephrased", "ordered/hard_negative", "world-relation", "brittleness", 9),
+    ("ordered/rephrased", "ordered/hard_negative", "world-relation", "augmented", 9),
+    ("ordered/rephrased", "ordered/hard_negative", "world-relation", "original", 9),
+    ("ordered/rephrased", "ordered/hard_positive", "world-relation", "brittleness", 9),
+    ("replace_only", "swap_only", REPLACED, "augmented", 9),
+    ("replace_only", "swap_only", "world-replace", "augmented", 9),
+    ("replace_only", "clip_ft", "world-replace", "augmented", 9),
+    ("swap_only", "clip_ft", "world-replace", "augmented", 9),
+    ("ce_clip_fixed", "ce_clip_fixed-intra", "world-relation", "original", 9),
+    ("ce_clip", "neg_clip", "world-relation", "original", 9),
     ("held_out/hard_positive", "ordered/hard_negative", "world-swap", "brittleness", 5),
     ("held_out/hard_positive", "ordered/hard_positive", "world-swap", "brittleness", 5),
     ("held_out/hard_positive", "ordered/hard_negative", EXCHANGED, "brittleness", 5),
@@ -101,17 +116,17 @@ MEANS = (
         OTHER,
         ("hard_positive-n50", "hard_positive"),
     ),
-    ("alone give relations {} and cost", "original", FIRST, ("swap_only",)),
+    ("exchange words alone give relations {};", "original", ALL, ("swap_only",)),
     (
         "give relations {}, where plain fine-tuning has {}.",
         "original",
-        FIRST,
+        ALL,
         ("replace_only", "clip_ft"),
     ),
     (
         "contrast within captions {}, ranks {}, both {}, where `neg_clip` has {}.",
         "original",
-        FIRST,
+        ALL,
         ("ce_clip_fixed-intra", "ce_clip_fixed-rank", "ce_clip_fixed", "neg_clip"),
     ),
     (
@@ -120,6 +135,8 @@ MEANS = (
         OTHER,
         ("ce_clip_fixed", "ce_clip_fixed-margin2", "ce_clip_fixed-margin10"),
     ),
+    ("As printed it has {}, bases", "original", ALL, ("ce_clip",)),
+    ("counting almost wholly** ({}; before {})", "count", ALL, ("ce_clip", "base")),
     ("`tiny-5` with {},", "original", (5,), ("ce_clip_fixed-margin2",)),
     ("`tiny-8` with {})", "original", (8,), ("ce_clip_fixed-margin10",)),
     ("relation {}, which the bound raises by", "original", OTHER, ("ce_clip_fixed-unbounded",)),
@@ -239,6 +256,29 @@ def test_thresholds_reach_what_the_page_says(everything: list[ArmResult], words:
     for found in curves:
         ends = {found[name]["100%"] for name in found if name.startswith("threshold-")}
         assert ends == {1.0}
+
+
+def test_families_teach_what_the_page_says(everything: list[ArmResult], words: str) -> None:
+    one, two = (_mean(everything, arm, REPLACED, "augmented", ALL) for arm in FAMILIES)
+    assert f"augmented {one} against {two}, the second less the first" in words
+    assert f"replaced relations, augmented, {one} and {two} |" in words
+
+
+def test_bases_on_which_terms_differ_are_those_of_the_page(
+    everything: list[ArmResult], words: str
+) -> None:
+    both, contrast, printed, plain = (
+        _numbers(everything, arm, "world-relation", "original")
+        for arm in ("ce_clip_fixed", "ce_clip_fixed-intra", "ce_clip", "neg_clip")
+    )
+    apart = sorted(100 * (both[base] - contrast[base]) for base in both)
+    least = 100 * sorted(contrast.values())[-3]
+    few, many = (f"{some[0]:.1f} to {some[-1]:.1f}" for some in (apart[:3], apart[3:]))
+    assert f"add {few} on three bases, where contrast alone has {least:.1f} or more" in words
+    assert f"and {many} on six;" in words
+    low, high = (100 * value for value in (min(printed.values()), max(printed.values())))
+    assert f"bases from {low:.1f} to {high:.1f}," in words
+    assert [base for base in plain if printed[base] < plain[base]] == ["tiny-1"]
 
 
 def _numbers(results: list[ArmResult], name: str, benchmark: str, metric: str) -> dict[str, float]:
