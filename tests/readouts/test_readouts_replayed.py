@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from unbag.readouts import decoder_teach, fit
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
 from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import Teaching
+from unbag.readouts.decoder_teach import Teaching, share_right
 from unbag.readouts.fit import Effort, Fit
 from unbag.readouts.head import Sizes
 from unbag.readouts.pacl import Pacl, PaclSettings
@@ -185,6 +185,22 @@ def test_a_decoder_goes_on_and_records_anew(recorded: Callable[[], int]) -> None
     first.restore(state, moments, 5)
     first.run()
     check_same(plain.net, first.net)
+
+
+def test_a_decoder_that_is_asked_on_the_way_learns_the_same(recorded: Callable[[], int]) -> None:
+    """Asked by the model of transformers; what was recorded of ours is kept, with all it reads."""
+    plain = teaching(is_recorded=False)
+    plain.run()
+    asked = teaching(is_recorded=True)
+    shares = []
+    while asked.step < STEPS:
+        asked.run(lambda taught: taught.step % 3 == 0)
+        lessons = asked.lessons
+        shares.append(share_right(asked.net, asked.seen_NLV, lessons).share)
+    assert len(shares) == 3
+    check_same(plain.net, asked.net)
+    assert recorded() == 2
+    assert len({id(one) for one in asked._ran}) == 3
 
 
 def test_the_stand_in_keeps_numbers_of_python_as_a_graph_does() -> None:

@@ -1,4 +1,4 @@
-"""A reader in the package's weights is found by the read-out's name and the encoder's bits."""
+"""What is in the package's weights is found by the read-out's name and the encoder's bits."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from unbag.errors import UserError
+from unbag.lab.ship_head import ship_head
+from unbag.models.tiny import write
+from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
 from unbag.readouts.head import Head, Sizes, read_head, save_head
 from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.shipped import WEIGHTS, shipped_reader
+from unbag.readouts.shipped import WEIGHTS, shipped_decoder, shipped_reader
 from unbag.scorers.resolve import load_model, make_scorer
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, Query
 
 from .core_encoder import small
+from .decoder_made import begun, encoder, pictures
 
 SETTINGS = PooledSettings(width=8)
 
@@ -64,3 +70,27 @@ def test_what_is_shipped_is_found_for_the_model_it_names() -> None:
         encoder = load_model(head.encoder)
         assert isinstance(encoder, DualEncoder)
         assert shipped_reader(head.readout, encoder) == path
+
+
+def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(encoder().towers, tmp_path / "small.safetensors", dtype=torch.float32)
+    spec = f"tiny:{tmp_path}/small.safetensors"
+    own = load_model(spec)
+    assert isinstance(own, DualEncoder)
+    save_decoder(tmp_path / "taught", begun().made, Origin(spec, own.name, own.fingerprint))
+    ship_head(tmp_path / "taught", spec, tmp_path / "tiny-small.decoder")
+    assert not read_decoder(tmp_path / "tiny-small.decoder").made.embeds
+    queries = [Query(picture, "a red star") for picture in pictures(2)]
+    wanted = make_scorer(own, f"decoder@{tmp_path}/taught").score(queries)
+    with pytest.raises(UserError, match=f"none is named nor shipped for {own.name}"):
+        make_scorer(own, "decoder")
+    monkeypatch.setattr(
+        "unbag.readouts.decoder.shipped_decoder", partial(shipped_decoder, weights=tmp_path)
+    )
+    monkeypatch.setattr("unbag.readouts.decoder_language.read_weights", None)
+    found = make_scorer(own, "decoder")
+    assert found.scoring == "yes-probability"
+    # Weights were rounded to half precision.
+    assert np.asarray(found.score(queries)) == pytest.approx(np.asarray(wanted), abs=2e-3)

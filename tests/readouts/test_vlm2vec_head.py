@@ -161,14 +161,10 @@ def test_the_folder_of_an_arm_becomes_one_that_ships(tmp_path: Path) -> None:
 
 
 def test_a_decoder_that_was_taught_to_answer_is_refused(tmp_path: Path) -> None:
-    from unbag.lab.ship_head import ship_head
-
     folder = small_folder(tmp_path / "decoder", embeds=False)
     with pytest.raises(UserError, match="was taught to answer, not to embed") as error:
         VLM2VEC.scorers(encoder(), folder)
     assert f"--scorer decoder@{folder}" in error.value.way_out
-    with pytest.raises(UserError, match="was taught to answer, not to embed"):
-        ship_head(folder, "tiny:base", tmp_path / "out")
 
 
 def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A head that the lab trained comes in; the folder that ships for its encoder goes out.
+"""A decoder or VLM2Vec of the lab comes in; the folder that ships for its encoder goes out.
 
     python -m unbag.lab.ship_head runs/lab/readouts/tiny-0/vlm2vec --model tiny:base --out OUT
 
@@ -11,7 +11,6 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from unbag.errors import UserError
 from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.readouts.decoder_kept import Origin, on_encoder, read_decoder, save_decoder
 from unbag.readouts.reader_readout import encoder_of
@@ -19,22 +18,16 @@ from unbag.scorers.resolve import load_model
 
 
 def ship_head(folder: Path, spec: str, out: Path) -> None:
-    """Write it; a folder of another encoder, or of a decoder that does not embed, is refused."""
-    kept, encoder = read_decoder(folder), encoder_of(load_model(spec), "vlm2vec")
-    # Folders of before `embeds` was written have the name of their arm.
-    if not kept.made.embeds and folder.name not in VECTOR_ARMS:
-        raise UserError(
-            f"{folder} was taught to answer, not to embed",
-            expected=f"the folder of an arm that embeds: {', '.join(VECTOR_ARMS)}",
-            way_out="python -m unbag.lab.readout_decoders trains one",
-        )
+    """Write it; a folder of another encoder is refused."""
+    kept, encoder = read_decoder(folder), encoder_of(load_model(spec), "decoder")
     on_encoder(kept, encoder, folder, name=spec)
     made = kept.made
     shipped = replace(
         made,
         net=made.net.half(),
         context=made.places + made.settings.context,
-        embeds=True,
+        # Folders of before `embeds` was written have the name of their arm.
+        embeds=made.embeds or folder.name in VECTOR_ARMS,
     )
     out.mkdir(parents=True, exist_ok=True)
     save_decoder(out, shipped, Origin(spec, encoder.name, encoder.fingerprint))
@@ -43,7 +36,7 @@ def ship_head(folder: Path, spec: str, out: Path) -> None:
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("folder", type=Path, help="of an arm that embeds")
+    parser.add_argument("folder", type=Path, help="of a decoder or VLM2Vec")
     parser.add_argument("--model", required=True, help="the name that loads its encoder")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

@@ -10,11 +10,14 @@ from unbag.engine.progress import Progress
 from unbag.errors import UserError
 from unbag.readouts.choose import choose
 from unbag.readouts.decoder_kept import on_encoder, read_decoder
+from unbag.readouts.decoder_language import saved_language
 from unbag.readouts.decoder_model import PatchDecoder
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_training import train_decoder
 from unbag.readouts.reader_readout import encoder_of
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
+from unbag.readouts.shipped import shipped_decoder
+from unbag.readouts.small_language import small_language
 from unbag.scorers.chat import PERPLEXITY, YES
 from unbag.scorers.resolve import load_model
 from unbag.types import Scorer
@@ -37,16 +40,22 @@ class DecoderReadout:
         return train_decoder(job, settings, encoder_of(job.model, self.name), progress=progress)
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """One: yes-probability; without questions, how probable the caption is as the answer."""
+        """One: yes-probability; without questions, how probable the caption is as the answer.
+
+        Without a folder the one that is shipped for the model, if any is.
+        """
         encoder = encoder_of(model, self.name)
-        if folder is None:
+        place = folder or shipped_decoder(self.name, encoder)
+        if place is None:
             raise UserError(
-                f"the read-out {self.name!r} scores with a trained decoder, and none is named",
+                f"the read-out {self.name!r} scores with a trained decoder, and none is named nor "
+                f"shipped for {encoder.name}",
                 expected=f"--scorer {self.name}@FOLDER",
                 way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
             )
-        kept = read_decoder(folder)
-        decoder = on_encoder(kept, encoder, folder, name=f"{encoder.name}+{self.name}")
+        # What ships is scored without transformers, which a core installation does not have.
+        kept = read_decoder(place, read=small_language if folder is None else saved_language)
+        decoder = on_encoder(kept, encoder, place, name=f"{encoder.name}+{self.name}")
         scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)
         if kept.made.settings.sees == "nothing":
             scorer = replace(scorer, is_blind=True)  # type: ignore[type-var]

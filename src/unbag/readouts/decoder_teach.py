@@ -85,6 +85,8 @@ class Teaching:
         # Of a real language model steps are long, and rows of one length would be mostly padding.
         self._is_recorded = is_cuda and settings.is_scratch and not settings.locked_steps
         self._recorded: dict[bool, Recorded] = {}
+        self._ran: list[Any] = []
+        """Language models that steps were recorded of: a recording knows by where they lie."""
         self._row_B = torch.zeros(settings.batch, dtype=torch.int64, device=device)
         self.step = 0
         """Steps that were taken."""
@@ -131,6 +133,7 @@ class Teaching:
             self._run(on_step)
             return
         with lean(self.net):
+            self._ran.append(self.net.language)
             compile_layers(self.net.language.base_model.layers, device=self.device)
             self._run(on_step)
 

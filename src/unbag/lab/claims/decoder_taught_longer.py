@@ -12,7 +12,7 @@ CLAIM = Claim(
     name="decoder_taught_longer",
     source="Li et al. 2024, tables 1 and 12, and [CLS]-LLaVA",
     statement="Taught for long, a chat model on the same frozen encoder tells relations that the "
-    "encoder's cosine does not; it takes the patches, and costs nothing elsewhere.",
+    "encoder's cosine does not, by its patches and not by its pooled vector.",
     experiment="readouts",
     predictions=(
         Prediction(
@@ -45,7 +45,7 @@ CLAIM = Claim(
             0.15,
         ),
         Prediction(
-            "exchanged colours are told as by cosine, within 5 points",
+            "and nothing is paid for it: exchanged colours are within 5 points of cosine",
             Number("decoder-long", "world-swap", "original"),
             Number("base", "world-swap", "original"),
             "within",
