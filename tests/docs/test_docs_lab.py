@@ -90,7 +90,7 @@ def test_the_price_of_the_whole_lab_is_the_one_it_asks(
     price = re.search(r"about (.*) of one H200, in one process", capsys.readouterr().out)
     assert price
     page = " ".join((DOCS / "lab.md").read_text(encoding="utf-8").split())
-    assert f"It prices itself at {price[1]} in one process;" in page
+    assert f"It prices itself at {price[1]} in one process" in page
 
 
 def test_a_mean_on_the_page_is_that_of_the_file() -> None:
