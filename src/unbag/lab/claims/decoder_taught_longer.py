@@ -45,7 +45,7 @@ CLAIM = Claim(
             0.15,
         ),
         Prediction(
-            "and nothing is paid for it: exchanged colours are within 5 points of cosine",
+            "colours stay bound: exchanged ones are told within 5 points of cosine",
             Number("decoder-long", "world-swap", "original"),
             Number("base", "world-swap", "original"),
             "within",
