@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unbag.lab.arm_result import ArmResult, read_results
+from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -23,6 +24,47 @@ def shipped_readouts() -> list[ArmResult]:
 def words_of(page: Path = PAGE) -> str:
     """Its text in one line."""
     return " ".join(page.read_text(encoding="utf-8").split())
+
+
+def takes_many_steps(arm: str) -> bool:
+    """Whether it was taught for 20,000 steps."""
+    return arm.endswith(("-long", "-relations"))
+
+
+def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[float]:
+    """In percent, by base."""
+    found = sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
+    return [100 * one.numbers[bench][metric] for one in found]
+
+
+def apart_of(
+    results: list[ArmResult],
+    arm: str,
+    other: str,
+    asked: tuple[str, str] = RELATION,
+    bases: tuple[str, ...] | None = None,
+) -> list[float]:
+    """Points by which one arm is above another, on the bases that both have."""
+    bench, metric = asked
+    found = {
+        (one.arm, one.base): one.numbers[bench][metric]
+        for one in results
+        if bases is None or one.base in bases
+    }
+    both = sorted(base for name, base in found if name == arm and (other, base) in found)
+    return [100 * (found[arm, base] - found[other, base]) for base in both]
+
+
+def with_interval(apart: list[float]) -> str:
+    """Their mean and its 95 % interval, as pages say it."""
+    middle, half = interval(apart)
+    return f"{shown(middle)} [{shown(middle - half, '+')}, {shown(middle + half, '+')}]"
+
+
+def listed(found: list[float]) -> str:
+    """All of them, as a sentence says it."""
+    said = [shown(one) for one in found]
+    return f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 def shown(value: float, sign: str = "") -> str:

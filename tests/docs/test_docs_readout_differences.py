@@ -12,7 +12,17 @@ from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS, shipped_results
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Word, judge_claims
 
-from .readout_page import COUNTED, RELATION, STRICT, SWAP, shipped_readouts, shown, words_of
+from .readout_page import (
+    COUNTED,
+    RELATION,
+    STRICT,
+    SWAP,
+    apart_of,
+    shipped_readouts,
+    shown,
+    with_interval,
+    words_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,29 +40,6 @@ def verdicts() -> dict[str, Word]:
     return {one.claim.name: one.word for one in judge_claims(all_claims(), shipped_results())}
 
 
-def apart_of(
-    results: list[ArmResult],
-    arm: str,
-    other: str,
-    asked: tuple[str, str] = RELATION,
-    bases: tuple[str, ...] | None = None,
-) -> list[float]:
-    """Points by which one arm is above another, on the bases that both have."""
-    bench, metric = asked
-    found = {
-        (one.arm, one.base): one.numbers[bench][metric]
-        for one in results
-        if bases is None or one.base in bases
-    }
-    both = sorted(base for name, base in found if name == arm and (other, base) in found)
-    return [100 * (found[arm, base] - found[other, base]) for base in both]
-
-
-def with_interval(apart: list[float]) -> str:
-    middle, half = interval(apart)
-    return f"{shown(middle)} [{shown(middle - half, '+')}, {shown(middle + half, '+')}]"
-
-
 @pytest.mark.parametrize(
     ("said", "arm", "other", "asked"),
     [
@@ -62,8 +49,8 @@ def with_interval(apart: list[float]) -> str:
         ("points, in the mean {}. Without", "vlm2vec", "vlm2vec-plain", RELATION),
         ("points above cosine ({}): a drop", "vlm2vec-plain", "base", RELATION),
         ("50.4, 50.4): {} above cosine", "decoder", "base", RELATION),
-        ("over all five it is {}, and", "decoder-cls", "decoder", SWAP),
-        ("nothing to fall from ({};", "decoder-cls", "decoder", RELATION),
+        ("on these two, {} over all five", "decoder-cls", "decoder", SWAP),
+        ("decoder on patches has 50.4 ({};", "decoder-cls", "decoder", RELATION),
         ("strict), {} against `pooled`", "pooled-text", "pooled", RELATION),
         ("`pacl` {} and", "pacl", "base", RELATION),
         ("and `sparc_fixed` {} against cosine", "sparc_fixed", "base", RELATION),
@@ -162,9 +149,8 @@ def test_decoders_that_were_taught_relations_alone(words: str) -> None:
     strict = shown(mean(100 * numbers["pair"] for numbers in own))
     assert (
         f"have {', '.join(by_base[:-1])} and {by_base[-1]} of single pictures of `pairs-a` right, "
-        f"{above} above chance, and {strict} of pairs."
+        f"{above} above chance, and {strict} of pairs;"
     ) in words
-    assert f"it has {shown(mean(single))} of single pictures right (chance is 50)" in words
 
 
 @pytest.mark.parametrize(
@@ -173,14 +159,15 @@ def test_decoders_that_were_taught_relations_alone(words: str) -> None:
         ("left of whom, or above (50.1, nine bases)", "base", 9),
         ("has 74.5 on seven bases", "vlm2vec", 7),
         ("it has 52.2 (five bases)", "vlm2vec-plain", 5),
-        ("is a coin too (50.4, five bases)", "decoder", 5),
+        ("the decoder is a coin (50.4, five bases)", "decoder", 5),
         ("`pooled-text` has 49.9 (seven bases;", "pooled-text", 7),
         ("51.1 on exchanged colours (five bases;", "pacl_fixed-rotary-2d-text", 5),
         ("against cosine (nine bases)", "pacl", 9),
         ("against cosine (nine bases)", "sparc_fixed", 9),
         ("-0.3 [-1.0, +0.4] (five)", "sparc", 5),
-        ("as they learn by heart, on three bases", "sparc_fixed-fast", 3),
-        ("as they learn by heart, on three bases", "pacl_fixed-rotary-2d-fast", 3),
+        ("has 50.2 and `sparc_fixed-fast` 50.1 (five bases)", "sparc_fixed-fast", 5),
+        ("has 50.2 and `sparc_fixed-fast` 50.1 (five bases)", "pacl_fixed-rotary-2d-fast", 5),
+        ("one token is a coin (50.2, five bases)", "decoder-cls", 5),
     ],
 )
 def test_how_many_bases_the_page_says(
