@@ -153,7 +153,7 @@ def test_captions_without_negatives_cannot_be_asked_about() -> None:
         ("blind=2", "a decoder with blind=2.0"),
         ("heads=5", "a decoder of width=192 with heads=5"),
         ("lora=4", "a decoder with lora=4 and a language model from scratch"),
-        ("connector_steps=10001", "a decoder with connector_steps=10001 of 10000 steps"),
+        ("connector_steps=20001", "a decoder with connector_steps=20001 of 20000 steps"),
         ("sees=words", "the setting sees=words"),
         ("patches=3", "unknown setting 'patches'"),
     ],

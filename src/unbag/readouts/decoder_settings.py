@@ -51,11 +51,12 @@ class DecoderSettings:
     """Shares of the kinds of questions in a batch."""
     prompts: Literal["published", "all"] = "published"
     """Wordings of the questions: those of the published protocols, or every one of a fixed set."""
-    scenes: int = 20_000
+    scenes: int = 40_000
     """Of the world, where that is trained on."""
     blind: float = 0.1
     """Share of steps without the picture, so that the language prior is the model's own."""
-    steps: int = 10_000
+    steps: int = 20_000
+    """On the world relations were a coin after 6,000, and told after these (docs/decoder.md)."""
     connector_steps: int | None = None
     """Of these, the first with the language model locked; none: a tenth for a real one, and 0 from
     scratch, where there is nothing yet to connect to."""
