@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.world import sprites
 from unbag.world.draw import draw
 from unbag.world.place import Look, place_apart, place_copies, sample_look, what_sup_set
 from unbag.world.scene import Scene, Thing
@@ -33,8 +34,14 @@ def some_scenes(world: World) -> list[Scene]:
     return scenes
 
 
+@pytest.mark.parametrize("is_gpu", [False, True])
 @pytest.mark.parametrize("world", [DEFAULT, UNIT], ids=lambda world: world.name)
-def test_pixel_for_pixel_what_draw_gives(world: World) -> None:
+def test_pixel_for_pixel_what_draw_gives(
+    world: World, is_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written as on a CPU, and as on a GPU, which is not asked how many pixels are drawn."""
+    if is_gpu:
+        monkeypatch.setattr(sprites, "_write_drawn", sprites._write_all)
     scenes = some_scenes(world)
     table = torch.from_numpy(sprite_table(world))
     images = draw_batch(table, pack(scenes), pixels=world.pixels, generator=None)

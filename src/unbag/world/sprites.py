@@ -1,7 +1,8 @@
 """From arrays of things to many images at once, with torch, wherever the table lies.
 
 Dimensions: K kinds of sprite (shape x size x texture), S pixels across a sprite, N scenes, T things
-a scene can hold, H rows, W columns, 3 colour channels, P pixels of a padded canvas.
+a scene can hold, M things of all scenes, H rows, W columns, 3 colour channels, P pixels of a padded
+canvas.
 """
 
 from __future__ import annotations
@@ -104,8 +105,11 @@ def draw_batch(
     side = pixels + 2 * (across // 2)
     background, noise = _constants(device)
     canvas_NP3 = background.repeat(len(things.x_NT), side * side, 1)
-    for t in range(things.present_NT.shape[1]):
-        _draw_thing(canvas_NP3, table_KSS2, things, t, side=side)
+    # All things in one copy: to a GPU each copy takes longer than what it says.
+    told_7M = _put(_told(things), device)
+    for part_7M in torch.split(told_7M, things.present_NT.sum(axis=0).tolist(), dim=1):
+        if part_7M.shape[1]:
+            _draw_things(canvas_NP3, table_KSS2, part_7M, side=side)
     rim = across // 2
     square = canvas_NP3.reshape(-1, side, side, 3)[:, rim : rim + pixels, rim : rim + pixels]
     image_N3HW = square.permute(0, 3, 1, 2).contiguous()
@@ -124,35 +128,45 @@ def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
     return background, torch.tensor(gaussian(NOISE), device=device)
 
 
-def _draw_thing(
-    canvas_NP3: Tensor, table_KSS2: Tensor, things: Packed, t: int, *, side: int
-) -> None:
-    """Draw thing `t` of every scene that has one over what is there."""
+def _told(things: Packed) -> IntArray:
+    """Scene, sprite, x, y and colour of every thing: the first of each scene, then the second."""
+    t_M, n_M = np.nonzero(things.present_NT.T)
+    values = (things.sprite_NT, things.x_NT, things.y_NT)
+    return np.stack([n_M, *(of[n_M, t_M] for of in values), *things.rgb_NT3[n_M, t_M].T])
+
+
+def _draw_things(canvas_NP3: Tensor, table_KSS2: Tensor, told_7M: Tensor, *, side: int) -> None:
+    """Draw things, at most one of a scene, over what is there."""
     import torch
 
     device = table_KSS2.device
-    scene_M = np.nonzero(things.present_NT[:, t])[0]
-    if len(scene_M) == 0:
-        return
+    scene_M, kind_M, x_M, y_M = told_7M[:4]
+    offset_S = torch.arange(table_KSS2.shape[1], device=device)
+    row_MS1 = (y_M[:, None] + offset_S)[:, :, None]
+    column_M1S = (x_M[:, None] + offset_S)[:, None, :]
+    place_MSS = row_MS1 * side + column_M1S + scene_M[:, None, None] * side**2
+    sprite_MSS2 = table_KSS2[kind_M]
+    rgb_M3 = told_7M[4:].T.to(torch.int16)
+    write = _write_drawn if device.type == "cpu" else _write_all
+    write(canvas_NP3.view(-1, 3), place_MSS, sprite_MSS2, rgb_M3)
 
-    def of(values_NT: IntArray) -> Tensor:
-        return _put(values_NT[scene_M, t], device)
 
-    across = table_KSS2.shape[1]
-    offset_S = torch.arange(across, device=device)
-    row_MS1 = (of(things.y_NT)[:, None] + offset_S)[:, :, None]
-    column_M1S = (of(things.x_NT)[:, None] + offset_S)[:, None, :]
-    place_MSS = row_MS1 * side + column_M1S + _put(scene_M, device)[:, None, None] * side**2
-    sprite_MSS2 = table_KSS2[of(things.sprite_NT)]
-    rgb_M3 = of(things.rgb_NT3).to(torch.int16)
-    canvas_Q3 = canvas_NP3.view(-1, 3)
-    if device.type == "cpu":
-        m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
-        drawn = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m])
-        canvas_Q3[place_MSS[m, row, column]] = drawn
-        return
-    # Elsewhere empty pixels are written too, as they were: to leave them out, the device would have
-    # to be asked how many there are, and whoever asks waits until it has done all before.
+def _write_drawn(canvas_Q3: Tensor, place_MSS: Tensor, sprite_MSS2: Tensor, rgb_M3: Tensor) -> None:
+    """Only the pixels that a sprite draws."""
+    import torch
+
+    m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
+    canvas_Q3[place_MSS[m, row, column]] = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m])
+
+
+def _write_all(canvas_Q3: Tensor, place_MSS: Tensor, sprite_MSS2: Tensor, rgb_M3: Tensor) -> None:
+    """Empty pixels too, as they were.
+
+    To leave them out, a GPU would have to be asked how many there are, and whoever asks waits until
+    it has done all before.
+    """
+    import torch
+
     drawn_MSS3 = _shaded(sprite_MSS2[..., 1:], rgb_M3[:, None, None])
     before_MSS3 = canvas_Q3[place_MSS]
     canvas_Q3[place_MSS] = torch.where(sprite_MSS2[..., :1] > 0, drawn_MSS3, before_MSS3)
