@@ -175,8 +175,15 @@ class _Lessons:
     ) -> None:
         self.captions, self.negatives, self.code, self.asks = captions, negatives, code, asks
         self._seed, self._truth = seed, FindWorldTruth()
+        self._prompts: dict[int, str] = {}
 
     def prompt(self, row: int) -> str:
+        """Made once: a row is drawn several times."""
+        if row not in self._prompts:
+            self._prompts[row] = self._prompt(row)
+        return self._prompts[row]
+
+    def _prompt(self, row: int) -> str:
         if not self.asks:
             return instruction(None)
         # Which thing is named first must not tell the answer.
