@@ -70,7 +70,7 @@ def _result(experiment: str, base: Path, arm: str, order: Order) -> ArmResult:
         for number in prediction.numbers
         if number.key(claim.experiment) == (experiment, arm)
     ]
-    numbers: dict[str, dict[str, float]] = {}
+    numbers: dict[str, dict[str, float]] = {"fit": {"few": 1.0}}
     for number in asked:
         numbers.setdefault(number.benchmark, {})[number.metric] = value
     return ArmResult(
@@ -150,6 +150,40 @@ def test_too_few_seeds_say_how_many_more(
     assert "  default: 6 results on tiny-3, tiny-4, " in said
     assert "  tiny-3, tiny-4: trained, about 3 min\n" in said
     assert " reproduced on the world " in said
+
+
+def test_bases_that_were_seen_are_told_and_more_seeds_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("unbag.cli.lab_run.find_experiment", lambda name: Drawn("readouts"))
+    late = ["lab", "run", "decoder_taught_longer", "--device", "cpu", "--yes"]
+    late += ["--out", str(tmp_path)]
+    assert main([*late, "--seeds", "5"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "decoder_taught_longer: tiny-0 does not count, since its arms had been run there" in said
+    assert "4 of 5 bases are left; a verdict needs --seeds 8, now or later" in said
+    # Of three more seeds two were seen as well.
+    assert "1 more base needed for a verdict: the same command with --seeds 8 goes on" in said
+    assert main([*late, "--seeds", "8"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "does not count" not in said
+    assert "needed for a verdict" not in said
+    assert ", 5 bases more: unbag lab show" in said
+
+
+def test_only_claims_that_have_seen_no_base_are_told_that_five_are_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("unbag.cli.lab_run.find_experiment", lambda name: Drawn("readouts"))
+    few = ["lab", "run", "--device", "cpu", "--yes", "--seeds", "1", "--out", str(tmp_path)]
+    assert main([*few, "decoder_taught_longer"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--seeds 5" not in said
+    assert "0 of 5 bases are left; a verdict needs --seeds 8" in said
+    assert main([*few, "dcsm_taught_longer", "one_token"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 5 bases decide nothing; --seeds 5 adds the 4 that a verdict needs" in said
+    assert "dcsm_taught_longer: tiny-0 does not count" in said
 
 
 def test_a_stopped_run_goes_on(

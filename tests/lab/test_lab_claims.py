@@ -109,15 +109,38 @@ def test_bases_on_which_a_reader_could_not_learn_do_not_count() -> None:
 def test_bases_that_were_known_before_decide_nothing() -> None:
     values = [0.20, 0.22, 0.18, 0.21, 0.19, 0.2]
     found = results("a", values) + results("b", [0.0] * 6)
-    late = replace(claim(ABOVE), seen=("base-0", "base-4"))
+    late = replace(claim(ABOVE), seen={"base-0": "g", "base-4": "h"})
     verdict = judge_claims([late], found)[0]
     assert sorted(verdict.tested[0].effects) == ["base-1", "base-2", "base-3", "base-5"]
-    assert verdict.why == "4 of 5 bases: 1 more are needed"
+    assert verdict.why == "4 of 5 bases: 1 more is needed"
     page = claim_page(verdict, found, together=1)
-    assert "Written down when numbers of base-0, base-4 were known; these bases decide" in page
-    assert "Written down when" not in claim_page(
+    assert "taught for it had been run on base-0, base-4. These bases decide nothing" in page
+    assert "Written down after" not in claim_page(
         judge_claims([claim(ABOVE)], found)[0], found, together=1
     )
+
+
+def test_what_was_seen_decides_nothing_by_another_name_or_with_other_weights() -> None:
+    found = results("a", [0.2] * 3) + results("b", [0.0] * 3)
+    late = replace(claim(ABOVE), seen={"base-0": "first"})
+    first = {"base-0": "first", "base-1": "second", "base-2": "third"}
+    kept = [replace(one, fingerprint=first[one.base]) for one in found]
+    again = [replace(one, fingerprint="again") for one in kept if one.base == "base-0"]
+    renamed = [replace(one, base="mine") for one in kept if one.base == "base-0"]
+    elsewhere = [replace(one, experiment="other") for one in kept]
+    for some in (kept, elsewhere + kept[1:3] + kept[4:] + again, kept[1:3] + kept[4:] + renamed):
+        effects = judge_claims([late], some)[0].tested[0].effects
+        assert sorted(effects) == ["base-1", "base-2"]
+
+
+def test_bases_that_were_seen_are_those_of_the_results_that_ship() -> None:
+    shipped = {(one.base, one.fingerprint) for one in shipped_results()}
+    late = [one for one in all_claims() if one.seen]
+    assert {one.name for one in late} == {"decoder_taught_longer", "dcsm_taught_longer"}
+    for one in late:
+        assert set(one.seen.items()) <= shipped
+        # Five that were not seen.
+        assert one.seeds == FEWEST_BASES + len(one.seen)
 
 
 def test_a_table_of_readers_says_which_bases_were_known() -> None:
@@ -125,9 +148,9 @@ def test_a_table_of_readers_says_which_bases_were_known() -> None:
         replace(one, numbers={**one.numbers, "fit": {"few": 1.0}})
         for one in results("a", [0.2] * 2) + results("b", [0.0] * 2)
     ]
-    late = replace(claim(ABOVE), seen=("base-0",), must_fit=("a",))
+    late = replace(claim(ABOVE), seen={"base-0": "g"}, must_fit=("a",))
     page = claim_page(judge_claims([late], found)[0], found, together=1)
-    assert "counts where all have 85.0 and no number was known before." in page
+    assert "counts where all have 85.0 and which was not seen before." in page
     assert "| base-0 | 100.0 | no |" in page
     assert "| base-1 | 100.0 | yes |" in page
 
@@ -135,8 +158,9 @@ def test_a_table_of_readers_says_which_bases_were_known() -> None:
 def test_a_claim_is_shown_with_what_was_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "show", "decoder_taught_longer"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "known numbers of tiny-0, tiny-5, tiny-6, when it was written" in shown
+    assert "seen tiny-0, tiny-5, tiny-6: on these its arms had been run when it was" in shown
     assert "left out: none." in shown
+    assert shown.endswith("Run it: unbag lab run decoder_taught_longer --seeds 8")
 
 
 def test_a_claim_stands_with_all_of_its_predictions() -> None:

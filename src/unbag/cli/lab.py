@@ -67,6 +67,7 @@ def show_claim(name: str, folder: Path | None) -> int:
     if claim.must_fit:
         print(f"\n{_fitting(verdict, results)}")
     given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
+    given += f" --seeds {claim.seeds}" if claim.seen else ""
     print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}{given}")
     return 0
 
@@ -104,15 +105,18 @@ def _about(claim: Claim) -> Mapping[str, str]:
         "beside": _arms(claim.arms_beside),
         "controls": claim.controls,
         "knobs": claim.knobs,
-        "known": _known(claim),
+        "seen": _seen(claim),
     }
 
 
-def _known(claim: Claim) -> str:
+def _seen(claim: Claim) -> str:
     """Bases that gave rise to it."""
     if not claim.seen:
         return ""
-    return f"numbers of {', '.join(claim.seen)}, when it was written: these bases decide nothing"
+    return (
+        f"{', '.join(claim.seen)}: on these its arms had been run when it was written down, so "
+        "they decide nothing"
+    )
 
 
 def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:

@@ -59,7 +59,7 @@ def add_lab(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_run(run: argparse.ArgumentParser) -> None:
     text = "claims by name, an experiment for all its arms, or all"
     run.add_argument("claims", nargs="+", metavar="CLAIM", help=text)
-    text = "base models, each trained from its own seed; a verdict needs 5 (default: 5)"
+    text = "base models, each trained from its own seed; most verdicts need 5 (default: 5)"
     run.add_argument("--seeds", type=positive, default=5, metavar="N", help=text)
     run.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, mps (default: auto)")
     text = "holds bases, results and weights (default: %(default)s)"

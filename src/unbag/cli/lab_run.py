@@ -13,6 +13,7 @@ import torch
 from unbag.cli.lab import block, verdict_line
 from unbag.errors import UserError
 from unbag.lab.apart import apart, one_thread
+from unbag.lab.base_names import seeds_for
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
 from unbag.lab.claims import all_claims
@@ -24,7 +25,7 @@ from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import judge_claims
+from unbag.lab.verdict import Verdict, judge_claims
 from unbag.models.device import check_device, choose_device
 
 _WORKERS = 6
@@ -72,6 +73,8 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
 def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
     plan = _plan(wish, options, find=find)
     _say_plan(plan, options, device=machine.device, find=find)
+    if plan.count and options.size == "full":
+        _say_seeds(wish.claims, options.seeds)
     sys.stdout.flush()
     if plan.count and not _goes_on(options):
         print("nothing was started")
@@ -133,12 +136,27 @@ def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Fin
     if plan.there:
         print(f"  {counted(plan.there, 'result')} there already")
     print(_price(plan, options, device=device, find=find))
-    if options.size == "full" and options.seeds < FEWEST_BASES:
-        more = FEWEST_BASES - options.seeds
+
+
+def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
+    """Whether they are enough for a verdict, and for which claims they are not."""
+    here = set(base_names(seeds))
+    late = [one for one in claims if seeds < one.seeds and not here.isdisjoint(one.seen)]
+    if seeds < FEWEST_BASES and len(late) < len(claims):
+        more = FEWEST_BASES - seeds
         print(
-            f"{options.seeds} of {FEWEST_BASES} bases decide nothing; --seeds {FEWEST_BASES} adds "
+            f"{seeds} of {FEWEST_BASES} bases decide nothing; --seeds {FEWEST_BASES} adds "
             f"the {more} that a verdict needs, now or later"
         )
+    for claim in late:
+        seen = [name for name in claim.seen if name in here]
+        text = (
+            f"{claim.name}: {', '.join(seen)} {'does' if len(seen) == 1 else 'do'} not count, "
+            "since its arms had been run there before it was written down. "
+            f"{seeds - len(seen)} of {FEWEST_BASES} bases are left; a verdict needs --seeds "
+            f"{claim.seeds}, now or later"
+        )
+        print(block(text, indent=0))
 
 
 def _makings(plan: Plan, options: argparse.Namespace) -> dict[str, list[str]]:
@@ -225,11 +243,18 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
     missing = max((one.missing for each in verdicts for one in each.tested), default=0)
     # Of what failed the same seeds are missing: more of them are not the way out.
     if missing and options.size == "full" and not has_failed:
+        seeds = max(_seeds(one, after=options.seeds) for one in verdicts)
         print(
             f"{counted(missing, 'more base')} needed for a verdict: the same command with "
-            f"--seeds {options.seeds + missing} goes on from here"
+            f"--seeds {seeds} goes on from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")
+
+
+def _seeds(verdict: Verdict, *, after: int) -> int:
+    """With which it has bases enough."""
+    missing = max(one.missing for one in verdict.tested)
+    return seeds_for(missing, after=after, seen=verdict.claim.seen)
 
 
 def _tell_failures(failures: Sequence[Failure]) -> None:

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 _NUMBER = re.compile(r"[- ](\d+)")
+
+
+def named(seed: int) -> str:
+    """The base that is trained from a seed."""
+    return f"tiny-{seed}"
+
+
+def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
+    """How many seeds there must be for so many bases beyond the first, those seen left out."""
+    seeds = after
+    while bases > 0:
+        bases -= named(seeds) not in seen
+        seeds += 1
+    return seeds
 
 
 def place(base: str) -> tuple[int, str]:

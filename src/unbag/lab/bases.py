@@ -17,6 +17,7 @@ from pathlib import Path
 from unbag.engine.atomic import write_atomically, write_text
 from unbag.errors import UserError
 from unbag.lab.arm_result import Size
+from unbag.lab.base_names import named
 from unbag.lab.experiment import Say
 from unbag.lab.pretrain import Settings, pretrain
 from unbag.lab.pretrain_kept import Kept
@@ -44,7 +45,7 @@ class Made:
 
 def base_names(seeds: int) -> tuple[str, ...]:
     """As many as there are seeds."""
-    return tuple(f"tiny-{seed}" for seed in range(seeds))
+    return tuple(map(named, range(seeds)))
 
 
 def seed_of(base: Path) -> int:

@@ -7,13 +7,13 @@ differences between two arms of the same base, or between an arm and a number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
-from unbag.lab.base_names import in_order
+from unbag.lab.base_names import in_order, seeds_for
 from unbag.lab.where import WORLD, Where
 
 FEWEST_BASES = 5
@@ -101,9 +101,10 @@ class Claim:
     must_fit: tuple[str, ...] = ()
     """Arms that must be able to learn what they are shown; a base on which one is not counts for
     nothing, since a reader that cannot fit says nothing about what it reads."""
-    seen: tuple[str, ...] = ()
-    """Bases on which some of its numbers were known when it was written down: they decide nothing.
-    """
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """Bases on which arms that are taught for it had been run when it was written down, with the
+    fingerprints of their weights. They decide nothing, nor do those weights under another name or
+    other weights under that name."""
     beside: tuple[Number, ...] = ()
     """Of controls that are run and shown beside, and decide nothing: a verdict does not wait for
     them. An arm that is named by one of its numbers is shown with all that the claim asks for."""
@@ -120,13 +121,19 @@ class Claim:
         if not self.predictions:
             raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
 
-    def counts(self, base: str, arms: ArmsOfBase) -> bool:
+    def counts(self, arms: ArmsOfBase) -> bool:
         """Whether a base says anything about the claim."""
-        if base in self.seen:
+        own = [arms[key] for key in self.arms if key in arms]
+        if any(one.base in self.seen or one.fingerprint in self.seen.values() for one in own):
             return False
         asked = (arms.get((self.experiment, name)) for name in self.must_fit)
         learned = (one.numbers.get("fit", {}).get("few", 0.0) if one else 0.0 for one in asked)
         return all(share >= LEAST_FIT for share in learned)
+
+    @property
+    def seeds(self) -> int:
+        """How many a run needs for a verdict."""
+        return seeds_for(FEWEST_BASES, seen=self.seen)
 
     @property
     def arms(self) -> tuple[ArmKey, ...]:

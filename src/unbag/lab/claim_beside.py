@@ -33,7 +33,7 @@ class Beside:
 
 def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
     """Every metric of a claim, of every arm that has it; none if nothing beside it was run."""
-    bases = [arms for base, arms in by_base(results).items() if claim.counts(base, arms)]
+    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
     if not any(
         one.of(arms, claim.experiment) is not None for one in claim.beside for arms in bases
     ):

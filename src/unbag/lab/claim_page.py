@@ -41,7 +41,8 @@ def claim_page(
 ) -> str:
     """Everything about one claim; `together` predictions of all claims are corrected together."""
     claim = verdict.claim
-    paper = f" ({claim.paper})" if claim.paper else ""
+    is_named = not claim.paper or f"({claim.paper})" in claim.source
+    paper = "" if is_named else f" ({claim.paper})"
     parts = [
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
@@ -79,8 +80,9 @@ def _known_before(claim: Claim) -> str:
     if not claim.seen:
         return ""
     return (
-        f"Written down when numbers of {', '.join(claim.seen)} were known; these bases decide "
-        "nothing, and stand in no table below but that of what was learned.\n"
+        f"Written down after arms that are taught for it had been run on {', '.join(claim.seen)}. "
+        "These bases decide nothing, and stand in no table below but that of what was learned. A "
+        f"run of one's own needs `--seeds {claim.seeds}` for a verdict.\n"
     )
 
 
@@ -148,7 +150,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
         if all(one is not None for one in asked):
             fits = [one.numbers.get("fit", {}) for one in asked if one]
             shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
-            rows.append((base, *shown, "yes" if claim.counts(base, arms) else "no"))
+            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
             if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
                 dropout[base] = max(known)
     if not rows:
@@ -157,7 +159,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
         f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
-        f"{' and no number was known before' if claim.seen else ''}.\n\n"
+        f"{' and which was not seen before' if claim.seen else ''}.\n\n"
         f"{table(head, rows)}{_changed(dropout)}"
     )
 

@@ -24,7 +24,7 @@ def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[s
     """By arm, the bases that count though it is at chance on all of these benchmarks there."""
     found: dict[str, list[str]] = {}
     for base, arms in sorted(by_base(results).items()):
-        for name in claim.must_fit if claim.counts(base, arms) else ():
+        for name in claim.must_fit if claim.counts(arms) else ():
             if _is_at_chance(arms[claim.experiment, name]):
                 found.setdefault(name, []).append(base)
     return found

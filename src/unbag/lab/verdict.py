@@ -83,9 +83,14 @@ class Verdict:
             return "a small run decides nothing"
         most = max(one.missing for one in self.tested)
         if most:
-            have = FEWEST_BASES - most
-            return f"{have} of {FEWEST_BASES} bases: {most} more are needed"
+            return too_few(most)
         return "no clear answer after correction"
+
+
+def too_few(missing: int) -> str:
+    """How many bases there are, and how many more it takes."""
+    have, verb = FEWEST_BASES - missing, "is" if missing == 1 else "are"
+    return f"{have} of {FEWEST_BASES} bases: {missing} more {verb} needed"
 
 
 def judge_claims(claims: Sequence[Claim], results: Sequence[ArmResult]) -> list[Verdict]:
@@ -127,8 +132,8 @@ def _names(one: ArmResult) -> tuple[str, ...]:
 
 
 def _weighed(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> list[Tested]:
-    """On bases that were not known before, where every reader could learn what it was shown."""
-    counting = {base: arms for base, arms in bases.items() if claim.counts(base, arms)}
+    """On bases that were not seen before, where every reader could learn what it was shown."""
+    counting = {base: arms for base, arms in bases.items() if claim.counts(arms)}
     return [weigh(one, one.effects(counting, claim.experiment)) for one in claim.predictions]
 
 

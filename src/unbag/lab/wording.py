@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, Claim, Number, Prediction
-from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, too_few
 
 
 def points(value: float, *, signed: bool = True) -> str:
@@ -75,8 +75,7 @@ def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:
     if not one.effects:
         return f"{why_none.capitalize()}."
     if one.missing:
-        have = FEWEST_BASES - one.missing
-        return f"{have} of {FEWEST_BASES} bases: {one.missing} more are needed."
+        return f"{too_few(one.missing)}."
     p = min(1.0, 2 * min(one.p_right, one.p_wrong))  # doubled, since there are two directions
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
     corrected = f"{shown} before correction for {together} predictions"

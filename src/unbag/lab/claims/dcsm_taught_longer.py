@@ -38,7 +38,13 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("dcsm_fixed-long", "dcsm_fixed-shuffled-long"),
-    seen=("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8"),
+    seen={
+        "tiny-0": "tiny-06f89ea32348deb1f3817c58",
+        "tiny-5": "tiny-26a26a7b7fd4c4afd03dccee",
+        "tiny-6": "tiny-feb94e3a8917ba62d094090b",
+        "tiny-7": "tiny-11ddf2e3afd3cb841b6f1fad",
+        "tiny-8": "tiny-26da6e88d26c9d5ab7685556",
+    },
     beside=(
         Number("dcsm_fixed-long", "fit", "learned relation"),
         Number("dcsm_fixed-long", "fit", "held relation"),

@@ -53,7 +53,11 @@ CLAIM = Claim(
         ),
     ),
     must_fit=("decoder-long", "decoder-cls-long"),
-    seen=("tiny-0", "tiny-5", "tiny-6"),
+    seen={
+        "tiny-0": "tiny-06f89ea32348deb1f3817c58",
+        "tiny-5": "tiny-26a26a7b7fd4c4afd03dccee",
+        "tiny-6": "tiny-feb94e3a8917ba62d094090b",
+    },
     controls="the same decoder on the pooled vector; a reader of pooled vectors; all with 20,000 "
     "steps",
     knobs="20,000 steps instead of the 6,000 of `decoder_against_cosine`, everything else as "
