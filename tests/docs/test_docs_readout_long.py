@@ -227,6 +227,23 @@ def test_maps_are_learned_by_heart(results: list[ArmResult], words: str) -> None
     assert f"knows {ends[0]} % of the relations that it was taught with and {ends[1]} %" in words
 
 
+def test_which_readers_learned_many_scenes_by_heart(results: list[ArmResult], words: str) -> None:
+    alone = values(results, "pooled-relations", "fit", "learned")
+    assert f"learned {min(alone):.0f} to {max(alone):.0f} % of such relations by heart" in words
+    taught = [
+        one
+        for arm in (*LONG[1:], *ALONE[1:])
+        for one in values(results, arm, "fit", "learned" if arm in ALONE else "learned relation")
+    ]
+    assert f"in 60,000 scenes they told {min(taught):.0f} to {max(taught):.0f} % even" in words
+
+
+def test_the_first_sentence_rounds_what_follows(results: list[ArmResult], words: str) -> None:
+    found = values(results, "decoder-long", *RELATION)
+    assert f"On three bases it tells who is left of whom, or above, in {min(found):.0f} to" in words
+    assert f"to {max(found):.0f} % of cases, where the cosine" in words
+
+
 def test_what_a_linear_reader_finds(words: str) -> None:
     found = read_results(RESULTS / "probes.json")
 
