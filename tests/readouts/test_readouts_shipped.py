@@ -20,6 +20,7 @@ from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.shipped import WEIGHTS, shipped_decoder, shipped_reader
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, Query
+from unbag.world.items import triple_items
 
 from .core_encoder import small
 from .decoder_made import begun, encoder, pictures
@@ -70,6 +71,30 @@ def test_what_is_shipped_is_found_for_the_model_it_names() -> None:
         encoder = load_model(head.encoder)
         assert isinstance(encoder, DualEncoder)
         assert shipped_reader(head.readout, encoder) == path
+
+
+@pytest.mark.parametrize(("readout", "least"), [("pacl_fixed", 0.9), ("sparc_fixed", 0.7)])
+def test_readers_of_tiny_base_score_without_a_folder(readout: str, least: float) -> None:
+    """Of exchanged colours, 97.8 and 83.8 % by the card."""
+    base = load_model("tiny:base")
+    items = triple_items(["swap"], n=100)[::8]
+    scorer = make_scorer(base, readout)
+    asked = [Query(item.pictures[0], str(item.captions[k])) for item in items for k in (0, 1)]
+    true_N, false_N = np.asarray(scorer.score(asked)).reshape(-1, 2).T
+    assert len(true_N) == 100
+    assert least < float((true_N > false_N).mean())
+
+
+def test_what_ships_is_on_the_card_and_small() -> None:
+    card = (WEIGHTS / "README.md").read_text(encoding="utf-8")
+    readers = sorted(WEIGHTS.glob("*.reader.safetensors"))
+    assert len(readers) == 2
+    for path in readers:
+        assert f"`{path.name}`" in card
+        head, _ = read_head(path)
+        assert (head.encoder, head.version) == ("tiny:base", "0.1.0")
+    every = [*WEIGHTS.glob("tiny-*"), *WEIGHTS.glob("tiny-*/**/*")]
+    assert sum(path.stat().st_size for path in every if path.is_file()) < 30e6
 
 
 def test_a_decoder_that_ships_is_found_and_scored_without_transformers(

@@ -1,7 +1,8 @@
-"""A decoder or VLM2Vec of the lab comes in; the folder that ships for its encoder goes out.
+"""A decoder, VLM2Vec or reader of the lab comes in; what ships for its encoder goes out.
 
     python -m unbag.lab.ship_head runs/lab/readouts/tiny-0/vlm2vec --model tiny:base --out OUT
 
+A reader is a file, and so is what ships of it: OUT ends in `.READOUT.reader.safetensors`.
 Weights are rounded to half precision, and the origin is the name that loads the encoder anywhere.
 """
 
@@ -13,12 +14,25 @@ from pathlib import Path
 
 from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.readouts.decoder_kept import Origin, on_encoder, read_decoder, save_decoder
+from unbag.readouts.head import check_encoder, read_head, write_head
 from unbag.readouts.reader_readout import encoder_of
 from unbag.scorers.resolve import load_model
 
 
-def ship_head(folder: Path, spec: str, out: Path) -> None:
-    """Write it; a folder of another encoder is refused."""
+def ship_head(place: Path, spec: str, out: Path) -> None:
+    """Write it; what was trained for another encoder is refused."""
+    (_ship_reader if place.is_file() else _ship_decoder)(place, spec, out)
+
+
+def _ship_reader(path: Path, spec: str, out: Path) -> None:
+    """Readers are kept in half precision already."""
+    head, state = read_head(path)
+    check_encoder(head, encoder_of(load_model(spec), head.readout), path)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_head(state, out, replace(head, encoder=spec))
+
+
+def _ship_decoder(folder: Path, spec: str, out: Path) -> None:
     kept, encoder = read_decoder(folder), encoder_of(load_model(spec), "decoder")
     on_encoder(kept, encoder, folder, name=spec)
     made = kept.made
@@ -36,11 +50,11 @@ def ship_head(folder: Path, spec: str, out: Path) -> None:
 def main() -> None:
     """The command line of this script."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("folder", type=Path, help="of a decoder or VLM2Vec")
+    parser.add_argument("place", type=Path, help="folder of a decoder or VLM2Vec, or a reader")
     parser.add_argument("--model", required=True, help="the name that loads its encoder")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    ship_head(options.folder, options.model, options.out)
+    ship_head(options.place, options.model, options.out)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,24 @@ def save_head(
     """Weights in half precision, as they are shipped, and all that is needed to read them."""
     state = {k: _saved(v, dtype) for k, v in reader.state_dict().items()}
     check_finite(state, source=f"the reader {head.readout}")
+    write_head(state, path, head)
+
+
+def write_head(state: Mapping[str, Tensor], path: Path, head: Head) -> None:
+    """Weights as they are, under a header."""
     header = {_HEADER: json.dumps(asdict(head))}
-    write_atomically(path, lambda temporary: save_file(state, temporary, metadata=header))
+    write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
+
+
+def check_encoder(head: Head, encoder: DualEncoder, path: Path) -> None:
+    """Raise UserError, with both fingerprints, if it was trained on another."""
+    if head.fingerprint != encoder.fingerprint:
+        raise UserError(
+            f"{path} was trained for {head.encoder} (fingerprint {head.fingerprint}), and the "
+            f"model is {encoder.name} ({encoder.fingerprint})",
+            expected="the model it was trained on: to another, its numbers mean nothing",
+            way_out=f"--model {head.encoder}, or train a reader for this model",
+        )
 
 
 def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
@@ -101,13 +117,7 @@ def load_reader(
             expected=f"{readout!r}",
             way_out=f"--scorer {head.readout}@{folder}",
         )
-    if head.fingerprint != encoder.fingerprint:
-        raise UserError(
-            f"{path} was trained for {head.encoder} (fingerprint {head.fingerprint}), and the "
-            f"model is {encoder.name} ({encoder.fingerprint})",
-            expected="the model it was trained on: to another, its numbers mean nothing",
-            way_out=f"--model {head.encoder}, or train a reader for this model",
-        )
+    check_encoder(head, encoder, path)
     known = {field.name for field in fields(settings)}
     said = {key: value for key, value in head.settings.items() if key in known}
     try:
