@@ -183,7 +183,10 @@ def test_captions_without_edits(tmp_path: Path) -> None:
     pairs = written_pairs(tmp_path, edits=False)
     with pytest.raises(UserError, match="no question of the kind yes, letters, answer"):
         trained(tmp_path / "made", pairs=pairs)
-    assert trained(tmp_path / "captions", (*QUICK, "asks=false"), pairs=pairs).is_done
+    found = trained(tmp_path / "captions", (*QUICK, "asks=false"), pairs=pairs)
+    assert found.is_done
+    assert found.lines[-1].endswith("--scorer likelihood")
+    assert "--scorer likelihood" in (tmp_path / "captions" / "README.md").read_text()
 
 
 def test_a_decoder_of_another_encoder_is_refused_with_both_fingerprints(

@@ -32,6 +32,11 @@ class DecoderCard:
     kept: Fitted | None
     """On questions about pictures that no step saw."""
 
+    @property
+    def protocol(self) -> str:
+        """One that it was taught for: without questions, a letter is no answer."""
+        return "letters" if self.settings.get("asks", True) else "likelihood"
+
     def lines(self, folder: Path) -> tuple[str, ...]:
         """For the terminal."""
         others = f"; about other pictures: {_said(self.kept)}" if self.kept else ""
@@ -39,7 +44,7 @@ class DecoderCard:
             f"questions answered right, of those it was taught: {_said(self.learned)}{others}",
             f"{self.weights:,} weights, {self.seconds:,.0f} s of training",
             f"score with: unbag run --model {self.model} --scorer decoder@{folder}",
-            f"or ask it:  unbag run --model decoder:{folder} --scorer letters",
+            f"or ask it:  unbag run --model decoder:{folder} --scorer {self.protocol}",
         )
 
 
@@ -58,7 +63,7 @@ picture tower of `{card.model}`, which stayed as it was; the decoder means nothi
 (fingerprint {card.fingerprint}).
 
     unbag run --model {card.model} --scorer decoder@FOLDER --bench world
-    unbag run --model decoder:FOLDER --scorer letters --bench world
+    unbag run --model decoder:FOLDER --scorer {card.protocol} --bench world
 
 ## Training
 
