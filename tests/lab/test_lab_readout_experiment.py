@@ -88,6 +88,13 @@ def test_a_decoder_that_is_taught_for_long_is_asked_on_the_way(ran: Ran) -> None
     assert curve["2"] == found["decoder-long"].numbers["world-relation"]["original"]
 
 
+def test_a_decoder_is_not_asked_on_the_way_what_nobody_asks(base: Path, tmp_path: Path) -> None:
+    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
+    readout_decoders.run_decoders(frozen, tmp_path, ["decoder-long"], say=silent)
+    (found,) = read_results(tmp_path)
+    assert set(found.numbers) == {"world-binding", "fit"}
+
+
 def test_looking_at_a_decoder_does_not_change_what_it_learns(ran: Ran) -> None:
     """The same recipe, size and seed but for looks: two steps each."""
     _, found = ran

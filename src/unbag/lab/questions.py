@@ -135,8 +135,12 @@ class Questions:
 
     def measured_on(self, name: str, score: Score) -> dict[str, float]:
         """By metric, of one of the benchmarks that were made."""
-        asked = next(one for one in self._asked if one.benchmark.name == name)
-        return _measured(asked, score)
+        return _measured(next(one for one in self._asked if one.benchmark.name == name), score)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the benchmarks that were made."""
+        return [one.benchmark.name for one in self._asked]
 
     def _embed_pictures(self, trainable: Trainable, device: str) -> Iterator[Tensor]:
         for pixels in self.pixels:

@@ -163,8 +163,10 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
     return result, found.net
 
 
-def _look(base: Base, words: Words, settings: DecoderSettings) -> Look:
-    """Relations, ten times on the way."""
+def _look(base: Base, words: Words, settings: DecoderSettings) -> Look | None:
+    """Relations, ten times on the way, if they are asked at all."""
+    if RELATION not in base.questions.names:
+        return None
 
     def ask(net: DecoderNet) -> float:
         score = _score(net, words, base, settings)
