@@ -172,7 +172,7 @@ def _changed(dropout: Mapping[str, float]) -> str:
     return (
         "\nHow such readers learn by heart was changed after results were seen, and bases count "
         "now that did not before: without dropout and faster than they are taught "
-        f"([more](../lab.md#how-to-read-it)).{f' Not so on {before}.' if before else ''}\n"
+        f"([more](../lab.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
     )
 
 
