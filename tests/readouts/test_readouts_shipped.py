@@ -59,6 +59,8 @@ def test_a_read_out_without_a_folder_is_the_shipped_one(
     )
     found = make_scorer(small(), "pooled")
     assert isinstance(found, ReaderScorer)
+    assert found.name == f"{small().name}+pooled (shipped)"
+    assert make_scorer(small(), f"pooled@{path}").name == f"{small().name}+pooled"
     assert found.fingerprint == make_scorer(small(), f"pooled@{path}").fingerprint
     with pytest.raises(UserError, match="'pooled' scores with a trained reader, and none is named"):
         make_scorer(small(seed=1), "pooled")
@@ -116,6 +118,6 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     )
     monkeypatch.setattr("unbag.readouts.decoder_language.read_weights", None)
     found = make_scorer(own, "decoder")
-    assert found.scoring == "yes-probability"
+    assert (found.name, found.scoring) == (f"{own.name}+decoder (shipped)", "yes-probability")
     # Weights were rounded to half precision.
     assert np.asarray(found.score(queries)) == pytest.approx(np.asarray(wanted), abs=2e-3)

@@ -14,7 +14,7 @@ from unbag.readouts.decoder_language import saved_language
 from unbag.readouts.decoder_model import PatchDecoder
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_training import train_decoder
-from unbag.readouts.reader_readout import encoder_of
+from unbag.readouts.reader_readout import encoder_of, named
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.readouts.shipped import shipped_decoder
 from unbag.readouts.small_language import small_language
@@ -55,7 +55,7 @@ class DecoderReadout:
             )
         # What ships is scored without transformers, which a core installation does not have.
         kept = read_decoder(place, read=small_language if folder is None else saved_language)
-        decoder = on_encoder(kept, encoder, place, name=f"{encoder.name}+{self.name}")
+        decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))
         scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)
         if kept.made.settings.sees == "nothing":
             scorer = replace(scorer, is_blind=True)  # type: ignore[type-var]

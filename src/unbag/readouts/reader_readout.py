@@ -53,23 +53,28 @@ class ReaderReadout:
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
         """One, of a folder; without a folder the one that is shipped for the model, if any is."""
         encoder = encoder_of(model, self.name)
-        folder = folder or shipped_reader(self.name, encoder)
-        if folder is None:
+        place = folder or shipped_reader(self.name, encoder)
+        if place is None:
             raise UserError(
                 f"the read-out {self.name!r} scores with a trained reader, and none is named",
                 expected=f"--scorer {self.name}@FOLDER",
                 way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md",
             )
         reader, _ = load_reader(
-            folder, encoder, readout=self.name, settings=type(self.settings), build=self.build
+            place, encoder, readout=self.name, settings=type(self.settings), build=self.build
         )
         kind = ItemReaderScorer if reader.depends_on_call else ReaderScorer
-        return [kind(encoder, reader, name=f"{encoder.name}+{self.name}")]
+        return [kind(encoder, reader, name=named(encoder, self.name, folder))]
 
     def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
         """With first weights of a seed."""
         with seeded(seed):
             return self.build(settings, sizes)
+
+
+def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
+    """As tables show it: whoever forgets the folder sees that it is not their own reader."""
+    return f"{encoder.name}+{readout}{'' if folder else ' (shipped)'}"
 
 
 def encoder_of(model: Model, name: str) -> DualEncoder:
