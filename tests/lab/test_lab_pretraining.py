@@ -13,7 +13,7 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, read_results, result_path, write_result
 from unbag.lab.claims import find_claim
 from unbag.lab.experiment import Order, find_experiment
-from unbag.lab.pretraining import PRETRAINING, Pretraining
+from unbag.lab.pretraining import PRETRAINING, Pretraining, _by_seed
 from unbag.lab.pretraining_arms import ARMS, smaller
 from unbag.lab.pretraining_steps import (
     OnDevice,
@@ -182,6 +182,21 @@ def test_another_length_is_refused(run: Order) -> None:
     with pytest.raises(UserError, match="steps 5, not 6"):
         PRETRAINING.run(run)
     path.write_text(kept, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("workers", "processes", "each", "at_once"),
+    [(15, 1, 15, 1), (15, 2, 7, 2), (15, 8, 5, 3), (2, 3, 1, 3), (0, 3, 0, 3)],
+)
+def test_seeds_side_by_side_share_those_who_make_scenes(
+    workers: int, processes: int, each: int, at_once: int, tmp_path: Path
+) -> None:
+    bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
+    order = Order(bases, ("base",), tmp_path, workers=workers, processes=processes)
+    alone, found = _by_seed(order)
+    assert found == at_once
+    assert [one.bases for one in alone] == [(base,) for base in bases]
+    assert {(one.workers, one.processes) for one in alone} == {(each, 1)}
 
 
 def test_bad_orders_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--photos", type=Path, metavar="DIR", help=text)
     text = "only arms that verdicts compare, without the controls that are shown beside them"
     run.add_argument("--judged-only", action="store_true", help=text)
-    text = "processes that make scenes (default: 0 on a CPU, else up to 6)"
+    text = "processes that make scenes (default: 0 on a CPU, else all cores but one, at most 15)"
     run.add_argument("--workers", type=not_negative, metavar="N", help=text)
     text = "processes in which arms are run side by side on one GPU (default: 1)"
     run.add_argument("--processes", type=positive, default=1, metavar="N", help=text)

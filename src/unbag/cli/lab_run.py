@@ -28,7 +28,9 @@ from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import Verdict, judge_claims
 from unbag.models.device import check_device, choose_device
 
-_WORKERS = 6
+_WORKERS = 15
+"""An arm that shares its scenes with no other wants that many; those that share some wait for none.
+"""
 _FEATURES = (
     ", and before that minutes for features of photographs and captions that are not in the cache "
     "folder"
@@ -101,7 +103,7 @@ def _machine(options: argparse.Namespace, threads: int) -> Machine:
         torch.set_num_threads(threads)
     workers = options.workers
     if workers is None:
-        workers = 0 if device == "cpu" else min(_WORKERS, os.cpu_count() or 1)
+        workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
     return Machine(device, workers, options.processes, threads, options.photos)
 
 

@@ -95,17 +95,28 @@ class Pretraining:
         for base in order.bases:
             seed_of(base)
         sized = self.sized(order.size)
-        alone = [replace(order, bases=(base,), processes=1) for base in order.bases]
-        if min(order.processes, len(alone)) <= 1:
+        alone, at_once = _by_seed(order)
+        if at_once == 1:
             for one in alone:
                 _run_seed(sized, one, say=say)
             return
         # Spawned, so that no process inherits a device that another has touched.
-        with ProcessPoolExecutor(order.processes, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool:
             list(pool.map(partial(_run_seed, sized, say=_say_now), alone))
 
 
 PRETRAINING = Pretraining()
+
+
+def _by_seed(order: Order) -> tuple[list[Order], int]:
+    """One for each seed, and how many are run at once.
+
+    They share the processes that make scenes, so that there are no more of these than were asked.
+    """
+    at_once = max(1, min(order.processes, len(order.bases)))
+    workers = min(order.workers, max(1, order.workers // at_once))
+    alone = [replace(order, bases=(one,), processes=1, workers=workers) for one in order.bases]
+    return alone, at_once
 
 
 def _say_now(line: str) -> None:
@@ -218,7 +229,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=Pretraining.batch)
     parser.add_argument("--times", type=int, default=Pretraining.times, help="test items, times")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--workers", type=int, default=1, help="processes that make scenes, a seed")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="processes that make scenes, for all seeds"
+    )
     parser.add_argument("--processes", type=int, help="seeds at once; all, unless told")
     parser.add_argument("--small", action="store_true", help="only show that the code runs")
     options = parser.parse_args()
