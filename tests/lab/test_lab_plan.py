@@ -171,6 +171,29 @@ def test_a_wish_takes_claims_experiments_and_all() -> None:
     assert not set(NAMES) & {*EXPERIMENTS, "all"}
 
 
+def test_arms_are_not_run_where_every_claim_that_wants_them_had_seen_the_base() -> None:
+    late, early = ["decoder_taught_longer"], ["decoder_against_cosine"]
+    own, shared = ("readouts", "decoder-long"), ("readouts", "base")
+    found = find_wish(late, find=find)
+    assert set(found.idle) == set(found.arms)
+    assert found.idle[own] == found.idle[shared] == {"tiny-0", "tiny-5", "tiny-6"}
+    both = find_wish([*late, *early], find=find)
+    assert (both.idle[own], both.idle[shared]) == (found.idle[own], frozenset())
+    # Whoever names an experiment wants every arm on every base.
+    whole = find_wish([*late, "readouts"], find=find)
+    assert own not in whole.idle
+
+
+def test_idle_bases_are_left_out_of_a_plan_unless_others_need_them(tmp_path: Path) -> None:
+    arms = [("default", "mixed"), ("default", "trained")]
+    idle = {("default", "trained"): frozenset({"tiny-0", "tiny-1"}),
+            ("default", "mixed"): frozenset({"tiny-1"})}  # fmt: skip
+    (part,) = make_plan(arms, tmp_path, ["tiny-0", "tiny-1", "tiny-2"], find=find, idle=idle).parts
+    assert set(part.missing) == {
+        ("tiny-0", "mixed"), ("tiny-0", "trained"), ("tiny-2", "mixed"), ("tiny-2", "trained")
+    }  # fmt: skip
+
+
 def test_a_name_that_nobody_has_is_refused_with_the_nearest() -> None:
     with pytest.raises(UserError, match="unknown claim 'readout'") as told:
         find_wish(["readout"], find=find)

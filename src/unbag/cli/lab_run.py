@@ -75,7 +75,7 @@ def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
 def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
     plan = _plan(wish, options, find=find)
     _say_plan(plan, options, device=machine.device, find=find)
-    if plan.count and options.size == "full":
+    if options.size == "full" and (plan.count or not plan.there):
         _say_seeds(wish.claims, options.seeds)
     sys.stdout.flush()
     if plan.count and not _goes_on(options):
@@ -117,6 +117,8 @@ def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
         size=options.size,
         untrained=missing_bases(options.out, bases, size=options.size),
         measured=shipped_results(),
+        # A small run shows that everything runs.
+        idle={} if options.size == "small" else wish.idle,
     )
 
 

@@ -79,6 +79,8 @@ class Wish:
 
     claims: tuple[Claim, ...]
     arms: tuple[ArmKey, ...]
+    idle: Mapping[ArmKey, frozenset[str]]
+    """Bases that an arm need not be run on: every claim that wants it had seen them."""
 
 
 def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
@@ -102,7 +104,14 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
             arms += [key for one in some for key in one.arms]
             arms += [key for one in some for key in one.arms_beside if beside]
     once = {one.name: one for one in claims}
-    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)))
+    whole = [name for name in names if name in EXPERIMENTS]
+    idle = {key: _seen_by_all(key, once.values()) for key in arms if key[0] not in whole}
+    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
+
+
+def _seen_by_all(key: ArmKey, claims: Iterable[Claim]) -> frozenset[str]:
+    wanting = [one for one in claims if key in (*one.arms, *one.arms_beside)]
+    return frozenset.intersection(*(frozenset(one.seen) for one in wanting))
 
 
 def make_plan(
@@ -114,8 +123,11 @@ def make_plan(
     size: Size = "full",
     untrained: Mapping[str, float] = MappingProxyType({}),
     measured: Iterable[ArmResult] = (),
+    idle: Mapping[ArmKey, frozenset[str]] = MappingProxyType({}),
 ) -> Plan:
     """What is missing in the folder, with all that it needs; what is needed comes first.
+
+    An arm is left out on bases that `idle` names for it.
 
     Raises UserError if a result that is there was not trained or asked as this version does.
     """
@@ -123,7 +135,8 @@ def make_plan(
     _check_extents(out, bases, _with_needs(arms, known, lambda key: False), known, size=size)
     missing: dict[ArmKey, list[str]] = {}
     for base in bases:
-        for key in _with_needs(arms, known, partial(_is_there, out, base)):
+        wanted = [key for key in arms if base not in idle.get(key, ())]
+        for key in _with_needs(wanted, known, partial(_is_there, out, base)):
             missing.setdefault(key, []).append(base)
     ranked = sorted(missing, key=known.place)
     parts = [
