@@ -146,7 +146,7 @@ def _draw_things(canvas_NP3: Tensor, table_KSS2: Tensor, told_7M: Tensor, *, sid
     column_M1S = (x_M[:, None] + offset_S)[:, None, :]
     place_MSS = row_MS1 * side + column_M1S + scene_M[:, None, None] * side**2
     sprite_MSS2 = table_KSS2[kind_M]
-    rgb_M3 = told_7M[4:].T.to(torch.int16)
+    rgb_M3 = told_7M[4:].T.contiguous().to(torch.int16)
     write = _write_drawn if device.type == "cpu" else _write_all
     write(canvas_NP3.view(-1, 3), place_MSS, sprite_MSS2, rgb_M3)
 
