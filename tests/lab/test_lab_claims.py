@@ -158,7 +158,7 @@ def test_a_table_of_readers_says_which_bases_were_known() -> None:
 def test_a_claim_is_shown_with_what_was_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "show", "decoder_taught_longer"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "seen tiny-0, tiny-5, tiny-6: on these its arms had been run when it was" in shown
+    assert "had been run on tiny-0, tiny-5, tiny-6. These bases decide nothing." in shown
     assert "left out: none." in shown
     assert shown.endswith("Run it: unbag lab run decoder_taught_longer --seeds 8")
 

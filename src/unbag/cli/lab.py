@@ -21,7 +21,7 @@ from unbag.lab.shipped import shipped_results
 from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
 from unbag.lab.where import PHOTOGRAPHS
-from unbag.lab.wording import absent, effect_text, inequality, points, reason
+from unbag.lab.wording import absent, effect_text, inequality, points, reason, seen_text
 from unbag.version import __version__
 
 _WIDTH = 100
@@ -105,18 +105,8 @@ def _about(claim: Claim) -> Mapping[str, str]:
         "beside": _arms(claim.arms_beside),
         "controls": claim.controls,
         "knobs": claim.knobs,
-        "seen": _seen(claim),
+        "seen": seen_text(claim),
     }
-
-
-def _seen(claim: Claim) -> str:
-    """Bases that gave rise to it."""
-    if not claim.seen:
-        return ""
-    return (
-        f"{', '.join(claim.seen)}: on these its arms had been run when it was written down, so "
-        "they decide nothing"
-    )
 
 
 def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:

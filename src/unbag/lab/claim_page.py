@@ -19,6 +19,7 @@ from unbag.lab.wording import (
     inequality,
     points,
     reason,
+    seen_text,
     sense,
     sides,
 )
@@ -76,13 +77,11 @@ def _predicted(claim: Claim) -> str:
 
 
 def _known_before(claim: Claim) -> str:
-    """Bases that gave rise to the predictions, and so cannot test them."""
     if not claim.seen:
         return ""
     return (
-        f"Written down after arms that are taught for it had been run on {', '.join(claim.seen)}. "
-        "These bases decide nothing, and stand in no table below but that of what was learned. A "
-        f"run of one's own needs `--seeds {claim.seeds}` for a verdict.\n"
+        f"{seen_text(claim)} They stand in no table below but that of what was learned. A run of "
+        f"one's own needs `--seeds {claim.seeds}` for a verdict.\n"
     )
 
 

@@ -27,6 +27,16 @@ def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -
     return NONE_COUNTS if have.issuperset(wanted) else NOT_RUN
 
 
+def seen_text(claim: Claim) -> str:
+    """Which bases gave rise to its predictions, and so cannot test them; empty without such."""
+    if not claim.seen:
+        return ""
+    return (
+        f"Written down after arms that are taught for it had been run on {', '.join(claim.seen)}. "
+        "These bases decide nothing."
+    )
+
+
 def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
     """Mean and interval in points, or why there is none."""
     if one.mean is None:

@@ -22,7 +22,6 @@ from .readout_page import (
     SWAP,
     apart_of,
     listed,
-    shipped_readouts,
     shown,
     takes_many_steps,
     values,
@@ -39,16 +38,6 @@ LONG = ("pooled-long", "pacl_fixed-rotary-2d-long", "pacl_fixed-rotary-2d-text-l
         "sparc_fixed-long")  # fmt: skip
 ALONE = ("pooled-relations", "pacl_fixed-rotary-2d-relations", "sparc_fixed-relations")
 Asked = tuple[str, str]
-
-
-@pytest.fixture(scope="module")
-def results() -> list[ArmResult]:
-    return shipped_readouts()
-
-
-@pytest.fixture(scope="module")
-def words() -> str:
-    return words_of()
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,9 @@ from .readout_page import (
     RELATION,
     STRICT,
     SWAP,
-    shipped_readouts,
     shown,
     takes_many_steps,
     values,
-    words_of,
 )
 
 OF_PATCHES = (
@@ -33,16 +31,6 @@ OF_PATCHES = (
     "sparc_fixed",
 )
 FAST = ("pacl_fixed-rotary-2d-fast", "sparc_fixed-fast")
-
-
-@pytest.fixture(scope="module")
-def results() -> list[ArmResult]:
-    return shipped_readouts()
-
-
-@pytest.fixture(scope="module")
-def words() -> str:
-    return words_of()
 
 
 def test_page_holds_the_tables_of_the_shipped_numbers(results: list[ArmResult]) -> None:

@@ -8,7 +8,7 @@ from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "readouts-on-the-world.md"
 COUNTED = ("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8")
 """Bases on which readers of patches learned by heart in the later way."""

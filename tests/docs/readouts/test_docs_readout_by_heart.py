@@ -14,17 +14,7 @@ from unbag.lab.readout_base import Settings
 from unbag.lab.shipped import RESULTS
 from unbag.readouts.pool_world import RELATION, world_rows
 
-from .readout_page import DOCS, listed, shipped_readouts, values, words_of
-
-
-@pytest.fixture(scope="module")
-def results() -> list[ArmResult]:
-    return shipped_readouts()
-
-
-@pytest.fixture(scope="module")
-def words() -> str:
-    return words_of()
+from .readout_page import DOCS, listed, values, words_of
 
 
 @pytest.fixture(scope="module")

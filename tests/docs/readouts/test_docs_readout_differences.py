@@ -18,21 +18,9 @@ from .readout_page import (
     STRICT,
     SWAP,
     apart_of,
-    shipped_readouts,
     shown,
     with_interval,
-    words_of,
 )
-
-
-@pytest.fixture(scope="module")
-def results() -> list[ArmResult]:
-    return shipped_readouts()
-
-
-@pytest.fixture(scope="module")
-def words() -> str:
-    return words_of()
 
 
 @pytest.fixture(scope="module")
