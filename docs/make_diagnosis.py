@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import marked
+
 HERE = Path(__file__).parent
 FILE, PAGE = HERE / "diagnosis_numbers.json", HERE / "diagnosis.md"
-START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 MODELS = ("tiny:base", "tiny:hard_negative", "tiny:ce_clip_fixed", "tiny:random")
 ROWS = (
     ("order", "order precision, swaps", "picture prefers caption to a swap"),
@@ -126,11 +127,7 @@ def _shown(one: dict[str, Any] | None) -> str:
 
 def renewed(page: str, numbers: dict[str, Any]) -> str:
     """The page with both tables as the numbers say."""
-    for name, table in (("models", models_table(numbers)), ("parts", parts_table(numbers))):
-        start, end = START.format(name), END.format(name)
-        before, _, rest = page.partition(start)
-        page = before + start + "\n" + table + "\n" + end + rest.partition(end)[2]
-    return page
+    return marked.renewed(page, {"models": models_table(numbers), "parts": parts_table(numbers)})
 
 
 if __name__ == "__main__":

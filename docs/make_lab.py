@@ -13,6 +13,8 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
+from marked import renewed
+
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import Claim
@@ -26,7 +28,6 @@ from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, judge_clai
 from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
 
 HERE = Path(__file__).parent
-START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 README = "../README.md"
 HEAD = ("claim", "what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
@@ -77,15 +78,6 @@ def parts_of(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> dict[
         "settings": _settings(results),
         "cost": _cost(results),
     }
-
-
-def renewed(page: str, parts: dict[str, str]) -> str:
-    """The overview with every part as the results say."""
-    for name, text in parts.items():
-        start, end = START.format(name), END.format(name)
-        before, _, rest = page.partition(start)
-        page = before + start + "\n" + text + "\n" + end + rest.partition(end)[2]
-    return page
 
 
 def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:

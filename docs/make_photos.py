@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from marked import renewed
+
 from unbag.lab.photos_order import METRICS
 from unbag.lab.photos_table import Number, difference, read_numbers
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "photos.md", HERE / "images"
-START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 LOSSES = ("clip_ft", "neg_clip", "hard_negative", "hard_positive", "ce_clip_fixed")
 HEADS = ("heads", *(f"{name}-heads" for name in LOSSES))
 BLIND, LIKELIHOOD = "blind reader", "language model"
@@ -273,15 +274,6 @@ def made(of: Found) -> tuple[dict[str, str], dict[str, str]]:
     """Tables by name, and plots by file name."""
     tables = {"order": order_table(of), "order-apart": order_apart(of), "curve": curve_table(of)}
     return tables, {"photo-repairs.svg": repairs_plot(of), "photo-mixing.svg": mixing_plot(of)}
-
-
-def renewed(page: str, tables: dict[str, str]) -> str:
-    """The page with all tables as the numbers say."""
-    for name, table in tables.items():
-        start, end = START.format(name), END.format(name)
-        before, _, rest = page.partition(start)
-        page = before + start + "\n" + table + "\n" + end + rest.partition(end)[2]
-    return page
 
 
 if __name__ == "__main__":

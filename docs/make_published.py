@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import marked
+
 from unbag.published.listing import as_markdown
 
 PAGE = Path(__file__).parent / "published.md"
-START, END = "<!-- flags: start -->\n", "<!-- flags: end -->\n"
 
 
 def renewed(page: str) -> str:
     """The page with its lists as the code finds them now."""
-    before, _, rest = page.partition(START)
-    return before + START + "\n" + as_markdown() + "\n" + END + rest.partition(END)[2]
+    return marked.renewed(page, {"flags": as_markdown()})
 
 
 if __name__ == "__main__":

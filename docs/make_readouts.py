@@ -11,6 +11,8 @@ from html import escape
 from pathlib import Path
 from statistics import fmean
 
+from marked import renewed
+
 from unbag.diagnosis.axis import Axis
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results
 from unbag.lab.base_names import in_order
@@ -20,7 +22,6 @@ from unbag.lab.shipped import RESULTS
 
 HERE = Path(__file__).parent
 PAGE, PICTURE = HERE / "readouts-on-the-world.md", HERE / "images" / "readouts-relation.svg"
-START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
 LONG = "-long"
 RELATION = ("world-relation", "original")
 ASKED = {
@@ -182,15 +183,6 @@ def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], str]:
     rows = rows_of(results)
     tables = {"short": short_table(rows), "taught": taught_table(results)}
     return {**tables, "all": table(results) + "\n"}, picture(rows)
-
-
-def renewed(page: str, tables: dict[str, str]) -> str:
-    """The page with all tables as the numbers say."""
-    for name, one in tables.items():
-        start, end = START.format(name), END.format(name)
-        before, _, rest = page.partition(start)
-        page = before + start + "\n" + one + "\n" + end + rest.partition(end)[2]
-    return page
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from unbag.lab.plan import Find, Plan, Wish, find_wish, make_plan
 from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import Verdict, judge_claims
+from unbag.lab.verdict import judge_claims
 from unbag.models.device import check_device, choose_device
 
 _WORKERS = 15
@@ -244,21 +244,17 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
             print(f"      {verdict.why}")
     if options.size == "small":
         print("all undecided: a small run decides nothing")
-    missing = max((one.missing for each in verdicts for one in each.tested), default=0)
+    missing = max((one.missing for one in verdicts), default=0)
     # Of what failed the same seeds are missing: more of them are not the way out.
     if missing and options.size == "full" and not has_failed:
-        seeds = max(_seeds(one, after=options.seeds) for one in verdicts)
+        seeds = max(
+            seeds_for(one.missing, after=options.seeds, seen=one.claim.seen) for one in verdicts
+        )
         print(
             f"{counted(missing, 'more base')} needed for a verdict: the same command with "
             f"--seeds {seeds} goes on from here"
         )
     print(f"more: unbag lab show CLAIM --results {options.out}")
-
-
-def _seeds(verdict: Verdict, *, after: int) -> int:
-    """With which it has bases enough."""
-    missing = max(one.missing for one in verdict.tested)
-    return seeds_for(missing, after=after, seen=verdict.claim.seen)
 
 
 def _tell_failures(failures: Sequence[Failure]) -> None:

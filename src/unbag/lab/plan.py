@@ -105,13 +105,18 @@ def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
             arms += [key for one in some for key in one.arms_beside if beside]
     once = {one.name: one for one in claims}
     whole = [name for name in names if name in EXPERIMENTS]
-    idle = {key: _seen_by_all(key, once.values()) for key in arms if key[0] not in whole}
+    idle = {key: seen for key, seen in _seen_by_all(once.values()).items() if key[0] not in whole}
     return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
 
 
-def _seen_by_all(key: ArmKey, claims: Iterable[Claim]) -> frozenset[str]:
-    wanting = [one for one in claims if key in (*one.arms, *one.arms_beside)]
-    return frozenset.intersection(*(frozenset(one.seen) for one in wanting))
+def _seen_by_all(claims: Iterable[Claim]) -> dict[ArmKey, frozenset[str]]:
+    """By arm, the bases that every claim which wants it had seen."""
+    found: dict[ArmKey, frozenset[str]] = {}
+    for one in claims:
+        seen = frozenset(one.seen)
+        for key in (*one.arms, *one.arms_beside):
+            found[key] = found.get(key, seen) & seen
+    return found
 
 
 def make_plan(

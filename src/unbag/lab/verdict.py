@@ -66,6 +66,11 @@ class Verdict:
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
 
     @property
+    def missing(self) -> int:
+        """Bases that the prediction with the fewest still needs."""
+        return max(one.missing for one in self.tested)
+
+    @property
     def said(self) -> str:
         """The word with what it is about, without which it must not stand."""
         return self.about(self.word)
@@ -81,9 +86,8 @@ class Verdict:
             return ""
         if self.is_small:
             return "a small run decides nothing"
-        most = max(one.missing for one in self.tested)
-        if most:
-            return too_few(most)
+        if self.missing:
+            return too_few(self.missing)
         return "no clear answer after correction"
 
 

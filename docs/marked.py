@@ -1,0 +1,16 @@
+"""What stands between marks of a page comes in by name; the page with it goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+START, END = "<!-- {}: start -->\n", "<!-- {}: end -->\n"
+
+
+def renewed(page: str, parts: Mapping[str, str]) -> str:
+    """The page with every part as it is now; all else stays."""
+    for name, text in parts.items():
+        start, end = START.format(name), END.format(name)
+        before, _, rest = page.partition(start)
+        page = before + start + "\n" + text + "\n" + end + rest.partition(end)[2]
+    return page
