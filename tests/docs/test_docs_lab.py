@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from unbag.cli.main import main
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, LEAST_FIT, Claim, Number
 from unbag.lab.claims import all_claims, find_claim
@@ -85,16 +84,6 @@ def test_how_many_claims_are_decided_is_said_as_it_is() -> None:
     assert "`dcsm_taught_longer` has three of the five bases that it needs" in readme
     changes = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"- Verdicts of the lab on {len(open_)} claims of {every}:" in changes
-
-
-def test_the_price_of_the_whole_lab_is_the_one_it_asks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["lab", "run", "all", "--device", "cpu", "--out", str(tmp_path / "lab")])
-    price = re.search(r"about (.*) of one H200, in one process", capsys.readouterr().out)
-    assert price
-    page = " ".join((DOCS / "lab.md").read_text(encoding="utf-8").split())
-    assert f"It prices itself at {price[1]} in one process" in page
 
 
 def test_a_mean_on_the_page_is_that_of_the_file() -> None:

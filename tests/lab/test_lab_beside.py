@@ -193,11 +193,32 @@ def test_a_reader_that_tells_nothing_apart_is_told_of() -> None:
     ]
     assert told_nothing(needy, results) == {"a": ["tiny-0", "tiny-3"]}
     said = warning(needy, results)
-    assert said.startswith("Mind: learned by heart and then, trained, within sampling noise")
+    assert said.startswith("Mind: some readers learned fixed examples by heart and yet, trained,")
     assert "`world-swap` and `world-relation`: `a` on tiny-0, tiny-3. A reader" in said
     assert warning(CLAIM, results) == warning(needy, results[1:3]) == ""
     (verdict,) = judge_claims([needy], results)
     assert f"\n\n{said}\n\n" in claim_page(verdict, results, together=1)
+
+
+def test_bases_of_such_readers_are_in_order() -> None:
+    needy = replace(CLAIM, must_fit=("a",))
+    found = told_nothing(needy, [reader(base, 0.5, 0.5) for base in (10, 9, 11)])
+    assert found == {"a": ["tiny-9", "tiny-10", "tiny-11"]}
+
+
+def test_a_page_shows_what_was_answered_on_the_way() -> None:
+    late = replace(CLAIM, seen={"tiny-2": "2"})
+    looks = {10: {"200": 0.5, "1000": 0.875}, 9: {"1000": 0.25}, 2: {"200": 1.0}}
+    asked = [
+        result("a", base, {"bench": {"metric": 0.5}, "bench by step": some})
+        for base, some in looks.items()
+    ]
+    (verdict,) = judge_claims([late], asked)
+    page = claim_page(verdict, asked, together=1)
+    _, _, way = page.partition("## On the way\n")
+    assert "`bench` of `a`, by steps:\n\n| base | 200 | 1,000 |\n" in way
+    assert "| tiny-9 | – | 25.0 |\n| tiny-10 | 50.0 | 87.5 |\n\n" in way
+    assert "## On the way" not in claim_page(verdict, COMPARED, together=1)
 
 
 def test_a_benchmark_that_was_not_asked_tells_nothing() -> None:

@@ -114,8 +114,8 @@ def test_bases_that_were_known_before_decide_nothing() -> None:
     assert sorted(verdict.tested[0].effects) == ["base-1", "base-2", "base-3", "base-5"]
     assert verdict.why == "4 of 5 bases: 1 more is needed"
     page = claim_page(verdict, found, together=1)
-    assert "taught for it had been run on base-0, base-4. These bases decide nothing" in page
-    assert "Written down after" not in claim_page(
+    assert "arms on base-0, base-4 had been seen. These bases decide nothing. They are left" in page
+    assert "predictions were written down when" not in claim_page(
         judge_claims([claim(ABOVE)], found)[0], found, together=1
     )
 
@@ -150,7 +150,7 @@ def test_a_table_of_readers_says_which_bases_were_known() -> None:
     ]
     late = replace(claim(ABOVE), seen={"base-0": "g"}, must_fit=("a",))
     page = claim_page(judge_claims([late], found)[0], found, together=1)
-    assert "counts where all have 85.0 and which was not seen before." in page
+    assert "counts where all have 85.0 and that was not seen before." in page
     assert "| base-0 | 100.0 | no |" in page
     assert "| base-1 | 100.0 | yes |" in page
 
@@ -158,7 +158,7 @@ def test_a_table_of_readers_says_which_bases_were_known() -> None:
 def test_a_claim_is_shown_with_what_was_known(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "show", "decoder_taught_longer"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "had been run on tiny-0, tiny-5, tiny-6. These bases decide nothing." in shown
+    assert "on tiny-0, tiny-5, tiny-6 had been seen. These bases decide nothing." in shown
     assert "left out: none." in shown
     assert shown.endswith("Run it: unbag lab run decoder_taught_longer --seeds 8")
 

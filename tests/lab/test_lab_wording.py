@@ -85,6 +85,9 @@ def test_decided_predictions_say_which_way() -> None:
 def test_too_few_bases_are_counted() -> None:
     few = Found(Prediction("x", A, 0.5, "above"), {"b": 0.1}, 0.1, None, None, 1.0, 1.0)
     assert reason(few, together=0) == "1 of 5 bases: 4 more are needed."
+    claim = Claim("c", "us", "it holds.", "made", (few.prediction,))
+    said = sense(Verdict(claim, (few,)))
+    assert said.startswith("Nothing is decided yet (1 of 5 bases: 4 more are needed). Effects")
     none = Found(Prediction("x", A, 0.5, "above"), {}, None, None, None, 1.0, 1.0)
     assert reason(none, together=0, why_none="not run yet") == "Not run yet."
 
@@ -102,7 +105,10 @@ def test_what_to_make_of_each_verdict() -> None:
     )
     assert "“p0”, “p1” do not hold. This does not show the source wrong" in sense_of(FAILED, FAILED)
     some = sense_of(REPRODUCED, UNDECIDED)
-    assert some.startswith("Undecided as a whole: 1 of 2 predictions came out, the rest are open. ")
+    assert some.startswith("Undecided as a whole: 1 of 2 predictions came out, “p1” is open. ")
+    assert "1 of 3 predictions came out, the rest are open. " in sense_of(
+        UNDECIDED, REPRODUCED, UNDECIDED
+    )
     assert "Nothing is decided. Effects" in sense_of(UNDECIDED)
 
 

@@ -23,6 +23,8 @@ FEW_DROPOUT = "few_dropout"
 """Likewise: with how much dropout, of readers of patches."""
 FEW_RATE = "few_rate"
 """Likewise: at which learning rate."""
+BY_STEP = " by step"
+"""Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
 _OF_WEIGHTS = ("config.json", "generation_config.json")
 """What stands in folders of decoders, which arms leave beside their results."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from unbag.lab.arm_result import FEW_DROPOUT, ArmResult
+from unbag.lab.arm_result import BY_STEP, FEW_DROPOUT, ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
@@ -55,6 +55,7 @@ def claim_page(
         _what_ran(claim, results),
         _readers(claim, by_base(results)),
         *(_numbers(verdict, results) if has_run(verdict) else []),
+        _on_the_way(claim, results),
         _beside(claim, results),
         _verdict(verdict, results, together),
         f"## What to make of it\n\n{sense(verdict)}\n",
@@ -80,8 +81,8 @@ def _known_before(claim: Claim) -> str:
     if not claim.seen:
         return ""
     return (
-        f"{seen_text(claim)} They stand in no table below but that of what was learned. A run of "
-        f"one's own needs `--seeds {claim.seeds}` for a verdict.\n"
+        f"{seen_text(claim)} They are left out of every effect below. A run of your own needs "
+        f"`--seeds {claim.seeds}` for a verdict.\n"
     )
 
 
@@ -98,6 +99,28 @@ def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
     said = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
     lines = "".join(f"\n{name}: {text}.\n" for name, text in said.items() if text)
     return f"## What was run\n\n{table(head, rows)}{lines}"
+
+
+def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """What its arms answered while they were taught, of bases that count."""
+    bases = {base: arms for base, arms in by_base(results).items() if claim.counts(arms)}
+    tables = []
+    for key in claim.arms:
+        told = {base: arms[key].numbers for base, arms in bases.items() if key in arms}
+        for curve in dict.fromkeys(n for some in told.values() for n in some if BY_STEP in n):
+            shares = {base: told[base][curve] for base in in_order(told) if curve in told[base]}
+            steps = sorted({step for some in shares.values() for step in some}, key=int)
+            rows = [
+                (base, *(points(some[s], signed=False) if s in some else "–" for s in steps))
+                for base, some in shares.items()
+            ]
+            head = ("base", *(f"{int(step):,}" for step in steps))
+            name = f"`{curve.removesuffix(BY_STEP)}` of {arm_name(key, claim)}"
+            tables.append(f"{name}, by steps:\n\n{table(head, rows)}")
+    if not tables:
+        return ""
+    first = "## On the way\n\nAsked while they were taught, in percent. This decides nothing.\n"
+    return "\n".join([first, *tables])
 
 
 def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
@@ -158,7 +181,7 @@ def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
     return (
         "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
         f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
-        f"{' and which was not seen before' if claim.seen else ''}.\n\n"
+        f"{' and that was not seen before' if claim.seen else ''}.\n\n"
         f"{table(head, rows)}{_changed(dropout)}"
     )
 

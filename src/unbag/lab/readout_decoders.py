@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from unbag.engine.progress import Silent
-from unbag.lab.arm_result import ArmResult, result_path
+from unbag.lab.arm_result import BY_STEP, ArmResult, result_path
 from unbag.lab.decoder_taught import Course, Look, shrunk, teach
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
@@ -64,7 +64,7 @@ DECODERS: dict[str, DecoderSettings] = {
 ARMS = (*DECODERS, *VECTOR_ARMS)
 _PAIRS = 2_048
 RELATION = "world-relation"
-CURVE = f"{RELATION} by step"
+CURVE = f"{RELATION}{BY_STEP}"
 """Under which results keep what a decoder that is taught for long answered on the way."""
 
 

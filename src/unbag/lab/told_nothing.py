@@ -11,6 +11,7 @@ from math import sqrt
 from types import MappingProxyType
 
 from unbag.lab.arm_result import ArmResult
+from unbag.lab.base_names import in_order
 from unbag.lab.claim import Claim
 from unbag.lab.verdict import by_base
 
@@ -23,7 +24,9 @@ QUADS: Mapping[str, int] = MappingProxyType({"world-swap": 100, "world-relation"
 def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[str]]:
     """By arm, the bases that count though it is at chance on all of these benchmarks there."""
     found: dict[str, list[str]] = {}
-    for base, arms in sorted(by_base(results).items()):
+    bases = by_base(results)
+    for base in in_order(bases):
+        arms = bases[base]
         for name in claim.must_fit if claim.counts(arms) else ():
             if _is_at_chance(arms[claim.experiment, name]):
                 found.setdefault(name, []).append(base)
@@ -49,7 +52,7 @@ def warning(claim: Claim, results: Sequence[ArmResult]) -> str:
     where = "; ".join(f"`{arm}` on {', '.join(bases)}" for arm, bases in found.items())
     names = " and ".join(f"`{name}`" for name in QUADS)
     return (
-        "Mind: learned by heart and then, trained, within sampling noise of chance on both "
-        f"{names}: {where}. A reader that tells nothing apart says little of what it reads, and so "
-        "does an effect averaged over such bases."
+        "Mind: some readers learned fixed examples by heart and yet, trained, are within sampling "
+        f"noise of chance on both {names}: {where}. A reader that tells nothing "
+        "apart says little of what it reads, and so does an effect averaged over such bases."
     )

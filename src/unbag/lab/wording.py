@@ -32,8 +32,8 @@ def seen_text(claim: Claim) -> str:
     if not claim.seen:
         return ""
     return (
-        f"Written down after arms that are taught for it had been run on {', '.join(claim.seen)}. "
-        "These bases decide nothing."
+        "Its predictions were written down when results of its arms on "
+        f"{', '.join(claim.seen)} had been seen. These bases decide nothing."
     )
 
 
@@ -141,17 +141,21 @@ def sense(verdict: Verdict) -> str:
             "data, steps and edits differ, and the prediction may ask for more than the source "
             "says."
         )
-    held = sum(one.word == REPRODUCED for one in verdict.tested)
-    so_far = (
-        f"Undecided as a whole: {held} of {len(verdict.tested)} predictions came out, the rest are "
-        "open."
-        if held
-        else "Nothing is decided."
-    )
     return (
-        f"{so_far} Effects may lean one way; the rule, fixed beforehand, asks for {FEWEST_BASES} "
-        "bases and a clear answer after correction."
+        f"{_so_far(verdict)} Effects may lean one way; the rule, fixed beforehand, asks for "
+        f"{FEWEST_BASES} bases and a clear answer after correction."
     )
+
+
+def _so_far(verdict: Verdict) -> str:
+    """How many predictions of an undecided claim came out, and which did not, if one did not."""
+    left = [one.prediction.says for one in verdict.tested if one.word != REPRODUCED]
+    held = len(verdict.tested) - len(left)
+    if not held:
+        few = all(one.missing for one in verdict.tested)
+        return f"Nothing is decided{f' yet ({verdict.why})' if few else ''}."
+    rest = f"“{left[0]}” is open" if len(left) == 1 else "the rest are open"
+    return f"Undecided as a whole: {held} of {len(verdict.tested)} predictions came out, {rest}."
 
 
 def _failed(verdict: Verdict) -> str:
