@@ -216,8 +216,8 @@ def test_a_page_shows_what_was_answered_on_the_way() -> None:
     (verdict,) = judge_claims([late], asked)
     page = claim_page(verdict, asked, together=1)
     _, _, way = page.partition("## On the way\n")
-    assert "`bench` of `a`, by steps:\n\n| base | 200 | 1,000 |\n" in way
-    assert "| tiny-9 | – | 25.0 |\n| tiny-10 | 50.0 | 87.5 |\n\n" in way
+    assert "`bench` of `a`:\n\n| steps | tiny-9 | tiny-10 |\n" in way
+    assert "| 200 | – | 50.0 |\n| 1,000 | 25.0 | 87.5 |\n\n" in way
     assert "## On the way" not in claim_page(verdict, COMPARED, together=1)
 
 

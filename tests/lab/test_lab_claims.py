@@ -167,6 +167,13 @@ def test_a_claim_stands_with_all_of_its_predictions() -> None:
     values = [0.20, 0.22, 0.18, 0.21, 0.19]
     found = results("a", values) + results("b", [0.0] * 5)
     both = judge_claims([claim(ABOVE, WITHIN)], found)[0]
+    page = claim_page(both, found, together=2)
+    assert "**not reproduced on the world** (1 of 2 predictions came out)\n" in page
+    few = judge_claims([claim(ABOVE, WITHIN)], [one for one in found if one.base != "base-4"])[0]
+    page = claim_page(few, found, together=2)
+    assert "Verdict: **undecided** (4 of 5 bases: 1 more is needed)\n" in page
+    one = judge_claims([claim(WITHIN)], found)[0]
+    assert "**not reproduced on the world**\n" in claim_page(one, found, together=1)
     assert [one.word for one in both.tested] == [REPRODUCED, FAILED]
     assert both.word == FAILED
 

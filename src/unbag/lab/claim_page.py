@@ -11,7 +11,7 @@ from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
 from unbag.lab.claim_figure import MANY
 from unbag.lab.told_nothing import warning
-from unbag.lab.verdict import Tested, Verdict, by_base
+from unbag.lab.verdict import REPRODUCED, UNDECIDED, Tested, Verdict, by_base
 from unbag.lab.wording import (
     NOT_RUN,
     absent,
@@ -48,7 +48,7 @@ def claim_page(
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
-        f"Verdict: **{standing(verdict, results)}**\n",
+        f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
         f"{mind}\n" if (mind := warning(claim, results)) else "",
         _predicted(claim),
         _known_before(claim),
@@ -69,6 +69,16 @@ def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
         return verdict.said
     whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
     return f"{verdict.said}: {NOT_RUN if NOT_RUN in whys else min(whys)}"
+
+
+def _in_short(verdict: Verdict) -> str:
+    """How far a claim came whose predictions did not all come out; empty if they did."""
+    if not has_run(verdict) or verdict.word == REPRODUCED:
+        return ""
+    if verdict.word == UNDECIDED and (verdict.is_small or verdict.missing):
+        return f" ({verdict.why})"
+    held, every = sum(one.word == REPRODUCED for one in verdict.tested), len(verdict.tested)
+    return f" ({held} of {every} predictions came out)" if every > 1 else ""
 
 
 def _predicted(claim: Claim) -> str:
@@ -110,17 +120,20 @@ def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
         for curve in dict.fromkeys(n for some in told.values() for n in some if BY_STEP in n):
             shares = {base: told[base][curve] for base in in_order(told) if curve in told[base]}
             steps = sorted({step for some in shares.values() for step in some}, key=int)
-            rows = [
-                (base, *(points(some[s], signed=False) if s in some else "–" for s in steps))
-                for base, some in shares.items()
-            ]
-            head = ("base", *(f"{int(step):,}" for step in steps))
+            rows = [(f"{int(step):,}", *(_share(some, step) for some in shares.values()))
+                    for step in steps]  # fmt: skip
             name = f"`{curve.removesuffix(BY_STEP)}` of {arm_name(key, claim)}"
-            tables.append(f"{name}, by steps:\n\n{table(head, rows)}")
+            tables.append(f"{name}:\n\n{table(('steps', *shares), rows)}")
     if not tables:
         return ""
-    first = "## On the way\n\nAsked while they were taught, in percent. This decides nothing.\n"
+    first = (
+        "## On the way\n\nWhat was right while arms were taught, in percent. It decides nothing.\n"
+    )
     return "\n".join([first, *tables])
+
+
+def _share(some: Mapping[str, float], key: str) -> str:
+    return points(some[key], signed=False) if key in some else "–"
 
 
 def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
