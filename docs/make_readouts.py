@@ -1,4 +1,4 @@
-"""Shipped results of read-outs come in; the tables and the picture of their page go out.
+"""Shipped results of read-outs come in; the tables and the pictures of their page go out.
 
 python docs/make_readouts.py
 """
@@ -17,11 +17,12 @@ from unbag.diagnosis.axis import Axis
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results
 from unbag.lab.base_names import in_order
 from unbag.lab.claim_figure import LEFT, RIGHT, STYLE, WIDE, label, svg
+from unbag.lab.learning_figure import learning_figure
 from unbag.lab.readout_table import table
 from unbag.lab.shipped import RESULTS
 
 HERE = Path(__file__).parent
-PAGE, PICTURE = HERE / "readouts-on-the-world.md", HERE / "images" / "readouts-relation.svg"
+PAGE, IMAGES = HERE / "readouts-on-the-world.md", HERE / "images"
 LONG = "-long"
 RELATION = ("world-relation", "original")
 ASKED = {
@@ -36,6 +37,7 @@ ARMS = {
     "pooled": "reader of pooled vectors",
     "pooled-text": "the same, another text tower",
     "dcsm_fixed": "DCSM, as mended",
+    "dcsm_fixed-shuffled": "the same, patches shuffled",
     "pacl_fixed-rotary-2d": "PACL with places",
     "pacl_fixed-rotary-2d-text": "the same, another text tower",
     "sparc_fixed": "SPARC, as mended",
@@ -178,14 +180,19 @@ def _legend(y: float) -> str:
     )
 
 
-def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], str]:
-    """Tables by the name of their marks, and the picture."""
+def made(results: Sequence[ArmResult]) -> tuple[dict[str, str], dict[str, str]]:
+    """Tables by the name of their marks, and pictures by that of their file."""
     rows = rows_of(results)
     tables = {"short": short_table(rows), "taught": taught_table(results)}
-    return {**tables, "all": table(results) + "\n"}, picture(rows)
+    pictures = {
+        "readouts-relation.svg": picture(rows),
+        "readouts-learning.svg": learning_figure(results),
+    }
+    return {**tables, "all": table(results) + "\n"}, pictures
 
 
 if __name__ == "__main__":
     tables, drawn = made(read_results(RESULTS / "readouts.json"))
     PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    PICTURE.write_text(drawn, encoding="utf-8")
+    for name, one in drawn.items():
+        (IMAGES / name).write_text(one, encoding="utf-8")

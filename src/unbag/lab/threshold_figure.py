@@ -80,13 +80,20 @@ def _panel(title: str, curves: Mapping[str, Sequence[Curve]], top: float) -> str
 def _names(curves: Mapping[str, Sequence[Curve]], most: float, top: float) -> list[str]:
     """Beside the ends of the means, the highest first, none upon another."""
     ends = {kind: _down(fmean(one[-1] for one in some), most, top) for kind, some in curves.items()}
-    parts, free = [], 0.0
-    for kind in sorted(ends, key=lambda kind: ends[kind]):
-        y = max(ends[kind], free)
+    parts = []
+    for kind, y in beside(ends).items():
         parts.append(_path(kind, f"M{WIDE - RIGHT + 6} {y:.1f}h22"))
         parts.append(label(WIDE - RIGHT + 32, y + 4, kind, "small"))
-        free = y + 16
     return parts
+
+
+def beside(ends: Mapping[str, float]) -> dict[str, float]:
+    """Where names of lines stand that end there: the highest first, none upon another."""
+    placed, free = {}, 0.0
+    for name in sorted(ends, key=lambda name: ends[name]):
+        placed[name] = max(ends[name], free)
+        free = placed[name] + 16
+    return placed
 
 
 def _line(curve: Curve, most: float, top: float) -> str:

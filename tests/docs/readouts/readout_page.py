@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unbag.lab.arm_result import ArmResult, read_results
+from unbag.lab.base_names import in_order, place
 from unbag.lab.over_bases import interval
 from unbag.lab.shipped import RESULTS
 
@@ -27,13 +28,13 @@ def words_of(page: Path = PAGE) -> str:
 
 
 def takes_many_steps(arm: str) -> bool:
-    """Whether it was taught for 20,000 steps."""
+    """Whether it was taught for 20,000 steps, or goes on from a decoder that was."""
     return arm.endswith(("-long", "-relations"))
 
 
 def values(results: list[ArmResult], arm: str, bench: str, metric: str) -> list[float]:
     """In percent, by base."""
-    found = sorted((one for one in results if one.arm == arm), key=lambda one: one.base)
+    found = sorted((one for one in results if one.arm == arm), key=lambda one: place(one.base))
     return [100 * one.numbers[bench][metric] for one in found]
 
 
@@ -51,8 +52,13 @@ def apart_of(
         for one in results
         if bases is None or one.base in bases
     }
-    both = sorted(base for name, base in found if name == arm and (other, base) in found)
+    both = in_order(base for name, base in found if name == arm and (other, base) in found)
     return [100 * (found[arm, base] - found[other, base]) for base in both]
+
+
+def ends(found: list[float], digits: int = 1) -> str:
+    """The least and the most, as a sentence says it."""
+    return f"{min(found):.{digits}f} to {max(found):.{digits}f}"
 
 
 def with_interval(apart: list[float]) -> str:

@@ -37,13 +37,15 @@ def test_page_holds_the_tables_of_the_shipped_numbers(results: list[ArmResult]) 
     assert table(results) in PAGE.read_text(encoding="utf-8")
 
 
-def test_every_arm_has_three_bases_and_the_cosine_of_each(results: list[ArmResult]) -> None:
+def test_every_arm_but_one_has_three_bases_and_all_have_their_cosine(
+    results: list[ArmResult],
+) -> None:
     arms = {result.arm for result in results}
     assert {"base", "pooled", "dcsm_fixed", "pacl", "sparc_fixed", "vlm2vec", "decoder"} <= arms
     cosines = {one.base for one in results if one.arm == "base"}
     for arm in arms:
         bases = {one.base for one in results if one.arm == arm}
-        assert len(bases) >= 3
+        assert len(bases) >= 3 or (arm, bases) == ("vlm2vec-long", {"tiny-0"})
         assert bases <= cosines
 
 
@@ -65,38 +67,25 @@ def test_every_arm_has_three_bases_and_the_cosine_of_each(results: list[ArmResul
         ("it is hardly worse on the rest ({} on", "dcsm", "world-relation", "original"),
         ("on relations, {} on exchanged colours), though", "dcsm", "world-swap", "original"),
         ("reads no relation either ({})", "dcsm_fixed-random", "world-relation", "original"),
-        ("on all five bases ({}), where the decoder", "decoder-cls", "world-swap", "original"),
-        ("recipe the decoder is a coin ({}, five bases)", "decoder", "world-relation", "original"),
-        ("on relations ({} against", "dcsm_fixed-shuffled", "world-relation", "original"),
-        ("against {}): there was no gain", "dcsm_fixed", "world-relation", "original"),
+        ("of 6,000 steps is a coin ({}, five bases)", "decoder", "world-relation", "original"),
+        ("no gain to lose ({} shuffled", "dcsm_fixed-shuffled", "world-relation", "original"),
+        ("shuffled, {} not)", "dcsm_fixed", "world-relation", "original"),
         ("`pooled-text` has {} (seven", "pooled-text", "world-relation", "original"),
         ("(seven bases; pairs-a {} strict)", "pooled-text", "world-pairs-a", "pair"),
         ("fall to a coin too ({})", "pooled-text", "world-swap", "original"),
-        ("replaced words from {} to", "base", "world-replace", "original"),
         ("words from 88.8 to {};", "vlm2vec", "world-replace", "original"),
-        ("`world-binding` (group) falls from {} to", "base", "world-binding", "group"),
-        ("`world-count` (group) from {} to", "base", "world-count", "group"),
         ("(group) falls from 99.6 to {},", "vlm2vec", "world-binding", "group"),
-        ("(group) from 73.5 to {},", "vlm2vec", "world-count", "group"),
-        ("`world-negation` (group) from {} to", "base", "world-negation", "group"),
-        ("(group) from 41.0 to {},", "vlm2vec", "world-negation", "group"),
+        ("(group) from 73.0 to {},", "vlm2vec", "world-count", "group"),
+        ("(group) from 41.4 to {},", "vlm2vec", "world-negation", "group"),
         ("as by chance ({} from", "vlm2vec", "world-order", "accuracy"),
-        ("`world-order` from {} to 27.4.", "base", "world-order", "accuracy"),
-        ("from 50.2 to {}. Without", "vlm2vec", "world-order", "accuracy"),
-        ("to a coin (51.9 from {})", "base", "world-swap", "original"),
-        ("colours fall from {} to 51.9", "base", "world-swap", "original"),
-        ("as by chance (27.4 from {};", "base", "world-order", "accuracy"),
+        ("from 50.3 to {}. Without", "vlm2vec", "world-order", "accuracy"),
         ("cosine has {} from the pooled vector", "base", "world-swap", "original"),
         ("-2d-text` has {} on", "pacl_fixed-rotary-2d-text", "world-relation", "original"),
         ("on relations and {} on", "pacl_fixed-rotary-2d-text", "world-swap", "original"),
         ("-2d-fast` has {} and", "pacl_fixed-rotary-2d-fast", "world-relation", "original"),
         ("`sparc_fixed-fast` {} (five bases)", "sparc_fixed-fast", "world-relation", "original"),
-        ("one token is a coin ({}, five bases)", "decoder-cls", "world-relation", "original"),
-        ("At 6,000 `decoder-cls` has {} on", "decoder-cls", "world-relation", "original"),
-        ("decoder on patches has {} (-0.1", "decoder", "world-relation", "original"),
-        ("of 6,000 steps has {}, 0.6", "decoder", "world-count", "group"),
-        ("of 6,000 steps has 1.1, {} and", "decoder", "world-negation", "group"),
-        ("has 1.1, 0.6 and {}.", "decoder", "world-texture", "group"),
+        ("(`decoder-cls` {}, `decoder`", "decoder-cls", "world-relation", "original"),
+        ("`decoder` {}: [undecided](lab/one_token.md)", "decoder", "world-relation", "original"),
     ],
 )
 def test_means_that_the_page_says(
@@ -121,7 +110,9 @@ def test_bases_that_the_page_says(
 def test_what_else_the_decoder_learned(results: list[ArmResult], words: str) -> None:
     swaps = [shown(one) for one in values(results, "decoder", *SWAP)]
     assert f"Exchanged colours: {', '.join(swaps[:-1])} and {swaps[-1]}; texts found" in words
-    assert f"the decoder on patches has {swaps[0]} and {swaps[1]} on two:" in words
+    assert "had colours without relations on `tiny-0` and `tiny-5`." in words
+    assert min(values(results, "decoder", *SWAP)[:2]) > 90
+    assert max(values(results, "decoder", *RELATION)[:2]) < 52
     found = [shown(one) for one in values(results, "decoder", "world-retrieval", "text_to_image@1")]
     assert f"texts found: {', '.join(found[:-1])} and {found[-1]} %" in words
     bound = values(results, "decoder", *SWAP)
@@ -132,8 +123,6 @@ def test_what_else_the_decoder_learned(results: list[ArmResult], words: str) -> 
     assert f"on `tiny-5` the head stays at {shown(100 * heads['tiny-5'])} after" in words
     kept = " and ".join(shown(100 * heads[base]) for base in ("tiny-6", "tiny-8"))
     assert f"whose decoders bind none, it has {kept}." in words
-    one_token = values(results, "decoder-cls", "world-retrieval", "text_to_image@1")
-    assert f"it finds {shown(min(one_token))} to {shown(max(one_token))} % of texts" in words
 
 
 def test_no_other_reader_reads_relations(results: list[ArmResult], words: str) -> None:
@@ -172,18 +161,9 @@ def test_pairs_move_without_skill(results: list[ArmResult], words: str) -> None:
     assert f"relaxed pairs stay within {min(relaxed):.0f} to {max(relaxed):.0f}:" in words
 
 
-def test_decoder_that_learned_least(results: list[ArmResult], words: str) -> None:
-    kinds = ("yes", "letters", "answer")
-    found = [
-        f"`{kind}` {values(results, 'decoder', 'fit', f'held {kind}')[2]:.0f}" for kind in kinds
-    ]
-    assert f"(of held out questions, {', '.join(found)} %)" in words
-    longer = [f"{values(results, 'decoder-long', 'fit', f'held {kind}')[2]:.0f}" for kind in kinds]
-    assert f"20,000 steps make {', '.join(longer[:-1])} and {longer[-1]} of them" in words
+def test_what_is_held_out_of_decoders(results: list[ArmResult], words: str) -> None:
     described = values(results, "decoder", "fit", "held describe")
     assert f"(`describe`) are right in {mean(described):.0f} % by nature" in words
-    held = values(results, "decoder", "fit", "held")
-    assert min(held) == held[2]
     assert max(values(results, "decoder-nothing", "fit", "held describe")) < 0.5
     blind = mean(values(results, "decoder-nothing", "fit", "held"))
     assert f"50 % by chance: {blind:.0f} in all" in words
@@ -203,6 +183,7 @@ def test_decoder_that_learned_least(results: list[ArmResult], words: str) -> Non
         ("{} % with shuffled patches", "dcsm_fixed-shuffled", "few"),
         ("`decoder` ({} %)", "decoder", "few"),
         ("`decoder-cls` ({} %)", "decoder-cls", "few"),
+        ("`decoder-cls-long` ({} %) can", "decoder-cls-long", "few"),
         ("`vlm2vec` can ({} %)", "vlm2vec", "few"),
     ],
 )

@@ -14,7 +14,7 @@ from unbag.lab.readout_base import Settings
 from unbag.lab.shipped import RESULTS
 from unbag.readouts.pool_world import RELATION, world_rows
 
-from .readout_page import DOCS, listed, values, words_of
+from .readout_page import DOCS, ends, values, words_of
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,17 @@ def test_what_the_page_of_decoders_says_of_the_world(results: list[ArmResult]) -
         return f"{100 * mean(x.numbers[bench][metric] for x in results if x.arm == arm):.1f}"
 
     assert f"about relations ({of('decoder', 'world-relation', 'original')}, five bases)" in page
-    by_base = listed(values(results, "decoder-long", "world-relation", "original"))
-    assert f"after 20,000 it told {by_base} % of them (three bases)" in page
+    by_base = ends(values(results, "decoder-long", "world-relation", "original"))
+    assert f"after 20,000 it told {by_base} % of them (eight bases)" in page
+    one_token = ends(values(results, "decoder-cls-long", "world-relation", "original"))
+    assert f"with the pooled vector in place of patches {one_token}" in page
     words, colours = ("world-replace", "original"), ("world-swap", "original")
-    kept = f"replaced words ({of('decoder-long', *words)}) and exchanged colours"
-    assert f"{kept} ({of('decoder-long', *colours)}) stayed" in page
+    bound = values(results, "decoder-long", *colours)
+    lost = bound.pop(4)
+    assert (
+        f"replaced words ({of('decoder-long', *words)}) stayed as cosine has them, exchanged "
+        f"colours on seven bases of eight ({ends(bound)}; {lost:.1f} on `tiny-8`)"
+    ) in page
     counts, denials = ("world-count", "group"), ("world-negation", "group")
     assert f"counting has {of('decoder-long', *counts)} and denial" in page
     assert f"denial {of('decoder-long', *denials)} of groups" in page
