@@ -75,6 +75,8 @@ def test_the_price_without_the_late_claims(
 ) -> None:
     early = [one.name for one in all_claims() if not one.seen and one.where == WORLD]
     assert len(all_claims()) - len(early) == 2 + 4
+    few, many = sorted(one.seeds for one in all_claims() if one.seen)
+    assert f"(claims that were asked again with 20,000 steps need {few} and {many} for" in words
     whole = minutes(price_of(capsys, *early, out=tmp_path / "lab"))
     low, high, both = (whole * one for one in (min(shares[:3]), max(shares[:3]), shares[3]))
     assert f"it would be {low:.0f} to {high:.0f}, and {both:.0f}." in words
@@ -93,5 +95,7 @@ def test_the_last_run_prices_itself_as_it_is_said(page: str) -> None:
         if not find_experiment(name).on_processor
     }  # fmt: skip
     timed = sum(float(row[2]) for row in ROW.findall(page)[:3]) - bases / 60
-    said = f"{timed:.0f} of the {sum(priced.values()) / 60:.0f} minutes of price below"
+    said = (
+        f"{timed:.0f} of the {sum(priced.values()) / 60:.0f} minutes that experiments on a GPU are"
+    )
     assert said in " ".join(page.split())
