@@ -70,6 +70,9 @@ def test_how_far_it_leaps_and_what_is_before_and_after(
         rises.append(100 * (curve[then] - curve[first]))
         before += [(100 * share, base, step) for step, share in curve.items() if step <= first]
         after.append(100 * (curve[20_000] - curve[then]))
+    assert f"Later it gains {shown(max(after))} at most." in words
+    reached = [100 * curve[leap(curve)[1]] for curve in curves.values()]
+    assert f"rises to {min(reached):.0f} percent or more between two looks at 6,000 to" in words
     assert f"rises by {ends(rises, 0)} points between two looks:" in words
     most = max(before)
     assert most[1:] == ("tiny-0", 6_000)
