@@ -50,9 +50,58 @@ def test_it_computes_what_transformers_does(folder: Path, left: bool) -> None:
     assert found.isfinite().all()
 
 
-def test_it_keeps_nothing_for_a_next_token(folder: Path) -> None:
-    with pytest.raises(NotImplementedError, match="for the model of transformers"):
-        small.small_language(folder).base_model(torch.zeros(1, 1, 32), use_cache=True)
+def test_rows_go_on_from_what_was_kept_as_with_transformers(folder: Path) -> None:
+    """Two beginnings are read once, the second padded; then three rows go on from them."""
+    every = small.small_language(folder), saved_language(folder)
+    every_NLW = torch.randn(5, 4, 32, generator=torch.Generator().manual_seed(0))
+    begun_NLW, rest_NLW = every_NLW[:2], every_NLW[2:]
+    place_N = torch.tensor([1, 0, 1])
+    begun_NL = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
+    rest_NL = torch.tensor([[1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 0, 1]])
+    mask_NL = torch.cat([begun_NL[place_N], rest_NL], dim=1)
+    position_NL = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
+    found = []
+    with torch.inference_mode():
+        for one in every:
+            kept = one.base_model(
+                inputs_embeds=begun_NLW,
+                attention_mask=begun_NL,
+                position_ids=(begun_NL.cumsum(dim=1) - 1).clamp(min=0),
+                use_cache=True,
+            ).past_key_values
+            kept.batch_select_indices(place_N)
+            for part in (slice(0, 3), slice(3, 4)):
+                end = 4 + part.stop
+                last = one.base_model(
+                    inputs_embeds=rest_NLW[:, part],
+                    attention_mask=mask_NL[:, :end],
+                    position_ids=position_NL[:, 4 + part.start : end],
+                    past_key_values=kept,
+                    use_cache=True,
+                )
+                kept = last.past_key_values
+            found.append(last.last_hidden_state[:, -1])
+        whole = every[0].base_model(
+            inputs_embeds=torch.cat([begun_NLW[place_N], rest_NLW], dim=1),
+            attention_mask=mask_NL,
+            position_ids=position_NL,
+        )
+    torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found[0], whole.last_hidden_state[:, -1], atol=1e-5, rtol=1e-5)
+    assert whole.past_key_values is None
+
+
+def test_tokens_without_a_mask_go_on_one_by_one(folder: Path) -> None:
+    ours = small.small_language(folder)
+    vector_NLW = torch.randn(2, 3, 32, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        wanted = ours.base_model(vector_NLW).last_hidden_state
+        kept, found = None, []
+        for at in range(3):
+            step = ours.base_model(vector_NLW[:, at : at + 1], past_key_values=kept, use_cache=True)
+            kept = step.past_key_values
+            found.append(step.last_hidden_state)
+    torch.testing.assert_close(torch.cat(found, dim=1), wanted, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("changed", [{"hidden_act": "gelu"}, {"num_key_value_heads": 1}])

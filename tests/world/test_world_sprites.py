@@ -39,9 +39,9 @@ def some_scenes(world: World) -> list[Scene]:
 def test_pixel_for_pixel_what_draw_gives(
     world: World, is_gpu: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written as on a CPU, and as on a GPU, which is not asked how many pixels are drawn."""
+    """Thing after thing as on a CPU, and as on a GPU, where every pixel asks every thing."""
     if is_gpu:
-        monkeypatch.setattr(sprites, "_write_drawn", sprites._write_all)
+        monkeypatch.setattr(sprites, "_written", sprites._asked)
     scenes = some_scenes(world)
     table = torch.from_numpy(sprite_table(world))
     images = draw_batch(table, pack(scenes), pixels=world.pixels, generator=None)

@@ -12,13 +12,13 @@ from unbag.reports.wording import value_text
 from unbag.scorers import load_model, make_scorer
 from unbag.types import Benchmark, Comparison, RunContents
 
-MODEL, READOUT = "tiny:base", "vlm2vec"
-BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-retrieval")
-"""Two that gain, one that loses, and whether pictures are still found."""
+MODEL, READOUT = "tiny:base", "decoder"
+BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
+"""Two that gain, one that stays, one that loses."""
 FOLDER = "another-readout"
 TITLE = (
-    f"the same frozen {MODEL}, by cosine and by a language model that reads its patches and a "
-    "question (docs/vlm2vec.md):"
+    f"the same frozen {MODEL}, by cosine and by a small language model that looks at its patches "
+    "(docs/decoder.md):"
 )
 
 

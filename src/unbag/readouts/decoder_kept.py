@@ -1,7 +1,8 @@
 """A trained decoder comes in; a folder goes out, and a decoder from it that knows its encoder.
 
 config.json says all that is needed to ask it, connector.safetensors and language/ hold weights, the
-latter as transformers saves them. Nothing is unpickled.
+latter as transformers saves them. Of a decoder that was trained further, a folder may hold the
+change alone, beside the folder of the first. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from unbag.readouts.decoder_model import Made, PatchDecoder, patch_decoder
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_words import Pretrained, WordLevel, Words
+from unbag.readouts.low_rank import State, apply_change, factored
 from unbag.train.lora import merged
 from unbag.types import DualEncoder
 from unbag.version import __version__
 
 CONFIG, CONNECTOR, LANGUAGE = "config.json", "connector.safetensors", "language"
+CHANGE = "change.safetensors"
 _KIND = "unbag_decoder"
 _VERSION = "1"
 """Of the forward pass and the form of prompts: part of the fingerprint."""
@@ -43,6 +46,15 @@ class Origin:
     spec: str
     """As `--model` names it."""
     name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The decoder that a change belongs to."""
+
+    folder: str
+    """Its name; it lies beside."""
     fingerprint: str
 
 
@@ -61,13 +73,32 @@ def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
     whole = merged(made.net.language) if made.settings.lora else made.net.language
     with quietly():
         whole.save_pretrained(folder / LANGUAGE)
-    words = made.words
-    if isinstance(words, Pretrained):
-        words.tokenizer.save_pretrained(folder / LANGUAGE)
+    if isinstance(made.words, Pretrained):
+        made.words.tokenizer.save_pretrained(folder / LANGUAGE)
     connector = {
         k: v.detach().cpu().contiguous() for k, v in made.net.connector.state_dict().items()
     }
     write_atomically(folder / CONNECTOR, lambda temporary: save_file(connector, temporary))
+    _write_config(folder, made, origin)
+
+
+def save_change(folder: Path, made: Made, origin: Origin, *, base: Path, rank: int) -> None:
+    """Write what makes it of the decoder in the folder `base`, in half precision.
+
+    Each matrix changes by one of this rank, so that what is read again is near what was made, not
+    the same. The folder belongs beside that of the base.
+    """
+    first = read_decoder(base).made.net
+    change = factored(first.state_dict(), made.net.state_dict(), rank=rank)
+    check_finite(change, source="the decoder")
+    half = {name: value.half() for name, value in change.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / CHANGE, lambda temporary: save_file(half, temporary))
+    _write_config(folder, made, origin, change_of=asdict(_Base(base.name, _weights_print(first))))
+
+
+def _write_config(folder: Path, made: Made, origin: Origin, **more: object) -> None:
+    words = made.words
     said = {
         "kind": _KIND,
         "version": __version__,
@@ -77,6 +108,7 @@ def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
         "context": made.context,
         "embeds": made.embeds,
         "words": list(words.words) if isinstance(words, WordLevel) else None,
+        **more,
     }
     write_text(folder / CONFIG, json.dumps(said, indent=2))
 
@@ -93,11 +125,12 @@ def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) 
         settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         embeds = bool(said.get("embeds", False))
-        connector = load_file(folder / CONNECTOR)
-        width = connector["0.weight"].shape[1]
-        if not (folder / LANGUAGE).is_dir():
+        base = _Base(**said["change_of"]) if "change_of" in said else None
+        held = load_file(folder / (CHANGE if base else CONNECTOR))
+        if base is None and not (folder / LANGUAGE).is_dir():
             # A name that is no folder would be looked for on a hub.
             raise ValueError(f"it has no {LANGUAGE}/, the weights of its language model")
+        width = 0 if base else held["0.weight"].shape[1]
     except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
         raise UserError(
             f"{folder} is not a decoder: {said_by(error)}",
@@ -105,15 +138,44 @@ def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) 
             way_out="train one; docs/decoder.md shows how",
         ) from error
     words: Words
-    if known is None:
-        language = read_language(str(folder / LANGUAGE), asks=settings.asks)
-        model, words = language.model, language.words
+    if base:
+        first = read_decoder(folder.parent / base.folder, read=read).made
+        net, words = first.net, first.words
+        _change(net, held, base, folder)
     else:
-        model, words = read(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
-    net = DecoderNet(model, width=width)
-    _fill(net, connector, folder)
+        if known is None:
+            language = read_language(str(folder / LANGUAGE), asks=settings.asks)
+            model, words = language.model, language.words
+        else:
+            model, words = read(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
+        net = DecoderNet(model, width=width)
+        _fill(net, held, folder)
     check_finite(net.state_dict(), source=str(folder))
     return Kept(Made(net.eval(), words, settings, places, context, embeds), origin)
+
+
+def _change(net: DecoderNet, change: State, base: _Base, folder: Path) -> None:
+    """Make of the decoder beside it what the folder is about; any other is refused."""
+    way_out = "copy both folders from one place"
+    if _weights_print(net) != base.fingerprint:
+        raise UserError(
+            f"{folder} changes a decoder that is not the one in {base.folder}/ beside it",
+            expected=f"weights with the fingerprint {base.fingerprint}",
+            way_out=way_out,
+        )
+    try:
+        apply_change(net.state_dict(), change)
+    except (KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{folder / CHANGE} does not fit {base.folder}/ beside it: {said_by(error)}",
+            expected="the file as it came with it",
+            way_out=way_out,
+        ) from error
+
+
+def _weights_print(net: DecoderNet) -> str:
+    state = {name: value.to(torch.float32) for name, value in net.state_dict().items()}
+    return fingerprint("decoder-weights", state)
 
 
 def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> None:

@@ -9,11 +9,12 @@ Dimensions: N rows, L tokens, W width, H heads, E width of a head.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError
@@ -24,6 +25,8 @@ from torch.nn import functional
 from unbag.errors import UserError, said_by
 from unbag.readouts.decoder_language import saved_language
 
+Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Keys and values of the tokens that are being read in, those to look at out."""
 _PLAIN = {
     "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
     "tie_word_embeddings": True,
@@ -46,10 +49,34 @@ class SmallConfig:
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """What a run comes to; nothing is kept for a next token."""
+    """What a run comes to, and what was kept of it for tokens that follow, if that was asked."""
 
     last_hidden_state: Tensor
-    past_key_values: None = None
+    past_key_values: KeysKept | None = None
+
+
+class KeysKept:
+    """Keys and values of the tokens read so far, of each layer, [N, H, L, E]."""
+
+    def __init__(self, layers: int) -> None:
+        self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
+
+    @property
+    def length(self) -> int:
+        """Tokens read so far, padding included."""
+        return 0 if self._layers[0] is None else self._layers[0][0].shape[2]
+
+    def batch_select_indices(self, place_N: Tensor) -> None:
+        """Go on with these rows, under the name that transformers has for it."""
+        self._layers = [both and (both[0][place_N], both[1][place_N]) for both in self._layers]
+
+    def with_new(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """All of a layer, with those of the tokens that are being read."""
+        before = self._layers[layer]
+        if before is not None:
+            key, value = torch.cat([before[0], key], dim=2), torch.cat([before[1], value], dim=2)
+        self._layers[layer] = key, value
+        return key, value
 
 
 def small_language(folder: Path) -> Any:
@@ -155,27 +182,37 @@ class _Body(nn.Module):
         inputs_embeds: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: object = None,
+        past_key_values: KeysKept | None = None,
         use_cache: bool = False,
         return_dict: bool = True,
     ) -> Hidden:
-        """From first to last token; a row may be padded on either side."""
-        if use_cache or past_key_values is not None:
-            raise NotImplementedError("answers token by token are for the model of transformers")
+        """From first to last token, or on from what was kept; a row may be padded on either side.
+
+        The mask is about all tokens, those that were kept too.
+        """
+        kept = past_key_values
+        if kept is None and use_cache:
+            kept = KeysKept(len(self.layers))
+        before = kept.length if kept else 0
         count, device = inputs_embeds.shape[1], inputs_embeds.device
         if position_ids is None:
-            position_ids = torch.arange(count, device=device)[None]
+            position_ids = torch.arange(before, before + count, device=device)[None]
+        is_whole = attention_mask is None or bool(attention_mask.all())
         allowed = None
-        if attention_mask is not None and not bool(attention_mask.all()):
-            causal_LL = torch.ones(count, count, dtype=torch.bool, device=device).tril()
-            own_LL = torch.eye(count, dtype=torch.bool, device=device)
-            # Padding looks at itself: a row that may look at nothing would be NaN.
-            allowed = ((causal_LL & attention_mask.bool()[:, None]) | own_LL)[:, None]
+        if before or not is_whole:
+            causal_LT = torch.ones(count, before + count, dtype=torch.bool, device=device)
+            causal_LT = causal_LT.tril(diagonal=before)
+            allowed = causal_LT[None, None]
+            if attention_mask is not None:
+                # Padding looks at itself: a row that may look at nothing would be NaN.
+                own_LT = causal_LT & ~causal_LT.tril(diagonal=before - 1)
+                allowed = ((causal_LT & attention_mask.bool()[:, None]) | own_LT)[:, None]
         turn = _turn(position_ids, self.config)
         x_NLW = inputs_embeds
-        for layer in self.layers:
-            x_NLW = layer(x_NLW, turn, allowed)
-        return Hidden(self.norm(x_NLW))
+        for number, layer in enumerate(self.layers):
+            keep = partial(kept.with_new, number) if kept else _as_they_are
+            x_NLW = layer(x_NLW, turn, allowed, keep)
+        return Hidden(self.norm(x_NLW), kept)
 
 
 class _Layer(nn.Module):
@@ -186,8 +223,10 @@ class _Layer(nn.Module):
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
-    def forward(self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
-        x_NLW = x_NLW + self.self_attn(self.input_layernorm(x_NLW), turn, allowed)
+    def forward(
+        self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None, keep: Keep
+    ) -> Tensor:
+        x_NLW = x_NLW + self.self_attn(self.input_layernorm(x_NLW), turn, allowed, keep)
         found: Tensor = x_NLW + self.mlp(self.post_attention_layernorm(x_NLW))
         return found
 
@@ -201,11 +240,14 @@ class _Attention(nn.Module):
         self.v_proj = nn.Linear(width, width, bias=False)
         self.o_proj = nn.Linear(width, width, bias=False)
 
-    def forward(self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
+    def forward(
+        self, x_NLW: Tensor, turn: tuple[Tensor, Tensor], allowed: Tensor | None, keep: Keep
+    ) -> Tensor:
         parts = (self.q_proj, self.k_proj, self.v_proj)
         q, k, v = (part(x_NLW).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        k, v = keep(_turned(k, turn), v)
         seen_NHLE = functional.scaled_dot_product_attention(
-            _turned(q, turn), _turned(k, turn), v, attn_mask=allowed, is_causal=allowed is None
+            _turned(q, turn), k, v, attn_mask=allowed, is_causal=allowed is None
         )
         found: Tensor = self.o_proj(seen_NHLE.transpose(1, 2).flatten(2))
         return found
@@ -221,6 +263,10 @@ class _Mlp(nn.Module):
     def forward(self, x_NLW: Tensor) -> Tensor:
         found: Tensor = self.down_proj(functional.silu(self.gate_proj(x_NLW)) * self.up_proj(x_NLW))
         return found
+
+
+def _as_they_are(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    return key, value
 
 
 def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:

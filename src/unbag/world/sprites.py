@@ -100,22 +100,12 @@ def draw_batch(
     import torch
 
     device = table_KSS2.device
-    across = table_KSS2.shape[1]
-    # A margin all round, cut off at the end: the empty rim of a small sprite may leave the canvas.
-    side = pixels + 2 * (across // 2)
-    background, noise = _constants(device)
-    canvas_NP3 = background.repeat(len(things.x_NT), side * side, 1)
-    # All things in one copy: to a GPU each copy takes longer than what it says.
-    told_7M = _put(_told(things), device)
-    for part_7M in torch.split(told_7M, things.present_NT.sum(axis=0).tolist(), dim=1):
-        if part_7M.shape[1]:
-            _draw_things(canvas_NP3, table_KSS2, part_7M, side=side)
-    rim = across // 2
-    square = canvas_NP3.reshape(-1, side, side, 3)[:, rim : rim + pixels, rim : rim + pixels]
-    image_N3HW = square.permute(0, 3, 1, 2).contiguous()
+    # A processor writes the few pixels that are drawn. A GPU asks all at once what each shows: to
+    # it a step costs more than the pixels.
+    image_N3HW = (_written if device.type == "cpu" else _asked)(table_KSS2, things, pixels)
     if generator is not None:
         chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
-        image_N3HW = image_N3HW + noise[chance]
+        image_N3HW = image_N3HW + _constants(device)[1][chance]
     return image_N3HW.clamp(0, 255).float() / 255
 
 
@@ -128,48 +118,71 @@ def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
     return background, torch.tensor(gaussian(NOISE), device=device)
 
 
-def _told(things: Packed) -> IntArray:
-    """Scene, sprite, x, y and colour of every thing: the first of each scene, then the second."""
-    t_M, n_M = np.nonzero(things.present_NT.T)
-    values = (things.sprite_NT, things.x_NT, things.y_NT)
-    return np.stack([n_M, *(of[n_M, t_M] for of in values), *things.rgb_NT3[n_M, t_M].T])
-
-
-def _draw_things(canvas_NP3: Tensor, table_KSS2: Tensor, told_7M: Tensor, *, side: int) -> None:
-    """Draw things, at most one of a scene, over what is there."""
+def _written(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+    """Thing after thing over what is there, only the pixels that a sprite draws."""
     import torch
+
+    across = table_KSS2.shape[1]
+    # A margin all round, cut off at the end: the empty rim of a small sprite may leave the canvas.
+    side, rim = pixels + 2 * (across // 2), across // 2
+    offset_S = torch.arange(across)
+    background, _ = _constants(table_KSS2.device)
+    canvas_NPP3 = background.repeat(len(things.x_NT), side, side, 1)
+    for t in range(things.present_NT.shape[1]):
+        n_M = torch.from_numpy(np.flatnonzero(things.present_NT[:, t]))
+        kind_M, x_M, y_M, rgb_M3 = (
+            torch.from_numpy(of)[n_M, t]
+            for of in (things.sprite_NT, things.x_NT, things.y_NT, things.rgb_NT3)
+        )
+        sprite_MSS2 = table_KSS2[kind_M]
+        m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
+        place = (n_M[m], y_M[m] + offset_S[row], x_M[m] + offset_S[column])
+        canvas_NPP3[place] = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m].to(torch.int16))
+    square = canvas_NPP3[:, rim : rim + pixels, rim : rim + pixels]
+    return square.permute(0, 3, 1, 2).contiguous()
+
+
+def _asked(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+    """Every pixel asks every thing for its brightness there; the last that is drawn shows."""
+    import torch
+    from torch.nn.functional import pad
 
     device = table_KSS2.device
-    scene_M, kind_M, x_M, y_M = told_7M[:4]
-    offset_S = torch.arange(table_KSS2.shape[1], device=device)
-    row_MS1 = (y_M[:, None] + offset_S)[:, :, None]
-    column_M1S = (x_M[:, None] + offset_S)[:, None, :]
-    place_MSS = row_MS1 * side + column_M1S + scene_M[:, None, None] * side**2
-    sprite_MSS2 = table_KSS2[kind_M]
-    rgb_M3 = told_7M[4:].T.contiguous().to(torch.int16)
-    write = _write_drawn if device.type == "cpu" else _write_all
-    write(canvas_NP3.view(-1, 3), place_MSS, sprite_MSS2, rgb_M3)
+    told_NT7 = _put(_told(things), device)
+    # In front of the first thing stands the background, drawn everywhere.
+    percent_NTHW = pad(_brightness(table_KSS2, told_NT7, pixels), (0, 0, 0, 0, 1, 0), value=100)
+    number_T11 = torch.arange(percent_NTHW.shape[1], device=device)[:, None, None]
+    last_N1HW = ((percent_NTHW > 0) * number_T11).amax(dim=1, keepdim=True)
+    rgb_NT3 = pad(told_NT7[..., 4:].to(torch.int16), (0, 0, 1, 0))
+    rgb_NT3[:, 0] = _constants(device)[0]
+    scene_N11 = torch.arange(len(rgb_NT3), device=device)[:, None, None]
+    rgb_N3HW = rgb_NT3[scene_N11, last_N1HW[:, 0]].permute(0, 3, 1, 2)
+    return _shaded(percent_NTHW.gather(1, last_N1HW), rgb_N3HW)
 
 
-def _write_drawn(canvas_Q3: Tensor, place_MSS: Tensor, sprite_MSS2: Tensor, rgb_M3: Tensor) -> None:
-    """Only the pixels that a sprite draws."""
+def _brightness(table_KSS2: Tensor, told_NT7: Tensor, pixels: int) -> Tensor:
+    """Of every thing at every pixel, in percent, [N, T, H, W]; 0 where it is not drawn."""
     import torch
 
-    m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
-    canvas_Q3[place_MSS[m, row, column]] = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m])
+    across = table_KSS2.shape[1]
+    kind_NT, x_NT, y_NT, is_there_NT = told_NT7[..., :4].unbind(-1)
+    from_corner = torch.arange(pixels, device=table_KSS2.device) + across // 2
+    row_NTH, column_NTW = (from_corner - at[..., None] for at in (y_NT, x_NT))
+    is_row_NTH, is_column_NTW = ((at >= 0) & (at < across) for at in (row_NTH, column_NTW))
+    is_row_NTH = is_row_NTH & is_there_NT.bool()[..., None]
+    row_NTH, column_NTW = (at.clamp(0, across - 1) for at in (row_NTH, column_NTW))
+    line_NTH = (kind_NT[..., None] * across + row_NTH) * across
+    percent_NTHW = table_KSS2[..., 1].flatten()[line_NTH[..., None] + column_NTW[..., None, :]]
+    return percent_NTHW * (is_row_NTH[..., None] & is_column_NTW[..., None, :])
 
 
-def _write_all(canvas_Q3: Tensor, place_MSS: Tensor, sprite_MSS2: Tensor, rgb_M3: Tensor) -> None:
-    """Empty pixels too, as they were.
+def _told(things: Packed) -> IntArray:
+    """Sprite, x, y, whether it is there, and colour, [N, T, 7].
 
-    To leave them out, a GPU would have to be asked how many there are, and whoever asks waits until
-    it has done all before.
+    All in one: to a GPU each copy takes longer than what it says.
     """
-    import torch
-
-    drawn_MSS3 = _shaded(sprite_MSS2[..., 1:], rgb_M3[:, None, None])
-    before_MSS3 = canvas_Q3[place_MSS]
-    canvas_Q3[place_MSS] = torch.where(sprite_MSS2[..., :1] > 0, drawn_MSS3, before_MSS3)
+    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
+    return np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
 
 
 def _shaded(percent: Tensor, rgb: Tensor) -> Tensor:
