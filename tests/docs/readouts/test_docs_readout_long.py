@@ -100,6 +100,8 @@ def test_arms_that_are_said_to_have_many_steps_had_them(results: list[ArmResult]
         ("single pictures are right in {} %", "dcsm_fixed-long", SINGLE),
         ("it is a coin ({}, three bases)", "dcsm_fixed-shuffled-long", RELATION),
         ("`pooled-long` {},", "pooled-long", RELATION),
+        ("colours {}, relations 50.2 (eight bases)", "pooled-long", SWAP),
+        ("colours 99.2, relations {} (eight bases)", "pooled-long", RELATION),
         ("`pacl_fixed-rotary-2d-long` {},", "pacl_fixed-rotary-2d-long", RELATION),
         ("-2d-text-long` {} and", "pacl_fixed-rotary-2d-text-long", RELATION),
         ("`sparc_fixed-long` {};", "sparc_fixed-long", RELATION),
