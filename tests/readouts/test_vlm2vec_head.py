@@ -1,6 +1,7 @@
 """The head that ships for tiny:base: found by the encoder's bits, it scores as the lab measured."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,12 +44,34 @@ def relation_items(every: int) -> list[Item]:
 
 def test_the_package_holds_it_in_half_precision() -> None:
     weights = files("unbag.models") / "weights" / "tiny-base.vlm2vec"
-    for name in ("config.json", "README.md", "connector.safetensors", "language/config.json"):
+    for name in ("config.json", "README.md", "change.safetensors"):
         assert weights.joinpath(name).is_file(), name
-    state = load_file(FOLDER / "language" / "model.safetensors")
-    state |= load_file(FOLDER / "connector.safetensors")
-    assert {value.dtype for value in state.values()} == {torch.float16}
-    assert sum(value.numel() for value in state.values()) == 2_059_584
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 1.7e6
+    change = load_file(FOLDER / "change.safetensors")
+    assert {value.dtype for value in change.values()} == {torch.float16}
+    thin = [value for name, value in change.items() if not name.endswith(".whole")]
+    assert {min(value.shape) for value in thin} == {48}
+    made = read_decoder(FOLDER).made
+    assert made.embeds
+    assert sum(value.numel() for value in made.net.parameters()) == 2_059_584
+
+
+def test_it_is_a_change_of_the_decoder_that_ships(tmp_path: Path) -> None:
+    said = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
+    assert said["change_of"]["folder"] == "tiny-base.decoder"
+    first, second = (
+        read_decoder(WEIGHTS / f"tiny-base.{name}").made.net.state_dict()
+        for name in ("decoder", "vlm2vec")
+    )
+    assert list(first) == list(second)
+    assert not any(torch.equal(second[name], value) for name, value in first.items())
+    alone = tmp_path / FOLDER.name
+    shutil.copytree(FOLDER, alone)
+    with pytest.raises(UserError, match=r"tiny-base\.decoder"):
+        make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
+    shutil.copytree(WEIGHTS / "tiny-base.decoder", tmp_path / "tiny-base.decoder")
+    (scorer,) = make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
+    assert isinstance(scorer, AskedCosine)
 
 
 def test_it_is_found_for_its_encoder_and_no_other() -> None:
@@ -74,7 +97,7 @@ def _is_right(scores: Scores) -> bool:
 
 
 def test_it_scores_as_its_card_says_the_lab_measured(scorer: AskedCosine) -> None:
-    """The lab has trained another head since, whose result it keeps; the card has this one's."""
+    """The lab asked it with all its weights; what the rank costs is less than this can show."""
     items = relation_items(every=3)
     right = sum(_is_right(s) for s in scorer.score_items(items))
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
