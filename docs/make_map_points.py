@@ -3,7 +3,7 @@
 On the world it is known where things are, so that a map can be right or wrong. Pictures are the
 first of each left/right pair with two things, captions "a star left of a cup", two words each.
 
-.venv/bin/python docs/make_map_points.py vlm2vec decoder@FOLDER
+.venv/bin/python docs/make_map_points.py vlm2vec decoder decoder@FOLDER
 
 Dimensions: S patches or cells of a side.
 """
