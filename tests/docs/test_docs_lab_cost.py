@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from unbag.cli.main import main
+from unbag.lab.base_names import number
 from unbag.lab.bases import missing_bases
+from unbag.lab.claim import FEWEST_BASES
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import find_experiment
 from unbag.lab.shipped import shipped_results
@@ -79,7 +81,23 @@ def test_the_price_without_the_late_claims(
     assert f"(claims that were asked again with 20,000 steps need {few} and {many} for" in words
     whole = minutes(price_of(capsys, *early, out=tmp_path / "lab"))
     low, high, both = (whole * one for one in (min(shares[:3]), max(shares[:3]), shares[3]))
-    assert f"it would be {low:.0f} to {high:.0f}, and {both:.0f}." in words
+    assert f"it would be {low:.0f} to {high:.0f}, and {both:.0f}; with the one base more" in words
+
+
+def test_the_price_with_the_base_more_that_each_late_claim_needs(
+    words: str, shares: tuple[float, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = minutes(price_of(capsys, "all", out=tmp_path / "lab"))
+    experiment = find_experiment("readouts")
+    for claim in (one for one in all_claims() if one.seen):
+        # Of the five bases of a run, tiny-0 was seen.
+        five = {base for base in claim.seen if int(number(base)) < FEWEST_BASES}
+        assert five == {"tiny-0"}
+        arms = [arm for _, arm in (*claim.arms, *claim.arms_beside)]
+        base = sum(missing_bases(Path("none"), [f"tiny-{claim.seeds - 1}"], size="full").values())
+        whole += (sum(map(experiment.seconds, arms)) + base) / 60
+    low, high, both = (whole * one for one in (min(shares[:3]), max(shares[:3]), shares[3]))
+    assert f"needs for a verdict, {low:.0f} to {high:.0f}, and {both:.0f}. 90" in words
 
 
 def test_the_last_run_prices_itself_as_it_is_said(page: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.shipped import shipped_results
+from unbag.readouts.shipped import WEIGHTS
+from unbag.train.optimise import share_of_rate
 
 NOTES = Path(__file__).parents[2] / "docs" / "lab" / "notes"
 RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")
@@ -72,7 +75,20 @@ def test_relations_come_between_two_looks(results: Results) -> None:
     note = words("decoder_taught_longer")
     assert "On no base had this happened at the look after 6,000 steps" in note
     assert "on every base that was looked at it had after 12,000" in note
+    assert "its rate had by then fallen to nought" in note
+    assert "with a rate that had fallen to nought by then" in words("decoder_against_cosine")
+    assert share_of_rate(6_000, steps=6_000, warm_up=100) == pytest.approx(0)
+    assert share_of_rate(6_000, steps=20_000, warm_up=100) > 0.75
     assert "on tiny-8, where relations came last, the decoder is a coin on them" in note
+
+
+def test_above_and_below_are_told_better_than_left_and_right() -> None:
+    said = "above and below it always tells, left and right by no means always"
+    assert said in words("decoder_taught_longer")
+    card = (WEIGHTS / "tiny-base.decoder" / "README.md").read_text(encoding="utf-8")
+    row = re.search(r"^\| world-relation .* \| ([\d.]+) \[.*\| above/below ([\d.]+) \[", card, re.M)
+    assert row
+    assert float(row[1]) < 80 < float(row[2]) == 100
 
 
 def test_colours_are_lost_on_one_base(results: Results) -> None:
@@ -123,3 +139,6 @@ def test_dcsm_reads_places_where_it_was_taught_for_long(results: Results) -> Non
     pairs = (of(results, arm, PAIRS) for arm in ("base", "dcsm_fixed-shuffled-long"))
     cosine, mixed = pairs
     assert all(cosine[base] + 0.1 < mixed[base] < 0.25 for base in shuffled)
+    assert "though fewer than coins would" in note
+    assert "CLS row and the end column alone was not taught for as long" in note
+    assert not of(results, "dcsm_fixed-cls_eos-long", RELATION)
