@@ -185,8 +185,10 @@ def test_a_damaged_picture_is_said_and_left_out(tmp_path: Path) -> None:
 def test_who_has_no_prior_is_not_asked() -> None:
     model = load_model("tiny:random")
     dual = Subject("tiny:random", model, None, make_scorer(model))
-    assert put(PRIOR, dual, few()).skipped == "tiny:random has no language prior to ask"
-    assert put(YES, dual, few()).skipped == "tiny:random cannot be asked for a yes or a no"
+    for probe in (PRIOR, YES):
+        assert put(probe, dual, few()).skipped == (
+            "tiny:random gives scores; chat models are asked (--model hf:FOLDER, decoder:FOLDER)"
+        )
 
 
 @pytest.mark.parametrize("probe", [PRIOR, YES])

@@ -78,8 +78,21 @@ def test_of_another_decoder_or_of_none_it_is_refused(both: tuple[Path, Path]) ->
         read_decoder(second)
     assert error.value.way_out == "copy both folders from one place"
     shutil.rmtree(first)
-    with pytest.raises(UserError, match=r"small\.decoder is not a decoder: .*No such file"):
+    with pytest.raises(UserError, match=r"change of the decoder small\.decoder/") as error:
         read_decoder(second)
+    assert error.value.expected == f"both folders in {second.parent}"
+
+
+def test_a_change_of_itself_is_refused(both: tuple[Path, Path]) -> None:
+    config = both[1] / "config.json"
+    config.write_text(config.read_text().replace("small.decoder", "small.vlm2vec"))
+    with pytest.raises(UserError, match=r"change of the decoder small\.vlm2vec/"):
+        read_decoder(both[1])
+
+
+def test_it_is_found_from_inside(both: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(both[1])
+    assert read_decoder(Path()).made.embeds
 
 
 def test_a_file_that_does_not_fit_is_refused(both: tuple[Path, Path]) -> None:
@@ -88,7 +101,8 @@ def test_a_file_that_does_not_fit_is_refused(both: tuple[Path, Path]) -> None:
     save_file({**change, name: change[name][:3]}, both[1] / CHANGE)
     with pytest.raises(UserError, match=r"change\.safetensors does not fit small\.decoder/"):
         read_decoder(both[1])
-    save_file({f"other.{name}": change[name]}, both[1] / CHANGE)
+    del change[name]
+    save_file(change, both[1] / CHANGE)
     with pytest.raises(UserError, match=r"change\.safetensors does not fit small\.decoder/"):
         read_decoder(both[1])
     (both[1] / CHANGE).unlink()

@@ -1,5 +1,6 @@
 """What training changed, as thin matrices: exact where the rank is enough, else the nearest."""
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -43,6 +44,20 @@ def test_a_weight_under_two_names_is_changed_once() -> None:
     apply_change(first, change)
     torch.testing.assert_close(first["in"], second["in"])
     torch.testing.assert_close(first["out"], second["out"])
+
+
+def test_a_change_of_other_weights_changes_none() -> None:
+    first, second = weights(0), weights(1)
+    change = factored(first, second, rank=2)
+    for wrong in (
+        {name: value for name, value in change.items() if not name.startswith("norm")},
+        {**change, "norm.whole": torch.ones(3)},
+        {**change, "tall.wide_RI": torch.ones(2, 1)},
+        {**change, "tall.wide_RI": torch.ones(3, 12)},
+    ):
+        with pytest.raises((KeyError, RuntimeError)):
+            apply_change(first, wrong)
+    assert all(torch.equal(first[name], value) for name, value in weights(0).items())
 
 
 def test_thin_matrices_that_would_take_more_room_are_not_made() -> None:

@@ -183,6 +183,11 @@ def ask_items(
         return replace(spoken, notes=(why, *spoken.notes))
 
 
+def not_asked(name: str) -> str:
+    """Why a model that gives scores alone is left out, though a chat model may stand behind it."""
+    return f"{name} gives scores; chat models are asked (--model hf:FOLDER, decoder:FOLDER)"
+
+
 def told(items: Sequence[Item], material: Material) -> tuple[str, ...]:
     """What part of the material was asked about."""
     pairs = sum(map(is_pair, items))

@@ -13,7 +13,7 @@ import numpy as np
 from unbag.engine.progress import Progress, Silent
 from unbag.metrics.flips import Flips
 from unbag.pictures import PixelPicture
-from unbag.probes.chat_asked import Instead, Replies, ask_items, is_pair, items_of, told
+from unbag.probes.chat_asked import Instead, Replies, ask_items, is_pair, items_of, not_asked, told
 from unbag.probes.chat_choices import (
     Choices,
     choices_of,
@@ -83,7 +83,7 @@ def prior(
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     """Of chat models only."""
     if not isinstance(subject.model, Generator):
-        return Finding(NAME, skipped=f"{subject.name} has no language prior to ask")
+        return Finding(NAME, skipped=not_asked(subject.name))
     return prior(subject.model, material, options, progress)
 
 

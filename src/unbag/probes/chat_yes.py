@@ -14,7 +14,7 @@ from unbag.metrics.chance import CHANCE
 from unbag.metrics.pairs import judge_pair
 from unbag.metrics.statements import best_threshold
 from unbag.metrics.ties import finite_rows
-from unbag.probes.chat_asked import ask_items, is_pair, items_of, told
+from unbag.probes.chat_asked import ask_items, is_pair, items_of, not_asked, told
 from unbag.probes.chat_prior import NOTHING
 from unbag.probes.chat_statements import Statements, right_at_threshold, statements_of
 from unbag.probes.finding import Better, Finding, Known, Options, Quantity, mean, statistic
@@ -61,7 +61,7 @@ def yes_bias(
 def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
     """Of chat models only."""
     if not isinstance(subject.model, Generator):
-        return Finding(NAME, skipped=f"{subject.name} cannot be asked for a yes or a no")
+        return Finding(NAME, skipped=not_asked(subject.name))
     return yes_bias(subject.model, material, options, progress)
 
 

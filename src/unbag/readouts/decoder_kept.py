@@ -34,6 +34,7 @@ from unbag.version import __version__
 
 CONFIG, CONNECTOR, LANGUAGE = "config.json", "connector.safetensors", "language"
 CHANGE = "change.safetensors"
+_TOGETHER = "copy both folders from one place"
 _KIND = "unbag_decoder"
 _VERSION = "1"
 """Of the forward pass and the form of prompts: part of the fingerprint."""
@@ -139,7 +140,7 @@ def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) 
         ) from error
     words: Words
     if base:
-        first = read_decoder(folder.parent / base.folder, read=read).made
+        first = _beside(folder, base, read).made
         net, words = first.net, first.words
         _change(net, held, base, folder)
     else:
@@ -154,22 +155,34 @@ def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) 
     return Kept(Made(net.eval(), words, settings, places, context, embeds), origin)
 
 
+def _beside(folder: Path, base: _Base, read: Callable[[Path], Any]) -> Kept:
+    """The decoder that a folder changes, which holds its weights itself."""
+    place = folder.absolute().parent / base.folder
+    if place == folder.absolute() or not (place / LANGUAGE).is_dir():
+        raise UserError(
+            f"{folder} is a change of the decoder {base.folder}/, and beside it is none with "
+            "weights of its own",
+            expected=f"both folders in {place.parent}",
+            way_out=_TOGETHER,
+        )
+    return read_decoder(place, read=read)
+
+
 def _change(net: DecoderNet, change: State, base: _Base, folder: Path) -> None:
     """Make of the decoder beside it what the folder is about; any other is refused."""
-    way_out = "copy both folders from one place"
     if _weights_print(net) != base.fingerprint:
         raise UserError(
             f"{folder} changes a decoder that is not the one in {base.folder}/ beside it",
             expected=f"weights with the fingerprint {base.fingerprint}",
-            way_out=way_out,
+            way_out=_TOGETHER,
         )
     try:
         apply_change(net.state_dict(), change)
     except (KeyError, RuntimeError) as error:
         raise UserError(
             f"{folder / CHANGE} does not fit {base.folder}/ beside it: {said_by(error)}",
-            expected="the file as it came with it",
-            way_out=way_out,
+            expected="a change of every weight, as it came with it",
+            way_out=_TOGETHER,
         ) from error
 
 

@@ -16,17 +16,10 @@ _TALL, _WIDE, _WHOLE = ".tall_OR", ".wide_RI", ".whole"
 
 
 def factored(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, rank: int) -> State:
-    """For each matrix the best two of this rank, by least squares; what is no matrix as it is.
-
-    A weight that stands under two names is written under the first.
-    """
+    """For each matrix the best two of this rank, by least squares; what is no matrix as it is."""
     found: State = {}
-    seen: set[int] = set()
-    for name, value in after.items():
-        if value.data_ptr() in seen:
-            continue
-        seen.add(value.data_ptr())
-        change = value.float() - before[name].float()
+    for name in _once(after):
+        change = after[name].float() - before[name].float()
         if change.ndim != 2 or rank * sum(change.shape) >= change.numel():
             found[name + _WHOLE] = change
             continue
@@ -38,10 +31,25 @@ def factored(before: Mapping[str, Tensor], after: Mapping[str, Tensor], *, rank:
 
 
 def apply_change(before: Mapping[str, Tensor], change: Mapping[str, Tensor]) -> None:
-    """Add it to the weights in their place; a KeyError or RuntimeError if it is not theirs."""
-    for key, value in change.items():
-        if key.endswith(_WHOLE):
-            before[key.removesuffix(_WHOLE)].add_(value.float())
-        elif key.endswith(_TALL):
-            name = key.removesuffix(_TALL)
-            before[name].add_(value.float() @ change[name + _WIDE].float())
+    """Add it to the weights in their place.
+
+    A KeyError or RuntimeError if it is not one of all these weights, before any has changed.
+    """
+    added: State = {}
+    for name in _once(before):
+        whole = change.get(name + _WHOLE)
+        if whole is None:
+            whole = change[name + _TALL].float() @ change[name + _WIDE].float()
+        if whole.shape != before[name].shape:
+            raise KeyError(f"{name} of the shape {tuple(whole.shape)}")
+        added[name] = whole.float()
+    for name, value in added.items():
+        before[name].add_(value)
+
+
+def _once(weights: Mapping[str, Tensor]) -> list[str]:
+    """Names; of a weight that stands under two, the first."""
+    found: dict[int, str] = {}
+    for name, value in weights.items():
+        found.setdefault(value.data_ptr(), name)
+    return list(found.values())
