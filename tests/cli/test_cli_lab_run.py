@@ -33,6 +33,7 @@ class Drawn:
     about: str = "made up"
     reads_bases: bool = True
     on_processor: bool = False
+    most_processes: int = 1
 
     @property
     def arms(self) -> tuple[str, ...]:

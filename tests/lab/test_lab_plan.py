@@ -27,6 +27,7 @@ class Made:
     about: str = "made up"
     reads_bases: bool = True
     on_processor: bool = False
+    most_processes: int = 1
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         return self.reads.get(arm, ())

@@ -72,7 +72,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--judged-only", action="store_true", help=text)
     text = "processes that make scenes (default: 0 on a CPU, else all cores but one, at most 15)"
     run.add_argument("--workers", type=not_negative, metavar="N", help=text)
-    text = "processes in which arms are run side by side on one GPU (default: 1)"
+    text = "processes in which bases, experiments and arms are run side by side (default: 1)"
     run.add_argument("--processes", type=positive, default=1, metavar="N", help=text)
     run.add_argument("--yes", action="store_true", help="start without asking")
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from unbag.errors import UserError
 
@@ -56,33 +56,50 @@ def one_thread(is_needed: bool) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
-    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process.
+class Begun(Generic[T]):
+    """Work that is being done in a process of its own, where torch has so many threads."""
 
-    Torch has so many threads in the new process.
-    """
-    if device == "cpu" or not sys.platform.startswith("linux"):
+    def __init__(self, work: Callable[[], T], *, threads: int = 1) -> None:
+        context = get_context("fork")
+        self.ours, theirs = context.Pipe(duplex=False)
+        """Can be read as soon as the work ended, however it did."""
+        self._process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
+        with warnings.catch_warnings():
+            # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
+        theirs.close()
+
+    def result(self) -> T:
+        """What the work gives, or its error; waits for it."""
+        try:
+            found = self.ours.recv()
+        except EOFError:
+            self.join()
+            raise DiedError(_how(self._process.exitcode)) from None
+        finally:
+            # After Ctrl-C the child has heard it too; it is given the time to put things away.
+            self.join()
+        if isinstance(found, BaseException):
+            raise found
+        result: T = found
+        return result
+
+    def join(self) -> None:
+        """Wait until its process is no more."""
+        self._process.join()
+
+
+def can_fork() -> bool:
+    """Whether this system starts processes that share what the first one has."""
+    return sys.platform.startswith("linux")
+
+
+def apart(work: Callable[[], T], *, device: str, threads: int = 1) -> T:
+    """What the work gives, or its error; a CPU has nothing to keep clean, and needs no process."""
+    if device == "cpu" or not can_fork():
         return _here(work)
-    context = get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_there, args=(work, theirs, os.getpid(), threads))
-    with warnings.catch_warnings():
-        # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    theirs.close()
-    try:
-        found = ours.recv()
-    except EOFError:
-        process.join()
-        raise DiedError(_how(process.exitcode)) from None
-    finally:
-        # After Ctrl-C the child has heard it too; it is given the time to put things away.
-        process.join()
-    if isinstance(found, BaseException):
-        raise found
-    result: T = found
-    return result
+    return Begun(work, threads=threads).result()
 
 
 def _here(work: Callable[[], T]) -> T:

@@ -60,6 +60,13 @@ class Experiment(Protocol):
     def on_processor(self) -> bool:
         """Whether its time is that of one core of a CPU, whatever the device."""
 
+    @property
+    def most_processes(self) -> int:
+        """In how many processes its arms gain from being run side by side.
+
+        Those of one base, if it reads bases: other bases have processes of their own.
+        """
+
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """Arms of this or another experiment whose weights an arm reads; they are run before."""
 

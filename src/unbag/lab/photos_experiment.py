@@ -31,6 +31,7 @@ class PhotosExperiment:
     name: str = NAME
     reads_bases: bool = False
     on_processor: bool = True
+    most_processes: int = 1
     about: str = "heads on two frozen parts, on photographs: repairs, and a reader of captions"
     arms: tuple[str, ...] = (START, *REPAIRS, BLIND)
 

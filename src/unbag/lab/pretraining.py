@@ -11,6 +11,7 @@ there is left alone.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -61,6 +62,7 @@ class Pretraining:
     name: str = NAME
     reads_bases: bool = False
     on_processor: bool = False
+    most_processes: int = 5
     about: str = "trained from scratch: three sizes, and batches with and without collisions"
 
     @property
@@ -120,8 +122,8 @@ def _by_seed(order: Order) -> tuple[list[Order], int]:
 
 
 def _say_now(line: str) -> None:
-    """At once, though output goes to a file: a run that is killed has said how far it came."""
-    print(line, flush=True)
+    """Beside the output, and at once: a run that is killed has said how far it came."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:

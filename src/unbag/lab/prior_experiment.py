@@ -29,6 +29,7 @@ class PriorExperiment:
     name: str = "priors"
     reads_bases: bool = True
     on_processor: bool = False
+    most_processes: int = 2
     about: str = "decoders on frozen patches, taught with and without an answer prior; M3ID"
     arms: tuple[str, ...] = tuple(
         f"{taught}{ending}" for taught in SHARES for ending in ("", M3ID_ENDING)

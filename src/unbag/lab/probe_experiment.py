@@ -50,6 +50,7 @@ class Probes:
     arms = ARMS
     reads_bases = True
     on_processor = True
+    most_processes = 4
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:
         """The repair whose weights an arm reads."""

@@ -52,6 +52,7 @@ class ReadoutExperiment:
     name: str = EXPERIMENT
     reads_bases: bool = True
     on_processor: bool = False
+    most_processes: int = 6
     about: str = "readers, decoders and VLM2Vec on frozen parts of a base"
     arms: tuple[str, ...] = (BEFORE, *READERS, *DECODERS, *VECTOR_ARMS)
 

@@ -30,6 +30,8 @@ class RepairExperiment:
     trained: tuple[str, ...]
     reads_bases: bool = True
     on_processor: bool = False
+    most_processes: int = 1
+    """Arms of a base share their scenes, which several processes would each make again."""
 
     @property
     def about(self) -> str:

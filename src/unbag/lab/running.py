@@ -6,19 +6,24 @@ experiments keep where their trainings stand.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from unbag.engine.atomic import write_text
 from unbag.errors import UserError
-from unbag.lab.apart import BrokenError, DiedError, apart
+from unbag.lab.apart import BrokenError, DiedError, apart, can_fork
 from unbag.lab.arm_result import Size
+from unbag.lab.at_once import Task, Work, at_once
 from unbag.lab.bases import make_base
 from unbag.lab.clock import Clock, counted
 from unbag.lab.experiment import Order, Say
 from unbag.lab.plan import Find, Part, Plan, first_few
 from unbag.lab.run_folder import base_path, has_result
+
+_BASE = ""
+"""Stands for the making of a base among experiments."""
 
 
 @dataclass(frozen=True)
@@ -46,66 +51,150 @@ def carry_out(
     plan: Plan, out: Path, *, size: Size, machine: Machine, find: Find, say: Say = print
 ) -> list[Failure]:
     """All of it; what fails does not take the others down."""
-    clock = Clock(plan, out, say=say)
-    failures = []
-    for name in plan.untrained:
-        say(f"base {name}")
-        work = partial(
+    run, clock = _Run(out, size, machine, find), Clock(plan, out, say=say)
+    if machine.processes > 1 and can_fork():
+        return _side_by_side(plan, run, clock, say)
+    return _one_by_one(plan, run, clock, say)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all work of a run has in common."""
+
+    out: Path
+    size: Size
+    machine: Machine
+    find: Find
+
+    def base(self, name: str, say: Say) -> Work:
+        """Makes a base."""
+        machine = self.machine
+        return partial(
             make_base,
-            out,
+            self.out,
             name,
-            size=size,
+            size=self.size,
             device=machine.device,
             workers=machine.workers,
-            say=clock.indented,
+            say=say,
         )
-        failures += _tried(f"base {name}", work, out, machine)
-    for place, part in enumerate(plan.parts, start=1):
-        count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
-        say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
-        failures += _run_part(part, out, size=size, machine=machine, find=find, say=clock.told)
-    return failures
 
-
-def _run_part(
-    part: Part, out: Path, *, size: Size, machine: Machine, find: Find, say: Say
-) -> list[Failure]:
-    failures: list[Failure] = []
-    # An experiment that forks must have had one thread as well.
-    alone = machine if machine.processes == 1 else replace(machine, threads=1)
-    experiment = find(part.experiment)
-    for bases, arms in _orders(part, out, reads_bases=experiment.reads_bases):
+    def arms(self, part: Part, bases: Sequence[str], arms: tuple[str, ...], say: Say) -> Work:
+        """Runs arms of an experiment on some bases."""
+        machine = self.machine
         order = Order(
-            bases=tuple(base_path(out, base) for base in bases),
+            bases=tuple(base_path(self.out, base) for base in bases),
             arms=arms,
-            out=out,
-            size=size,
+            out=self.out,
+            size=self.size,
             device=machine.device,
             workers=machine.workers,
             processes=machine.processes,
             photos=machine.photos,
         )
-        work = partial(experiment.run, order, say=say)
-        failures += _tried(part.experiment, work, out, alone)
+        return partial(self.find(part.experiment).run, order, say=say)
+
+    def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
+        """Of an experiment on these bases; without arms whose needs could not be met."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        reads_bases = self.find(part.experiment).reads_bases
+        for base in bases:
+            if not reads_bases or base_path(self.out, base).exists():
+                found.setdefault(_ready(part, base, self.out), []).append(base)
+        return [self.arms(part, some, arms, say) for arms, some in found.items() if arms]
+
+    def share(self, processes: int) -> _Run:
+        """With so many of the processes, and their part of the workers."""
+        machine = self.machine
+        workers = machine.workers and max(1, machine.workers * processes // machine.processes)
+        return replace(self, machine=replace(machine, workers=workers, processes=processes))
+
+
+def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
+    failures = []
+    machine = run.machine
+    done = partial(apart, device=machine.device, threads=machine.threads)
+    for name in plan.untrained:
+        say(f"base {name}")
+        failures += _tried(f"base {name}", partial(done, run.base(name, clock.indented)), run.out)
+    for place, part in enumerate(plan.parts, start=1):
+        count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
+        say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
+        failed: list[Failure] = []
+        for work in run.of_all(part, part.bases, clock.told):
+            failed += _tried(part.experiment, partial(done, work), run.out)
+        failures += failed or _lacking(part, run.out)
+    return failures
+
+
+def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
+    """Bases and experiments at once, each with its share of processes and workers."""
+    tasks, room = _tasks(plan, run, say), run.machine.processes
+    say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
+    failures: list[Failure] = []
+    for one in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
+        failed = _tried(one.task.name, one.begun.result, run.out)
+        say(f"{one.task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
+        failures += failed
+    for part in plan.parts:
+        if not any(one.what.startswith(f"{part.experiment} ") for one in failures):
+            failures += _lacking(part, run.out)
+    return failures
+
+
+def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
+    """Each waits for its bases and for arms of others that its own need."""
+    tasks: list[Task] = []
+    names: dict[tuple[str, str], list[str]] = {}
+    for base, seconds in plan.untrained.items():
+        name = f"base {base}"
+        work = run.share(1).base(base, partial(_named, say, name))
+        tasks.append(Task(name, partial(_as_it_is, work), 1, seconds))
+        names[_BASE, base] = [name]
+    for part in plan.parts:
+        experiment = run.find(part.experiment)
+        groups = [(base,) for base in part.bases] if experiment.reads_bases else [part.bases]
+        room = max(1, min(experiment.most_processes, run.machine.processes // len(groups)))
+        others = {name for some in part.needs.values() for name, _ in some}
+        for bases in groups:
+            before = [(kind, base) for kind in (_BASE, part.experiment, *others) for base in bases]
+            after = frozenset(name for one in before for name in names.get(one, ()))
+            name = f"{part.experiment} on {', '.join(bases)}"
+            name += " again" * (name in after)
+            seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
+            begin = partial(_together, run.share(room), part, bases, partial(_named, say, name))
+            tasks.append(Task(name, begin, room, seconds, after))
+            for base in bases:
+                names.setdefault((part.experiment, base), []).append(name)
+    return tasks
+
+
+def _named(say: Say, name: str, line: str) -> None:
+    say(f"  {name}: {line}")
+
+
+def _as_it_is(work: Work) -> Work:
+    return work
+
+
+def _together(run: _Run, part: Part, bases: Sequence[str], say: Say) -> Work | None:
+    """One after the other in one process; nothing where no arm can be run."""
+    every = run.of_all(part, bases, say)
+    return partial(_each, every) if every else None
+
+
+def _each(every: Sequence[Work]) -> None:
+    for work in every:
+        work()
+
+
+def _lacking(part: Part, out: Path) -> list[Failure]:
     missing = [
         f"{arm} on {base}"
         for base, arm in part.missing
         if not has_result(out, part.experiment, base, arm)
     ]
-    if missing and not failures:
-        failures.append(Failure(part.experiment, f"no result of {first_few(missing)}"))
-    return failures
-
-
-def _orders(
-    part: Part, out: Path, *, reads_bases: bool
-) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Bases that take the same arms together; without arms whose needs could not be met."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for base in part.bases:
-        if not reads_bases or base_path(out, base).exists():
-            found.setdefault(_ready(part, base, out), []).append(base)
-    return [(tuple(bases), arms) for arms, bases in found.items() if arms]
+    return [Failure(part.experiment, f"no result of {first_few(missing)}")] if missing else []
 
 
 def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
@@ -122,13 +211,13 @@ def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
     return tuple(ready)
 
 
-def _tried(what: str, work: partial[None], out: Path, machine: Machine) -> list[Failure]:
+def _tried(what: str, work: Work, out: Path) -> list[Failure]:
     try:
-        apart(work, device=machine.device, threads=machine.threads)
+        work()
     except (UserError, DiedError) as error:
         return [Failure(what, str(error))]
     except BrokenError as error:
-        path = out / "failed" / f"{what.replace(' ', '-')}.txt"
+        path = out / "failed" / f"{what.replace(', ', '-').replace(' ', '-')}.txt"
         path.parent.mkdir(exist_ok=True)
         write_text(path, error.trace)
         return [Failure(what, f"{error}\n  traceback: {path}")]

@@ -1,0 +1,143 @@
+"""Tasks at once: in their room, after what they wait for, and none takes another down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from unbag.errors import UserError
+from unbag.lab import at_once as module
+from unbag.lab.apart import BrokenError, DiedError
+from unbag.lab.at_once import Task, Work, at_once
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().split() if path.exists() else []
+
+
+def say(path: Path, line: str) -> None:
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+
+
+def work(path: Path, name: str, until: Path | None = None) -> None:
+    """Says when it begins and ends; waits for a file, if told to."""
+    say(path, f"+{name}")
+    ends = time.monotonic() + 20
+    while until is not None and not until.exists() and time.monotonic() < ends:
+        time.sleep(0.01)
+    say(path, f"-{name}")
+
+
+def task(
+    name: str, done: Work | None, *, room: int = 1, seconds: float = 1.0, after: Sequence[str] = ()
+) -> Task:
+    return Task(name, lambda: done, room, seconds, frozenset(after))
+
+
+def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: None) -> list[str]:
+    """Names as they end; an error is raised."""
+    ended = []
+    for one in at_once(tasks, room=room, look=look):
+        one.begun.result()
+        ended.append(one.task.name)
+    return ended
+
+
+def test_no_more_are_live_than_there_is_room_for(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tasks = [task(str(n), partial(work, path, str(n))) for n in range(6)]
+    tasks.append(task("wide", partial(work, path, "wide"), room=2, seconds=0.5))
+    assert sorted(run(tasks, 2)) == [*"012345", "wide"]
+    live, most = 0, 0
+    for line in lines(path):
+        live += (2 if "wide" in line else 1) * (1 if line[0] == "+" else -1)
+        most = max(most, live)
+    assert live == 0
+    assert most <= 2
+
+
+def test_two_are_live_at_once(tmp_path: Path) -> None:
+    """The first ends when the second has begun."""
+    path, begun = tmp_path / "log", tmp_path / "begun"
+    first = task("a", partial(work, path, "a", begun), seconds=2)
+    assert run([first, task("b", begun.touch)], 2) == ["b", "a"]
+    assert lines(path) == ["+a", "-a"]
+
+
+def test_one_that_takes_more_than_all_the_room_is_run_alone(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    wide = task("wide", partial(work, path, "wide"), room=9, seconds=2)
+    assert run([task("a", partial(work, path, "a")), wide], 2) == ["wide", "a"]
+    assert lines(path) == ["+wide", "-wide", "+a", "-a"]
+
+
+def test_the_longest_chain_begins_first_and_each_waits_for_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tasks = [
+        task("alone", partial(work, path, "alone"), seconds=5),
+        task("last", partial(work, path, "last"), seconds=4, after=["base"]),
+        task("base", partial(work, path, "base"), seconds=3),
+    ]
+    assert run(tasks, 1) == ["base", "alone", "last"]
+
+
+def test_one_with_nothing_to_do_holds_up_none(tmp_path: Path) -> None:
+    tasks = [task("a", None), task("b", (tmp_path / "b").touch, after=["a"])]
+    assert run(tasks, 1) == ["b"]
+    assert (tmp_path / "b").exists()
+    assert run([], 3) == []
+
+
+def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path) -> None:
+    def refuse() -> None:
+        raise UserError("no room", expected="room")
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    tasks = [
+        task("refused", refuse),
+        task("broken", partial(divmod, 1, 0)),
+        task("killed", kill),
+        task("after", (tmp_path / "after").touch, after=["refused", "broken", "killed"]),
+    ]
+    found: dict[str, type[Exception]] = {}
+    for one in at_once(tasks, room=4, look=lambda: None):
+        try:
+            one.begun.result()
+        except (UserError, BrokenError, DiedError) as error:
+            found[one.task.name] = type(error)
+    assert found == {"refused": UserError, "broken": BrokenError, "killed": DiedError}
+    assert (tmp_path / "after").exists()
+
+
+def test_whoever_waits_is_told_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    seen = tmp_path / "seen"
+    assert run([task("a", partial(work, tmp_path / "log", "a", seen))], 1, seen.touch) == ["a"]
+
+
+def test_after_a_stop_it_waits_until_the_last_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK", 0.01)
+    path, go = tmp_path / "log", tmp_path / "go"
+
+    def stop() -> None:
+        if len(lines(path)) == 2:
+            go.touch()
+            raise KeyboardInterrupt
+
+    tasks = [task(name, partial(work, path, name, go)) for name in "ab"]
+    with pytest.raises(KeyboardInterrupt):
+        run(tasks, 2, stop)
+    assert sorted(lines(path)) == ["+a", "+b", "-a", "-b"]
