@@ -106,8 +106,9 @@ def test_bases_come_first_and_are_made_once(
     said = log.read_text().splitlines()
     assert said[0] == "4 tasks, in up to 3 processes at once"
     assert "  base tiny-0: with 2 workers" in said
-    assert "base tiny-1: failed; 0 of 4 results" in [line.partition(";  ")[0] for line in said]
-    assert said[-1].startswith("default on tiny-0: done; 2 of 4 results")
+    # Which of the two ends first is chance.
+    assert [line for line in said if line.startswith("base tiny-1: failed; ")]
+    assert [line for line in said if line.startswith("default on tiny-0: done; 2 of 4 results")]
 
 
 def test_what_fails_leaves_the_others_and_the_same_command_goes_on(tmp_path: Path) -> None:
