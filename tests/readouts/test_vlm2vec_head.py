@@ -188,6 +188,9 @@ def test_a_decoder_that_was_taught_to_answer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="was taught to answer, not to embed") as error:
         VLM2VEC.scorers(encoder(), folder)
     assert f"--scorer decoder@{folder}" in error.value.way_out
+    with pytest.raises(UserError, match="was taught to embed, not to answer") as error:
+        make_scorers(encoder(), f"decoder@{small_folder(tmp_path / 'embeds', embeds=True)}")
+    assert f"--scorer vlm2vec@{tmp_path / 'embeds'}" in error.value.way_out
 
 
 def test_vectors_of_both_forms_are_kept_apart(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ class DecoderReadout:
             )
         # What ships is scored without transformers, which a core installation does not have.
         kept = read_decoder(place, read=small_language if folder is None else saved_language)
+        if kept.made.embeds:
+            raise UserError(
+                f"{place} was taught to embed, not to answer",
+                expected=f"a decoder that `unbag train --recipe {self.name}` made",
+                way_out=f"score it with --scorer vlm2vec@{place}",
+            )
         decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))
         scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)
         if kept.made.settings.sees == "nothing":
