@@ -64,7 +64,8 @@ class Experiment(Protocol):
     def most_processes(self) -> int:
         """In how many processes its arms gain from being run side by side.
 
-        Those of one base, if it reads bases: other bases have processes of their own.
+        Those of one base, if it reads bases: other bases have processes of their own. Else no more
+        than one for each base.
         """
 
     def needs(self, arm: str) -> tuple[ArmKey, ...]:

@@ -104,10 +104,12 @@ class _Run:
         return [self.arms(part, some, arms, say) for arms, some in found.items() if arms]
 
     def share(self, processes: int) -> _Run:
-        """With so many of the processes, and their part of the workers."""
-        machine = self.machine
-        workers = machine.workers and max(1, machine.workers * processes // machine.processes)
-        return replace(self, machine=replace(machine, workers=workers, processes=processes))
+        """With so many of the processes, and a third of the workers.
+
+        Most work wants scenes at its beginning only; repairs want them to the end.
+        """
+        workers = -(-self.machine.workers // 3)
+        return replace(self, machine=replace(self.machine, workers=workers, processes=processes))
 
 
 def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
@@ -153,8 +155,10 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
         names[_BASE, base] = [name]
     for part in plan.parts:
         experiment = run.find(part.experiment)
-        groups = [(base,) for base in part.bases] if experiment.reads_bases else [part.bases]
-        room = max(1, min(experiment.most_processes, run.machine.processes // len(groups)))
+        groups, most = [part.bases], min(experiment.most_processes, len(part.bases))
+        if experiment.reads_bases:
+            groups, most = [(base,) for base in part.bases], experiment.most_processes
+        room = max(1, min(most, run.machine.processes // len(groups)))
         others = {name for some in part.needs.values() for name, _ in some}
         for bases in groups:
             before = [(kind, base) for kind in (_BASE, part.experiment, *others) for base in bases]
