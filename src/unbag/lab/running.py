@@ -164,7 +164,8 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
             before = [(kind, base) for kind in (_BASE, part.experiment, *others) for base in bases]
             after = frozenset(name for one in before for name in names.get(one, ()))
             name = f"{part.experiment} on {', '.join(bases)}"
-            name += " again" * (name in after)
+            while name in after:
+                name += " again"
             seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
             begin = partial(_together, run.share(room), part, bases, partial(_named, say, name))
             tasks.append(Task(name, begin, room, seconds, after))
