@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from math import isfinite
 from pathlib import Path
 
@@ -38,3 +40,23 @@ def test_a_claim_runs_and_decides_nothing_small(name: str, results: list[ArmResu
     verdict = judge_claims([claim], results)[0]
     assert verdict.word == UNDECIDED
     assert verdict.why == "a small run decides nothing"
+
+
+def test_two_claims_run_side_by_side(tmp_path: Path) -> None:
+    """Three experiments on one base, of which one needs another; in a process that may fork."""
+    claims = ("one_token", "weight_mixing")
+    small = ["--size", "small", "--seeds", "1", "--device", "cpu", "--processes", "2"]
+    words = ["lab", "run", *claims, *small, "--out", str(tmp_path / "lab")]
+    done = subprocess.run(
+        [sys.executable, "-m", "unbag", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said[0].endswith(" tasks, in up to 2 processes at once")
+    first, then = (
+        next(n for n, line in enumerate(said) if line.startswith(f"{name}: done"))
+        for name in ("default on tiny-0", "probes on tiny-0 again")
+    )
+    assert first < then
+    wanted = {key for name in claims for key in find_claim(name).arms}
+    assert wanted <= {(one.experiment, one.arm) for one in results_in(tmp_path / "lab")}
