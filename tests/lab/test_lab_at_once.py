@@ -44,9 +44,9 @@ def task(
 def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: None) -> list[str]:
     """Names as they end; an error is raised."""
     ended = []
-    for one in at_once(tasks, room=room, look=look):
-        one.begun.result()
-        ended.append(one.task.name)
+    for one, begun in at_once(tasks, room=room, look=look):
+        begun.result()
+        ended.append(one.name)
     return ended
 
 
@@ -109,11 +109,11 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
         task("after", (tmp_path / "after").touch, after=["refused", "broken", "killed"]),
     ]
     found: dict[str, type[Exception]] = {}
-    for one in at_once(tasks, room=4, look=lambda: None):
+    for one, begun in at_once(tasks, room=4, look=lambda: None):
         try:
-            one.begun.result()
+            begun.result()
         except (UserError, BrokenError, DiedError) as error:
-            found[one.task.name] = type(error)
+            found[one.name] = type(error)
     assert found == {"refused": UserError, "broken": BrokenError, "killed": DiedError}
     assert (tmp_path / "after").exists()
 

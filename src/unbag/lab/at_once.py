@@ -32,39 +32,31 @@ class Task:
     """Names of tasks."""
 
 
-@dataclass(frozen=True, eq=False)
-class Ended:
-    """A task whose process is no more."""
-
-    task: Task
-    begun: Begun[None]
-
-
 def at_once(
-    tasks: Sequence[Task], *, room: int, threads: int = 1, look: Callable[[], None]
-) -> Iterator[Ended]:
-    """Tasks as they end; one that takes more than all the room is run alone.
+    tasks: Sequence[Task], *, room: int, look: Callable[[], None]
+) -> Iterator[tuple[Task, Begun[None]]]:
+    """Tasks as they end, with their results; one that takes more than all the room is run alone.
 
     After Ctrl-C, which all of them hear, it waits until the last is gone.
     """
     left = sorted(tasks, key=lambda task: -_chain(task, tasks))
-    live: dict[object, Ended] = {}
+    live: dict[object, tuple[Task, Begun[None]]] = {}
     try:
         while left or live:
-            for task in _to_begin(left, [one.task for one in live.values()], room):
+            for task in _to_begin(left, [task for task, _ in live.values()], room):
                 left.remove(task)
                 if (work := task.work()) is not None:
-                    begun = Begun(work, threads=threads)
-                    live[begun.ours] = Ended(task, begun)
+                    begun = Begun(work)
+                    live[begun.ours] = task, begun
             if live:
-                ready = wait([one.begun.ours for one in live.values()], timeout=_LOOK)
+                ready = wait([begun.ours for _, begun in live.values()], timeout=_LOOK)
                 if not ready:
                     look()
                 for pipe in ready:
                     yield live.pop(pipe)
     finally:
-        for one in live.values():
-            one.begun.join()
+        for _, begun in live.values():
+            begun.join()
 
 
 def _chain(task: Task, tasks: Sequence[Task]) -> float:

@@ -77,8 +77,7 @@ def _in_short(verdict: Verdict) -> str:
         return ""
     if verdict.word == UNDECIDED and (verdict.is_small or verdict.missing):
         return f" ({verdict.why})"
-    held, every = sum(one.word == REPRODUCED for one in verdict.tested), len(verdict.tested)
-    return f" ({held} of {every} predictions came out)" if every > 1 else ""
+    return f" ({verdict.came_out})" if len(verdict.tested) > 1 else ""
 
 
 def _predicted(claim: Claim) -> str:

@@ -6,7 +6,7 @@ experiments keep where their trainings stand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -134,9 +134,9 @@ def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure
     tasks, room = _tasks(plan, run, say), run.machine.processes
     say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
     failures: list[Failure] = []
-    for one in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
-        failed = _tried(one.task.name, one.begun.result, run.out)
-        say(f"{one.task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
+    for task, begun in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
+        failed = _tried(task.name, begun.result, run.out)
+        say(f"{task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
         failures += failed
     for part in plan.parts:
         if not any(one.what.startswith(f"{part.experiment} ") for one in failures):
@@ -150,8 +150,10 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
     names: dict[tuple[str, str], list[str]] = {}
     for base, seconds in plan.untrained.items():
         name = f"base {base}"
-        work = run.share(1).base(base, partial(_named, say, name))
-        tasks.append(Task(name, partial(_as_it_is, work), 1, seconds))
+        begin: Callable[[], Work | None] = partial(
+            run.share(1).base, base, partial(_named, say, name)
+        )
+        tasks.append(Task(name, begin, 1, seconds))
         names[_BASE, base] = [name]
     for part in plan.parts:
         experiment = run.find(part.experiment)
@@ -176,10 +178,6 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
 
 def _named(say: Say, name: str, line: str) -> None:
     say(f"  {name}: {line}")
-
-
-def _as_it_is(work: Work) -> Work:
-    return work
 
 
 def _together(run: _Run, part: Part, bases: Sequence[str], say: Say) -> Work | None:

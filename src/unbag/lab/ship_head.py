@@ -39,7 +39,8 @@ def ship_head(place: Path, spec: str, out: Path, *, beside: Beside | None = None
 def _ship_reader(path: Path, spec: str, out: Path) -> None:
     """Readers are kept in half precision already."""
     head, state = read_head(path)
-    check_encoder(head, encoder_of(load_model(spec), head.readout), path)
+    encoder = encoder_of(load_model(spec), head.readout)
+    check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_head(state, out, replace(head, encoder=spec))
 
@@ -54,7 +55,6 @@ def _ship_decoder(folder: Path, spec: str, out: Path, beside: Beside | None) -> 
         # Folders of before `embeds` was written have the name of their arm.
         embeds=made.embeds or folder.name in VECTOR_ARMS,
     )
-    out.mkdir(parents=True, exist_ok=True)
     origin = Origin(spec, encoder.name, encoder.fingerprint)
     if beside:
         save_change(out, shipped, origin, base=beside.decoder, rank=beside.rank)

@@ -66,6 +66,12 @@ class Verdict:
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
 
     @property
+    def came_out(self) -> str:
+        """How many of its predictions did."""
+        held = sum(one.word == REPRODUCED for one in self.tested)
+        return f"{held} of {len(self.tested)} predictions came out"
+
+    @property
     def missing(self) -> int:
         """Bases that the prediction with the fewest still needs."""
         return max(one.missing for one in self.tested)

@@ -150,12 +150,11 @@ def sense(verdict: Verdict) -> str:
 def _so_far(verdict: Verdict) -> str:
     """How many predictions of an undecided claim came out, and which did not, if one did not."""
     left = [one.prediction.says for one in verdict.tested if one.word != REPRODUCED]
-    held = len(verdict.tested) - len(left)
-    if not held:
+    if len(left) == len(verdict.tested):
         few = all(one.missing for one in verdict.tested)
         return f"Nothing is decided{f' yet ({verdict.why})' if few else ''}."
     rest = f"“{left[0]}” is open" if len(left) == 1 else "the rest are open"
-    return f"Undecided as a whole: {held} of {len(verdict.tested)} predictions came out, {rest}."
+    return f"Undecided as a whole: {verdict.came_out}, {rest}."
 
 
 def _failed(verdict: Verdict) -> str:

@@ -27,6 +27,7 @@ from unbag.readouts.decoder_model import Made, PatchDecoder, patch_decoder
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_words import Pretrained, WordLevel, Words
+from unbag.readouts.head import check_encoder
 from unbag.readouts.low_rank import State, apply_change, factored
 from unbag.train.lora import merged
 from unbag.types import DualEncoder
@@ -187,8 +188,12 @@ def _change(net: DecoderNet, change: State, base: _Base, folder: Path) -> None:
 
 
 def _weights_print(net: DecoderNet) -> str:
-    state = {name: value.to(torch.float32) for name, value in net.state_dict().items()}
-    return fingerprint("decoder-weights", state)
+    return fingerprint("decoder-weights", _widened(net))
+
+
+def _widened(net: DecoderNet) -> State:
+    """Weights have one fingerprint, whatever precision they are kept in."""
+    return {name: value.to(torch.float32) for name, value in net.state_dict().items()}
 
 
 def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> None:
@@ -209,13 +214,10 @@ def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> 
 
 def on_encoder(kept: Kept, encoder: DualEncoder, folder: Path, *, name: str) -> PatchDecoder:
     """Ready to be asked; an encoder that it was not trained on is refused."""
-    if kept.origin.fingerprint != encoder.fingerprint:
-        raise UserError(
-            f"{folder} was trained for {kept.origin.spec} (fingerprint {kept.origin.fingerprint}), "
-            f"and the model is {encoder.name} ({encoder.fingerprint})",
-            expected="the model it was trained on: to another, its numbers mean nothing",
-            way_out=f"--model {kept.origin.spec}, or train a decoder for this model",
-        )
+    trained = kept.origin
+    check_encoder(
+        folder, encoder, spec=trained.spec, fingerprint=trained.fingerprint, kind="decoder"
+    )
     return patch_decoder(encoder, kept.made, name=name, fingerprint=print_of(kept.made, encoder))
 
 
@@ -226,8 +228,7 @@ def print_of(made: Made, encoder: DualEncoder) -> str:
     # Said only where it is so: folders of before keep their fingerprints.
     embeds = {"embeds": True} if made.embeds else {}
     said = json.dumps(asdict(made.settings) | {"language": "", "places": made.places} | embeds)
-    state = {name: value.to(torch.float32) for name, value in made.net.state_dict().items()}
-    return fingerprint("decoder", state, encoder.fingerprint, said, known, _VERSION)
+    return fingerprint("decoder", _widened(made.net), encoder.fingerprint, said, known, _VERSION)
 
 
 def _backend(tokenizer: Any) -> str:

@@ -65,14 +65,16 @@ def write_head(state: Mapping[str, Tensor], path: Path, head: Head) -> None:
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
 
 
-def check_encoder(head: Head, encoder: DualEncoder, path: Path) -> None:
-    """Raise UserError, with both fingerprints, if it was trained on another."""
-    if head.fingerprint != encoder.fingerprint:
+def check_encoder(
+    path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
+) -> None:
+    """Raise UserError, with both fingerprints, if what lies there was trained on another."""
+    if fingerprint != encoder.fingerprint:
         raise UserError(
-            f"{path} was trained for {head.encoder} (fingerprint {head.fingerprint}), and the "
-            f"model is {encoder.name} ({encoder.fingerprint})",
+            f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
+            f"{encoder.name} ({encoder.fingerprint})",
             expected="the model it was trained on: to another, its numbers mean nothing",
-            way_out=f"--model {head.encoder}, or train a reader for this model",
+            way_out=f"--model {spec}, or train a {kind} for this model",
         )
 
 
@@ -117,7 +119,7 @@ def load_reader(
             expected=f"{readout!r}",
             way_out=f"--scorer {head.readout}@{folder}",
         )
-    check_encoder(head, encoder, path)
+    check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
     known = {field.name for field in fields(settings)}
     said = {key: value for key, value in head.settings.items() if key in known}
     try:
