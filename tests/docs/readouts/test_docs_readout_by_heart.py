@@ -45,13 +45,25 @@ def test_of_rows_with_a_relation_so_many_were_learned(results: list[ArmResult], 
         share = one.numbers.get("fit", {}).get("few relation")
         if share is not None:
             found.setdefault(_kind(one.arm), []).append(100 * share)
-    assert set(found) == {"pooled", "dcsm", "pacl", "text", "sparc"}
+    assert set(found) == {"pooled", "dcsm", "cls_eos", "pacl", "text", "sparc"}
     ends = {kind: f"{min(own):.0f} to {max(own):.0f}" for kind, own in found.items()}
     assert {*found["pooled"], *found["text"]} == {100}
     assert (
         f"the pooled reader has 100 % of them, DCSM {ends['dcsm']} %, PACL {ends['pacl']} % (100 % "
         f"with MiniLM) and SPARC {ends['sparc']} %."
     ) in words
+    assert f"DCSM with `cls_eos` has {ends['cls_eos']} %: it hardly can." in words
+
+
+def test_with_the_row_and_the_column_alone_it_is_below_the_bar(
+    results: list[ArmResult], words: str
+) -> None:
+    assert "below the bar on both of its bases, so a null of it says little." in words
+    few = values(results, "dcsm_fixed-cls_eos-long", "fit", "few")
+    assert len(few) == 2
+    assert max(few) < 100 * LEAST_FIT
+    known = ends(values(results, "dcsm_fixed-cls_eos-long", "fit", "learned relation"), 0)
+    assert f"it knows {known} % of the relations that it was taught with." in words
 
 
 def test_readers_know_taught_rows_hardly_better_than_others(
@@ -96,4 +108,6 @@ def test_what_the_page_of_decoders_says_of_the_world(results: list[ArmResult]) -
 def _kind(arm: str) -> str:
     if READERS[arm].text:
         return "text"
+    if "cls_eos" in arm:
+        return "cls_eos"
     return READERS[arm].readout.partition("_")[0]

@@ -22,7 +22,13 @@ Asked = tuple[str, str]
     [
         ("docs/dcsm.md", "it has {} on relations after 3,000", "dcsm_fixed", RELATION),
         ("docs/dcsm.md", "3,000 steps and {} after 20,000", "dcsm_fixed-long", RELATION),
-        ("docs/dcsm.md", "after 20,000 ({}, three", "dcsm_fixed-shuffled-long", RELATION),
+        ("docs/dcsm.md", "after 20,000 ({}, five", "dcsm_fixed-shuffled-long", RELATION),
+        (
+            "docs/dcsm.md",
+            "it is a coin too ({}, two bases), but learns",
+            "dcsm_fixed-cls_eos-long",
+            RELATION,
+        ),
         ("docs/vlm2vec.md", "has {} on relations of `tiny:base`", "vlm2vec-long", RELATION),
         ("docs/vlm2vec.md", "loses colours as well ({})", "vlm2vec-long", SWAP),
         ("README.md", "DCSM has {};", "dcsm_fixed-long", RELATION),
@@ -35,7 +41,7 @@ Asked = tuple[str, str]
         ("README.md", "has {} after 20,000 steps (eight bases:", "decoder-long", RELATION),
         ("CHANGELOG.md", "reads relations ({}, eight bases;", "decoder-long", RELATION),
         ("CHANGELOG.md", "bases; {} with 6,000)", "decoder", RELATION),
-        ("CHANGELOG.md", "DCSM is at {},", "dcsm_fixed-long", RELATION),
+        ("CHANGELOG.md", "DCSM is at {} (55.6 to", "dcsm_fixed-long", RELATION),
     ],
 )
 def test_what_other_pages_say(
@@ -48,6 +54,21 @@ def test_what_other_pages_say(
 def test_how_many_relations_maps_know_of_other_scenes(results: list[ArmResult]) -> None:
     held = ends(values(results, "dcsm_fixed-long", "fit", "held relation"), digits=0)
     assert f"was taught with, and {held} % of others." in words_of(DOCS / "dcsm.md")
+
+
+def test_on_how_many_bases_maps_were_read_for_long(results: list[ArmResult]) -> None:
+    usual, long = (
+        {one.base for one in results if one.arm == arm} for arm in ("dcsm_fixed", "dcsm_fixed-long")
+    )
+    assert (len(usual), len(long), len(usual & long)) == (5, 10, 3)
+    by_base = ends(values(results, "dcsm_fixed-long", *RELATION))
+    page = words_of(DOCS / "dcsm.md")
+    assert "after 20,000 (five bases and ten, three of them the same;" in page
+    assert f"It is above chance on all ten, by base from {by_base}." in page
+    assert min(values(results, "dcsm_fixed-long", *RELATION)) > 55
+    for arm, count in (("dcsm_fixed-shuffled-long", 5), ("dcsm_fixed-cls_eos-long", 2)):
+        assert sum(one.arm == arm for one in results) == count
+    assert f"({by_base} on ten bases)" in words_of(DOCS.parent / "CHANGELOG.md")
 
 
 def test_how_long_other_pages_say_decoders_are_coins(results: list[ArmResult]) -> None:
@@ -79,7 +100,14 @@ def test_what_the_lab_says_of_arms_of_many_steps(words: str) -> None:
     assert (colours.word, colours.prediction.numbers[0].benchmark) == (UNDECIDED, SWAP[0])
     assert {len(one.effects) for one in decoder} == {5}
     assert "four of its five predictions came out on five bases that were not seen before" in words
-    assert {len(one.effects) for one in asking["dcsm_taught_longer"].tested} == {3}
+    maps = asking["dcsm_taught_longer"].tested
+    counted = {base for one in maps for base in one.effects}
+    assert {len(one.effects) for one in maps} == {5}
+    assert counted == {f"tiny-{number}" for number in range(9, 14)}
+    assert {base for one in decoder for base in one.effects} == {
+        f"tiny-{number}" for number in range(7, 12)
+    }
     assert (
-        "five are left for the decoder, and three for DCSM, where the lab asks for five." in words
-    )
+        "five are left for each, as many as the lab asks for (`tiny-7` to `tiny-11` for the "
+        "decoder, `tiny-9` to `tiny-13` for DCSM)."
+    ) in words
