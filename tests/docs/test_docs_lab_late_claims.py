@@ -140,7 +140,7 @@ def test_dcsm_reads_places_where_it_was_taught_for_long(results: Results) -> Non
     assert "taught as long on five of these bases, is a coin" in words("dcsm_reads_maps")
     note = words("dcsm_taught_longer")
     assert "taught for as long, is a coin there. It reads less than a decoder" in note
-    assert "on every base where both were taught for as long" in note
+    assert "on every base that has results of both" in note
     decoder = of(results, "decoder-long", RELATION)
     both = set(relations) & set(decoder)
     assert len(both) == 8

@@ -161,7 +161,7 @@ def test_cosine_of_the_same_bases(
         ("81.0), by {} over cosine and", "dcsm_fixed-long", "base", RELATION),
         ("over cosine and {} over 3,000", "dcsm_fixed-long", "dcsm_fixed", RELATION),
         ("Strict pairs rise by {} to 36.4", "dcsm_fixed-long", "base", STRICT),
-        ("that both read (by {})", "decoder-long", "dcsm_fixed-long", RELATION),
+        ("with results of both (by {})", "decoder-long", "dcsm_fixed-long", RELATION),
         ("{} below, though", "dcsm_fixed-long", "dcsm_fixed-shuffled-long", RELATION),
         ("in the mean {}; in strict", "decoder-long", "vlm2vec", RELATION),
         ("in strict pairs it is {} above", "decoder-long", "vlm2vec", STRICT),

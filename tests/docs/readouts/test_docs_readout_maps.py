@@ -72,13 +72,13 @@ def test_all_lean_as_predicted_and_none_is_clear(
     ) in words_of(DOCS.parent / "CHANGELOG.md")
 
 
-def test_the_decoder_is_above_it_where_both_were_taught(
+def test_the_decoder_is_above_it_where_both_have_results(
     results: list[ArmResult], words: str
 ) -> None:
     apart = apart_of(results, "decoder-long", READER)
     assert len(apart) == 8
     assert min(apart) > 0
-    assert "above it on each of the eight bases that both read" in words
+    assert "above it on each of the eight bases with results of both" in words
     found = {one.base: one.numbers["world-relation"]["original"] for one in results
              if one.arm == READER}  # fmt: skip
     assert max(found, key=found.__getitem__) == "tiny-13"
