@@ -14,7 +14,7 @@ import pytest
 from unbag.errors import UserError
 from unbag.lab import at_once as module
 from unbag.lab.apart import BrokenError, DiedError
-from unbag.lab.at_once import Task, Work, at_once
+from unbag.lab.at_once import Share, Task, Work, at_once, each_apart
 
 
 def lines(path: Path) -> list[str]:
@@ -38,7 +38,7 @@ def work(path: Path, name: str, until: Path | None = None) -> None:
 def task(
     name: str, done: Work | None, *, room: int = 1, seconds: float = 1.0, after: Sequence[str] = ()
 ) -> Task:
-    return Task(name, lambda: done, room, seconds, frozenset(after))
+    return Task(name, lambda taken: done, room, seconds, frozenset(after))
 
 
 def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: None) -> list[str]:
@@ -51,16 +51,20 @@ def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: Non
 
 
 def test_no_more_are_live_than_there_is_room_for(tmp_path: Path) -> None:
+    """Each says how many processes it was told to take."""
     path = tmp_path / "log"
-    tasks = [task(str(n), partial(work, path, str(n))) for n in range(6)]
-    tasks.append(task("wide", partial(work, path, "wide"), room=2, seconds=0.5))
-    assert sorted(run(tasks, 2)) == [*"012345", "wide"]
+    wants = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 1, "f": 4, "g": 1}
+    tasks = [
+        Task(name, lambda taken: partial(work, path, f"{taken}"), room, 1.0)
+        for name, room in wants.items()
+    ]
+    assert sorted(run(tasks, 4)) == list(wants)
     live, most = 0, 0
     for line in lines(path):
-        live += (2 if "wide" in line else 1) * (1 if line[0] == "+" else -1)
+        live += int(line)
         most = max(most, live)
     assert live == 0
-    assert most <= 2
+    assert 1 < most <= 4
 
 
 def test_two_are_live_at_once(tmp_path: Path) -> None:
@@ -69,6 +73,30 @@ def test_two_are_live_at_once(tmp_path: Path) -> None:
     first = task("a", partial(work, path, "a", begun), seconds=2)
     assert sorted(run([first, task("b", begun.touch)], 2)) == ["a", "b"]
     assert lines(path) == ["+a", "-a"]
+
+
+@pytest.mark.parametrize(("wants", "taken"), [(4, 2), (5, 3)])
+def test_one_begins_with_half_of_the_room_it_wants(tmp_path: Path, wants: int, taken: int) -> None:
+    """Of three there are two while `narrow` runs; one that wants five waits, and none overtakes."""
+    path, go = tmp_path / "log", tmp_path / "go"
+
+    def wide(taken: int) -> Work:
+        return partial(_ends, path, f"wide {taken}", go)
+
+    tasks = [
+        task("narrow", partial(work, tmp_path / "narrow", "narrow", go), seconds=9),
+        Task("wide", wide, wants, 5.0),
+        task("last", partial(say, path, "last"), seconds=1),
+    ]
+    if taken == 3:
+        go.touch()
+    run(tasks, 3)
+    assert path.read_text().splitlines() == [f"wide {taken}", "last"]
+
+
+def _ends(path: Path, line: str, go: Path) -> None:
+    say(path, line)
+    go.touch()
 
 
 def test_one_that_takes_more_than_all_the_room_is_run_alone(tmp_path: Path) -> None:
@@ -116,6 +144,76 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
             found[one.name] = type(error)
     assert found == {"refused": UserError, "broken": BrokenError, "killed": DiedError}
     assert (tmp_path / "after").exists()
+
+
+def test_work_is_shared_among_processes_longest_first(tmp_path: Path) -> None:
+    path, here = tmp_path / "log", os.getpid()
+
+    def note(name: str) -> None:
+        assert os.getpid() != here
+        say(path, name)
+
+    shares = [Share(partial(note, name), len(name)) for name in ("a", "ccc", "bb")]
+    each_apart(shares, processes=2)
+    assert sorted(lines(path)) == ["a", "bb", "ccc"]
+    path.unlink()
+    order = [Share(partial(say, path, name), len(name)) for name in ("a", "ccc", "bb")]
+    each_apart(order, processes=1)
+    # In this process there is nothing to gain from another order.
+    assert lines(path) == ["a", "ccc", "bb"]
+    each_apart([], processes=3)
+
+
+def test_the_longest_work_begins_first(tmp_path: Path) -> None:
+    """There is room for two of three; both wait until the last one would have begun too."""
+    path, go = tmp_path / "log", tmp_path / "go"
+    shares = [
+        Share(partial(work, path, "short", None), 1),
+        Share(partial(work, path, "long", go), 3),
+        Share(partial(_goes, path, go), 2),
+    ]
+    each_apart(shares, processes=2)
+    assert set(lines(path)[:2]) == {"+long", "+second"}
+
+
+def _goes(path: Path, go: Path) -> None:
+    say(path, "+second")
+    time.sleep(0.2)
+    go.touch()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_first_error_is_raised_when_all_have_ended(tmp_path: Path, depth: int) -> None:
+    """Also out of a process that had the work done apart itself."""
+
+    def refuse() -> None:
+        raise UserError("no weights", expected="some", way_out="run it again")
+
+    def kill() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def raised(fails: Work) -> pytest.ExceptionInfo[Exception]:
+        after = tmp_path / f"{fails}"
+        shares = [Share(fails, 2), Share(partial(work, tmp_path / "log", "b"), 1)]
+        shares.append(Share(after.touch, 0))
+        every = partial(each_apart, shares, processes=2)
+        for _ in range(depth - 1):
+            every = partial(each_apart, [Share(every, 1)], processes=2)
+        with pytest.raises((UserError, BrokenError, DiedError)) as error:
+            every()
+        assert after.exists()
+        return error
+
+    refused = raised(refuse).value
+    assert isinstance(refused, UserError)
+    assert (refused.found, refused.way_out) == ("no weights", "run it again")
+    broken = raised(partial(divmod, 1, 0)).value
+    assert isinstance(broken, BrokenError)
+    assert broken.said.startswith("ZeroDivisionError")
+    assert broken.trace.count("Traceback") == 1
+    killed = raised(kill).value
+    assert isinstance(killed, DiedError)
+    assert "SIGKILL" in str(killed)
 
 
 def test_whoever_waits_is_told_now_and_then(

@@ -15,6 +15,7 @@ from unbag.lab.claims import NAMES, find_claim
 from unbag.lab.clock import Clock, duration
 from unbag.lab.experiment import EXPERIMENTS, Experiment, Order, Say
 from unbag.lab.plan import Plan, find_wish, make_plan
+from unbag.lab.run_folder import base_path
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,25 @@ def test_the_clock_goes_by_what_stands_in_the_folder(
         "  another",
         "  2 of 4 results; about 6 min left in all",
     ]
+
+
+def test_a_short_result_is_no_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what runs at once the short ends first, and says nothing about the rest."""
+    now = [0.0]
+    monkeypatch.setattr("unbag.lab.clock.time.monotonic", lambda: now[0])
+    plan = plan_of(tmp_path, ("default", "plain"), ("default", "trained"), bases=("tiny-0",))
+    parts = tuple(replace(one, each={"plain": 4.0, "trained": 96.0}) for one in plan.parts)
+    plan = replace(plan, parts=parts, untrained={"tiny-0": 100.0})
+    clock = Clock(plan, tmp_path, say=print)
+    path = base_path(tmp_path, "tiny-0")
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert clock.left() == ""
+    put(tmp_path, "default", "tiny-0", "plain")
+    now[0] = 180.0
+    assert clock.left() == ""
+    put(tmp_path, "default", "tiny-0", "trained")
+    assert clock.left() == "; about 0 s left in all"
 
 
 @pytest.mark.parametrize(

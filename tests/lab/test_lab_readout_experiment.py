@@ -103,15 +103,6 @@ def test_looking_at_a_decoder_does_not_change_what_it_learns(ran: Ran) -> None:
     assert asked.numbers["world-pairs-a"] == alone.numbers["world-pairs-a"]
 
 
-def test_vectors_come_after_their_decoder_in_one_process() -> None:
-    arms = ("decoder", "decoder-cls", "decoder-long", "vlm2vec", "vlm2vec-long", "decoder-nothing")
-    assert readout_decoders._families(arms) == [
-        ["decoder", "vlm2vec"],
-        ["decoder-cls", "decoder-nothing"],
-        ["decoder-long", "vlm2vec-long"],
-    ]
-
-
 def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) -> None:
     order, _ = ran
     folder = result_path(order.out, "readouts", base.stem, "decoder").with_suffix("")
@@ -240,26 +231,6 @@ def test_the_script_and_the_experiment_write_to_one_place(
         READOUTS.run(order, say=silent)
 
 
-def test_the_script_of_decoders_too(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[Path, list[str]]] = []
-
-    def run(base: Base, folder: Path, arms: list[str], *, processes: int, say: Say) -> None:
-        assert (base.settings.vector_steps, processes) == (7, 3)
-        asked.append((folder, arms))
-
-    monkeypatch.setattr(readout_decoders, "run_decoder_arms", run)
-    words = ["--bases", str(base), "--out", str(tmp_path), "--arms", "decoder", "vlm2vec"]
-    words += ["--vector-steps", "7", "--processes", "3", "--times", "1", "--bench", "world-binding"]
-    monkeypatch.setattr(sys, "argv", ["readout_decoders", *words])
-    there = result_path(tmp_path, "readouts", base.stem, "decoder")
-    there.parent.mkdir(parents=True)
-    there.write_text("{}")
-    readout_decoders.main()
-    assert asked == [(there.parent, ["vlm2vec"])]
-
-
 def test_a_full_run_teaches_as_the_settings_say() -> None:
     for full in (Settings(), FOR_DECODERS):
         assert (full.size, full.text) == ("full", "minilm")
@@ -272,11 +243,12 @@ def test_readers_and_decoders_are_given_their_own_settings(
 ) -> None:
     asked: dict[str, Settings] = {}
 
-    def run(base: Base, folder: Path, arms: list[str], *, processes: int, say: Say) -> None:
+    def run(base: Base, folder: Path, arms: list[str], *, say: Say) -> None:
         asked.update(dict.fromkeys(arms, base.settings))
 
-    monkeypatch.setattr(readout_experiment, "run_readers", run)
-    monkeypatch.setattr(readout_experiment, "run_decoder_arms", run)
+    monkeypatch.setattr(readout_experiment, "run_base", run)
+    monkeypatch.setattr(readout_experiment, "run_decoders", run)
+    monkeypatch.setattr(Base, "make_rows", lambda *_: None)
     monkeypatch.setattr(readout_experiment, "Questions", lambda *_, **__: None)
     READOUTS.run(Order((base,), ("dcsm", "pooled", "decoder", "vlm2vec"), tmp_path, workers=3))
     assert asked["pooled"] == asked["dcsm"] == Settings(workers=3)

@@ -14,12 +14,12 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, read_results
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
-from unbag.lab.readout_base import Base, Settings, side_by_side
+from unbag.lab.readout_base import Base, Settings
 from unbag.lab.readout_decoders import _said, taught_with
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_table import table
 from unbag.lab.readout_vectors import _Lessons, _Texts
-from unbag.lab.readouts import _groups, missing, run_base
+from unbag.lab.readouts import missing, run_base
 from unbag.models.tiny import load, write
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_words import words_of
@@ -80,52 +80,6 @@ def test_unknown_arms_and_other_readouts_are_refused() -> None:
         find_arm("dcsm_fix")
     with pytest.raises(UserError, match="no reader of parts"):
         ReaderArm("decoder").found()
-
-
-def test_an_arm_follows_the_one_whose_weights_it_takes() -> None:
-    groups = _groups(["pooled", "pacl", "pacl_uniform", "pacl_fixed"], 3)
-    assert sorted(name for group in groups for name in group) == [
-        "pacl",
-        "pacl_fixed",
-        "pacl_uniform",
-        "pooled",
-    ]
-    own = next(group for group in groups if "pacl" in group)
-    assert own.index("pacl_uniform") > own.index("pacl")
-
-
-def test_groups_run_in_processes_of_their_own(tmp_path: Path) -> None:
-    def run(names: list[str]) -> None:
-        for name in names:
-            (tmp_path / name).touch()
-
-    side_by_side(run, [["a", "b"], ["c"]])  # type: ignore[arg-type]
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "c"}
-
-
-def test_one_group_is_forked_where_others_will_be() -> None:
-    found: list[str] = []
-    side_by_side(found.extend, [["a"]], is_forked=True)
-    assert found == []
-    side_by_side(found.extend, [["a"]])
-    assert found == ["a"]
-
-
-def test_what_a_user_can_mend_comes_back_from_a_process() -> None:
-    def run(names: object) -> None:
-        raise UserError("no weights", expected="some", way_out="run it again")
-
-    with pytest.raises(UserError, match="no weights") as error:
-        side_by_side(run, [["a"], ["b"]])
-    assert (error.value.expected, error.value.way_out) == ("some", "run it again")
-
-
-def test_a_group_that_fails_is_told() -> None:
-    def run(names: object) -> None:
-        raise ValueError("broken")
-
-    with pytest.raises(SystemExit, match="1, 1"):
-        side_by_side(run, [["a"], ["b"]])
 
 
 def test_readers_are_taught_asked_and_left_alone_afterwards(tmp_path: Path) -> None:

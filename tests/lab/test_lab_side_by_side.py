@@ -141,6 +141,31 @@ def test_one_that_takes_names_alone_is_one_task(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text() == "2 2 3"
 
 
+def test_one_that_takes_names_alone_does_not_wait_for_bases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_base(out: Path, name: str, **_: object) -> None:
+        meets(tmp_path / "base", tmp_path / "scratch")(name, "")
+        raise UserError("no base")
+
+    monkeypatch.setattr("unbag.lab.running.make_base", make_base)
+    begins = meets(tmp_path / "scratch", tmp_path / "base")
+    made = {
+        "pretraining": Made("pretraining", ("a",), reads_bases=False, before=begins),
+        "default": Made("default", ("a",)),
+    }
+    arms = [(name, "a") for name in made]
+    plan = make_plan(arms, tmp_path, ["tiny-0"], find=made.__getitem__, untrained={"tiny-0": 9.0})
+    failures = carry_out(
+        plan, tmp_path, size="small", machine=Machine(processes=2), find=made.__getitem__
+    )
+    assert failures == [
+        Failure("base tiny-0", "no base"),
+        Failure("default", "no result of a on tiny-0"),
+    ]
+    assert kept(tmp_path) == [("pretraining", "tiny-0", "a")]
+
+
 def test_processes_are_shared_among_bases(tmp_path: Path) -> None:
     class Told(Made):
         def run(self, order: Order, *, say: Say = print) -> None:

@@ -125,6 +125,9 @@ def _there(work: Callable[[], object], to: Connection, parent: int, threads: int
         os._exit(130)
     except UserError as error:
         to.send(UserError(error.found, expected=error.expected, way_out=error.way_out))
+    except (BrokenError, DiedError) as error:
+        # Of work that this work had done apart.
+        to.send(error)
     except (Exception, SystemExit) as error:
         to.send(_broke(error))
 

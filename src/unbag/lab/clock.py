@@ -12,6 +12,8 @@ from unbag.lab.run_folder import base_path
 
 _EVERY = 30.0
 """Seconds between two lines about the whole."""
+_ENOUGH = 0.1
+"""Of what is planned, for a pace: where much runs at once, the short ends long before the rest."""
 
 
 class Clock:
@@ -51,12 +53,14 @@ class Clock:
 
     def left(self) -> str:
         """At the pace so far; nothing before there is one."""
-        done = self._done()
-        if self._first is None or done == self._first[1]:
+        done, whole = self._done(), sum(self._planned.values())
+        if self._first is None:
             return ""
         since, before = self._first
+        if done == before or done - before < _ENOUGH * (whole - before):
+            return ""
         pace = (time.monotonic() - since) / (done - before)
-        rest = sum(self._planned.values()) - done
+        rest = whole - done
         return f"; about {duration(rest * pace)} left in all"
 
     def _done(self) -> float:

@@ -17,13 +17,14 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.lab.arm_result import Size, result_path
 from unbag.lab.arms_left import arms_left
+from unbag.lab.at_once import each_apart
 from unbag.lab.decoder_taught import Course, Taught, shrunk, teach
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.prior_experiment import M3ID_ENDING, SHARES
 from unbag.lab.prior_lessons import BENCHMARKS, relation_lessons, texts_asked
 from unbag.lab.prior_scores import blind_share, score_answers
 from unbag.lab.questions import Questions
-from unbag.lab.readout_base import FOR_DECODERS, Base, Settings, side_by_side
+from unbag.lab.readout_base import FOR_DECODERS, Base, Settings, shares
 from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
 from unbag.lab.readouts import finish
@@ -56,12 +57,12 @@ def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
         if not arms:
             continue
         if any(arm in SHARES for arm in arms):
-            say(f"{path.stem}: {sum(len(some.captions) for some in base.rows):,} scenes")
+            base.make_rows(say)
         # An arm that takes another's weights follows it in the same process.
         groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
         run = partial(_run_arms, base, experiment.name, order, say)
         groups = [group for group in groups if group] if order.processes > 1 else [arms]
-        side_by_side(run, groups, is_forked=order.processes > 1)
+        each_apart(shares(run, groups), processes=order.processes)
 
 
 def sized(size: Size) -> Settings:

@@ -26,6 +26,7 @@ import numpy as np
 
 from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.arms_left import arms_left
+from unbag.lab.at_once import each_apart
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.probe_arms import ARMS, BLIND, load_arm, needs
@@ -36,7 +37,7 @@ from unbag.lab.probe_order import order_free
 from unbag.lab.probe_reading import readings
 from unbag.lab.probe_space import TinySpace
 from unbag.lab.questions import Questions
-from unbag.lab.readout_base import side_by_side
+from unbag.lab.readout_base import shares
 from unbag.models.tiny import read
 from unbag.probes.space import Space
 from unbag.types import FloatArray, IntArray, Item
@@ -77,7 +78,7 @@ class Probes:
             base = _Base(path, questions, amount, order)
             count = max(1, min(order.processes, len(arms)))
             groups = [arms[at::count] for at in range(count)]
-            side_by_side(partial(_run_arms, base, count, say), groups)
+            each_apart(shares(partial(_run_arms, base, count, say), groups), processes=count)
 
 
 PROBES = Probes()

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from multiprocessing import get_context
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 
 from unbag.engine.progress import Silent
-from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, Size
+from unbag.lab.at_once import Share
+from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
 from unbag.models.tiny import Tiny, read, untrained
@@ -122,6 +120,14 @@ class Base:
         """What all arms are taught with."""
         return world_rows(self.settings.scenes, seed=self.seed, workers=self.settings.workers)
 
+    def make_rows(self, say: Say) -> None:
+        """Now, so that processes that are forked later share them."""
+        say(f"{self.path.stem}: {sum(len(one.captions) for one in self.rows):,} scenes")
+
+    def forget(self) -> None:
+        """Features that were kept for the next arm."""
+        self._kept = self._looked = None
+
     def _encoder(self, arm: ReaderArm) -> DualEncoder:
         if arm.text:
             return self.joined
@@ -186,42 +192,14 @@ class Base:
         )
 
 
-def side_by_side(
+def shares(
     run: Callable[[Sequence[str]], None],
     groups: Sequence[Sequence[str]],
     *,
-    is_forked: bool = False,
-) -> None:
-    """Each group of arms in a process of its own, forked before anything touches a GPU.
-
-    A single group runs here, unless `is_forked`: others are to be forked after it.
-    """
-    if len(groups) == 1 and not is_forked:
-        run(groups[0])
-        return
-    context = get_context("fork")
-    errors = context.SimpleQueue()
-
-    def tell(group: Sequence[str]) -> None:
-        try:
-            run(group)
-        except UserError as error:
-            errors.put((error.found, error.expected, error.way_out))
-            sys.exit(1)
-
-    processes = [context.Process(target=tell, args=(group,)) for group in groups if group]
-    with warnings.catch_warnings():
-        # Python 3.12 warns of threads at a fork; those of NumPy and torch are idle here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        for one in processes:
-            one.start()
-    for one in processes:
-        one.join()
-    if not errors.empty():
-        found, expected, way_out = errors.get()
-        raise UserError(found, expected=expected, way_out=way_out)
-    if any(one.exitcode for one in processes):
-        raise SystemExit(f"processes ended with {[one.exitcode for one in processes]}")
+    seconds: Callable[[str], float] = lambda arm: 1.0,
+) -> list[Share]:
+    """Groups of arms as work that can be done apart; arms that read one another stay together."""
+    return [Share(partial(run, group), sum(map(seconds, group))) for group in groups]
 
 
 def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from unbag.engine.progress import Silent
 from unbag.lab.arm_result import BY_STEP, ArmResult, result_path
+from unbag.lab.at_once import each_apart
 from unbag.lab.decoder_taught import Course, Look, shrunk, teach
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
@@ -35,7 +36,7 @@ from unbag.lab.readout_base import (
     Settings,
     add_options,
     settings_of,
-    side_by_side,
+    shares,
 )
 from unbag.lab.readout_vectors import precision_of, run_vectors
 from unbag.lab.readouts import finish, missing
@@ -68,26 +69,18 @@ CURVE = f"{RELATION}{BY_STEP}"
 """Under which results keep what a decoder that is taught for long answered on the way."""
 
 
-def run_decoder_arms(
-    base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say
-) -> None:
-    """A process for each decoder on patches where several are allowed, and one for the others.
+def decoder_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
+    """Those that may be run apart: all in one, if there is one process, else each decoder.
 
-    VLM2Vec goes on from such a decoder, and so comes after it in the same process.
+    VLM2Vec goes on from a decoder, and so comes after it in the same process.
     """
-    say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
-    groups = _families(arms) if processes > 1 else [list(arms)]
-    run = partial(run_decoders, base, folder, say=say)
-    side_by_side(run, groups, is_forked=processes > 1)
-
-
-def _families(arms: Sequence[str]) -> list[list[str]]:
-    found: dict[str, list[str]] = {}
+    if processes <= 1:
+        return [list(arms)]
+    families: dict[str, list[str]] = {}
     for name in arms:
         decoder = VECTOR_ARMS[name].decoder if name in VECTOR_ARMS else name
-        is_kept = any(one.decoder == decoder for one in VECTOR_ARMS.values())
-        found.setdefault(decoder if is_kept else "", []).append(name)
-    return list(found.values())
+        families.setdefault(decoder, []).append(name)
+    return list(families.values())
 
 
 def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
@@ -105,6 +98,7 @@ def run_decoders(base: Base, folder: Path, arms: Sequence[str], *, say: Say = pr
             settings = taught_with(decoder, base.settings)
             keep(net, words, base, settings, folder / name, embeds=True)
         finish(result, folder, began, say)
+    base.forget()
 
 
 def _words(base: Base) -> Words:
@@ -266,14 +260,16 @@ def main() -> None:
     add_options(parser, FOR_DECODERS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     options = parser.parse_args()
-    settings = settings_of(options)
+    settings, say = settings_of(options), partial(print, flush=True)
     questions = Questions(options.bench, times=settings.times)
     for path in options.bases:
         base = Base(path, questions, settings)
         folder = result_path(options.out, EXPERIMENT, path.stem, "decoder").parent
-        arms = missing(options.arms, folder)
-        say = partial(print, flush=True)
-        run_decoder_arms(base, folder, arms, processes=options.processes, say=say)
+        if arms := missing(options.arms, folder):
+            base.make_rows(say)
+            run = partial(run_decoders, base, folder, say=say)
+            groups = decoder_groups(arms, processes=options.processes)
+            each_apart(shares(run, groups), processes=options.processes)
 
 
 if __name__ == "__main__":

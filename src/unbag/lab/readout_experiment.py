@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from unbag.errors import UserError, unknown_name
 from unbag.lab.arm_result import BEFORE, Extent, Size, result_path
 from unbag.lab.arms_left import arms_left
+from unbag.lab.at_once import Share, each_apart
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, VECTOR_ARMS
-from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings
-from unbag.lab.readout_decoders import DECODERS, run_decoder_arms, taught_with
+from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings, shares
+from unbag.lab.readout_decoders import DECODERS, decoder_groups, run_decoders, taught_with
 from unbag.lab.readout_vectors import VECTOR_BATCH
-from unbag.lab.readouts import run_readers
+from unbag.lab.readouts import reader_groups, run_base
 from unbag.lab.small_text import write_small_text
 from unbag.models.text_parts import load_part
 
@@ -113,13 +115,23 @@ class ReadoutExperiment:
                 if without is not None:
                     arms = [arm for arm in arms if not _has_text(arm)]
                 folder = result_path(order.out, self.name, path.stem, BEFORE).parent
-                first = [arm for arm in arms if arm == BEFORE or arm in READERS]
-                if first:
+                readers = [arm for arm in arms if arm == BEFORE or arm in READERS]
+                rest = [arm for arm in arms if arm not in readers]
+                work: list[Share] = []
+                if readers:
                     base = Base(path, questions, settings)
-                    run_readers(base, folder, first, processes=order.processes, say=say)
-                if rest := [arm for arm in arms if arm not in first]:
+                    if readers != [BEFORE]:
+                        base.make_rows(say)
+                    groups = reader_groups(readers, processes=order.processes)
+                    run = partial(run_base, base, folder, say=say)
+                    work += shares(run, groups, seconds=self.seconds)
+                if rest:
                     base = Base(path, questions, decoders)
-                    run_decoder_arms(base, folder, rest, processes=order.processes, say=say)
+                    base.make_rows(say)
+                    groups = decoder_groups(rest, processes=order.processes)
+                    run = partial(run_decoders, base, folder, say=say)
+                    work += shares(run, groups, seconds=self.seconds)
+                each_apart(work, processes=order.processes)
         if without is not None:
             raise without
 

@@ -18,7 +18,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,6 +31,7 @@ from unbag.lab.arm_result import (
     result_path,
     write_result,
 )
+from unbag.lab.at_once import each_apart
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
@@ -41,7 +41,7 @@ from unbag.lab.readout_base import (
     Settings,
     add_options,
     settings_of,
-    side_by_side,
+    shares,
 )
 from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head
@@ -58,18 +58,6 @@ _NO_SHARES = (FEW_STEPS, FEW_DROPOUT, FEW_RATE)
 _SHOWN = (("world-relation", "original"), ("world-pairs-a", "pair"))
 
 
-def run_readers(base: Base, folder: Path, arms: Sequence[str], *, processes: int, say: Say) -> None:
-    """The base itself and its readers, in processes side by side where several are allowed."""
-    readers = sorted((arm for arm in arms if arm != BEFORE), key=_order)
-    groups = _groups(readers, processes) if readers else [[]]
-    if BEFORE in arms:
-        groups[0].insert(0, BEFORE)
-    if readers:
-        # Made before processes are forked, which share them.
-        say(f"{base.path.stem}: {sum(len(one.captions) for one in base.rows):,} scenes")
-    side_by_side(partial(run_base, base, folder, say=say), groups, is_forked=processes > 1)
-
-
 def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print) -> None:
     """The arms, one after the other; results and weights go to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +67,7 @@ def run_base(base: Base, folder: Path, arms: Sequence[str], *, say: Say = print)
         began = time.perf_counter()
         result = _before(base) if name == BEFORE else _run_arm(name, base, folder)
         finish(result, folder, began, say)
+    base.forget()
 
 
 def finish(
@@ -124,22 +113,32 @@ def missing(arms: Sequence[str], folder: Path) -> list[str]:
     return [name for name in arms if not (folder / f"{name}.json").exists()]
 
 
-def _groups(arms: Sequence[str], count: int) -> list[list[str]]:
-    """Of like size; an arm that takes another's weights follows it in the same group."""
-    taught = [name for name in arms if not find_arm(name).taught_as]
-    groups = [group.tolist() for group in np.array_split(np.array(taught), count)]
-    for name in arms:
-        teacher = find_arm(name).taught_as
-        if teacher:
-            own = next((group for group in groups if teacher in group), groups[0])
-            own.append(name)
-    return [group for group in groups if group]
+def reader_groups(arms: Sequence[str], *, processes: int) -> list[list[str]]:
+    """Those that may be run apart: all in one, if there is one process, else as many as can be.
+
+    In one, arms that look at the same features stand together; the base itself comes first. An arm
+    that takes another's weights follows it.
+    """
+    ordered = sorted(arms, key=_order)
+    if processes <= 1:
+        return [ordered]
+    families: dict[str, list[str]] = {}
+    for name in ordered:
+        families.setdefault(_teacher(name), []).append(name)
+    return list(families.values())
 
 
-def _order(name: str) -> tuple[bool, bool, str]:
-    """Arms that look at the same features stand together."""
-    arm = find_arm(name)
-    return arm.is_random, arm.text, _view(arm).name
+def _teacher(name: str) -> str:
+    """The arm that is taught: itself, or the one whose weights it takes."""
+    return name if name == BEFORE else find_arm(name).taught_as or name
+
+
+def _order(name: str) -> tuple[bool, bool, str, bool]:
+    teacher = _teacher(name)
+    if teacher == BEFORE:
+        return False, False, "", False
+    arm = find_arm(teacher)
+    return arm.is_random, arm.text, _view(arm).name, name != teacher
 
 
 def _view(arm: ReaderArm) -> View:
@@ -252,14 +251,16 @@ def main() -> None:
     every = (BEFORE, *READERS)
     parser.add_argument("--arms", nargs="+", choices=every, default=every)
     options = parser.parse_args()
-    settings = settings_of(options)
+    settings, say = settings_of(options), partial(print, flush=True)
     questions = Questions(options.bench, times=settings.times)
     for path in options.bases:
         base = Base(path, questions, settings)
         folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
-        arms = missing(options.arms, folder)
-        say = partial(print, flush=True)
-        run_readers(base, folder, arms, processes=options.processes, say=say)
+        if arms := missing(options.arms, folder):
+            base.make_rows(say)
+            run = partial(run_base, base, folder, say=say)
+            groups = reader_groups(arms, processes=options.processes)
+            each_apart(shares(run, groups), processes=options.processes)
 
 
 if __name__ == "__main__":

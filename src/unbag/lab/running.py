@@ -150,8 +150,8 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
     names: dict[tuple[str, str], list[str]] = {}
     for base, seconds in plan.untrained.items():
         name = f"base {base}"
-        begin: Callable[[], Work | None] = partial(
-            run.share(1).base, base, partial(_named, say, name)
+        begin: Callable[[int], Work | None] = partial(
+            _trained, run, base, partial(_named, say, name)
         )
         tasks.append(Task(name, begin, 1, seconds))
         names[_BASE, base] = [name]
@@ -163,13 +163,14 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
         room = max(1, min(most, run.machine.processes // len(groups)))
         others = {name for some in part.needs.values() for name, _ in some}
         for bases in groups:
-            before = [(kind, base) for kind in (_BASE, part.experiment, *others) for base in bases]
+            kinds = (*((_BASE,) if experiment.reads_bases else ()), part.experiment, *others)
+            before = [(kind, base) for kind in kinds for base in bases]
             after = frozenset(name for one in before for name in names.get(one, ()))
             name = f"{part.experiment} on {', '.join(bases)}"
             while name in after:
                 name += " again"
             seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
-            begin = partial(_together, run.share(room), part, bases, partial(_named, say, name))
+            begin = partial(_together, run, part, bases, partial(_named, say, name))
             tasks.append(Task(name, begin, room, seconds, after))
             for base in bases:
                 names.setdefault((part.experiment, base), []).append(name)
@@ -180,9 +181,13 @@ def _named(say: Say, name: str, line: str) -> None:
     say(f"  {name}: {line}")
 
 
-def _together(run: _Run, part: Part, bases: Sequence[str], say: Say) -> Work | None:
-    """One after the other in one process; nothing where no arm can be run."""
-    every = run.of_all(part, bases, say)
+def _trained(run: _Run, base: str, say: Say, processes: int) -> Work:
+    return run.share(processes).base(base, say)
+
+
+def _together(run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int) -> Work | None:
+    """Arms with unlike needs one after the other; nothing where no arm can be run."""
+    every = run.share(processes).of_all(part, bases, say)
     return partial(_each, every) if every else None
 
 
