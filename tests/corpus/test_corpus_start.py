@@ -61,6 +61,10 @@ def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
         ({"parts": Parts(fill="/no/such")}, "there is no language model at '/no/such'"),
         ({"parts": Parts(rewrite="hf:/no/such")}, "there is no language model at '/no/such'"),
         ({"parts": Parts(device="cudaa")}, "the device 'cudaa' cannot be used"),
+        (
+            {"leak": "owner/gpt", "parts": Parts(device="cuda:99")},
+            "the device 'cuda:99' cannot be used",
+        ),
         ({"parts": Parts(pipeline="no_such")}, "the parser 'no_such' cannot be loaded"),
         (
             {"kinds": ("antonym",), "parts": Parts(wordnet="/no/such")},

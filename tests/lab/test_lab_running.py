@@ -166,6 +166,18 @@ def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:
         results_in(tmp_path / "nowhere")
 
 
+def test_a_folder_of_something_else_is_not_run_in(tmp_path: Path) -> None:
+    """Its files would be read as results when all is done."""
+    (tmp_path / "code" / "module").mkdir(parents=True)
+    check_folder(tmp_path, size="small")
+    (tmp_path / "code" / "module" / "package.json").write_text("{}")
+    with pytest.raises(
+        UserError, match=r"holds code/module/package\.json, which is no res"
+    ) as told:
+        check_folder(tmp_path, size="small")
+    assert told.value.way_out == "name another folder with --out"
+
+
 def test_run_folders_are_joined_by_experiment(tmp_path: Path) -> None:
     for name, arm in (("one", "a"), ("two", "b")):
         with opened(tmp_path / name, size="small"):

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.caption_likelihood import Likelihood
+from unbag.models import caption_likelihood
+from unbag.models.caption_likelihood import Likelihood, find_model, load_likelihood
 from unbag.models.caption_only import load
+from unbag.models.hf_source import Source
 from unbag.pictures import PixelPicture
 from unbag.types import Query, Question
 
@@ -139,6 +141,41 @@ def test_what_is_no_language_model_is_said(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "cut.gguf").write_bytes(b"GGUF")
     with pytest.raises(UserError, match=r"cut\.gguf cannot be read as a language model"):
         likelihood(tmp_path / "cut.gguf")
+    (tmp_path / "words.txt").touch()
+    with pytest.raises(UserError, match=r"no language model at .*words\.txt': it is a file"):
+        likelihood(tmp_path / "words.txt")
+    with pytest.raises(UserError, match="there is no language model at '~no-such-user/gpt'"):
+        find_model("~no-such-user/gpt")
+
+
+def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    def connected(source: object, kind: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(caption_likelihood, "read_weights", connected)
+    with pytest.raises(UserError, match="at 'models/gpt': the folder models has no gpt") as caught:
+        load_likelihood("models/gpt")
+    assert caught.value.way_out == (
+        "check the path; if a model of the hub is meant, get it first: hf download models/gpt"
+    )
+    assert find_model("owner/gpt") == Source("owner/gpt")
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *a, **k: "config.json")
+    assert find_model("models/gpt@v1") == Source("models/gpt", "v1")
+
+
+def test_a_model_of_another_kind_is_told_without_a_list_of_all_kinds(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "clip"}')
+    with pytest.raises(UserError, match="CLIPConfig") as caught:
+        load_likelihood(str(tmp_path))
+    assert len(caught.value.found) < 400
+    assert caught.value.way_out == (
+        "its config.json is of another kind of model: take one of the kind asked for"
+    )
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_a_name_that_cannot_be_downloaded(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     said = fails("nobody/nothing@v9")
-    assert "nobody/nothing: its configuration cannot be read" in said
+    assert "nobody/nothing: its configuration cannot be read: there is no such folder, and" in said
     assert "check the name, the revision and the connection" in said
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)

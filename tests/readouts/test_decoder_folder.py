@@ -233,6 +233,8 @@ def test_language_models_that_cannot_be_used(tmp_path: Path) -> None:
         return error.value
 
     assert "there is no language model at" in str(said(f"language={tmp_path / 'none'}"))
+    (tmp_path / "empty").mkdir()
+    assert "empty has no config.json" in str(said(f"language={tmp_path / 'empty'}"))
     endless = language_folder(tmp_path / "endless", ends=False)
     assert "has no token that ends an answer" in str(said(f"language={endless}"))
     short = language_folder(tmp_path / "short", context=40)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from unbag.errors import UserError
 from unbag.readouts.decoder import load as load_decoder
 from unbag.readouts.trained import train_readout
-from unbag.scorers.resolve import make_scorers
+from unbag.scorers.resolve import load_model, make_scorers
 
 from .decoder_made import encoder
 
@@ -26,13 +28,81 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_folders_that_hold_no_decoder(tmp_path: Path, small: Path) -> None:
-    with pytest.raises(UserError, match=r"is not a decoder: .*No such file"):
-        load_decoder(str(tmp_path))
     (tmp_path / "config.json").write_text('{"kind": "clip"}')
     with pytest.raises(UserError, match=r"its config\.json is of the kind 'clip'"):
         load_decoder(str(tmp_path))
     with pytest.raises(UserError, match="scores with a trained decoder, and none is named"):
         make_scorers(encoder(), "decoder")
+
+
+def none(place: Path) -> None:
+    """Nothing is there."""
+
+
+def file(place: Path) -> None:
+    place.touch()
+
+
+def says(text: str) -> Callable[[Path], None]:
+    def write(place: Path) -> None:
+        place.mkdir()
+        (place / "config.json").write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize("named", ["decoder:{}", "decoder@{}", "vlm2vec@{}", "vlm2vec:{}"])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (none, "there is no such folder"),
+        (file, "it is a file"),
+        (Path.mkdir, "it has no config.json"),
+        (says("{"), "its config.json cannot be read: Expecting property name"),
+        (says("[]"), "its config.json is of something else"),
+        (says('{"model_type": "clip"}'), "its config.json is of something else"),
+        (says('{"kind": "toast"}'), "its config.json is of the kind 'toast'"),
+    ],
+)
+def test_what_is_missing_is_told_with_the_files_and_how_to_make_them(
+    tmp_path: Path, named: str, make: Callable[[Path], None], why: str
+) -> None:
+    place = tmp_path / "place"
+    make(place)
+    text = named.format(place)
+    with pytest.raises(UserError) as caught:
+        make_scorers(encoder(), text) if "@" in named else load_model(text)
+    is_adapter = named.startswith("vlm2vec:")
+    what = "holds no trained VLM2Vec" if is_adapter else "is not a decoder"
+    assert caught.value.found.startswith(f"{place} {what}: {why}")
+    files = "adapter.safetensors and config.json" if is_adapter else "config.json, connector.saf"
+    assert caught.value.expected.startswith(f"a folder with {files}")
+    recipe = "vlm2vec" if is_adapter else "decoder"
+    assert caught.value.way_out.startswith("check the path; ")
+    assert f"`unbag train --recipe {recipe}" in caught.value.way_out
+
+
+def test_files_that_a_decoder_lacks_are_named(tmp_path: Path, small: Path) -> None:
+    copy = shutil.copytree(small, tmp_path / "copy")
+    (copy / "connector.safetensors").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"its connector\.safetensors cannot be read: "):
+        load_decoder(str(copy))
+    save_file({"0.bias": torch.zeros(1)}, copy / "connector.safetensors")
+    with pytest.raises(UserError, match=r"its connector\.safetensors has no matrix 0\.weight"):
+        load_decoder(str(copy))
+    (copy / "connector.safetensors").unlink()
+    with pytest.raises(UserError, match=r"is not a decoder: it has no connector\.safetensors"):
+        load_decoder(str(copy))
+    said = json.loads((copy / "config.json").read_text())
+    del said["settings"]
+    (copy / "config.json").write_text(json.dumps(said))
+    with pytest.raises(UserError, match=r"its config\.json has no 'settings'"):
+        load_decoder(str(copy))
+    (copy / "config.json").unlink()
+    (copy / "last.safetensors").touch()
+    with pytest.raises(UserError, match="training that was stopped before its end") as caught:
+        load_decoder(str(copy))
+    assert caught.value.way_out == "give the same `unbag train` command again: it goes on"
 
 
 def test_folders_with_parts_of_two_decoders_or_without_one(tmp_path: Path, small: Path) -> None:

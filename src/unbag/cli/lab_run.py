@@ -26,7 +26,7 @@ from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import judge_claims
-from unbag.models.device import check_device, choose_device
+from unbag.models.device import choose_device
 
 _WORKERS = 15
 """An arm that shares its scenes with no other wants that many; those that share some wait for none.
@@ -44,7 +44,6 @@ def run_claims(options: argparse.Namespace) -> int:
     found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
     wish = _possible(found, options)
     check_folder(options.out, size=options.size)
-    check_device(options.device)
     forks = options.device != "cpu" or options.processes > 1
     with one_thread(forks) as threads:
         machine = _machine(options, threads)
@@ -94,7 +93,10 @@ def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Fin
 
 
 def _machine(options: argparse.Namespace, threads: int) -> Machine:
-    """Asking for a GPU in this process would forbid it to fork others that use one."""
+    """Asking for a GPU in this process would forbid it to fork others that use one.
+
+    So a device that is not here, or is none, is told by a process apart too.
+    """
     device = options.device
     if device != "cpu":
         device = apart(partial(choose_device, device), device=device)

@@ -17,7 +17,7 @@ from unbag.corpus.runner import Settings
 from unbag.corpus.source import Source
 from unbag.errors import UserError
 from unbag.models.caption_likelihood import find_model
-from unbag.models.device import check_device
+from unbag.models.device import check_device, choose_device
 from unbag.registry import names
 from unbag.version import __version__
 
@@ -66,6 +66,9 @@ class EditJob:
         find_kinds(self.kinds)
         check_device(self.parts.device)
         self._check_models()
+        if self.leak:
+            # It is asked in this process, when all else is done.
+            choose_device(self.parts.device)
         choice = self.parts.pipeline
         place = find_installed() if choice == "auto" else choice
         if place is None or not is_there(place):

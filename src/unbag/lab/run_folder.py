@@ -18,6 +18,8 @@ LAB_VERSION = 3
 stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
 higher rate."""
 _RECORD = "lab.json"
+_RESULTS = "*/*/*.json"
+"""EXPERIMENT/BASE/ARM.json."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def opened(out: Path, *, size: Size) -> Iterator[None]:
 
 
 def check_folder(out: Path, *, size: Size) -> None:
-    """Refuse what is no folder, or one that was begun with another version or size."""
+    """Refuse what is no folder, or one that was begun with another version or size, or unknown."""
     if out.exists() and not out.is_dir():
         raise UserError(
             f"{out} is a file",
@@ -59,12 +61,48 @@ def check_folder(out: Path, *, size: Size) -> None:
     found = _check_version(
         out, way_out="name another folder with --out, or go on with the unbag that began it"
     )
-    if found is not None and found.size != size:
+    if found is None:
+        _check_new(out)
+    elif found.size != size:
         raise UserError(
             f"{out} holds a {found.size} run",
             expected=f"a {size} run, or a new folder: the two do not mix",
             way_out=f"name another folder with --out, or give --size {found.size}",
         )
+
+
+def _check_new(out: Path) -> None:
+    """Refuse files that would be taken for results of a run, and are of nobody knows what."""
+    files = sorted(out.glob(_RESULTS))
+    if not files:
+        return
+    names = [str(path.relative_to(out)) for path in files]
+    expected = "a new or empty folder, or one that `unbag lab run` began"
+    strange = next(
+        (name for name, path in zip(names, files, strict=True) if not _is_result(path)), None
+    )
+    if strange is not None:
+        raise UserError(
+            f"{out} holds {strange}, which is no result of the lab",
+            expected=expected,
+            way_out="name another folder with --out",
+        )
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    folders = dict.fromkeys(str(out / Path(name).parts[0]) for name in names)
+    raise UserError(
+        f"{out} holds results ({names[0]}{more}), and no {_RECORD}, which would say of which "
+        "version and size of the lab they are",
+        expected=expected,
+        way_out=f"name another folder with --out, or remove {', '.join(folders)}",
+    )
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a file is a result of an arm."""
+    try:
+        return bool(read_results(path))
+    except UserError:
+        return False
 
 
 def _check_version(out: Path, *, way_out: str) -> Begun | None:
@@ -105,7 +143,7 @@ def results_in(path: Path) -> list[ArmResult]:
     if not (path / _RECORD).exists():
         return read_results(path)
     _check_version(path, way_out="judge it with the unbag that began it, or name another")
-    files = sorted(path.glob("*/*/*.json"))
+    files = sorted(path.glob(_RESULTS))
     return [one for file in files for one in read_results(file)]
 
 

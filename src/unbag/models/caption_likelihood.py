@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from unbag.models.fingerprint import fingerprint
 from unbag.models.hf_source import (
     Source,
     need_transformers,
+    on_disk,
     parse_source,
     quietly,
     read_tokenizer,
@@ -172,14 +174,44 @@ def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
 
 def find_model(path: str) -> Path | Source:
     """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
-    place = Path(path).expanduser()
-    if not path or (_looks_local(path) and not place.exists()):
-        raise UserError(
-            f"there is no language model at {path!r}",
-            expected="a folder of transformers, a .gguf file, or a name on the hub",
-            way_out="check the path; a folder that save_pretrained wrote will do",
+    place = on_disk(path)
+    if place is None and (not path or _looks_local(path)):
+        raise _nothing_at(
+            path, way_out="check the path; a folder that save_pretrained wrote will do"
         )
-    return place if place.is_file() and place.suffix == ".gguf" else parse_source(path)
+    if place is not None and place.is_file():
+        if place.suffix == ".gguf":
+            return place
+        raise _nothing_at(path, why=": it is a file", way_out="give the folder that it lies in")
+    source = parse_source(path)
+    owner = Path(source.path).parent
+    if not source.is_folder and owner.name and owner.is_dir() and not _is_downloaded(source):
+        # FOLDER/NAME is written as OWNER/NAME of the hub is, and the folder is here.
+        raise _nothing_at(
+            path,
+            why=f": the folder {owner} has no {Path(source.path).name}",
+            way_out="check the path; if a model of the hub is meant, get it first: "
+            f"hf download {source.path}",
+        )
+    return source
+
+
+def _is_downloaded(source: Source) -> bool:
+    """Whether the hub's client has it on this disk."""
+    try:
+        hub: Any = import_module("huggingface_hub")
+    except ImportError:
+        return False
+    found = hub.try_to_load_from_cache(source.path, "config.json", revision=source.revision)
+    return isinstance(found, str)
+
+
+def _nothing_at(path: str, *, why: str = "", way_out: str) -> UserError:
+    return UserError(
+        f"there is no language model at {path!r}{why}",
+        expected="a folder of transformers, a .gguf file, or a name on the hub",
+        way_out=way_out,
+    )
 
 
 def _read_gguf(file: Path) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
-from unbag.errors import UserError
+from unbag.errors import UserError, said_by
 from unbag.models.finite import check_finite
 from unbag.models.folder_name import folder_name
 from unbag.models.hub import quiet_hub
@@ -61,13 +61,13 @@ class Source:
 
 def parse_source(text: str) -> Source:
     """`NAME_OR_PATH[@REVISION]`; what exists on disk is a path, whatever it looks like."""
-    place = _on_disk(text)
+    place = on_disk(text)
     if place is not None:
         return Source(_checked_folder(place))
     path, at, revision = text.rpartition("@")
     if not at:
         path, revision = text, ""
-    if _on_disk(path) is not None:
+    if on_disk(path) is not None:
         raise UserError(
             f"{path} is on disk, and {revision!r} is a revision",
             expected="a revision only with a name on the hub",
@@ -215,8 +215,11 @@ def _read(source: Source, what: str, load: Callable[..., Thing]) -> Thing:
         raise
     except Exception as error:
         # Readers of damaged files raise anything: KeyError, struct.error, SafetensorError ...
+        is_of_hub = isinstance(error, OSError) and not source.is_folder
+        # Who meant a folder need not look for what is wrong with a connection.
+        hub = "there is no such folder, and the hub's client says: " if is_of_hub else ""
         raise UserError(
-            f"{source.path}: {what} cannot be read: {_first_lines(error)}",
+            f"{source.path}: {what} cannot be read: {hub}{_first_lines(error)}",
             expected="config.json, weights, tokenizer and image processor, as `save_pretrained` "
             "writes them",
             way_out=_way_out(source, what, error),
@@ -231,6 +234,8 @@ def _way_out(source: Source, what: str, error: Exception) -> str:
         return "that file is no JSON: take it again from where the model came from"
     if "does not recognize this architecture" in said or "Unrecognized model" in said:
         return "check model_type in config.json; a newer version of transformers may know the kind"
+    if "Unrecognized configuration class" in said:
+        return "its config.json is of another kind of model: take one of the kind asked for"
     if what == "its weights" and source.is_folder and "no file named" not in said:
         return "the file of the weights is damaged or not whole: copy or download it again"
     if source.is_folder:
@@ -261,7 +266,7 @@ def _checked_folder(place: Path) -> str:
     return str(place)
 
 
-def _on_disk(text: str) -> Path | None:
+def on_disk(text: str) -> Path | None:
     """The path, if something is there; a name may be too long for a path, or of no user (~x)."""
     try:
         place = Path(text).expanduser()
@@ -284,4 +289,5 @@ def _listed(names: list[str], what: str) -> str:
 
 def _first_lines(error: Exception) -> str:
     lines = (str(error).strip() or type(error).__name__).splitlines()
-    return " ".join(line.strip() for line in lines[:2])
+    # Some list every kind that there is.
+    return said_by(ValueError(" ".join(lines[:2])))

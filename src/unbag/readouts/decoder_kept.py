@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,20 @@ from unbag.readouts.decoder_model import Made, PatchDecoder, patch_decoder
 from unbag.readouts.decoder_net import DecoderNet
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_words import Pretrained, WordLevel, Words
+from unbag.readouts.folder_config import CONFIG, read_config, wrong_config
 from unbag.readouts.head import check_encoder
 from unbag.readouts.low_rank import State, apply_change, factored
 from unbag.train.lora import merged
 from unbag.types import DualEncoder
 from unbag.version import __version__
 
-CONFIG, CONNECTOR, LANGUAGE = "config.json", "connector.safetensors", "language"
-CHANGE = "change.safetensors"
+CONNECTOR, LANGUAGE, CHANGE = "connector.safetensors", "language", "change.safetensors"
 _TOGETHER = "copy both folders from one place"
+_HOLDS = f"{CONFIG}, {CONNECTOR} and {LANGUAGE}/, as `unbag train --recipe decoder` writes them"
+_TRAIN = (
+    "check the path; `unbag train --recipe decoder --model MODEL --pairs world --out FOLDER` makes "
+    "one: docs/decoder.md"
+)
 _KIND = "unbag_decoder"
 _VERSION = "1"
 """Of the forward pass and the form of prompts: part of the fingerprint."""
@@ -115,30 +121,25 @@ def _write_config(folder: Path, made: Made, origin: Origin, **more: object) -> N
     write_text(folder / CONFIG, json.dumps(said, indent=2))
 
 
-def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) -> Kept:
-    """What `save_decoder` wrote; raises UserError for anything else.
+def read_decoder(
+    folder: Path, *, read: Callable[[Path], Any] = saved_language, way_out: str = _TRAIN
+) -> Kept:
+    """What `save_decoder` wrote; raises UserError for anything else, with this way out.
 
     `read` makes a language model of weights alone, where words are those of the config.
     """
+    refused = partial(_refused, folder, way_out=way_out)
+    said = read_config(folder, kind=_KIND, refused=refused)
     try:
-        said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        if said["kind"] != _KIND:
-            raise ValueError(f"its config.json is of the kind {said['kind']!r}")
         settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         embeds = bool(said.get("embeds", False))
         base = _Base(**said["change_of"]) if "change_of" in said else None
-        held = load_file(folder / (CHANGE if base else CONNECTOR))
-        if base is None and not (folder / LANGUAGE).is_dir():
-            # A name that is no folder would be looked for on a hub.
-            raise ValueError(f"it has no {LANGUAGE}/, the weights of its language model")
-        width = 0 if base else held["0.weight"].shape[1]
-    except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder} is not a decoder: {said_by(error)}",
-            expected="a folder that `unbag train --recipe decoder` wrote",
-            way_out="train one; docs/decoder.md shows how",
-        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise refused(wrong_config(error)) from error
+    if base:
+        refused = partial(refused, holds=f"{CONFIG} and {CHANGE}", way_out=_TOGETHER)
+    held = _weights(folder, CHANGE if base else CONNECTOR, refused)
     words: Words
     if base:
         first = _beside(folder, base, read).made
@@ -150,10 +151,32 @@ def read_decoder(folder: Path, *, read: Callable[[Path], Any] = saved_language) 
             model, words = language.model, language.words
         else:
             model, words = read(folder / LANGUAGE), WordLevel(tuple(known), settings.asks)
-        net = DecoderNet(model, width=width)
+        net = DecoderNet(model, width=held["0.weight"].shape[1])
         _fill(net, held, folder)
     check_finite(net.state_dict(), source=str(folder))
     return Kept(Made(net.eval(), words, settings, places, context, embeds), origin)
+
+
+def _refused(folder: Path, why: str, *, way_out: str, holds: str = _HOLDS) -> UserError:
+    return UserError(
+        f"{folder} is not a decoder: {why}", expected=f"a folder with {holds}", way_out=way_out
+    )
+
+
+def _weights(folder: Path, file: str, refused: Callable[[str], UserError]) -> State:
+    """Of one file; whether it has what it should is seen when it is put to use."""
+    if not (folder / file).is_file():
+        raise refused(f"it has no {file}")
+    if file == CONNECTOR and not (folder / LANGUAGE).is_dir():
+        # A name that is no folder would be looked for on a hub.
+        raise refused(f"it has no {LANGUAGE}/, the weights of its language model")
+    try:
+        held = load_file(folder / file)
+    except (OSError, SafetensorError) as error:
+        raise refused(f"its {file} cannot be read: {said_by(error)}") from error
+    if file == CONNECTOR and getattr(held.get("0.weight"), "ndim", 0) != 2:
+        raise refused(f"its {file} has no matrix 0.weight")
+    return held
 
 
 def _beside(folder: Path, base: _Base, read: Callable[[Path], Any]) -> Kept:

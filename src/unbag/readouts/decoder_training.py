@@ -21,11 +21,12 @@ from unbag.errors import UserError
 from unbag.readouts.decoder_begin import begin
 from unbag.readouts.decoder_card import DecoderCard, render
 from unbag.readouts.decoder_data import Material, gather
-from unbag.readouts.decoder_kept import CONFIG, Origin, save_decoder
+from unbag.readouts.decoder_kept import Origin, save_decoder
 from unbag.readouts.decoder_language import read_language
 from unbag.readouts.decoder_lessons import Lessons
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.decoder_teach import Fitted, Taught, Teaching, share_right
+from unbag.readouts.folder_config import CONFIG
 from unbag.readouts.reader_checkpoint import (
     MOMENT,
     WEIGHT,

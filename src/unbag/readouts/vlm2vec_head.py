@@ -31,7 +31,9 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
             f"--scorer vlm2vec, or --scorer {readout}@FOLDER with a head for this model",
             way_out=f"train one with {_TRAIN}",
         )
-    kept = read_decoder(place, read=small_language)
+    kept = read_decoder(
+        place, read=small_language, way_out=f"check the path; train one with {_TRAIN}"
+    )
     if not kept.made.embeds:
         raise UserError(
             f"{place} was taught to answer, not to embed",

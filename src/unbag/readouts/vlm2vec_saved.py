@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -15,12 +16,13 @@ from unbag.engine.atomic import write_atomically, write_text
 from unbag.errors import UserError, said_by
 from unbag.metrics.intervals import wilson
 from unbag.models.hf_chat_model import ChatModel
+from unbag.readouts.folder_config import CONFIG, read_config, wrong_config
 from unbag.readouts.vlm2vec_adapter import Adapting, adapt, trained_fingerprint
 from unbag.readouts.vlm2vec_prompts import WITH_QUESTION, WITHOUT
 from unbag.readouts.vlm2vec_train import Share
 from unbag.version import __version__
 
-WEIGHTS, CONFIG, CARD = "adapter.safetensors", "config.json", "README.md"
+WEIGHTS, CARD = "adapter.safetensors", "README.md"
 _KIND = "vlm2vec"
 
 
@@ -62,19 +64,26 @@ def is_adapter(folder: Path) -> bool:
 
 def read_about(folder: Path) -> About:
     """What a folder was made of; raises UserError if it is none of these."""
+    refused = partial(_refused, folder)
+    found = read_config(folder, kind=_KIND, refused=refused)
+    if not (folder / WEIGHTS).is_file():
+        raise refused(f"it has no {WEIGHTS}")
     try:
-        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        if found.pop("kind") != _KIND or not (folder / WEIGHTS).exists():
-            raise ValueError("no trained VLM2Vec")
+        del found["kind"]
         for key, kind in (("adapting", Adapting), ("before", Share), ("after", Share)):
             found[key] = kind(**found[key])
         return About(**found)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            f"{folder} holds no trained VLM2Vec: {said_by(error)}",
-            expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
-            way_out="unbag train --recipe vlm2vec --model hf:FOLDER --pairs world --out FOLDER",
-        ) from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise refused(wrong_config(error)) from error
+
+
+def _refused(folder: Path, why: str) -> UserError:
+    return UserError(
+        f"{folder} holds no trained VLM2Vec: {why}",
+        expected=f"a folder with {WEIGHTS} and {CONFIG}, as `unbag train` writes it",
+        way_out="check the path; `unbag train --recipe vlm2vec --model hf:FOLDER --pairs world "
+        "--out FOLDER` makes one: docs/vlm2vec.md",
+    )
 
 
 def load(model: ChatModel, folder: Path) -> tuple[ChatModel, float]:
