@@ -36,6 +36,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _can_fork() -> None:
+    """The first gradient of a process decides whether it may fork others that make gradients.
+
+    After a model was compiled in it, it may not. The lab never compiles before it forks; here tests
+    of both share a process.
+    """
+    import torch
+
+    one = torch.ones(1, requires_grad=True)
+    torch.autograd.grad(one.sum(), one)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _one_pipeline() -> Iterator[None]:
     """The installed pipeline of spaCy is read once, not for every parser: it takes a second.
 

@@ -14,7 +14,7 @@ import pytest
 from unbag.errors import UserError
 from unbag.lab import at_once as module
 from unbag.lab.apart import BrokenError, DiedError
-from unbag.lab.at_once import Share, Task, Work, at_once, each_apart
+from unbag.lab.at_once import Task, Work, at_once
 
 
 def lines(path: Path) -> list[str]:
@@ -51,12 +51,17 @@ def run(tasks: Sequence[Task], room: int, look: Callable[[], None] = lambda: Non
 
 
 def test_no_more_are_live_than_there_is_room_for(tmp_path: Path) -> None:
-    """Each says how many processes it was told to take."""
+    """Each says how many processes it was told to take, and stays a while."""
     path = tmp_path / "log"
+
+    def stay(taken: int) -> None:
+        say(path, f"+{taken}")
+        time.sleep(0.15)
+        say(path, f"-{taken}")
+
     wants = {"a": 1, "b": 2, "c": 3, "d": 5, "e": 1, "f": 4, "g": 1}
     tasks = [
-        Task(name, lambda taken: partial(work, path, f"{taken}"), room, 1.0)
-        for name, room in wants.items()
+        Task(name, lambda taken: partial(stay, taken), room, 1.0) for name, room in wants.items()
     ]
     assert sorted(run(tasks, 4)) == list(wants)
     live, most = 0, 0
@@ -64,7 +69,33 @@ def test_no_more_are_live_than_there_is_room_for(tmp_path: Path) -> None:
         live += int(line)
         most = max(most, live)
     assert live == 0
-    assert 1 < most <= 4
+    assert most == 4
+
+
+def test_one_that_computes_elsewhere_takes_no_room(tmp_path: Path) -> None:
+    """`full` has all the room and ends when the one beside it, which wants more, has begun."""
+    path, begun = tmp_path / "log", tmp_path / "begun"
+
+    def beside(taken: int) -> Work:
+        return partial(_ends, path, f"beside {taken}", begun)
+
+    tasks = [
+        task("full", partial(work, tmp_path / "full", "full", begun), room=2, seconds=9),
+        task("waits", partial(say, path, "waits"), room=2, seconds=8),
+        Task("beside", beside, 3, 1.0, is_beside=True),
+    ]
+    run(tasks, 2)
+    assert path.read_text().splitlines() == ["beside 3", "waits"]
+
+
+def test_one_beside_holds_up_none_that_wants_more_than_there_is(tmp_path: Path) -> None:
+    path, begun = tmp_path / "log", tmp_path / "begun"
+    tasks = [
+        Task("beside", lambda taken: partial(work, path, "beside", begun), 1, 99.0, is_beside=True),
+        task("wide", begun.touch, room=9),
+    ]
+    assert sorted(run(tasks, 2)) == ["beside", "wide"]
+    assert lines(path) == ["+beside", "-beside"]
 
 
 def test_two_are_live_at_once(tmp_path: Path) -> None:
@@ -101,7 +132,7 @@ def _ends(path: Path, line: str, go: Path) -> None:
 
 def test_one_that_takes_more_than_all_the_room_is_run_alone(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    wide = task("wide", partial(work, path, "wide"), room=9, seconds=2)
+    wide = task("wide", partial(work, path, "wide"), room=9, seconds=20)
     assert run([task("a", partial(work, path, "a")), wide], 2) == ["wide", "a"]
     assert lines(path) == ["+wide", "-wide", "+a", "-a"]
 
@@ -144,76 +175,6 @@ def test_what_fails_is_raised_by_its_result_and_the_others_go_on(tmp_path: Path)
             found[one.name] = type(error)
     assert found == {"refused": UserError, "broken": BrokenError, "killed": DiedError}
     assert (tmp_path / "after").exists()
-
-
-def test_work_is_shared_among_processes_longest_first(tmp_path: Path) -> None:
-    path, here = tmp_path / "log", os.getpid()
-
-    def note(name: str) -> None:
-        assert os.getpid() != here
-        say(path, name)
-
-    shares = [Share(partial(note, name), len(name)) for name in ("a", "ccc", "bb")]
-    each_apart(shares, processes=2)
-    assert sorted(lines(path)) == ["a", "bb", "ccc"]
-    path.unlink()
-    order = [Share(partial(say, path, name), len(name)) for name in ("a", "ccc", "bb")]
-    each_apart(order, processes=1)
-    # In this process there is nothing to gain from another order.
-    assert lines(path) == ["a", "ccc", "bb"]
-    each_apart([], processes=3)
-
-
-def test_the_longest_work_begins_first(tmp_path: Path) -> None:
-    """There is room for two of three; both wait until the last one would have begun too."""
-    path, go = tmp_path / "log", tmp_path / "go"
-    shares = [
-        Share(partial(work, path, "short", None), 1),
-        Share(partial(work, path, "long", go), 3),
-        Share(partial(_goes, path, go), 2),
-    ]
-    each_apart(shares, processes=2)
-    assert set(lines(path)[:2]) == {"+long", "+second"}
-
-
-def _goes(path: Path, go: Path) -> None:
-    say(path, "+second")
-    time.sleep(0.2)
-    go.touch()
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_the_first_error_is_raised_when_all_have_ended(tmp_path: Path, depth: int) -> None:
-    """Also out of a process that had the work done apart itself."""
-
-    def refuse() -> None:
-        raise UserError("no weights", expected="some", way_out="run it again")
-
-    def kill() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def raised(fails: Work) -> pytest.ExceptionInfo[Exception]:
-        after = tmp_path / f"{fails}"
-        shares = [Share(fails, 2), Share(partial(work, tmp_path / "log", "b"), 1)]
-        shares.append(Share(after.touch, 0))
-        every = partial(each_apart, shares, processes=2)
-        for _ in range(depth - 1):
-            every = partial(each_apart, [Share(every, 1)], processes=2)
-        with pytest.raises((UserError, BrokenError, DiedError)) as error:
-            every()
-        assert after.exists()
-        return error
-
-    refused = raised(refuse).value
-    assert isinstance(refused, UserError)
-    assert (refused.found, refused.way_out) == ("no weights", "run it again")
-    broken = raised(partial(divmod, 1, 0)).value
-    assert isinstance(broken, BrokenError)
-    assert broken.said.startswith("ZeroDivisionError")
-    assert broken.trace.count("Traceback") == 1
-    killed = raised(kill).value
-    assert isinstance(killed, DiedError)
-    assert "SIGKILL" in str(killed)
 
 
 def test_whoever_waits_is_told_now_and_then(

@@ -236,8 +236,9 @@ def test_a_short_result_is_no_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Of what runs at once the short ends first, and says nothing about the rest."""
     now = [0.0]
     monkeypatch.setattr("unbag.lab.clock.time.monotonic", lambda: now[0])
-    plan = plan_of(tmp_path, ("default", "plain"), ("default", "trained"), bases=("tiny-0",))
-    parts = tuple(replace(one, each={"plain": 4.0, "trained": 96.0}) for one in plan.parts)
+    plan = plan_of(tmp_path, ("default", "plain"), ("default", "mixed"), bases=("tiny-0",))
+    each = {"plain": 4.0, "trained": 76.0, "mixed": 20.0}
+    parts = tuple(replace(one, each=each) for one in plan.parts)
     plan = replace(plan, parts=parts, untrained={"tiny-0": 100.0})
     clock = Clock(plan, tmp_path, say=print)
     path = base_path(tmp_path, "tiny-0")
@@ -248,7 +249,9 @@ def test_a_short_result_is_no_pace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     now[0] = 180.0
     assert clock.left() == ""
     put(tmp_path, "default", "tiny-0", "trained")
-    assert clock.left() == "; about 0 s left in all"
+    assert clock.left() == "; about 45 s left in all"
+    put(tmp_path, "default", "tiny-0", "mixed")
+    assert clock.left() == ""
 
 
 @pytest.mark.parametrize(

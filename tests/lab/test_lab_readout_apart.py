@@ -1,23 +1,38 @@
-"""Read-outs in processes of their own: which arms stay together, and that no kind waits."""
+"""Arms in processes of their own: which stay together, and that no kind waits for another."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from unbag.lab import readout_decoders, readout_experiment
-from unbag.lab.arm_result import result_path
+from unbag.lab import (
+    pretraining,
+    prior_run,
+    probe_experiment,
+    readout_decoders,
+    readout_experiment,
+    repair_bases,
+)
+from unbag.lab.arm_result import read_results, result_path
+from unbag.lab.at_once import Share
 from unbag.lab.experiment import Order, Say
+from unbag.lab.pretraining import PRETRAINING
+from unbag.lab.prior_experiment import PRIORS
+from unbag.lab.probe_experiment import PROBES
+from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, find_arm
 from unbag.lab.readout_base import Base, shares
 from unbag.lab.readout_experiment import READOUTS
-from unbag.lab.readouts import reader_groups
+from unbag.lab.readouts import reader_groups, run_base
+from unbag.lab.repair_experiment import DEFAULT
 
 
 def test_an_arm_follows_the_one_whose_weights_it_takes() -> None:
@@ -68,9 +83,10 @@ def test_vectors_come_after_their_decoder_in_one_process() -> None:
 def test_decoders_do_not_wait_for_readers(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each waits for the other to have begun; the longest are begun first."""
+    """Each waits for the other to have begun, in a process that shares scenes made before."""
 
-    def run(here: str, there: str, *_: object, say: Say) -> None:
+    def run(here: str, there: str, base: Base, *_: object, say: Say) -> None:
+        assert "rows" in vars(base)
         (tmp_path / here).touch()
         ends = time.monotonic() + 20
         while not (tmp_path / there).exists():
@@ -108,3 +124,72 @@ def test_the_script_of_decoders_too(
     there.with_name("vlm2vec.json").write_text("{}")
     readout_decoders.main()
     assert not log.exists()
+
+
+def test_readers_keep_no_features_when_they_are_done(base: Path, tmp_path: Path) -> None:
+    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
+    run_base(frozen, tmp_path, ["pooled"], say=lambda said: None)
+    assert frozen._kept is None
+    readout_decoders.run_decoders(frozen, tmp_path, ["decoder"], say=lambda said: None)
+    assert frozen._looked is None
+
+
+def told(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[set[str]]:
+    """Names of what is given to `each_apart`, call by call; nothing is done."""
+    found: list[set[str]] = []
+
+    def each_apart(shares: Sequence[Share], *, processes: int, say: Say) -> None:
+        assert (module.__name__, processes) == (f"unbag.lab.{name}", 3)
+        found.append({share.name for share in shares})
+
+    monkeypatch.setattr(module, "each_apart", each_apart)
+    return found
+
+
+def test_the_decoders_of_priors_go_apart(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(monkeypatch, prior_run, "prior_run")
+    order = Order((base,), PRIORS.arms, tmp_path, "small", processes=3)
+    PRIORS.run(order, say=lambda said: None)
+    assert found == [{"even, even-m3id", "prior, prior-m3id"}]
+
+
+def test_probes_are_shared_among_processes(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(monkeypatch, probe_experiment, "probe_experiment")
+    arms = ("base", "random", "blind", "blind-ordered")
+    PROBES.run(Order((base,), arms, tmp_path, "small", processes=3), say=lambda said: None)
+    assert found == [{"base, blind-ordered", "random", "blind"}]
+
+
+def test_repairs_of_a_base_go_in_parts(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = told(monkeypatch, repair_bases, "repair_bases")
+    arms = ("clip_ft", "neg_clip", "hard_negative", "hard_positive")
+    DEFAULT.run(Order((base,), arms, tmp_path, "small", processes=3), say=lambda said: None)
+    stem = base.stem
+    assert found == [{f"{stem}: clip_ft, hard_positive", f"{stem}: neg_clip",
+                      f"{stem}: hard_negative"}]  # fmt: skip
+
+
+def test_repairs_in_two_processes_are_those_of_one(base: Path, tmp_path: Path) -> None:
+    arms = ("clip_ft", "hard_negative")
+    for count in (1, 2):
+        order = Order((base,), arms, tmp_path / f"{count}", "small", processes=count)
+        DEFAULT.run(order, say=lambda said: None)
+    one, two = (
+        {(found.arm, found.loss): found.numbers for found in read_results(tmp_path / f"{count}")}
+        for count in (1, 2)
+    )
+    assert {arm for arm, _ in one} > set(arms)
+    assert one == two
+
+
+def test_seeds_of_pre_training_go_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = told(monkeypatch, pretraining, "pretraining")
+    bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
+    PRETRAINING.run(Order(bases, ("base",), tmp_path, "small", processes=3))
+    assert found == [{"tiny-0", "tiny-1", "tiny-2"}]

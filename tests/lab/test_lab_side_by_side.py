@@ -166,6 +166,27 @@ def test_one_that_takes_names_alone_does_not_wait_for_bases(
     assert kept(tmp_path) == [("pretraining", "tiny-0", "a")]
 
 
+def test_what_computes_on_cores_takes_no_room_of_a_gpu(tmp_path: Path) -> None:
+    """Two have all the room and stay until the third has begun; nothing here touches a device."""
+    one, two, other = tmp_path / "one", tmp_path / "two", tmp_path / "other"
+    made = (
+        Made("default", ("a",), before=meets(one, other)),
+        Made("ordered", ("b",), before=meets(two, other)),
+        Made("probes", ("c",), before=meets(other, one), on_processor=True, most_processes=3),
+    )
+    machine = Machine("cuda", processes=2)
+    assert run(tmp_path, *made, bases=("tiny-0",), machine=machine) == []
+    assert len(kept(tmp_path)) == 3
+
+
+def test_when_a_task_begins_it_is_told_with_how_many_processes(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = Made("readouts", ("a",), most_processes=6), Made("default", ("a",))
+    run(tmp_path, *made, bases=("tiny-0",), machine=Machine(processes=7), say=said.append)
+    assert "  readouts on tiny-0: begins, in 6 processes" in said
+    assert "  default on tiny-0: begins" in said
+
+
 def test_processes_are_shared_among_bases(tmp_path: Path) -> None:
     class Told(Made):
         def run(self, order: Order, *, say: Say = print) -> None:

@@ -11,9 +11,10 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -23,6 +24,9 @@ from unbag.errors import UserError
 
 T = TypeVar("T")
 _PR_SET_PDEATHSIG = 1
+_HEARD = 3.0
+"""Seconds in which a process that heard Ctrl-C has put its things away."""
+_COMPILING = "TORCHINDUCTOR_COMPILE_THREADS"
 
 
 class DiedError(Exception):
@@ -85,9 +89,25 @@ class Begun(Generic[T]):
         result: T = found
         return result
 
-    def join(self) -> None:
-        """Wait until its process is no more."""
-        self._process.join()
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait until its process is no more, or so long; whether it is."""
+        self._process.join(seconds)
+        return self._process.exitcode is not None
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, signal.SIGINT)
+
+
+def end_all(begun: Sequence[Begun[T]]) -> None:
+    """Wait until all are gone; those that did not hear of the end themselves are told."""
+    ends = time.monotonic() + _HEARD
+    for one in begun:
+        if not one.join(max(0.0, ends - time.monotonic())):
+            one.interrupt()
+    for one in begun:
+        one.join()
 
 
 def can_fork() -> bool:
@@ -120,6 +140,8 @@ def _there(work: Callable[[], object], to: Connection, parent: int, threads: int
         import torch
 
         torch.set_num_threads(threads)
+        # Else each of them would compile with all cores.
+        os.environ.setdefault(_COMPILING, "2")
         to.send(work())
     except KeyboardInterrupt:
         os._exit(130)

@@ -61,6 +61,8 @@ class Clock:
             return ""
         pace = (time.monotonic() - since) / (done - before)
         rest = whole - done
+        if not rest:
+            return ""
         return f"; about {duration(rest * pace)} left in all"
 
     def _done(self) -> float:

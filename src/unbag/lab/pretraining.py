@@ -14,10 +14,8 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from unbag.engine.atomic import write_atomically
@@ -30,6 +28,7 @@ from unbag.lab.arm_result import (
     result_path,
     write_result,
 )
+from unbag.lab.at_once import Share, each_apart
 from unbag.lab.bases import seed_of
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
@@ -98,13 +97,10 @@ class Pretraining:
             seed_of(base)
         sized = self.sized(order.size)
         alone, at_once = _by_seed(order)
-        if at_once == 1:
-            for one in alone:
-                _run_seed(sized, one, say=say)
-            return
-        # Spawned, so that no process inherits a device that another has touched.
-        with ProcessPoolExecutor(at_once, mp_context=get_context("spawn")) as pool:
-            list(pool.map(partial(_run_seed, sized, say=_say_now), alone))
+        shares = [
+            Share(one.bases[0].stem, partial(_run_seed, sized, one, say=say)) for one in alone
+        ]
+        each_apart(shares, processes=at_once, say=say)
 
 
 PRETRAINING = Pretraining()

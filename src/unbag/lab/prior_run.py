@@ -57,12 +57,12 @@ def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
         if not arms:
             continue
         if any(arm in SHARES for arm in arms):
-            base.make_rows(say)
+            base.make_rows("decoders", say)
         # An arm that takes another's weights follows it in the same process.
         groups = [[arm for arm in arms if arm.startswith(taught)] for taught in SHARES]
         run = partial(_run_arms, base, experiment.name, order, say)
         groups = [group for group in groups if group] if order.processes > 1 else [arms]
-        each_apart(shares(run, groups), processes=order.processes)
+        each_apart(shares(run, groups), processes=order.processes, say=say)
 
 
 def sized(size: Size) -> Settings:

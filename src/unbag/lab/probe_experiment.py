@@ -78,7 +78,8 @@ class Probes:
             base = _Base(path, questions, amount, order)
             count = max(1, min(order.processes, len(arms)))
             groups = [arms[at::count] for at in range(count)]
-            each_apart(shares(partial(_run_arms, base, count, say), groups), processes=count)
+            work = shares(partial(_run_arms, base, count, say), groups)
+            each_apart(work, processes=count, say=say)
 
 
 PROBES = Probes()

@@ -120,9 +120,10 @@ class Base:
         """What all arms are taught with."""
         return world_rows(self.settings.scenes, seed=self.seed, workers=self.settings.workers)
 
-    def make_rows(self, say: Say) -> None:
+    def make_rows(self, whose: str, say: Say) -> None:
         """Now, so that processes that are forked later share them."""
-        say(f"{self.path.stem}: {sum(len(one.captions) for one in self.rows):,} scenes")
+        count = sum(len(one.captions) for one in self.rows)
+        say(f"{self.path.stem}: {count:,} scenes for {whose}")
 
     def forget(self) -> None:
         """Features that were kept for the next arm."""
@@ -199,7 +200,9 @@ def shares(
     seconds: Callable[[str], float] = lambda arm: 1.0,
 ) -> list[Share]:
     """Groups of arms as work that can be done apart; arms that read one another stay together."""
-    return [Share(partial(run, group), sum(map(seconds, group))) for group in groups]
+    return [
+        Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
+    ]
 
 
 def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:

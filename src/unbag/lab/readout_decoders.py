@@ -266,10 +266,10 @@ def main() -> None:
         base = Base(path, questions, settings)
         folder = result_path(options.out, EXPERIMENT, path.stem, "decoder").parent
         if arms := missing(options.arms, folder):
-            base.make_rows(say)
+            base.make_rows("decoders", say)
             run = partial(run_decoders, base, folder, say=say)
             groups = decoder_groups(arms, processes=options.processes)
-            each_apart(shares(run, groups), processes=options.processes)
+            each_apart(shares(run, groups), processes=options.processes, say=say)
 
 
 if __name__ == "__main__":

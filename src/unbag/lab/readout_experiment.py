@@ -121,17 +121,17 @@ class ReadoutExperiment:
                 if readers:
                     base = Base(path, questions, settings)
                     if readers != [BEFORE]:
-                        base.make_rows(say)
+                        base.make_rows("readers", say)
                     groups = reader_groups(readers, processes=order.processes)
                     run = partial(run_base, base, folder, say=say)
                     work += shares(run, groups, seconds=self.seconds)
                 if rest:
                     base = Base(path, questions, decoders)
-                    base.make_rows(say)
+                    base.make_rows("decoders", say)
                     groups = decoder_groups(rest, processes=order.processes)
                     run = partial(run_decoders, base, folder, say=say)
                     work += shares(run, groups, seconds=self.seconds)
-                each_apart(work, processes=order.processes)
+                each_apart(work, processes=order.processes, say=say)
         if without is not None:
             raise without
 

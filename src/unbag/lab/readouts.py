@@ -257,10 +257,10 @@ def main() -> None:
         base = Base(path, questions, settings)
         folder = result_path(options.out, EXPERIMENT, path.stem, BEFORE).parent
         if arms := missing(options.arms, folder):
-            base.make_rows(say)
+            base.make_rows("readers", say)
             run = partial(run_base, base, folder, say=say)
             groups = reader_groups(arms, processes=options.processes)
-            each_apart(shares(run, groups), processes=options.processes)
+            each_apart(shares(run, groups), processes=options.processes, say=say)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from unbag.engine.atomic import write_atomically
+from unbag.lab.apart import apart, one_thread
 from unbag.lab.arm_result import (
     BEFORE,
     UNTRAINED,
@@ -41,6 +40,7 @@ from unbag.lab.repair_training import (
     seed_of,
     train_arms,
 )
+from unbag.models.device import choose_device
 from unbag.models.tiny import Tiny, read, untrained, write
 from unbag.train.tiny_trainable import TinyTrainable
 from unbag.train.world_batches import WorldBatches
@@ -181,12 +181,14 @@ def main() -> None:
         "--times", type=int, default=Settings.times, help="test items, in multiples"
     )
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default="auto")
     text = "processes that make scenes, for each that trains"
     parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1), help=text)
     text = "side by side on one device: bases, then parts of their arms"
     parser.add_argument("--processes", type=int, default=1, help=text)
     options = parser.parse_args()
+    # Asked in a process of its own: one that has touched a GPU cannot fork others that use it.
+    device = apart(partial(choose_device, options.device), device=options.device)
     settings = Settings(
         experiment=options.experiment,
         arms=tuple(options.arms),
@@ -194,12 +196,13 @@ def main() -> None:
         batch=options.batch,
         seed=options.seed,
         times=options.times,
-        device=options.device,
+        device=device,
         workers=options.workers,
     )
-    repair_bases(
-        options.bases, options.out, settings, bench=options.bench, processes=options.processes
-    )
+    with one_thread(options.processes > 1):
+        repair_bases(
+            options.bases, options.out, settings, bench=options.bench, processes=options.processes
+        )
     print(table(read_results(options.out)))
 
 

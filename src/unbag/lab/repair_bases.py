@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from unbag.lab.at_once import Share, each_apart
 from unbag.lab.repair import repair
 from unbag.lab.repair_families import FamilyQuestions
 from unbag.lab.repair_training import Say, Settings
@@ -32,16 +32,15 @@ def repair_bases(
         for base in bases:
             repair(base, out, questions, settings, say=say)
         return
-    # Spawned, not forked: a fork of a process that has looked at a GPU cannot use one.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        running = [
-            pool.submit(repair_bases, [base], out, part, bench=bench)
-            for part in parts_of(settings, -(-processes // len(bases)))
-            for base in bases
-        ]
-        for one in running:
-            one.result()
+    shares = [
+        Share(
+            f"{base.stem}: {', '.join(part.arms)}",
+            partial(repair_bases, [base], out, part, bench=bench, say=say),
+        )
+        for part in parts_of(settings, -(-processes // len(bases)))
+        for base in bases
+    ]
+    each_apart(shares, processes=processes, say=say)
 
 
 def parts_of(settings: Settings, count: int) -> list[Settings]:

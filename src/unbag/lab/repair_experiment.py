@@ -31,7 +31,7 @@ class RepairExperiment:
     reads_bases: bool = True
     on_processor: bool = False
     most_processes: int = 1
-    """Arms of a base share their scenes, which several processes would each make again."""
+    """Arms of a base share their scenes, which each process makes again."""
 
     @property
     def about(self) -> str:
@@ -78,7 +78,10 @@ def _settings(size: Size) -> Settings:
     return SMALL if size == "small" else Settings()
 
 
-DEFAULT = RepairExperiment("default", (*ARMS, *(arm for arm in VARIANTS if arm != "rephrased")))
+DEFAULT = RepairExperiment(
+    "default", (*ARMS, *(arm for arm in VARIANTS if arm != "rephrased")), most_processes=2
+)
+"""One process with all its arms would be the last to end."""
 ORDERED = RepairExperiment(
     "ordered", ("clip_ft", "hard_negative", "hard_positive", "positives_only", "rephrased")
 )

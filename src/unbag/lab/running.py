@@ -132,7 +132,8 @@ def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
 def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
     """Bases and experiments at once, each with its share of processes and workers."""
     tasks, room = _tasks(plan, run, say), run.machine.processes
-    say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
+    if tasks:
+        say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
     failures: list[Failure] = []
     for task, begun in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
         failed = _tried(task.name, begun.result, run.out)
@@ -171,7 +172,8 @@ def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
                 name += " again"
             seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
             begin = partial(_together, run, part, bases, partial(_named, say, name))
-            tasks.append(Task(name, begin, room, seconds, after))
+            is_beside = experiment.on_processor and run.machine.device != "cpu"
+            tasks.append(Task(name, begin, room, seconds, after, is_beside))
             for base in bases:
                 names.setdefault((part.experiment, base), []).append(name)
     return tasks
@@ -182,13 +184,17 @@ def _named(say: Say, name: str, line: str) -> None:
 
 
 def _trained(run: _Run, base: str, say: Say, processes: int) -> Work:
+    say("begins")
     return run.share(processes).base(base, say)
 
 
 def _together(run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int) -> Work | None:
     """Arms with unlike needs one after the other; nothing where no arm can be run."""
     every = run.share(processes).of_all(part, bases, say)
-    return partial(_each, every) if every else None
+    if not every:
+        return None
+    say("begins" if processes == 1 else f"begins, in {processes} processes")
+    return partial(_each, every)
 
 
 def _each(every: Sequence[Work]) -> None:
