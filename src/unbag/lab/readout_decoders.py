@@ -1,6 +1,6 @@
 """Decoders on frozen patches, on the world: bases come in; decoders, taught and asked, go out.
 
-    python -m unbag.lab.readout_decoders --bases tiny-0.safetensors --out runs/lab
+    python -m unbag.lab.readout_decoders --bases tiny-0.safetensors --out runs/arms
 
 A decoder is asked for the probability of Yes; one without questions for that of the caption. From
 the decoder on patches, VLM2Vec is trained twice: with the question in the prompt and without.

@@ -1,6 +1,6 @@
 """Results of read-outs come in; the tables of the docs go out: means, differences, every base.
 
-    python -m unbag.lab.readout_table runs/lab/readouts --out readouts.json
+    python -m unbag.lab.readout_table runs/arms/readouts --out readouts.json
 
 Intervals are over bases (Student's t), which are few. `few` is the share of fixed examples that an
 arm learned by heart: an arm that could not says nothing about the features it reads.

@@ -1,6 +1,6 @@
 """Read-outs on the world: bases come in; readers, trained on frozen parts and asked, go out.
 
-    python -m unbag.lab.readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/lab
+    python -m unbag.lab.readouts --bases tiny-0.safetensors tiny-1.safetensors --out runs/arms
 
 The same command goes on after a stop: an arm whose result is there is left alone. Every reader is
 first taught a few thousand fixed examples and asked these: one that cannot fit them says nothing

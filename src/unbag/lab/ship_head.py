@@ -1,6 +1,6 @@
 """A decoder, VLM2Vec or reader of the lab comes in; what ships for its encoder goes out.
 
-    python -m unbag.lab.ship_head runs/lab/readouts/tiny-0/decoder-long --model tiny:base --out OUT
+    python -m unbag.lab.ship_head runs/arms/readouts/tiny-0/decoder-long --model tiny:base --out OUT
 
 With `--change-of DECODER --rank R` it is written as a change of a decoder that ships beside it.
 A reader is a file, and so is what ships of it: OUT ends in `.READOUT.reader.safetensors`.
