@@ -193,3 +193,6 @@ def test_seeds_of_pre_training_go_apart(tmp_path: Path, monkeypatch: pytest.Monk
     bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
     PRETRAINING.run(Order(bases, ("base",), tmp_path, "small", processes=3))
     assert found == [{"tiny-0", "tiny-1", "tiny-2"}]
+    # One alone too: where it trained in this process, no other could be forked for a GPU after it.
+    PRETRAINING.run(Order(bases[:1], ("base",), tmp_path, "small", processes=3))
+    assert found[1:] == [{"tiny-0"}]

@@ -96,11 +96,12 @@ class Pretraining:
         for base in order.bases:
             seed_of(base)
         sized = self.sized(order.size)
-        alone, at_once = _by_seed(order)
+        alone, _ = _by_seed(order)
         shares = [
             Share(one.bases[0].stem, partial(_run_seed, sized, one, say=say)) for one in alone
         ]
-        each_apart(shares, processes=at_once, say=say)
+        # Also one alone, where more are allowed: others may be forked after it.
+        each_apart(shares, processes=order.processes, say=say)
 
 
 PRETRAINING = Pretraining()
