@@ -22,14 +22,14 @@ from unbag.lab import (
     repair_bases,
 )
 from unbag.lab.arm_result import read_results, result_path
-from unbag.lab.at_once import Share
-from unbag.lab.experiment import Order, Say
+from unbag.lab.at_once import Share, shares
+from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.pretraining import PRETRAINING
 from unbag.lab.prior_experiment import PRIORS
 from unbag.lab.probe_experiment import PROBES
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, find_arm
-from unbag.lab.readout_base import Base, shares
+from unbag.lab.readout_base import Base
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readouts import reader_groups, run_base
 from unbag.lab.repair_experiment import DEFAULT
@@ -134,45 +134,48 @@ def test_readers_keep_no_features_when_they_are_done(base: Path, tmp_path: Path)
     assert frozen._looked is None
 
 
-def told(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[set[str]]:
+def told(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[set[str]]:
     """Names of what is given to `each_apart`, call by call; nothing is done."""
     found: list[set[str]] = []
 
     def each_apart(shares: Sequence[Share], *, processes: int, say: Say) -> None:
-        assert (module.__name__, processes) == (f"unbag.lab.{name}", 3)
+        assert processes == 3
         found.append({share.name for share in shares})
 
     monkeypatch.setattr(module, "each_apart", each_apart)
     return found
 
 
-def test_the_decoders_of_priors_go_apart(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "experiment", "arms", "names"),
+    [
+        (prior_run, PRIORS, PRIORS.arms, {"even, even-m3id", "prior, prior-m3id"}),
+        (
+            probe_experiment,
+            PROBES,
+            ("base", "random", "blind", "blind-ordered"),
+            {"base, blind-ordered", "random", "blind"},
+        ),
+        (
+            repair_bases,
+            DEFAULT,
+            ("clip_ft", "neg_clip", "hard_negative", "hard_positive"),
+            {"small: clip_ft, hard_positive", "small: neg_clip", "small: hard_negative"},
+        ),
+    ],
+)
+def test_arms_of_a_base_are_shared_among_processes(
+    module: ModuleType,
+    experiment: Experiment,
+    arms: tuple[str, ...],
+    names: set[str],
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = told(monkeypatch, prior_run, "prior_run")
-    order = Order((base,), PRIORS.arms, tmp_path, "small", processes=3)
-    PRIORS.run(order, say=lambda said: None)
-    assert found == [{"even, even-m3id", "prior, prior-m3id"}]
-
-
-def test_probes_are_shared_among_processes(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = told(monkeypatch, probe_experiment, "probe_experiment")
-    arms = ("base", "random", "blind", "blind-ordered")
-    PROBES.run(Order((base,), arms, tmp_path, "small", processes=3), say=lambda said: None)
-    assert found == [{"base, blind-ordered", "random", "blind"}]
-
-
-def test_repairs_of_a_base_go_in_parts(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = told(monkeypatch, repair_bases, "repair_bases")
-    arms = ("clip_ft", "neg_clip", "hard_negative", "hard_positive")
-    DEFAULT.run(Order((base,), arms, tmp_path, "small", processes=3), say=lambda said: None)
-    stem = base.stem
-    assert found == [{f"{stem}: clip_ft, hard_positive", f"{stem}: neg_clip",
-                      f"{stem}: hard_negative"}]  # fmt: skip
+    found = told(monkeypatch, module)
+    experiment.run(Order((base,), arms, tmp_path, "small", processes=3), say=lambda said: None)
+    assert found == [names]
 
 
 def test_repairs_in_two_processes_are_those_of_one(base: Path, tmp_path: Path) -> None:
@@ -189,7 +192,7 @@ def test_repairs_in_two_processes_are_those_of_one(base: Path, tmp_path: Path) -
 
 
 def test_seeds_of_pre_training_go_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = told(monkeypatch, pretraining, "pretraining")
+    found = told(monkeypatch, pretraining)
     bases = tuple(Path(f"tiny-{seed}") for seed in range(3))
     PRETRAINING.run(Order(bases, ("base",), tmp_path, "small", processes=3))
     assert found == [{"tiny-0", "tiny-1", "tiny-2"}]

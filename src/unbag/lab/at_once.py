@@ -76,6 +76,18 @@ class Share:
     """Roughly."""
 
 
+def shares(
+    run: Callable[[Sequence[str]], None],
+    groups: Sequence[Sequence[str]],
+    *,
+    seconds: Callable[[str], float] = lambda arm: 1.0,
+) -> list[Share]:
+    """Groups of arms as work that can be done apart; arms that read one another stay together."""
+    return [
+        Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
+    ]
+
+
 def each_apart(shares: Sequence[Share], *, processes: int, say: Callable[[str], None]) -> None:
     """Each in a process of its own, the longest first. Nothing may have touched a GPU before.
 

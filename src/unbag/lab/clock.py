@@ -57,13 +57,10 @@ class Clock:
         if self._first is None:
             return ""
         since, before = self._first
-        if done == before or done - before < _ENOUGH * (whole - before):
+        if done == whole or done - before < _ENOUGH * (whole - before):
             return ""
         pace = (time.monotonic() - since) / (done - before)
-        rest = whole - done
-        if not rest:
-            return ""
-        return f"; about {duration(rest * pace)} left in all"
+        return f"; about {duration((whole - done) * pace)} left in all"
 
     def _done(self) -> float:
         """Planned seconds of what stands in the folder; remembers when the first did."""

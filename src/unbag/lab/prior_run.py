@@ -17,14 +17,14 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.lab.arm_result import Size, result_path
 from unbag.lab.arms_left import arms_left
-from unbag.lab.at_once import each_apart
+from unbag.lab.at_once import each_apart, shares
 from unbag.lab.decoder_taught import Course, Taught, shrunk, teach
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.prior_experiment import M3ID_ENDING, SHARES
 from unbag.lab.prior_lessons import BENCHMARKS, relation_lessons, texts_asked
 from unbag.lab.prior_scores import blind_share, score_answers
 from unbag.lab.questions import Questions
-from unbag.lab.readout_base import FOR_DECODERS, Base, Settings, shares
+from unbag.lab.readout_base import FOR_DECODERS, Base, Settings
 from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
 from unbag.lab.readouts import finish

@@ -26,7 +26,7 @@ import numpy as np
 
 from unbag.lab.arm_result import ArmResult, Extent, Size, result_path, write_result
 from unbag.lab.arms_left import arms_left
-from unbag.lab.at_once import each_apart
+from unbag.lab.at_once import each_apart, shares
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.probe_arms import ARMS, BLIND, load_arm, needs
@@ -37,7 +37,6 @@ from unbag.lab.probe_order import order_free
 from unbag.lab.probe_reading import readings
 from unbag.lab.probe_space import TinySpace
 from unbag.lab.questions import Questions
-from unbag.lab.readout_base import shares
 from unbag.models.tiny import read
 from unbag.probes.space import Space
 from unbag.types import FloatArray, IntArray, Item

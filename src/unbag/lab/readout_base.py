@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from unbag.engine.progress import Silent
 from unbag.lab.arm_result import ArmResult, Size
-from unbag.lab.at_once import Share
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
@@ -191,18 +189,6 @@ class Base:
             numbers=numbers,
             size=self.settings.size,
         )
-
-
-def shares(
-    run: Callable[[Sequence[str]], None],
-    groups: Sequence[Sequence[str]],
-    *,
-    seconds: Callable[[str], float] = lambda arm: 1.0,
-) -> list[Share]:
-    """Groups of arms as work that can be done apart; arms that read one another stay together."""
-    return [
-        Share(", ".join(group), partial(run, group), sum(map(seconds, group))) for group in groups
-    ]
 
 
 def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:

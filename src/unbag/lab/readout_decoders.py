@@ -24,7 +24,7 @@ from torch import Tensor
 
 from unbag.engine.progress import Silent
 from unbag.lab.arm_result import BY_STEP, ArmResult, result_path
-from unbag.lab.at_once import each_apart
+from unbag.lab.at_once import each_apart, shares
 from unbag.lab.decoder_taught import Course, Look, shrunk, teach
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
@@ -36,7 +36,6 @@ from unbag.lab.readout_base import (
     Settings,
     add_options,
     settings_of,
-    shares,
 )
 from unbag.lab.readout_vectors import precision_of, run_vectors
 from unbag.lab.readouts import finish, missing

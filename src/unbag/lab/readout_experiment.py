@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 from unbag.errors import UserError, unknown_name
 from unbag.lab.arm_result import BEFORE, Extent, Size, result_path
 from unbag.lab.arms_left import arms_left
-from unbag.lab.at_once import Share, each_apart
+from unbag.lab.at_once import Share, each_apart, shares
 from unbag.lab.claim import ArmKey
 from unbag.lab.experiment import Order, Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, VECTOR_ARMS
-from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings, shares
+from unbag.lab.readout_base import BATCH, EXPERIMENT, FOR_DECODERS, Base, Settings
 from unbag.lab.readout_decoders import DECODERS, decoder_groups, run_decoders, taught_with
 from unbag.lab.readout_vectors import VECTOR_BATCH
 from unbag.lab.readouts import reader_groups, run_base

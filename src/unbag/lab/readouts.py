@@ -31,7 +31,7 @@ from unbag.lab.arm_result import (
     result_path,
     write_result,
 )
-from unbag.lab.at_once import each_apart
+from unbag.lab.at_once import each_apart, shares
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
@@ -41,7 +41,6 @@ from unbag.lab.readout_base import (
     Settings,
     add_options,
     settings_of,
-    shares,
 )
 from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head

@@ -26,18 +26,16 @@ def repair_bases(
     say: Say = print,
 ) -> None:
     """What is missing of every base; with several processes, bases and parts of their arms."""
-    if processes <= 1:
-        every = _FEW if settings.size == "small" else 1
-        questions = FamilyQuestions(bench, times=settings.times, every=every)
-        for base in bases:
-            repair(base, out, questions, settings, say=say)
-        return
+    every = _FEW if settings.size == "small" else 1
+    # Made before processes are forked, which share them.
+    questions = FamilyQuestions(bench, times=settings.times, every=every)
+    parts = parts_of(settings, -(-processes // len(bases))) if processes > 1 else [settings]
     shares = [
         Share(
             f"{base.stem}: {', '.join(part.arms)}",
-            partial(repair_bases, [base], out, part, bench=bench, say=say),
+            partial(repair, base, out, questions, part, say=say),
         )
-        for part in parts_of(settings, -(-processes // len(bases)))
+        for part in parts
         for base in bases
     ]
     each_apart(shares, processes=processes, say=say)
