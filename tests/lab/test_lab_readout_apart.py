@@ -178,6 +178,37 @@ def test_arms_of_a_base_are_shared_among_processes(
     assert found == [names]
 
 
+@pytest.mark.parametrize(
+    ("module", "experiment", "arms"),
+    [
+        (readout_experiment, READOUTS, ("base", "pooled", "pooled-text", "decoder")),
+        (prior_run, PRIORS, PRIORS.arms),
+        (repair_bases, DEFAULT, ("clip_ft", "clip_ft-locked")),
+    ],
+)
+def test_nothing_wakes_a_gpu_before_processes_fork(
+    module: ModuleType,
+    experiment: Experiment,
+    arms: tuple[str, ...],
+    base: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here is none, so that what asks for one fails; models of transformers do it unasked."""
+    log, here = tmp_path / "log", os.getpid()
+
+    def load_part(*_: object, **__: object) -> None:
+        log.write_text(f"{os.getpid()}")
+
+    monkeypatch.setattr(readout_experiment, "load_part", load_part)
+    found = told(monkeypatch, module)
+    order = Order((base,), arms, tmp_path, "small", device="cuda", processes=3)
+    experiment.run(order, say=lambda said: None)
+    assert len(found) == 1
+    assert log.exists() == ("pooled-text" in arms)
+    assert not log.exists() or int(log.read_text()) != here
+
+
 def test_repairs_in_two_processes_are_those_of_one(base: Path, tmp_path: Path) -> None:
     arms = ("clip_ft", "hard_negative")
     for count in (1, 2):

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from unbag.errors import UserError, unknown_name
+from unbag.lab.apart import apart
 from unbag.lab.arm_result import BEFORE, Extent, Size, result_path
 from unbag.lab.arms_left import arms_left
 from unbag.lab.at_once import Share, each_apart, shares
@@ -165,8 +166,9 @@ def _unread(arms: list[str], settings: Settings) -> UserError | None:
     if not asked:
         return None
     try:
-        # On a processor: nothing may touch a GPU before processes fork.
-        load_part(settings.text, device="cpu")
+        # transformers wakes the GPU even for a model on the CPU, and no process that is forked
+        # after that could use it.
+        apart(partial(_read, settings.text), device=settings.device)
     except UserError as error:
         return UserError(
             f"{', '.join(asked)} could not be run: {error.found}",
@@ -174,6 +176,10 @@ def _unread(arms: list[str], settings: Settings) -> UserError | None:
             way_out=f"{error.way_out}; then give the same command again".removeprefix("; "),
         )
     return None
+
+
+def _read(text: str) -> None:
+    load_part(text, device="cpu")
 
 
 READOUTS = ReadoutExperiment()
