@@ -276,9 +276,10 @@ def test_convolutions_as_products_of_matrices_give_the_same(rows: int, columns: 
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         net = MapCnn(rows, columns).double()
-    map_NRL = unit(4, rows, columns, seed=1).double()
+    map_NRL = unit(4, rows, columns, seed=1).double().requires_grad_()
+    learned = (map_NRL, *net.parameters())
     found = {
-        form: (score_N, torch.autograd.grad(score_N.square().sum(), tuple(net.parameters())))
+        form: (score_N, torch.autograd.grad(score_N.square().sum(), learned))
         for form, score_N in (("plain", net(map_NRL)), ("products", net.by_products(map_NRL)))
     }
     torch.testing.assert_close(found["products"], found["plain"])
