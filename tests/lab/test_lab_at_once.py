@@ -98,6 +98,17 @@ def test_one_beside_holds_up_none_that_wants_more_than_there_is(tmp_path: Path) 
     assert lines(path) == ["+beside", "-beside"]
 
 
+def test_one_beside_leaves_the_cores_to_those_that_keep_a_gpu_busy(tmp_path: Path) -> None:
+    def note(name: str) -> None:
+        (tmp_path / name).write_text(f"{os.nice(0)}")
+
+    behind = Task("beside", lambda taken: partial(note, "beside"), 1, 1.0, is_beside=True)
+    run([task("first", partial(note, "first")), behind], 2)
+    first, beside = (int((tmp_path / name).read_text()) for name in ("first", "beside"))
+    assert first == os.nice(0)
+    assert beside == min(19, first + 10)
+
+
 def test_two_are_live_at_once(tmp_path: Path) -> None:
     """The first ends when the second has begun."""
     path, begun = tmp_path / "log", tmp_path / "begun"

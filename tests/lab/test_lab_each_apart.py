@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -157,9 +158,51 @@ def test_those_who_did_not_hear_of_a_stop_are_told(
     assert [one.join(0) for one in begun] == [True, True]
 
 
+def test_those_who_hear_no_stop_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that runs something behind has it ignore Ctrl-C, and all that it starts."""
+    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        begun = Begun(partial(_sleep, tmp_path / "a"))
+        until(lambda: (tmp_path / "a").exists())
+        started = time.monotonic()
+        end_all([begun])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert time.monotonic() - started < 20
+    assert begun.join(0)
+
+
+def test_a_stop_that_only_the_first_process_heard_reaches_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "_HEARD", 0.1)
+    begun = Begun(partial(_sleep, tmp_path / "a"))
+    until(lambda: (tmp_path / "a").exists())
+    started = time.monotonic()
+    with monkeypatch.context() as patched:
+        patched.setattr(begun.ours, "recv", partial(_raise, KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            begun.result()
+    assert time.monotonic() - started < 20
+    assert begun.join(0)
+
+
+def _raise(error: type[BaseException]) -> None:
+    raise error
+
+
 def _sleep(path: Path) -> None:
     path.touch()
     time.sleep(60)
+
+
+def test_a_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is buffered, another process could write between two pieces."""
+    pieces: list[str] = []
+    monkeypatch.setattr(sys.stderr, "write", pieces.append)
+    apart.say_now("3 of 78 results")
+    assert pieces == ["3 of 78 results\n"]
 
 
 def test_a_process_compiles_with_few_threads(

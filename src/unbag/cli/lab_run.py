@@ -12,7 +12,7 @@ import torch
 
 from unbag.cli.lab import block, verdict_line
 from unbag.errors import UserError
-from unbag.lab.apart import apart, one_thread
+from unbag.lab.apart import apart, one_thread, say_now
 from unbag.lab.base_names import seeds_for
 from unbag.lab.bases import base_names, is_shipped, missing_bases
 from unbag.lab.claim import FEWEST_BASES, Claim
@@ -82,10 +82,10 @@ def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Fin
         return 0
     try:
         failures = carry_out(
-            plan, options.out, size=options.size, machine=machine, find=find, say=_tell
+            plan, options.out, size=options.size, machine=machine, find=find, say=say_now
         )
     except KeyboardInterrupt:
-        _tell("stopped; the same command goes on from there")
+        say_now("stopped; the same command goes on from there")
         return 130
     _judge(wish.claims, options, has_failed=bool(failures))
     _tell_failures(failures)
@@ -229,11 +229,6 @@ def _goes_on(options: argparse.Namespace) -> bool:
         return False
 
 
-def _tell(line: str) -> None:
-    """Progress; results go to standard output."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool) -> None:
     """Together with all that the folder can say, so that a list of it says the same."""
     results = results_in(options.out)
@@ -261,6 +256,6 @@ def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: 
 
 def _tell_failures(failures: Sequence[Failure]) -> None:
     for one in failures:
-        _tell(f"unbag: {one.what} failed: {one.why}")
+        say_now(f"unbag: {one.what} failed: {one.why}")
     if failures:
-        _tell("the same command tries these again; everything else is kept")
+        say_now("the same command tries these again; everything else is kept")

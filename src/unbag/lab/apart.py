@@ -81,9 +81,10 @@ class Begun(Generic[T]):
         except EOFError:
             self.join()
             raise DiedError(_how(self._process.exitcode)) from None
-        finally:
-            # After Ctrl-C the child has heard it too; it is given the time to put things away.
-            self.join()
+        except KeyboardInterrupt:
+            end_all([self])
+            raise
+        self.join()
         if isinstance(found, BaseException):
             raise found
         result: T = found
@@ -95,9 +96,10 @@ class Begun(Generic[T]):
         return self._process.exitcode is not None
 
     def interrupt(self) -> None:
-        """As Ctrl-C does."""
+        """As Ctrl-C does; where that is not heard, as in what a shell runs behind, end it."""
         if self._process.is_alive() and self._process.pid is not None:
-            os.kill(self._process.pid, signal.SIGINT)
+            is_heard = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+            os.kill(self._process.pid, signal.SIGINT if is_heard else signal.SIGTERM)
 
 
 def end_all(begun: Sequence[Begun[T]]) -> None:
@@ -108,6 +110,15 @@ def end_all(begun: Sequence[Begun[T]]) -> None:
             one.interrupt()
     for one in begun:
         one.join()
+
+
+def say_now(line: str) -> None:
+    """Beside the output, and at once: a run that is killed has said how far it came.
+
+    In one piece, so that lines of several processes do not mix where nothing is buffered.
+    """
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def can_fork() -> bool:

@@ -6,6 +6,7 @@ no other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +53,7 @@ def at_once(
             for task, taken in _to_begin(left, [task for task, _, _ in live.values()], free):
                 left.remove(task)
                 if (work := task.work(taken)) is not None:
-                    begun = Begun(work)
+                    begun = Begun(partial(_behind, work) if task.is_beside else work)
                     live[begun.ours] = task, taken, begun
             if live:
                 ready = wait([begun.ours for _, _, begun in live.values()], timeout=_LOOK)
@@ -127,6 +128,12 @@ def _given(work: Work, taken: int) -> Work:
 
 def _nothing() -> None:
     pass
+
+
+def _behind(work: Work) -> None:
+    """Cores go first to those that keep a GPU busy."""
+    os.nice(10)
+    work()
 
 
 def _chain(task: Task, tasks: Sequence[Task]) -> float:

@@ -11,7 +11,6 @@ there is left alone.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from unbag.engine.atomic import write_atomically
+from unbag.lab.apart import say_now
 from unbag.lab.arm_result import (
     ArmResult,
     Extent,
@@ -96,9 +96,9 @@ class Pretraining:
         for base in order.bases:
             seed_of(base)
         sized = self.sized(order.size)
-        alone, _ = _by_seed(order)
         shares = [
-            Share(one.bases[0].stem, partial(_run_seed, sized, one, say=say)) for one in alone
+            Share(one.bases[0].stem, partial(_run_seed, sized, one, say=say))
+            for one in _by_seed(order)
         ]
         # Also one alone, where more are allowed: others may be forked after it.
         each_apart(shares, processes=order.processes, say=say)
@@ -107,20 +107,14 @@ class Pretraining:
 PRETRAINING = Pretraining()
 
 
-def _by_seed(order: Order) -> tuple[list[Order], int]:
-    """One for each seed, and how many are run at once.
+def _by_seed(order: Order) -> list[Order]:
+    """One for each seed.
 
     They share the processes that make scenes, so that there are no more of these than were asked.
     """
     at_once = max(1, min(order.processes, len(order.bases)))
     workers = min(order.workers, max(1, order.workers // at_once))
-    alone = [replace(order, bases=(one,), processes=1, workers=workers) for one in order.bases]
-    return alone, at_once
-
-
-def _say_now(line: str) -> None:
-    """Beside the output, and at once: a run that is killed has said how far it came."""
-    print(line, file=sys.stderr, flush=True)
+    return [replace(order, bases=(one,), processes=1, workers=workers) for one in order.bases]
 
 
 def _run_seed(experiment: Pretraining, order: Order, *, say: Say) -> None:
@@ -243,7 +237,7 @@ def main() -> None:
         workers=options.workers,
         processes=options.processes or len(options.seeds),
     )
-    Pretraining(options.steps, options.batch, options.times).run(order, say=_say_now)
+    Pretraining(options.steps, options.batch, options.times).run(order, say=say_now)
 
 
 if __name__ == "__main__":
