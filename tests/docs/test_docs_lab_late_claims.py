@@ -12,7 +12,7 @@ from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, LEAST_FIT
 from unbag.lab.claims import all_claims
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import UNDECIDED, judge_claims
+from unbag.lab.verdict import REPRODUCED, UNDECIDED, judge_claims
 from unbag.readouts.shipped import WEIGHTS
 from unbag.train.optimise import share_of_rate
 
@@ -21,8 +21,10 @@ RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")
 PAIRS = ("world-pairs-a", "pair")
 COUNTED = ("tiny-7", "tiny-8", "tiny-9", "tiny-10", "tiny-11")
 """By `decoder_taught_longer`."""
-LATE = ["tiny-9", "tiny-10", "tiny-11", "tiny-12", "tiny-13"]
-"""By `dcsm_taught_longer`."""
+LATE = [f"tiny-{number}" for number in (*range(9, 14), *range(15, 19))]
+"""By `dcsm_taught_longer`; the read-outs of tiny-14 were lost."""
+LITTLE = {"tiny-15", "tiny-16", "tiny-18"}
+"""Bases of these on which DCSM gained little."""
 COIN = 0.56
 """Less is near a coin."""
 
@@ -131,13 +133,13 @@ def test_embeddings_that_go_on_from_the_decoder(results: Results) -> None:
 def test_dcsm_reads_places_where_it_was_taught_for_long(results: Results) -> None:
     relations = of(results, "dcsm_fixed-long", RELATION)
     shuffled = of(results, "dcsm_fixed-shuffled-long", RELATION)
-    assert len(relations) == 10
-    assert 0.55 < min(relations.values()) < 0.6 < 0.8 < max(relations.values())
-    said = "relations on each of ten bases, by little on some and by much on others"
+    assert len(relations) == 14
+    assert 0.52 < min(relations.values()) < 0.53 < 0.8 < max(relations.values())
+    said = "relations on each of fourteen bases, by very little on some and by much on others"
     assert said in words("dcsm_reads_maps")
     assert list(shuffled) == LATE
-    assert max(shuffled.values()) < 0.52
-    assert "taught as long on five of these bases, is a coin" in words("dcsm_reads_maps")
+    assert 0.48 < min(shuffled.values()) < max(shuffled.values()) < 0.52
+    assert "taught as long on nine of these bases, is a coin" in words("dcsm_reads_maps")
     note = words("dcsm_taught_longer")
     assert "taught for as long, is a coin there. It reads less than a decoder" in note
     assert "on every base that has results of both" in note
@@ -179,21 +181,67 @@ def test_the_row_and_the_column_alone_say_little(results: Results) -> None:
     assert max(of(results, arm, ("fit", "learned relation")).values()) < COIN
 
 
-def test_dcsm_leans_as_predicted_on_five_bases_and_is_undecided() -> None:
+def test_dcsm_gains_much_on_some_bases_and_little_on_others(results: Results) -> None:
+    note = words("dcsm_taught_longer")
+    relations = of(results, "dcsm_fixed-long", RELATION)
+    cosine, pairs = of(results, "base", RELATION), of(results, "dcsm_fixed-long", PAIRS)
+    assert "On tiny-9 to tiny-13 and on tiny-17 it tells many relations" in note
+    assert "On tiny-15, tiny-16 and tiny-18 it stays near a coin: a little above cosine" in note
+    assert {base for base in LATE if relations[base] < COIN} == LITTLE
+    assert min(relations[base] for base in LATE if base not in LITTLE) > 0.6
+    assert all(0.02 < relations[base] - cosine[base] < 0.05 for base in LITTLE)
+    assert "on tiny-16 by hardly more than the bound" in note
+    assert relations["tiny-16"] - cosine["tiny-16"] < 0.025
+    assert "with no more strict pairs than coins would solve" in note
+    assert max(pairs[base] for base in LITTLE) < 0.25
+    seen = [relations[base] for base in relations if base not in LATE]
+    high = min(relations[base] for base in LATE if base not in LITTLE)
+    low = max(relations[base] for base in LITTLE)
+    assert "four of the five that do not count lie between" in note
+    assert (len(seen), sum(low < one < high for one in seen)) == (5, 4)
+    assert "which is as much on these three as on the others" in note
+    for name in ("few", "learned relation"):
+        fit = of(results, "dcsm_fixed-long", ("fit", name))
+        others = [fit[base] for base in LATE if base not in LITTLE]
+        assert min(others) < min(fit[base] for base in LITTLE)
+
+
+def test_strict_pairs_come_out_with_shuffled_patches_too(results: Results) -> None:
+    cosine, mixed = (of(results, arm, PAIRS) for arm in ("base", "dcsm_fixed-shuffled-long"))
+    [claim] = [one for one in all_claims() if one.name == "dcsm_taught_longer"]
+    [bound] = [one.bound for one in claim.predictions if one.number.benchmark == PAIRS[0]]
+    assert min(mixed[base] - cosine[base] for base in LATE) > bound
+    note = words("dcsm_taught_longer")
+    assert "That alone is more than the prediction asks for, on every base." in note
+
+
+def test_one_base_of_ten_is_missing(results: Results) -> None:
+    note = words("dcsm_taught_longer")
+    assert "the next look was set to be at ten that count. One is missing: in the run of" in note
+    assert not [base for _, base in results if base == "tiny-14"]
+    assert len(LATE) == 9
+
+
+def test_dcsm_leans_as_predicted_on_nine_bases_and_is_undecided() -> None:
     verdicts = judge_claims(all_claims(), shipped_results())
     [found] = [one for one in verdicts if one.claim.name == "dcsm_taught_longer"]
     note = words("dcsm_taught_longer")
-    assert "Five others were run since, as many as the lab asks for." in note
+    assert "Nine others were run since: tiny-9 to tiny-13, after which nothing was clear" in note
+    assert "and then tiny-15 to tiny-18." in note
     assert "leans the way it was written, by more than its bound, and every interval lies" in note
     for one in found.tested:
         assert list(one.effects) == LATE
-        assert len(LATE) == FEWEST_BASES
+        assert len(LATE) > FEWEST_BASES
         assert one.prediction.side == "above"
         assert min(one.effects.values()) > one.prediction.bound
         assert one.low is not None
         assert one.low > one.prediction.bound
-        assert one.word == UNDECIDED
-    assert "after that none of the three is clear enough" in note
+    assert [one.word for one in found.tested] == [UNDECIDED, REPRODUCED, UNDECIDED]
+    assert found.tested[1].prediction.number.benchmark == PAIRS[0]
+    assert "after that neither prediction about relations is clear enough" in note
+    assert "That about strict pairs is, and that one says least (below)." in note
+    assert found.word == UNDECIDED
+    assert "The claim stays undecided." in note
     relations = found.tested[0].effects.values()
     assert max(relations) > 2 * min(relations), "the gain differs much from base to base"
     assert "undecided after correction for all predictions of the lab" in words("dcsm_reads_maps")

@@ -142,14 +142,14 @@ def test_decoders_that_were_taught_relations_alone(words: str) -> None:
 @pytest.mark.parametrize(
     ("said", "arm", "bases"),
     [
-        ("left of whom, or above (50.1, fourteen bases)", "base", 14),
+        ("left of whom, or above (50.1, eighteen bases)", "base", 18),
         ("has 74.5 on seven bases", "vlm2vec", 7),
         ("it has 52.2 (five bases)", "vlm2vec-plain", 5),
         ("of 6,000 steps is a coin (50.4, five bases)", "decoder", 5),
         ("85.2, 92.8, 83.9, 88.4, 84.7, 87.4, 86.1 and 81.8 on eight bases", "decoder-long", 8),
         ("is a coin on all eight bases after as many steps", "decoder-cls-long", 8),
-        ("[+8.6, +20.3] above cosine (ten bases), from", "dcsm_fixed-long", 10),
-        ("it is a coin (50.4, five bases)", "dcsm_fixed-shuffled-long", 5),
+        ("[+7.7, +18.2] above cosine (fourteen bases), from", "dcsm_fixed-long", 14),
+        ("it is a coin (50.0, nine bases)", "dcsm_fixed-shuffled-long", 9),
         ("`pooled-text` has 49.9 (seven bases;", "pooled-text", 7),
         ("51.1 on exchanged colours (five bases;", "pacl_fixed-rotary-2d-text", 5),
         ("against cosine (nine bases)", "pacl", 9),

@@ -22,7 +22,7 @@ Asked = tuple[str, str]
     [
         ("docs/dcsm.md", "it has {} on relations after 3,000", "dcsm_fixed", RELATION),
         ("docs/dcsm.md", "3,000 steps and {} after 20,000", "dcsm_fixed-long", RELATION),
-        ("docs/dcsm.md", "after 20,000 ({}, five", "dcsm_fixed-shuffled-long", RELATION),
+        ("docs/dcsm.md", "after 20,000 ({}, nine", "dcsm_fixed-shuffled-long", RELATION),
         (
             "docs/dcsm.md",
             "it is a coin too ({}, two bases), but learns",
@@ -31,7 +31,7 @@ Asked = tuple[str, str]
         ),
         ("docs/vlm2vec.md", "has {} on relations of `tiny:base`", "vlm2vec-long", RELATION),
         ("docs/vlm2vec.md", "loses colours as well ({})", "vlm2vec-long", SWAP),
-        ("README.md", "DCSM has {};", "dcsm_fixed-long", RELATION),
+        ("README.md", "DCSM has {} (52.7 to 81.0 by base);", "dcsm_fixed-long", RELATION),
         ("docs/pacl.md", "({}, three bases)", "pacl_fixed-rotary-2d-long", RELATION),
         ("docs/pacl.md", "but a relation ({})", "pacl_fixed-rotary-2d-relations", RELATION),
         ("docs/sparc.md", "`sparc_fixed`: {}, three bases;", "sparc_fixed-long", RELATION),
@@ -41,7 +41,7 @@ Asked = tuple[str, str]
         ("README.md", "has {} after 20,000 steps (eight bases:", "decoder-long", RELATION),
         ("CHANGELOG.md", "reads relations ({}, eight bases;", "decoder-long", RELATION),
         ("CHANGELOG.md", "bases; {} with 6,000)", "decoder", RELATION),
-        ("CHANGELOG.md", "DCSM is at {} (55.6 to", "dcsm_fixed-long", RELATION),
+        ("CHANGELOG.md", "DCSM is at {} (52.7 to", "dcsm_fixed-long", RELATION),
     ],
 )
 def test_what_other_pages_say(
@@ -60,15 +60,16 @@ def test_on_how_many_bases_maps_were_read_for_long(results: list[ArmResult]) -> 
     usual, long = (
         {one.base for one in results if one.arm == arm} for arm in ("dcsm_fixed", "dcsm_fixed-long")
     )
-    assert (len(usual), len(long), len(usual & long)) == (5, 10, 3)
+    assert (len(usual), len(long), len(usual & long)) == (5, 14, 3)
     by_base = ends(values(results, "dcsm_fixed-long", *RELATION))
     page = words_of(DOCS / "dcsm.md")
-    assert "after 20,000 (five bases and ten, three of them the same;" in page
-    assert f"It is above chance on all ten, by base from {by_base}." in page
-    assert min(values(results, "dcsm_fixed-long", *RELATION)) > 55
-    for arm, count in (("dcsm_fixed-shuffled-long", 5), ("dcsm_fixed-cls_eos-long", 2)):
+    assert "after 20,000 (five bases and fourteen, three of them the same;" in page
+    said = f"By base that is from {by_base}: on some it reads relations, on others it is a few"
+    assert said in page
+    assert f"({by_base} by base);" in words_of(DOCS.parent / "README.md")
+    for arm, count in (("dcsm_fixed-shuffled-long", 9), ("dcsm_fixed-cls_eos-long", 2)):
         assert sum(one.arm == arm for one in results) == count
-    assert f"({by_base} on ten bases)" in words_of(DOCS.parent / "CHANGELOG.md")
+    assert f"({by_base} on fourteen bases)" in words_of(DOCS.parent / "CHANGELOG.md")
 
 
 def test_how_long_other_pages_say_decoders_are_coins(results: list[ArmResult]) -> None:
@@ -102,12 +103,12 @@ def test_what_the_lab_says_of_arms_of_many_steps(words: str) -> None:
     assert "four of its five predictions came out on five bases that were not seen before" in words
     maps = asking["dcsm_taught_longer"].tested
     counted = {base for one in maps for base in one.effects}
-    assert {len(one.effects) for one in maps} == {5}
-    assert counted == {f"tiny-{number}" for number in range(9, 14)}
+    assert {len(one.effects) for one in maps} == {9}
+    assert counted == {f"tiny-{number}" for number in (*range(9, 14), *range(15, 19))}
     assert {base for one in decoder for base in one.effects} == {
         f"tiny-{number}" for number in range(7, 12)
     }
     assert (
-        "five are left for each, as many as the lab asks for (`tiny-7` to `tiny-11` for the "
-        "decoder, `tiny-9` to `tiny-13` for DCSM)."
+        "five are left for the decoder, as many as the lab asks for (`tiny-7` to `tiny-11`), and "
+        "nine for DCSM (`tiny-9` to `tiny-13` and `tiny-15` to `tiny-18`)."
     ) in words

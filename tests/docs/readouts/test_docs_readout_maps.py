@@ -1,4 +1,4 @@
-"""What pages say of DCSM taught for long on the five bases that count, and of what was left out."""
+"""What pages say of DCSM taught for long on the nine bases that count, and of what was left out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,29 @@ from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES
 from unbag.lab.claims import all_claims
 from unbag.lab.shipped import shipped_results
-from unbag.lab.verdict import UNDECIDED, Verdict, judge_claims
+from unbag.lab.verdict import REPRODUCED, UNDECIDED, Verdict, judge_claims
 
-from .readout_page import DOCS, RELATION, apart_of, ends, listed, values, with_interval, words_of
+from .readout_page import (
+    DOCS,
+    RELATION,
+    STRICT,
+    apart_of,
+    ends,
+    listed,
+    values,
+    with_interval,
+    words_of,
+)
 
 CLAIM = "dcsm_taught_longer"
 READER, SHUFFLED, ALONE = (f"dcsm_fixed{own}-long" for own in ("", "-shuffled", "-cls_eos"))
-LAST = ("tiny-12", "tiny-13")
-"""Bases that came for this claim alone."""
+LAST = {
+    **{base: {"base", READER, SHUFFLED, ALONE} for base in ("tiny-12", "tiny-13")},
+    **{f"tiny-{number}": {"base", READER, SHUFFLED} for number in range(15, 19)},
+}
+"""Bases that came for this claim alone, with their arms."""
+LITTLE = ("tiny-15", "tiny-16", "tiny-18")
+"""Bases that count and gained little."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +45,7 @@ def corrected(verdicts: dict[str, Verdict]) -> int:
     return sum(len(tested.effects) >= FEWEST_BASES for tested in every)
 
 
-def test_what_the_five_bases_that_count_have(
+def test_what_the_nine_bases_that_count_have(
     verdicts: dict[str, Verdict], corrected: int, words: str
 ) -> None:
     relations, strict, places = (
@@ -43,32 +58,80 @@ def test_what_the_five_bases_that_count_have(
     assert f"{with_interval(places)} below, though" in words
     assert (
         "All intervals lie where they were predicted, yet after correction for "
-        f"{corrected} predictions no answer is clear: [undecided](lab/{CLAIM}.md)."
+        f"{corrected} predictions neither answer about relations is clear, and the claim is "
+        f"[undecided](lab/{CLAIM}.md). That about strict pairs is, but"
     ) in words
 
 
-def test_all_lean_as_predicted_and_none_is_clear(
+def test_some_gain_much_and_some_little(
+    verdicts: dict[str, Verdict], results: list[ArmResult], words: str
+) -> None:
+    effects = verdicts[CLAIM].tested[0].effects
+    little = [100 * effects[base] for base in LITTLE]
+    much = [100 * effects[base] for base in effects if base not in LITTLE]
+    assert (
+        f"nine bases that count: on six DCSM is {ends(much)} points above cosine, on three "
+        f"{ends(little)}."
+    ) in words
+    assert len(much) == 6
+    few = [one for one in results if one.base in LITTLE]
+    others = [one for one in results if one.base in effects and one.base not in LITTLE]
+    relations, strict = (values(few, READER, *asked) for asked in (RELATION, STRICT))
+    assert (
+        "on `tiny-15`, `tiny-16` and `tiny-18` relations have "
+        f"{listed(relations)}, and strict pairs {listed(strict)}, no more than coins; on the other "
+        f"six relations have {ends(values(others, READER, *RELATION))}."
+    ) in words
+    assert max(strict) < 25
+    taught = ends(values(few, READER, "fit", "learned relation"), 0)
+    assert f"were learned by heart no less ({taught} % of the relations that were" in words
+    seen = [one for one in results if one.arm == READER and one.base not in effects]
+    low, high = max(relations), min(values(others, READER, *RELATION))
+    between = [one for one in values(seen, READER, *RELATION) if low < one < high]
+    assert (len(seen), len(between)) == (5, 4)
+    assert f"that do not count, four lie between ({ends(between)})." in words
+
+
+def test_strict_pairs_gain_without_places_too(
+    verdicts: dict[str, Verdict], results: list[ArmResult], words: str
+) -> None:
+    gained = apart_of(results, SHUFFLED, "base", STRICT)
+    assert len(gained) == 9
+    assert min(gained) > 100 * verdicts[CLAIM].tested[1].prediction.bound
+    assert f"with shuffled patches they gain {with_interval(gained)} over cosine as well" in words
+
+
+def test_one_base_is_missing(results: list[ArmResult], words: str) -> None:
+    assert not [one for one in shipped_results() if one.base == "tiny-14"]
+    assert "This look was to be at ten bases. On `tiny-14` every read-out stopped at a bug" in words
+    assert "since all read-outs of `tiny-14` were lost to a bug of ours. That base is to be" in (
+        words_of(DOCS / "lab.md")
+    )
+
+
+def test_all_lean_as_predicted_and_one_is_clear(
     verdicts: dict[str, Verdict], corrected: int, words: str
 ) -> None:
     for one in verdicts[CLAIM].tested:
         bound = one.prediction.bound
         assert one.prediction.side == "above"
-        assert len(one.effects) == FEWEST_BASES
+        assert len(one.effects) == 9
         assert min(one.effects.values()) > bound
         assert one.low is not None
         assert one.low > bound
-        assert one.word == UNDECIDED
+    found = [one.word for one in verdicts[CLAIM].tested]
+    assert found == [UNDECIDED, REPRODUCED, UNDECIDED]
+    assert verdicts[CLAIM].word == UNDECIDED
+    assert f"After correction it calls the claim [undecided](lab/{CLAIM}.md)." in words
     assert (
-        "The lab has five bases that count, all as predicted, and calls the claim "
-        f"[undecided](lab/{CLAIM}.md) after correction."
-    ) in words
-    assert (
-        f"is [undecided](lab/{CLAIM}.md): five bases count and all lean as predicted, but not "
-        "clearly enough after correction for all predictions."
+        f"is [undecided](lab/{CLAIM}.md): nine bases count and all lean as predicted, three of "
+        "them by little, and about relations that is not clear enough after correction for all "
+        "predictions."
     ) in words_of(DOCS / "dcsm.md")
     assert (
-        "all predictions of the second lean as written, each interval beyond its bound, but after "
-        f"correction for {corrected} predictions it is undecided."
+        "On nine other bases all predictions of the second lean as written, on three of them by "
+        f"little. One came out, about strict pairs; after correction for {corrected} predictions "
+        "the two about relations, and so the claim, are undecided."
     ) in words_of(DOCS.parent / "CHANGELOG.md")
 
 
@@ -106,12 +169,12 @@ def test_the_row_and_the_column_alone_are_a_coin(results: list[ArmResult], words
 
 
 def test_of_the_last_bases_nothing_else_was_joined(results: list[ArmResult], words: str) -> None:
-    for base in LAST:
-        arms = {one.arm for one in results if one.base == base}
-        assert arms == {"base", READER, SHUFFLED, ALONE}
+    for base, arms in LAST.items():
+        assert {one.arm for one in results if one.base == base} == arms
     assert {one.base for one in shipped_results() if one.base in LAST} == set(LAST)
     assert {one.experiment for one in shipped_results() if one.base in LAST} == {"readouts"}
-    assert "the last two came for DCSM taught for long and its controls alone (other arms" in words
-    assert "`tiny-12` and `tiny-13` last, for `dcsm_taught_longer` alone" in words_of(
-        DOCS / "lab.md"
-    )
+    said = "those from `tiny-12` on came for DCSM taught for long and its controls alone (other"
+    assert said in words
+    assert (
+        "`tiny-12`, `tiny-13` and `tiny-15` to `tiny-18` last, for `dcsm_taught_longer` alone."
+    ) in words_of(DOCS / "lab.md")
