@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from unbag.cli.main import main
 from unbag.lab.bases import missing_bases
+from unbag.lab.claim import ArmKey
 from unbag.lab.claims import all_claims
 from unbag.lab.experiment import find_experiment
 from unbag.lab.photos_wanted import without_photographs
@@ -23,6 +25,10 @@ LONG_SECONDS = 1_321
 """That it took, with three bases."""
 ONE_BASE_SECONDS = 1_207
 """That all arms on one base took, with the base."""
+REST_SECONDS = 591
+"""That all but the read-outs took on another, likewise with the base."""
+MAPS_SECONDS = 674
+"""That two arms of DCSM, the cosine and their bases took, on four."""
 ROW = re.compile(r"^\| (.*) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| (\d+) % \|$", re.M)
 
 
@@ -40,7 +46,7 @@ def words(page: str) -> str:
 def shares(page: str) -> tuple[float, ...]:
     """Of its price that each run took, and all together."""
     found = ROW.findall(page)
-    assert len(found) == 5
+    assert len(found) == 7
     *runs, last = [tuple(map(float, row[1:])) for row in found]
     for column in range(3):
         assert sum(run[column] for run in runs) == pytest.approx(last[column])
@@ -67,9 +73,9 @@ def test_the_price_of_the_whole_lab_is_the_one_it_asks(
     price = price_of(capsys, "all", out=tmp_path / "lab")
     assert f"In one process it prices itself at {price} for five bases" in words
     low, high, both = (
-        minutes(price) * one for one in (min(shares[:4]), max(shares[:4]), shares[4])
+        minutes(price) * one for one in (min(shares[:6]), max(shares[:6]), shares[6])
     )
-    said = f"would take {low:.0f} to {high:.0f} minutes of device time, and {both:.0f} by all four"
+    said = f"would take {low:.0f} to {high:.0f} minutes of device time, and {both:.0f} by all six"
     assert said in words
 
 
@@ -87,21 +93,43 @@ def test_runs_price_themselves_as_it_is_said(page: str) -> None:
 
 
 def test_one_base_was_timed_and_five_are_five_of_it(page: str, words: str) -> None:
-    wish = find_wish(["all"], find=find_experiment)
-    arms = without_photographs(wish, ["all"])[0].arms
+    arms = arms_of_a_base()
     timed = [(name, arm) for name, arm in arms if name != "readouts" or not has_text(arm)]
     assert len(arms) - len(timed) == 2
-    priced = sum(
-        find_experiment(name).seconds(arm)
-        for name, arm in timed
-        if not find_experiment(name).on_processor
-    )
     took = ONE_BASE_SECONDS / 60
-    price = (priced + priced_bases("tiny-12")) / 60
-    assert f"| {len(timed)} | {price:.1f} | {took:.1f} |" in page
+    assert f"| {len(timed)} | {priced(timed, 'tiny-12'):.1f} | {took:.1f} |" in page
     assert f"gave {len(timed)} results of all claims about the world in {took:.1f} minutes" in words
     assert f"Five such runs are {5 * took:.0f} minutes, and 90 were wanted" in words
     assert f"For the first two of the {took:.1f} minutes" in words
+
+
+def test_later_runs_of_some_arms_are_listed_too(page: str, words: str) -> None:
+    arms = arms_of_a_base()
+    rest = [(name, arm) for name, arm in arms if name != "readouts"]
+    row = f"| {len(rest)} | {priced(rest, 'tiny-14'):.1f} | {REST_SECONDS / 60:.1f} |"
+    assert row in page
+    assert f"lost all {len(arms) - len(rest)} read-outs" in words
+    bases = ("tiny-15", "tiny-16", "tiny-17", "tiny-18")
+    maps = 4 * [
+        ("readouts", arm) for arm in ("base", "dcsm_fixed-long", "dcsm_fixed-shuffled-long")
+    ]
+    assert f"| {len(maps)} | {priced(maps, *bases):.1f} | {MAPS_SECONDS / 60:.1f} |" in page
+
+
+def arms_of_a_base() -> tuple[ArmKey, ...]:
+    """All that claims about the world ask for."""
+    wish = find_wish(["all"], find=find_experiment)
+    return tuple(without_photographs(wish, ["all"])[0].arms)
+
+
+def priced(arms: Iterable[ArmKey], *bases: str) -> float:
+    """Minutes of one H200, with the bases."""
+    seconds = sum(
+        find_experiment(name).seconds(arm)
+        for name, arm in arms
+        if not find_experiment(name).on_processor
+    )
+    return (seconds + priced_bases(*bases)) / 60
 
 
 def has_text(arm: str) -> bool:
