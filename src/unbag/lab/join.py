@@ -20,6 +20,7 @@ from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import place
 from unbag.lab.run_folder import results_in
+from unbag.lab.script import run_script
 from unbag.lab.shipped import RESULTS, shipped_results
 
 _DIGITS = 10
@@ -116,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

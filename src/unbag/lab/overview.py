@@ -13,6 +13,7 @@ from pathlib import Path
 
 from unbag.lab.claims import all_claims
 from unbag.lab.run_folder import results_in
+from unbag.lab.script import run_script
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import Tested, Verdict, judge_claims
 from unbag.lab.wording import effect_text
@@ -49,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -34,6 +34,7 @@ from unbag.lab.photos_data import (
     make_questions,
     opened,
 )
+from unbag.lab.script import run_script
 from unbag.models.photo import Photo, build, load, read, write
 from unbag.models.photo_towers import PhotoConfig
 from unbag.train.config import Locks, Recipe, Slot
@@ -250,4 +251,4 @@ def take_steps(
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

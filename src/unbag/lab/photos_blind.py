@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.lab.photos_table import SEEN_KINDS
+from unbag.lab.script import run_script
 from unbag.metrics.intervals import bootstrap
 from unbag.metrics.resample import generator
 from unbag.models.photo import load
@@ -73,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -38,6 +38,7 @@ from unbag.lab.photos_table import (
     triple_numbers,
     write_numbers,
 )
+from unbag.lab.script import run_script
 from unbag.models.caption_likelihood import load_likelihood
 from unbag.models.photo import Photo, load, write
 from unbag.train.blind_reader import Contrast, differences, fit_reader
@@ -240,4 +241,4 @@ def _by_reading(name: str, score: ReadsTexts, bench: Bench) -> list[Number]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

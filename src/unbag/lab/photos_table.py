@@ -21,6 +21,7 @@ import numpy as np
 
 from unbag.lab.over_bases import interval
 from unbag.lab.photos import SEEN, SEEN_POSITIVES
+from unbag.lab.script import run_script
 from unbag.metrics.intervals import bootstrap
 from unbag.metrics.resample import generator
 from unbag.types import FloatArray, IntArray
@@ -261,4 +262,4 @@ def _apart(arm: str, metric: str, *, of: Mapping[tuple[str, str], Number], contr
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -23,6 +23,7 @@ from unbag.engine.collector import paused_collector
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.pretraining_arms import Arm
 from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Training, load, put_on, show
+from unbag.lab.script import run_script
 from unbag.models.tiny import write
 from unbag.models.tiny_towers import TinyConfig, TinyTowers
 from unbag.models.tiny_words import WordTokenizer
@@ -149,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -35,6 +35,7 @@ from unbag.lab.experiment import Order, Say
 from unbag.lab.pretraining_arms import ARMS, Arm, find_arm, smaller
 from unbag.lab.pretraining_steps import Schedule, measure, train_side_by_side
 from unbag.lab.questions import Questions
+from unbag.lab.script import run_script
 from unbag.models.tiny import read, write
 from unbag.train.tiny_trainable import TinyTrainable
 
@@ -241,4 +242,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

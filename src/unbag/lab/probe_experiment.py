@@ -37,6 +37,7 @@ from unbag.lab.probe_order import order_free
 from unbag.lab.probe_reading import readings
 from unbag.lab.probe_space import TinySpace
 from unbag.lab.questions import Questions
+from unbag.lab.script import run_script
 from unbag.models.tiny import read
 from unbag.probes.space import Space
 from unbag.types import FloatArray, IntArray, Item
@@ -200,4 +201,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

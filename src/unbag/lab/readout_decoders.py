@@ -39,6 +39,7 @@ from unbag.lab.readout_base import (
 )
 from unbag.lab.readout_vectors import precision_of, run_vectors
 from unbag.lab.readouts import finish, missing
+from unbag.lab.script import run_script
 from unbag.readouts.decoder_data import of_world
 from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, make_lessons
@@ -272,4 +273,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

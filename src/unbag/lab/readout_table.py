@@ -16,6 +16,7 @@ from unbag.lab.arm_result import BEFORE, FEW_DROPOUT, ArmResult
 from unbag.lab.base_names import in_order, numbers, place
 from unbag.lab.over_bases import interval
 from unbag.lab.repair_table import Column, ask_for_table
+from unbag.lab.script import run_script
 
 CONTROL = BEFORE
 """Cosine of the same frozen base: what every read-out is compared with."""
@@ -168,4 +169,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

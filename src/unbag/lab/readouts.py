@@ -42,6 +42,7 @@ from unbag.lab.readout_base import (
     add_options,
     settings_of,
 )
+from unbag.lab.script import run_script
 from unbag.readouts.fit import Fit, Taken, share_told_apart
 from unbag.readouts.head import Head, save_head
 from unbag.readouts.parts import Parts, View
@@ -263,4 +264,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -40,6 +40,7 @@ from unbag.lab.repair_training import (
     seed_of,
     train_arms,
 )
+from unbag.lab.script import run_script
 from unbag.models.device import choose_device
 from unbag.models.tiny import Tiny, read, untrained, write
 from unbag.train.tiny_trainable import TinyTrainable
@@ -207,4 +208,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

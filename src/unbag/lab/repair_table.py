@@ -26,6 +26,7 @@ from unbag.lab.base_names import in_order, numbers
 from unbag.lab.over_bases import interval
 from unbag.lab.questions import PAIR_COSINE
 from unbag.lab.repair_arms import ARMS, CONTROL, EXPERIMENTS, LOCKED, VARIANTS
+from unbag.lab.script import run_script
 
 _TRAINED = (*ARMS, *VARIANTS)
 _TRIPLE = ("original", "augmented", "brittleness")
@@ -198,4 +199,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from unbag.lab.readout_arms import VECTOR_ARMS
+from unbag.lab.script import run_script
 from unbag.readouts.decoder_kept import Origin, on_encoder, read_decoder, save_change, save_decoder
 from unbag.readouts.head import check_encoder, read_head, write_head
 from unbag.readouts.reader_readout import encoder_of
@@ -76,4 +77,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)
