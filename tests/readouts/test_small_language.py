@@ -1,7 +1,6 @@
 """A small Llama without transformers: the same numbers, and everything else left or refused."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from unbag.errors import UserError
 from unbag.readouts import small_language as small
 from unbag.readouts.decoder_language import saved_language
-from unbag.readouts.small_net import SmallLanguage
 
 from .decoder_made import begun
 
@@ -33,7 +31,7 @@ def said(folder: Path, out: Path, **changed: object) -> Path:
 @pytest.mark.parametrize("left", [True, False])
 def test_it_computes_what_transformers_does(folder: Path, left: bool) -> None:
     ours, theirs = small.small_language(folder), saved_language(folder)
-    assert isinstance(ours, SmallLanguage)
+    assert isinstance(ours, small.SmallLanguage)
     assert set(ours.state_dict()) == set(theirs.state_dict())
     vector_NLW = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(0))
     mask_NL = torch.ones(2, 6, dtype=torch.long)
@@ -130,7 +128,7 @@ def test_a_decoder_is_computed_here_with_its_very_weights_and_given_back() -> No
     token_BT = torch.tensor([[1, 2, 3, 4]])
     wanted = net.hidden(None, token_BT)
     with small.lean(net):
-        assert isinstance(net.language, SmallLanguage)
+        assert isinstance(net.language, small.SmallLanguage)
         assert set(net.state_dict()) == names
         assert {id(one) for one in net.parameters()} == {
             *(id(one) for one in whole.parameters()),
@@ -142,33 +140,6 @@ def test_a_decoder_is_computed_here_with_its_very_weights_and_given_back() -> No
     assert net.language is whole
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     assert not torch.equal(net.hidden(None, token_BT), wanted)
-
-
-@pytest.mark.parametrize("patches", [0, 3])
-def test_the_last_layer_is_computed_only_where_it_is_asked_for(patches: int) -> None:
-    """The same numbers and gradients as of transformers, which computes it everywhere."""
-    net = begun().made.net
-    drawn = torch.Generator().manual_seed(0)
-    width = net.connector.state_dict()["0.weight"].shape[1]
-    seen_BLV = torch.randn((2, patches, width), generator=drawn) if patches else None
-    token_BT = torch.tensor([[1, 2, 3, 4, 5], [5, 4, 3, 0, 0]])
-    at_BA = torch.tensor([[3, 4], [2, 0]])
-    found, shapes = [], []
-    for how in (nullcontext(), small.lean(net)):
-        with how:
-            last = net.language.base_model.layers[-1].mlp
-            hook = last.register_forward_hook(lambda *call: shapes.append(call[2].shape))
-            hidden_BAW = net.hidden(seen_BLV, token_BT, at_BA)
-            hook.remove()
-            gradients = torch.autograd.grad(
-                hidden_BAW.square().sum(), list(net.parameters()), allow_unused=True
-            )
-            found.append((hidden_BAW, [one for one in gradients if one is not None]))
-    assert [tuple(shape)[:2] for shape in shapes] == [(2, patches + 5), (2, 2)]
-    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-4)
-    assert len(found[0][1]) > 10
-    whole_BTW = net.hidden(seen_BLV, token_BT)
-    torch.testing.assert_close(found[0][0][1, 1], whole_BTW[1, 0])
 
 
 def test_a_language_model_that_is_no_plain_llama_stays(folder: Path) -> None:

@@ -21,7 +21,6 @@ from unbag.errors import UserError
 from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
 from unbag.readouts.decoder_settings import DecoderSettings
 from unbag.readouts.parts import Parts
-from unbag.readouts.small_net import Hidden, SmallLanguage, rows_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,30 +55,22 @@ class DecoderNet(nn.Module):
         """Of the weights."""
         return next(self.connector.parameters()).dtype
 
-    def hidden(
-        self, seen_BLV: Tensor | None, token_BT: Tensor, at_BA: Tensor | None = None
-    ) -> Tensor:
-        """The last layer at each token of the text, [B, T, W], or at some; no features, no picture.
-
-        A language model that is computed here computes it at these alone.
-        """
+    def hidden(self, seen_BLV: Tensor | None, token_BT: Tensor) -> Tensor:
+        """The last layer at each token of the text, [B, T, W]; None removes the picture."""
         text_BTW = self.language.get_input_embeddings()(token_BT)
         inputs = text_BTW
         if seen_BLV is not None:
             seen_BLW = self.connector(seen_BLV.to(self.dtype)).to(text_BTW.dtype)
             inputs = torch.cat([seen_BLW, text_BTW], dim=1)
-        place_BA = None if at_BA is None else at_BA + (inputs.shape[1] - token_BT.shape[1])
-        if place_BA is not None and isinstance(self.language, SmallLanguage):
-            some: Hidden = self.language.base_model(inputs_embeds=inputs, at_NA=place_BA)
-            return some.last_hidden_state
         found = self.language.base_model(inputs_embeds=inputs, use_cache=False)
         hidden_BTW: Tensor = found.last_hidden_state[:, -token_BT.shape[1] :]
-        return rows_at(hidden_BTW, at_BA)
+        return hidden_BTW
 
     def answered(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
         """Logits of each token of the answers, [B, A, vocabulary]."""
-        hidden_BAW = self.hidden(seen_BLV, batch.token_BT, batch.at_BA)
-        logit: Tensor = self.language.get_output_embeddings()(hidden_BAW)
+        hidden_BTW = self.hidden(seen_BLV, batch.token_BT)
+        at_BAW = batch.at_BA[..., None].expand(-1, -1, hidden_BTW.shape[-1])
+        logit: Tensor = self.language.get_output_embeddings()(hidden_BTW.gather(1, at_BAW))
         return logit
 
     def loss(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
