@@ -188,6 +188,35 @@ def test_a_stop_that_only_the_first_process_heard_reaches_the_other(
     assert begun.join(0)
 
 
+def test_those_who_hear_a_stop_can_put_things_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two deep, and slower than those above them wait before they tell them again."""
+    monkeypatch.setattr(apart, "_HEARD", 0.1)
+
+    def inner() -> None:
+        try:
+            _sleep(tmp_path / "begun")
+        finally:
+            time.sleep(1)
+            (tmp_path / "away").touch()
+
+    def outer() -> None:
+        begun = Begun(inner)
+        try:
+            begun.result()
+        finally:
+            (tmp_path / "left").write_text(f"{begun.join(0)}")
+
+    begun = Begun(outer)
+    until(lambda: (tmp_path / "begun").exists())
+    # The one in the middle hears it first, as from a terminal, and is told again while it waits.
+    begun.interrupt()
+    end_all([begun])
+    assert (tmp_path / "away").exists()
+    assert (tmp_path / "left").read_text() == "True"
+
+
 def _raise(error: type[BaseException]) -> None:
     raise error
 
@@ -201,8 +230,9 @@ def test_a_line_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None
     """Where nothing is buffered, another process could write between two pieces."""
     pieces: list[str] = []
     monkeypatch.setattr(sys.stderr, "write", pieces.append)
+    monkeypatch.setattr(sys.stderr, "flush", lambda: pieces.append("now"))
     apart.say_now("3 of 78 results")
-    assert pieces == ["3 of 78 results\n"]
+    assert pieces == ["3 of 78 results\n", "now"]
 
 
 def test_a_process_compiles_with_few_threads(

@@ -283,3 +283,12 @@ def test_convolutions_as_products_of_matrices_give_the_same(rows: int, columns: 
         for form, score_N in (("plain", net(map_NRL)), ("products", net.by_products(map_NRL)))
     }
     torch.testing.assert_close(found["products"], found["plain"])
+
+
+def test_gradients_of_products_are_not_asked_for_theirs() -> None:
+    """Windows have a gradient of their own making, and no second one: better told than wrong."""
+    net = MapCnn(3, 2)
+    score_N = net.by_products(unit(2, 3, 2, seed=1).requires_grad_())
+    (gradient,) = torch.autograd.grad(score_N.sum(), [net.first.weight], create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.sum().backward()  # type: ignore[no-untyped-call]

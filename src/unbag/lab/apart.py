@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
@@ -78,13 +78,13 @@ class Begun(Generic[T]):
         """What the work gives, or its error; waits for it."""
         try:
             found = self.ours.recv()
+            self.join()
         except EOFError:
             self.join()
             raise DiedError(_how(self._process.exitcode)) from None
         except KeyboardInterrupt:
             end_all([self])
             raise
-        self.join()
         if isinstance(found, BaseException):
             raise found
         result: T = found
@@ -104,12 +104,30 @@ class Begun(Generic[T]):
 
 def end_all(begun: Sequence[Begun[T]]) -> None:
     """Wait until all are gone; those that did not hear of the end themselves are told."""
-    ends = time.monotonic() + _HEARD
-    for one in begun:
-        if not one.join(max(0.0, ends - time.monotonic())):
-            one.interrupt()
-    for one in begun:
-        one.join()
+    with _told_once():
+        ends = time.monotonic() + _HEARD
+        for one in begun:
+            if not one.join(max(0.0, ends - time.monotonic())):
+                one.interrupt()
+        for one in begun:
+            one.join()
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Whoever waits in a process apart may be told again, and would leave those it waits for.
+
+    Not so the first process: somebody who presses Ctrl-C twice means it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if parent_process() is None or before is signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def say_now(line: str) -> None:

@@ -129,9 +129,9 @@ def test_all_lean_as_predicted_and_one_is_clear(
         "predictions."
     ) in words_of(DOCS / "dcsm.md")
     assert (
-        "On nine other bases all predictions of the second lean as written, on three of them by "
-        f"little. One came out, about strict pairs; after correction for {corrected} predictions "
-        "the two about relations, and so the claim, are undecided."
+        "On nine other bases all predictions of the second lean as written, those about relations "
+        "on three of them by little. One came out, about strict pairs; after correction for "
+        f"{corrected} predictions the two about relations, and so the claim, are undecided."
     ) in words_of(DOCS.parent / "CHANGELOG.md")
 
 
