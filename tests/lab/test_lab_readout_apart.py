@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from unbag.errors import UserError
 from unbag.lab import (
     pretraining,
     prior_run,
@@ -30,7 +31,7 @@ from unbag.lab.probe_experiment import PROBES
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import READERS, find_arm
 from unbag.lab.readout_base import Base
-from unbag.lab.readout_experiment import READOUTS
+from unbag.lab.readout_experiment import READOUTS, SMALL
 from unbag.lab.readouts import reader_groups, run_base
 from unbag.lab.repair_experiment import DEFAULT
 
@@ -126,8 +127,15 @@ def test_the_script_of_decoders_too(
     assert not log.exists()
 
 
+def test_a_base_that_is_not_there_is_told_before_scenes_are_made(tmp_path: Path) -> None:
+    gone = Base(tmp_path / "tiny-0.safetensors", Questions(["world-binding"], every=50), SMALL)
+    with pytest.raises(UserError, match="no checkpoint at"):
+        gone.make_rows("readers", lambda said: None)
+    assert "rows" not in vars(gone)
+
+
 def test_readers_keep_no_features_when_they_are_done(base: Path, tmp_path: Path) -> None:
-    frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
+    frozen = Base(base, Questions(["world-binding"], every=50), SMALL)
     run_base(frozen, tmp_path, ["pooled"], say=lambda said: None)
     assert frozen._kept is None
     readout_decoders.run_decoders(frozen, tmp_path, ["decoder"], say=lambda said: None)

@@ -120,6 +120,8 @@ class Base:
 
     def make_rows(self, whose: str, say: Say) -> None:
         """Now, so that processes that are forked later share them."""
+        # A base that is not there, or is none, is told before that.
+        read(self.path, name=self.path.stem, device="cpu")
         count = sum(len(one.captions) for one in self.rows)
         say(f"{self.path.stem}: {count:,} scenes for {whose}")
 
