@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -215,6 +216,21 @@ def test_nothing_wakes_a_gpu_before_processes_fork(
     assert len(found) == 1
     assert log.exists() == ("pooled-text" in arms)
     assert not log.exists() or int(log.read_text()) != here
+
+
+def test_a_text_model_is_looked_at_once_for_all_bases(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(readout_experiment, "load_part", lambda text, device: looked.append(text))
+    found = told(monkeypatch, readout_experiment)
+    other = Path(shutil.copy(base, tmp_path / "tiny-1.safetensors"))
+    READOUTS.run(
+        Order((base, other), ("pooled-text",), tmp_path, "small", processes=3),
+        say=lambda said: None,
+    )
+    assert found == 2 * [{"pooled-text"}]
+    assert len(looked) == 1
 
 
 def test_repairs_in_two_processes_are_those_of_one(base: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -109,11 +108,8 @@ def main() -> None:
     text = "folder with one file for each experiment (default: that of the package)"
     parser.add_argument("--into", type=Path, default=RESULTS, metavar="DIR", help=text)
     options = parser.parse_args()
-    try:
-        for path in join(options.folders, options.into):
-            print(path)
-    except UserError as error:
-        sys.exit(f"unbag: {error}")
+    for path in join(options.folders, options.into):
+        print(path)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -102,17 +103,19 @@ class ReadoutExperiment:
         """
         for arm in order.arms:
             self.needs(arm)
-        without: UserError | None = None
         with _settings(order) as (settings, decoders):
             questions = (
                 Questions(SMALL_BENCH, every=SMALL_EVERY)
                 if order.size == "small"
                 else Questions(times=settings.times)
             )
-            for path in order.bases:
-                arms = arms_left(order, self, path, seed=settings.seed_of(path))
-                if without is None:
-                    without = _unread(arms, settings)
+            left = {
+                path: arms_left(order, self, path, seed=settings.seed_of(path))
+                for path in order.bases
+            }
+            # Once for all bases.
+            without = _unread(dict.fromkeys(chain.from_iterable(left.values())), settings)
+            for path, arms in left.items():
                 if without is not None:
                     arms = [arm for arm in arms if not _has_text(arm)]
                 folder = result_path(order.out, self.name, path.stem, BEFORE).parent
@@ -160,7 +163,7 @@ def _of_size(size: Size) -> tuple[Settings, Settings]:
     return (SMALL, SMALL) if size == "small" else (Settings(), FOR_DECODERS)
 
 
-def _unread(arms: list[str], settings: Settings) -> UserError | None:
+def _unread(arms: Iterable[str], settings: Settings) -> UserError | None:
     """Why arms with another text model cannot be run; None if they can, or none is asked for."""
     asked = [arm for arm in arms if _has_text(arm)]
     if not asked:
