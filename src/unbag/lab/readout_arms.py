@@ -19,6 +19,9 @@ from unbag.readouts.trained import find_readout
 
 _FEW = ("crowd=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step."""
+_SMALL_NET = (*_FEW, "net=mlp", "length=16")
+"""DCSM's other network, with no more columns than the longest caption of the world needs: a small
+enough file to ship."""
 _BY_HEART = ("dropout=0", "learning_rate=1e-2")
 """How readers of patches learn by heart. Dropout is there so that nothing is learned so: where a
 text tower gives a caption and its edit almost the same vector, a tenth of it is louder than what
@@ -107,6 +110,10 @@ READERS: Mapping[str, ReaderArm] = MappingProxyType(
             "dcsm_fixed", (*_FEW, "shuffle_patches=each"), is_long=True
         ),
         "dcsm_fixed-cls_eos-long": ReaderArm("dcsm_fixed", (*_FEW, "only=cls_eos"), is_long=True),
+        "dcsm_fixed-mlp-long": ReaderArm("dcsm_fixed", _SMALL_NET, is_long=True),
+        "dcsm_fixed-mlp-shuffled-long": ReaderArm(
+            "dcsm_fixed", (*_SMALL_NET, "shuffle_patches=each"), is_long=True
+        ),
         "pacl_fixed-rotary-2d-long": ReaderArm("pacl_fixed", _PLACES, is_long=True),
         "pacl_fixed-rotary-2d-text-long": ReaderArm("pacl_fixed", _PLACES, text=True, is_long=True),
         "sparc_fixed-long": ReaderArm("sparc_fixed", _BY_HEART, is_long=True),
