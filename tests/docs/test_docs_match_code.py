@@ -54,7 +54,7 @@ def test_the_metrics_page_explains_every_tie_rule() -> None:
 
 
 def tree(page: str) -> set[str]:
-    """Paths below src/unbag of the indented tree in README."""
+    """Paths below src/unbag of an indented tree."""
     block = page.split("```\nsrc/unbag/\n")[1].split("```")[0]
     found, folder = set(), ""
     for line in block.splitlines():
@@ -67,11 +67,26 @@ def tree(page: str) -> set[str]:
     return found
 
 
-def test_the_tree_of_the_readme_has_every_module_and_no_other() -> None:
+def test_the_page_of_modules_has_every_one_and_no_other() -> None:
     package = ROOT / "src" / "unbag"
     modules = {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
     modules = {path for path in modules if not path.endswith("__init__.py")}
-    assert tree((ROOT / "README.md").read_text(encoding="utf-8")) == modules
+    assert tree((DOCS / "code.md").read_text(encoding="utf-8")) == modules
+
+
+def test_the_readme_lists_every_package_in_the_order_of_the_layers() -> None:
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```\nsrc/unbag/\n")[1]
+    lines = block.split("```")[0].splitlines()
+    assert all(len(line.split()) > 1 for line in lines)
+    layers = (DOCS / "architecture.md").read_text(encoding="utf-8").split("enforces it:\n\n")[1]
+    packages = [
+        name
+        for name in re.findall(r"`(\w+)`", layers.split("\n\n")[0])
+        if (ROOT / "src" / "unbag" / name).is_dir()
+    ]
+    assert [line.split()[0].rstrip("/") for line in lines] == packages
+    folders = {path.parent.name for path in (ROOT / "src" / "unbag").glob("*/__init__.py")}
+    assert set(packages) == folders
 
 
 def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
