@@ -1,0 +1,106 @@
+"""The whole lab on one base, side by side: what it was priced at, and what it took in this run.
+
+python perf/lab.py [--seed 14] [--device cuda] [--processes 14] [--workers 15] [--size small]
+
+Trains the base of that seed and runs on it every arm that claims about the world want, by the plan
+and the runner of `unbag lab run all`. A verdict needs five bases, so five times the minutes are the
+whole lab. The folder must be empty: what lies there already would not be timed. Results stay there,
+and the last lines in `timed.txt`, for machines where nobody waits for the end (`setsid`, `nohup`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+from unbag.errors import UserError
+from unbag.lab.apart import apart, one_thread, say_now
+from unbag.lab.base_names import named
+from unbag.lab.bases import missing_bases
+from unbag.lab.claim import FEWEST_BASES
+from unbag.lab.experiment import find_experiment
+from unbag.lab.photos_wanted import without_photographs
+from unbag.lab.plan import ALL, Plan, find_wish, make_plan
+from unbag.lab.run_folder import opened
+from unbag.lab.running import Machine, carry_out
+from unbag.lab.script import run_script
+from unbag.lab.shipped import shipped_results
+from unbag.models.device import choose_device
+
+WANTED = 90.0
+"""Minutes of one H200 that five bases may take."""
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    wish, _ = without_photographs(find_wish([ALL], find=find_experiment), [ALL])
+    bases = (named(options.seed),)
+    return make_plan(
+        wish.arms,
+        options.out,
+        bases,
+        find=find_experiment,
+        size=options.size,
+        untrained=missing_bases(options.out, bases, size=options.size),
+        measured=shipped_results(),
+    )
+
+
+def priced(plan: Plan) -> float:
+    """Minutes of the device, probes left out, which take a processor."""
+    parts = [part for part in plan.parts if not find_experiment(part.experiment).on_processor]
+    return (sum(plan.untrained.values()) + sum(part.seconds for part in parts)) / 60
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.out.exists() and any(options.out.iterdir()):
+        raise UserError(
+            f"{options.out} holds something",
+            expected="an empty folder: what lies there already would not be timed",
+            way_out="name another with --out, or remove it",
+        )
+    with one_thread(options.device != "cpu" or options.processes > 1) as threads:
+        device = apart(partial(choose_device, options.device), device=options.device)
+        machine = Machine(device, options.workers, options.processes, threads)
+        with opened(options.out, size=options.size):
+            plan = plan_of(options)
+            start = perf_counter()
+            failures = carry_out(
+                plan,
+                options.out,
+                size=options.size,
+                machine=machine,
+                find=find_experiment,
+                say=say_now,
+            )
+            took = (perf_counter() - start) / 60
+    lines = [
+        f"{plan.count} results and {len(plan.untrained)} base on {device}, "
+        f"{options.processes} processes: {took:.1f} min",
+        *(f"FAILED {one.what}: {one.why}" for one in failures),
+    ]
+    if options.size == "full" and not failures:
+        price = priced(plan)
+        lines += [
+            f"priced at {price:.1f} min in one process: {100 * took / price:.0f} % of that",
+            f"{FEWEST_BASES} bases one after the other: {FEWEST_BASES * took:.0f} min "
+            f"({WANTED:.0f} wanted)",
+        ]
+    (options.out / "timed.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    say_now("\n".join(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--seed", type=int, default=14, help="of the base")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--processes", type=int, default=14)
+    parser.add_argument("--workers", type=int, default=15)
+    parser.add_argument("--size", choices=("full", "small"), default="full")
+    parser.add_argument("--out", type=Path, default=Path("runs/timed"))
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    run_script(main)
