@@ -1,4 +1,4 @@
-"""Claims and shipped results come in; docs/lab.md, docs/lab/ and their pictures go out.
+"""Claims and shipped results come in; docs/lab*.md, docs/lab/ and their pictures go out.
 
     python docs/make_lab.py
 
@@ -18,21 +18,31 @@ from marked import renewed
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import Claim
-from unbag.lab.claim_figure import MANY, claim_figure, overview_figure
-from unbag.lab.claim_page import claim_page, has_run, span, standing, table
+from unbag.lab.claim_figure import claim_figure
+from unbag.lab.claim_page import claim_page, has_run, span, table
 from unbag.lab.claims import NAMES, all_claims
+from unbag.lab.coin_control import coin_controls
 from unbag.lab.experiment import EXPERIMENTS, find_experiment
+from unbag.lab.overview_figure import MANY, overview_figure
 from unbag.lab.shipped import shipped_results
 from unbag.lab.threshold_figure import threshold_figure
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, judge_claims
-from unbag.lab.wording import NONE_COUNTS, NOT_RUN, absent, effect_text, points
+from unbag.lab.wording import (
+    HOLDS,
+    NONE_COUNTS,
+    NOT_RUN,
+    absent,
+    all_absent,
+    effect_text,
+    points,
+    tally,
+)
 
 HERE = Path(__file__).parent
 README = "../README.md"
-HEAD = ("claim", "what is claimed, and predicted", "effect [95 %], bases", "holds")
+HEAD = ("what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
 """As in the pictures."""
-HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
 EXCERPT = ("plain_fine_tuning", "negatives_open", "negatives_locked", "negatives_brittle")
 """Claims that README shows."""
 OTHER = "Other"
@@ -61,7 +71,8 @@ def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     """By paper, in the order of the claims; those without one come last."""
     found: dict[str, list[Verdict]] = {}
     for one in verdicts:
-        found.setdefault(one.claim.paper or OTHER, []).append(one)
+        paper = one.claim.paper or OTHER
+        found.setdefault(f"{paper[:1].upper()}{paper[1:]}", []).append(one)
     other = found.pop(OTHER, None)
     return found if other is None else {**found, OTHER: other}
 
@@ -71,12 +82,11 @@ def parts_of(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> dict[
     tables = []
     for paper, some in papers(verdicts).items():
         rows = [row for one in some for row in _rows(one, results)]
-        tables.append(f"### {paper[:1].upper()}{paper[1:]}\n\n{table(HEAD, rows)}")
+        tables.append(f"### {paper}\n\n{table(HEAD, rows)}")
     return {
         "standing": _standing(verdicts, results),
         "papers": "\n".join(tables),
         "settings": _settings(results),
-        "cost": _cost(results),
     }
 
 
@@ -90,7 +100,7 @@ def _standing(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
 
 def _standing_on(where: str, verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
     count = {word: sum(one.word == word for one in verdicts) for word in (REPRODUCED, FAILED)}
-    silent = [standing(one, results).partition(": ")[2] for one in verdicts if not has_run(one)]
+    silent = [all_absent(one, results) for one in verdicts]
     whys = [f"{silent.count(why)} {said}" for why, said in SILENT.items() if why in silent]
     rest = len(verdicts) - sum(count.values())
     said = (
@@ -110,20 +120,23 @@ def _rows(
     verdict: Verdict, results: Sequence[ArmResult], folder: str = "lab"
 ) -> list[tuple[str, ...]]:
     """The claim, then its predictions; one row alone where nothing was run."""
-    name, word = verdict.claim.name, verdict.word
-    first = f"[`{name}`]({folder}/{name}.md)<br>{MARKS[word]} {verdict.said}"
-    said = f"*{verdict.claim.statement}*"
-    if not has_run(verdict):
-        return [(first, said, standing(verdict, results).partition(": ")[2], "")]
-    words = [UNDECIDED if verdict.is_small else one.word for one in verdict.tested]
-    if len(words) > MANY:
-        counts = ", ".join(f"{words.count(w)} {holds}" for w, holds in HOLDS.items() if w in words)
-        return [(first, f"{said} ({len(words)} predictions)", "", counts)]
-    found: list[tuple[str, ...]] = [(first, said, "", "")]
-    for one, said_of in zip(verdict.tested, words, strict=True):
+    name, count = verdict.claim.name, len(verdict.tested)
+    first = (
+        f"[`{name}`]({folder}/{name}.md) {MARKS[verdict.word]} **{verdict.said}**<br>"
+        f"*{verdict.claim.statement}*"
+    )
+    if coin_controls(verdict.claim, results):
+        first += "<br>Mind: brittleness is compared with that of a coin, which could only fall."
+    if why_none := all_absent(verdict, results):
+        return [(first, why_none, "")]
+    if count > MANY:
+        return [(f"{first} ({count} predictions)", "", tally(verdict))]
+    found: list[tuple[str, ...]] = [(first, "", "")]
+    for one in verdict.tested:
         effect = effect_text(one, absent(one.prediction, verdict.claim, results))
         bases = f", {len(one.effects)}" if one.effects else ""
-        found.append(("", one.prediction.says, f"{effect}{bases}", HOLDS[said_of]))
+        word = UNDECIDED if verdict.is_small else one.word
+        found.append((one.prediction.says, f"{effect}{bases}", HOLDS[word]))
     return found
 
 
@@ -227,11 +240,10 @@ def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str
     excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
     files = {
         "lab.md": renewed(_read("lab.md"), parts),
+        "lab-cost.md": renewed(_read("lab-cost.md"), {"cost": _cost(results)}),
         README: renewed(_read(README), excerpt),
         "lab/arms.md": arms_page(results, claims),
-        "images/lab/overview.svg": overview_figure(
-            [one for some in papers(verdicts).values() for one in some]
-        ),
+        "images/lab/overview.svg": overview_figure(papers(verdicts)),
     }
     together = sum(not one.missing for verdict in verdicts for one in verdict.tested)
     for verdict in verdicts:

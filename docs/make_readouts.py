@@ -16,7 +16,7 @@ from marked import renewed
 from unbag.diagnosis.axis import Axis
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results
 from unbag.lab.base_names import in_order
-from unbag.lab.claim_figure import LEFT, RIGHT, STYLE, WIDE, label, svg
+from unbag.lab.effect_marks import LEFT, RIGHT, STYLE, WIDE, label, svg
 from unbag.lab.learning_figure import learning_figure
 from unbag.lab.readout_table import table
 from unbag.lab.shipped import RESULTS

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from unbag.cli import main
-from unbag.cli.lab import weakest
+from unbag.cli.lab import verdict_line
 from unbag.lab.arm_result import ArmResult, write_results
 from unbag.lab.claims import NAMES, find_claim
-from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
+from unbag.lab.shipped import shipped_results
+from unbag.lab.verdict import FAILED, UNDECIDED, judge_claims
 
 RISES = (0.50, 0.52, 0.48, 0.51, 0.49)
 
@@ -111,15 +112,18 @@ def test_bases_on_which_a_reader_cannot_learn_are_named(capsys: pytest.CaptureFi
     assert "A base counts only if sparc_fixed can learn a few fixed examples; left out: " in said
 
 
-def test_the_weakest_prediction_is_the_one_that_decides() -> None:
-    claim = find_claim("negatives_open")
-    right = judge_claims([claim], results())[0]
-    assert right.word == REPRODUCED
-    assert weakest(right).p_right == max(one.p_right for one in right.tested)
-    wrong = judge_claims([claim], results((-0.5, -0.52, -0.48, -0.51, -0.49)))[0]
+def test_a_line_has_the_effect_of_one_prediction_and_counts_several() -> None:
+    one, several = find_claim("negatives_open"), find_claim("plain_fine_tuning")
+    shipped = shipped_results()
+    line = verdict_line(judge_claims([one], shipped)[0], shipped)
+    assert line.split(maxsplit=1)[0] == "negatives_open"
+    assert line.endswith("+49.2 [+48.8, +49.5], 9 bases")
+    line = verdict_line(judge_claims([several], shipped)[0], shipped)
+    assert line.endswith("reproduced on the world             predictions: 2 yes")
+    assert verdict_line(judge_claims([several], [])[0], []).endswith("not run yet")
+    wrong = judge_claims([one], results((-0.5, -0.52, -0.48, -0.51, -0.49)))[0]
     assert wrong.word == FAILED
-    assert weakest(wrong).word == FAILED
-    assert judge_claims([claim], [])[0].word == UNDECIDED
+    assert judge_claims([one], [])[0].word == UNDECIDED
 
 
 def test_a_claim_that_nobody_made_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -269,6 +269,7 @@ def test_bad_input_is_refused(
 ) -> None:
     begun = {"lab": LAB_VERSION, "size": "full", "version": "0"}
     (tmp_path / "lab.json").write_text(json.dumps(begun))
+    (tmp_path / "bases").mkdir()
     assert run(tmp_path, *more) == 1
     assert said in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""What docs/lab.md says of time on a device follows from prices and from the runs that it lists."""
+"""What docs/lab-cost.md says of time on a device follows from prices and from the runs that it lists."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROW = re.compile(r"^\| (.*) \| (\d+) \| ([\d.]+) \| ([\d.]+) \| (\d+) % \|$", re
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return (DOCS / "lab.md").read_text(encoding="utf-8")
+    return (DOCS / "lab-cost.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,9 @@ def test_the_price_of_the_whole_lab_is_the_one_it_asks(
     )
     said = f"would take {low:.0f} to {high:.0f} minutes of device time, and {both:.0f} by all six"
     assert said in words
+    assert f"by all timed runs together it is {both:.0f} " in " ".join(
+        (DOCS / "lab.md").read_text(encoding="utf-8").split()
+    )
 
 
 def test_two_claims_need_more_bases(words: str) -> None:
@@ -101,6 +104,9 @@ def test_one_base_was_timed_and_five_are_five_of_it(page: str, words: str) -> No
     assert f"gave {len(timed)} results of all claims about the world in {took:.1f} minutes" in words
     assert f"Five such runs are {5 * took:.0f} minutes, and 90 were wanted" in words
     assert f"For the first two of the {took:.1f} minutes" in words
+    overview = " ".join((DOCS / "lab.md").read_text(encoding="utf-8").split())
+    assert f"took {took:.1f} minutes of one H200 when it was timed" in overview
+    assert f"take about {5 * took:.0f}; by all timed" in overview
 
 
 def test_later_runs_of_some_arms_are_listed_too(page: str, words: str) -> None:

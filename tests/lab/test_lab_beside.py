@@ -13,8 +13,10 @@ from unbag.lab.claim import Claim, Number, Prediction
 from unbag.lab.claim_beside import arm_name, numbers_beside
 from unbag.lab.claim_page import claim_page
 from unbag.lab.claims import all_claims, find_claim
+from unbag.lab.coin_control import coin_controls, coin_warning
 from unbag.lab.experiment import find_experiment
 from unbag.lab.plan import find_wish
+from unbag.lab.shipped import shipped_results
 from unbag.lab.told_nothing import QUADS, told_nothing, warning
 from unbag.lab.verdict import REPRODUCED, by_base, judge_claims
 from unbag.world.items import triple_items
@@ -240,3 +242,31 @@ def test_the_decoder_that_failed_to_train_is_told_of_beside_its_claim() -> None:
 
     found = told_nothing(find_claim("decoder_against_cosine"), shipped_results())
     assert found == {"decoder": ["tiny-6", "tiny-8"]}
+
+
+def test_brittleness_that_could_only_fall_is_said() -> None:
+    shipped = shipped_results()
+    claim = find_claim("negatives_brittle")
+    (control,) = coin_controls(claim, shipped)
+    assert (control.arm, control.benchmark) == ("clip_ft", "world-relation")
+    said = coin_warning(claim, shipped)
+    assert said.startswith("Mind: what brittleness is compared with is a coin (`clip_ft` on")
+    # That it falls can come out against a coin, and other claims compare with what was repaired.
+    assert coin_warning(find_claim("positives_only"), shipped) == ""
+    assert coin_warning(find_claim("rephrased_positives"), shipped) == ""
+    assert coin_warning(claim, []) == ""
+    knows = [
+        replace(one, numbers={**one.numbers, "world-relation": {"original": 0.7}})
+        for one in shipped
+        if one.arm == "clip_ft"
+    ]
+    assert coin_warning(claim, knows) == ""
+
+
+def test_relaxed_pairs_stand_beside_strict_ones() -> None:
+    found = numbers_beside(find_claim("decoder_taught_longer"), shipped_results())
+    asked = [(one.benchmark, one.metric) for one in found]
+    assert ("world-pairs-a", "pair") in asked
+    assert ("world-pairs-a", "relaxed") in asked
+    plain = numbers_beside(find_claim("negatives_open"), shipped_results())
+    assert not [one for one in plain if one.metric == "relaxed"]

@@ -8,7 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from unbag.lab.claim import Claim, Number, Prediction
-from unbag.lab.claim_figure import WIDE, claim_figure, overview_figure
+from unbag.lab.claim_figure import claim_figure
+from unbag.lab.effect_marks import WIDE
+from unbag.lab.overview_figure import overview_figure
 from unbag.lab.verdict import REPRODUCED, Verdict, weigh
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
@@ -79,10 +81,11 @@ def test_long_sentences_are_broken() -> None:
 def test_the_overview_has_a_line_for_each_prediction_that_was_run() -> None:
     ran = verdict(ABOVE, WITHIN, values=(0.1, 0.2, 0.3), name="ran")
     idle = verdict(ABOVE, values=(), name="idle")
-    text = overview_figure([ran, idle])
+    text = overview_figure({"Paper": [ran, idle], "Idle": [idle]})
     parsed(text)
-    assert text.count(">ran<") == 1
+    assert text.count(">ran<") == text.count(">Paper<") == 1
     assert "idle" not in text
+    assert "Idle" not in text
     # Two predictions, and one of each kind in the legend.
     assert text.count('class="mean ') == 2 + 3
     assert REPRODUCED in text
@@ -100,7 +103,37 @@ def test_many_predictions_share_an_axis() -> None:
 
 
 def test_an_overview_of_nothing_is_a_picture() -> None:
-    parsed(overview_figure([]))
+    parsed(overview_figure({}))
+
+
+def test_of_many_predictions_the_overview_shows_the_least_sure() -> None:
+    some = [Prediction(f"prediction {k}", A, B, "above", 0.1 * k) for k in range(7)]
+    found = verdict(*some, values=(0.31, 0.3, 0.29), name="many")
+    text = overview_figure({"Paper": [found]})
+    assert text.count(">many, 1 of 7<") == 1
+    assert text.count('class="mean ') == 1 + 3
+    # 0.3 is neither above nor below 0.3.
+    assert "<desc>prediction 3: +30.0" in text
+
+
+@pytest.mark.parametrize(("values", "said"), [((1.4, 1.6), "+150.0 ▸"), ((-1.4, -1.6), "◂ -150.0")])
+def test_what_is_beyond_the_axis_is_said_in_figures(values: tuple[float, ...], said: str) -> None:
+    text = overview_figure({"Paper": [verdict(ABOVE, values=values)]})
+    parsed(text)
+    assert f">{said}<" in text
+    assert "▸" not in overview_figure({"Paper": [verdict(ABOVE, values=(0.1, 0.2))]})
+
+
+def test_a_number_that_is_held_against_a_level_is_drawn_as_it_is() -> None:
+    level = Prediction("a is above 0.75", A, 0.75, "above")
+    text = claim_figure(verdict(level, values=(0.2, 0.22, 0.24)))
+    parsed(text)
+    assert "97.0 [92.0, 102.0] points over 3 bases" in text
+    assert "<title>tiny-0: 95.0</title>" in text
+    assert ">80<" in text
+    assert "+80" not in text
+    low, _ = side(text)
+    assert all(low < x for x in dots(text))
 
 
 def test_a_small_run_has_no_mark_of_a_verdict() -> None:

@@ -59,6 +59,7 @@ def test_a_folder_of_another_lab_is_not_judged(tmp_path: Path) -> None:
     with opened(tmp_path, size="full"):
         pass
     assert results_in(tmp_path) == []
+    (tmp_path / "bases").mkdir()
     (tmp_path / "lab.json").write_text('{"lab": 99, "size": "full", "version": "9.9"}')
     with pytest.raises(UserError, match="begun with version 99 of the lab") as told:
         results_in(tmp_path)

@@ -149,6 +149,9 @@ def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:
             opened(tmp_path / "new", size="small"),
         ):
             pass
+    # Only asked for, as by somebody who then said no: nothing binds the folder yet.
+    check_folder(tmp_path / "new", size="full")
+    (tmp_path / "new" / "bases").mkdir()
     with pytest.raises(UserError, match="holds a small run") as told:
         check_folder(tmp_path / "new", size="full")
     assert told.value.way_out.endswith("or give --size small")
@@ -164,6 +167,28 @@ def test_a_folder_is_of_one_lab_and_one_size(tmp_path: Path) -> None:
         check_folder(record, size="small")
     with pytest.raises(UserError, match="it does not exist"):
         results_in(tmp_path / "nowhere")
+
+
+def test_a_folder_that_nothing_was_run_in_takes_the_size_of_the_next(tmp_path: Path) -> None:
+    with opened(tmp_path, size="full"):
+        pass
+    with opened(tmp_path, size="small"):
+        (tmp_path / "bases").mkdir()
+    with pytest.raises(UserError, match="holds a small run"), opened(tmp_path, size="full"):
+        pass
+
+
+def test_results_of_a_folder_around_runs_or_without_its_record_are_refused(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs" / "one", size="small"):
+        pass
+    with pytest.raises(UserError, match=r"holds run folders \(one\)") as told:
+        results_in(tmp_path / "runs")
+    assert told.value.way_out == f"name one of them: {tmp_path / 'runs' / 'one'}"
+    (tmp_path / "lost" / "bases").mkdir(parents=True)
+    (tmp_path / "lost" / "bases" / "tiny-0.json").write_text("{}")
+    with pytest.raises(UserError, match=r"holds bases, and no lab\.json") as told:
+        results_in(tmp_path / "lost")
+    assert "remove" not in told.value.way_out
 
 
 def test_a_folder_of_something_else_is_not_run_in(tmp_path: Path) -> None:

@@ -10,7 +10,15 @@ from unbag.lab.claim import Claim, Number, Prediction
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, Word
 from unbag.lab.verdict import Tested as Found
 from unbag.lab.where import PHOTOGRAPHS, WORLD
-from unbag.lab.wording import effect_text, inequality, points, reason, sense
+from unbag.lab.wording import (
+    difference_text,
+    effect_text,
+    inequality,
+    points,
+    reason,
+    sense,
+    tally,
+)
 
 A = Number("a", "bench", "metric")
 FIVE = {f"base-{n}": 0.1 for n in range(5)}
@@ -29,12 +37,29 @@ def test_points_have_no_sign_before_a_zero() -> None:
 
 
 def test_an_effect_is_written_with_its_interval() -> None:
-    assert effect_text(found_over("above", 0.1, 0.2)) == "+15.0 [+10.0, +20.0]"
+    held = found_over("above", 0.1, 0.2)
+    between = replace(held, prediction=replace(held.prediction, control=Number("b", "x", "y")))
+    assert effect_text(between) == difference_text(between) == "+15.0 [+10.0, +20.0]"
     none = Found(Prediction("x", A, 0.5, "above"), {}, None, None, None, 1.0, 1.0)
     assert effect_text(none) == "no base counts"
     assert effect_text(none, "not run yet") == "not run yet"
     one = Found(Prediction("x", A, 0.5, "above"), {"b": 0.1}, 0.1, None, None, 1.0, 1.0)
-    assert effect_text(one) == "+10.0"
+    assert (effect_text(one), difference_text(one)) == ("60.0", "+10.0")
+
+
+def test_a_number_that_is_held_against_a_level_is_written_as_it_is() -> None:
+    held = found_over("above", 0.1, 0.2)
+    assert effect_text(held) == "65.0 [60.0, 70.0]"
+    assert difference_text(held) == "+15.0 [+10.0, +20.0]"
+
+
+def test_predictions_are_counted_by_how_they_stand() -> None:
+    words = (REPRODUCED, UNDECIDED, REPRODUCED, FAILED)
+    tested = tuple(found_over("above", 0.1, 0.2, word) for word in words)
+    claim = Claim("c", "us", "it holds.", "made", tuple(one.prediction for one in tested))
+    assert tally(Verdict(claim, tested)) == "2 yes, 1 no, 1 undecided"
+    assert tally(Verdict(claim, tested[:1])) == "1 yes"
+    assert tally(Verdict(claim, tested, is_small=True)) == "4 undecided"
 
 
 def test_inequalities() -> None:
@@ -50,7 +75,7 @@ def test_inequalities() -> None:
     )
     assert (
         inequality(Prediction("x", A, 0.5, "within", 0.05), "near")
-        == "`bench` `metric`: `a` - 50.0 is between -5.0 and +5.0"
+        == "`bench` `metric`: `a` is between 45.0 and 55.0"
     )
 
 

@@ -16,12 +16,22 @@ from unbag.lab.claim import FEWEST_BASES, ArmKey, Claim
 from unbag.lab.claim_beside import Beside, arm_name, numbers_beside
 from unbag.lab.claims import NAMES, all_claims
 from unbag.lab.clock import counted
+from unbag.lab.coin_control import coin_warning
 from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
 from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
 from unbag.lab.where import PHOTOGRAPHS
-from unbag.lab.wording import absent, effect_text, inequality, points, reason, seen_text
+from unbag.lab.wording import (
+    absent,
+    all_absent,
+    effect_text,
+    found_text,
+    inequality,
+    reason,
+    seen_text,
+    tally,
+)
 from unbag.version import __version__
 
 _WIDTH = 100
@@ -54,7 +64,7 @@ def show_claim(name: str, folder: Path | None) -> int:
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
     print(f"{name}: {verdict.said}{why}\n")
-    if mind := warning(claim, results):
+    for mind in filter(None, (warning(claim, results), coin_warning(claim, results))):
         print(f"{block(mind.replace('`', ''), indent=0)}\n")
     for heading, text in _about(claim).items():
         if text:
@@ -73,19 +83,17 @@ def show_claim(name: str, folder: Path | None) -> int:
 
 
 def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
-    """Name, verdict and the effect of the weakest prediction."""
-    one = weakest(verdict)
-    why_none = absent(one.prediction, verdict.claim, results)
-    bases = f", {counted(len(one.effects), 'base')}" if one.effects else ""
-    return f"  {verdict.claim.name:<26} {verdict.said:<35} {effect_text(one, why_none)}{bases}"
+    """Name, verdict, and how many predictions hold; of a single one, what was found."""
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {_in_short(verdict, results)}"
 
 
-def weakest(verdict: Verdict) -> Tested:
-    """The prediction that decides: one that failed, else the one that is least sure."""
-    failed = [one for one in verdict.tested if one.word == FAILED]
-    if failed:
-        return min(failed, key=lambda one: one.p_wrong)
-    return max(verdict.tested, key=lambda one: (one.missing, one.p_right))
+def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    if why_none := all_absent(verdict, results):
+        return why_none
+    if len(verdict.tested) > 1:
+        return f"predictions: {tally(verdict)}"
+    (one,) = verdict.tested
+    return f"{effect_text(one)}, {counted(len(one.effects), 'base')}"
 
 
 def paper_of(claim: Claim) -> str:
@@ -118,7 +126,9 @@ def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, toget
         f"  effect    {effect_text(one, why_none)}",
     ]
     if one.effects:
-        each = ", ".join(f"{base} {points(value)}" for base, value in one.effects.items())
+        each = ", ".join(
+            f"{base} {found_text(one.prediction, value)}" for base, value in one.effects.items()
+        )
         lines.append(block(each, indent=12, first="  by base   "))
     if verdict.is_small:
         said = f"{verdict.word}. {verdict.why.capitalize()}."
@@ -168,7 +178,7 @@ def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
     return "\n".join(
         [
             f"{len(verdicts)} claims: {counts}",
-            f"{_source(folder)}; the effect [95 % interval] of the weakest prediction, in points.",
+            f"{_source(folder)}; of single predictions the effect [95 % interval], in points.",
             f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the "
             "built-in world, or some photographs. More: unbag lab show CLAIM",
         ]

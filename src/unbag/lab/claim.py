@@ -66,6 +66,11 @@ class Prediction:
             )
 
     @property
+    def level(self) -> float | None:
+        """What its number is held against, where that is no number of an arm."""
+        return None if isinstance(self.control, Number) else self.control
+
+    @property
     def numbers(self) -> tuple[Number, ...]:
         """The one or two that it compares."""
         return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)

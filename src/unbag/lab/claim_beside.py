@@ -6,7 +6,7 @@ Only bases that count for the claim, so that all arms are of the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean
 
@@ -14,6 +14,8 @@ from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import ArmKey, Claim
 from unbag.lab.verdict import by_base
 from unbag.lab.wording import points
+
+PAIR, RELAXED = "pair", "relaxed"
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,20 @@ class Beside:
 
 
 def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
-    """Every metric of a claim, of every arm that has it; none if nothing beside it was run."""
+    """Every metric of a claim, of every arm that has it; none if nothing beside it was run.
+
+    Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
+    """
     bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
-    if not any(
-        one.of(arms, claim.experiment) is not None for one in claim.beside for arms in bases
-    ):
+    tested = [number for one in claim.predictions for number in one.numbers]
+    pairs = [replace(one, metric=RELAXED) for one in (*tested, *claim.beside) if one.metric == PAIR]
+    beside = (*claim.beside, *pairs)
+    if not any(one.of(arms, claim.experiment) is not None for one in beside for arms in bases):
         return ()
-    asked = [*(number for one in claim.predictions for number in one.numbers), *claim.beside]
     found = []
-    for benchmark, metric in dict.fromkeys((one.benchmark, one.metric) for one in asked):
+    for benchmark, metric in dict.fromkeys(
+        (one.benchmark, one.metric) for one in (*tested, *beside)
+    ):
         values = {}
         for key in (*claim.arms, *claim.arms_beside):
             told = [

@@ -1,79 +1,51 @@
 """A verdict comes in; a picture goes out: effects by base against what was predicted.
 
 One row for each prediction, each with an axis of its own, since points of accuracy and hundredths
-of a cosine do not share one. The picture is an SVG file with its own colours for light and dark.
+of a cosine do not share one, and a number that is held against a level is shown as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
 from math import isfinite
 from textwrap import wrap
 
 from unbag.diagnosis.axis import Axis
-from unbag.lab.claim import Prediction
 from unbag.lab.clock import counted
-from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, Word
-from unbag.lab.wording import effect_text, points
+from unbag.lab.effect_marks import (
+    LEFT,
+    base_text,
+    dot,
+    label,
+    level_of,
+    mean,
+    predicted,
+    svg,
+    ticks,
+    word_of,
+)
+from unbag.lab.overview_figure import MANY, many_figure
+from unbag.lab.verdict import Tested, Verdict, Word
+from unbag.lab.wording import effect_text
 
-WIDE = 760
-LEFT, RIGHT = 16, 16
-"""Free pixels at the sides."""
 LINE, STRIP = 18, 52
 """Heights in pixels: of a line of text, and of the band that holds dots and interval."""
 LETTERS = 98
 """That fit into a line."""
-MANY = 6
-"""Predictions beyond which those of a claim stand in lanes on one axis."""
-LANE, HIGH_LANE = 20, 36
-"""Heights of a lane: with a name beside it, and with a sentence in two lines."""
-NAMES, SAYS = 200, 320
-"""Pixels beside lanes: for names of claims, and for sentences."""
-MOST = 1.0
-"""Effects beyond are drawn at the end of the overview's axis; fractions."""
-STYLE = (
-    "text{font:13px system-ui,'DejaVu Sans',sans-serif;fill:#1a1a1a}.says{font-weight:600}"
-    ".small{font-size:12px;fill:#4a4a4a}.paper{fill:#fff}.grid{stroke:#d4d4d4}"
-    ".zero{stroke:#6b6b6b}.side{fill:#0072b2;fill-opacity:.13}"
-    ".bound{stroke:#0072b2;stroke-width:2;stroke-dasharray:5 3}.dot{fill:#6b6b6b;fill-opacity:.75}"
-    ".mean{stroke-width:2.5;stroke-linejoin:round}.right{stroke:#0072b2;fill:#0072b2}"
-    ".wrong{stroke:#c44e00;fill:#c44e00}.open{stroke:#1a1a1a;fill:#fff}"
-    "@media (prefers-color-scheme:dark){text{fill:#ececec}.small{fill:#bdbdbd}.paper{fill:#1e2129}"
-    ".grid{stroke:#3d414d}.zero{stroke:#a0a0a0}.side{fill:#56b4e9;fill-opacity:.2}"
-    ".bound{stroke:#56b4e9}.dot{fill:#b5b5b5}.right{stroke:#56b4e9;fill:#56b4e9}"
-    ".wrong{stroke:#ff9d4d;fill:#ff9d4d}.open{stroke:#ececec;fill:#1e2129}}"
-)
-_KINDS: dict[Word, str] = {REPRODUCED: "right", FAILED: "wrong", UNDECIDED: "open"}
-_FORMS: dict[Word, str] = {
-    REPRODUCED: '<path d="M0-6 6 0 0 6-6 0Z"/>',
-    FAILED: '<path d="M-5-5 5 5M-5 5 5-5" fill="none" stroke-width="3"/>',
-    UNDECIDED: '<circle r="5"/>',
-}
-"""The form says the same as the colour."""
 
 
 def claim_figure(verdict: Verdict) -> str:
     """All predictions of a claim, below each other."""
     title = f"{verdict.claim.name}: effects by base"
     if len(verdict.tested) > MANY:
-        rows = [(one.prediction.says, one, _word(verdict, one)) for one in verdict.tested]
-        return _lanes(rows, title, names=SAYS, lane=HIGH_LANE)
+        return many_figure(verdict, title)
     parts, top = [], 10.0
     for one in verdict.tested:
-        drawing, high = _row(one, top, _word(verdict, one), verdict)
+        drawing, high = _row(one, top, word_of(verdict, one), verdict)
         parts.append(drawing)
         top += high
     parts.append(_legend(top + 14))
-    return svg(title, _said(verdict.tested), top + 30, parts)
-
-
-def _word(verdict: Verdict, one: Tested) -> Word:
-    return UNDECIDED if verdict.is_small else one.word
-
-
-def _said(tested: Sequence[Tested]) -> str:
-    return "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in tested)
+    said = "; ".join(f"{one.prediction.says}: {effect_text(one)}" for one in verdict.tested)
+    return svg(title, said, top + 30, parts)
 
 
 def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, float]:
@@ -82,21 +54,21 @@ def _row(one: Tested, top: float, word: Word, verdict: Verdict) -> tuple[str, fl
     bases = f"{counted(len(one.effects), 'base')}: {verdict.about(word)}"
     below = top + LINE * (len(lines) + 0.8)
     parts.append(label(LEFT, below, f"{effect_text(one)} points over {bases}"))
-    start = below + 10
+    start, level = below + 10, level_of(one.prediction)
     axis = _axis_of(one)
-    parts.append(_predicted(one.prediction, axis, start, STRIP))
-    parts.append(_ticks(axis, start, STRIP))
+    parts.append(predicted(one.prediction, axis, start, STRIP, at=level))
+    parts.append(ticks(axis, start, STRIP, signed=one.prediction.level is None))
     parts += [
-        _dot(axis, value, start + 10 + 5 * (k % 3), name)
-        for k, (name, value) in enumerate(one.effects.items())
+        dot(axis, level + value, start + 10 + 5 * (k % 3), base_text(one, base))
+        for k, (base, value) in enumerate(one.effects.items())
     ]
-    parts.append(_mean(one, axis, start + STRIP - 14, word))
+    parts.append(mean(one, axis, start + STRIP - 14, word, at=level))
     return "".join(parts), LINE * (len(lines) + 0.8) + 10 + STRIP + 34
 
 
 def _axis_of(one: Tested) -> Axis:
-    """Holds all effects, the interval, the bound and 0."""
-    bound = one.prediction.bound
+    """Holds all effects, the interval, the bound and where nothing differs."""
+    bound, level = one.prediction.bound, level_of(one.prediction)
     held = [*one.effects.values(), one.low, one.high, bound, 0.0]
     if one.prediction.side == "within":
         held.append(-bound)
@@ -106,99 +78,7 @@ def _axis_of(one: Tested) -> Axis:
     known += {"above": [bound + 0.3 * wide], "below": [bound - 0.3 * wide], "within": []}[
         one.prediction.side
     ]
-    return Axis.over(known, is_rate=True)
-
-
-def _predicted(
-    prediction: Prediction, axis: Axis, top: float, high: float, *, names: float = 0
-) -> str:
-    """The side where the effect should lie, shaded from the bound on."""
-    bound = prediction.bound
-    ends = {
-        "above": (bound, axis.high),
-        "below": (axis.low, bound),
-        "within": (-bound, bound),
-    }[prediction.side]
-    x1, x2 = (_across(axis, value, names=names) for value in ends)
-    edges = {"above": [x1], "below": [x2], "within": [x1, x2]}[prediction.side]
-    lines = "".join(f'<path class="bound" d="M{x:.1f} {top:.1f}v{high:g}"/>' for x in edges)
-    return (
-        f'<rect class="side" x="{x1:.1f}" y="{top:.1f}" width="{x2 - x1:.1f}" height="{high:g}"/>'
-        f"{lines}"
-    )
-
-
-def _ticks(axis: Axis, top: float, high: float, *, names: float = 0) -> str:
-    parts = []
-    for tick in axis.ticks():
-        x = _across(axis, tick, names=names)
-        kind = "zero" if abs(tick) < 1e-9 else "grid"
-        parts.append(f'<path class="{kind}" d="M{x:.1f} {top:.1f}v{high:g}"/>')
-        text = axis.text(tick)
-        shown = text if text.startswith(("-", "0")) and float(text) <= 0 else f"+{text}"
-        parts.append(label(x, top + high + 15, shown, "small", anchor="middle"))
-    return "".join(parts)
-
-
-def _dot(axis: Axis, value: float, y: float, name: str, *, names: float = 0) -> str:
-    if not isfinite(value):
-        return ""
-    said = f"<title>{escape(name)}: {points(value)}</title>"
-    x, size = _across(axis, value, names=names), 3 if names else 4
-    return f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{size}">{said}</circle>'
-
-
-def _mean(one: Tested, axis: Axis, y: float, word: Word, *, names: float = 0) -> str:
-    """The mark of the verdict on the line of the interval."""
-    if one.mean is None or not isfinite(one.mean):
-        return ""
-    line = ""
-    if one.low is not None and one.high is not None and isfinite(one.low):
-        x1, x2 = (_across(axis, value, names=names) for value in (one.low, one.high))
-        line = f'<path d="M{x1:.1f} {y:.1f}H{x2:.1f}"/>'
-    x = _across(axis, one.mean, names=names)
-    mark = f'<g transform="translate({x:.1f} {y:.1f})">{_FORMS[word]}</g>'
-    return f'<g class="mean {_KINDS[word]}">{line}{mark}</g>'
-
-
-def _across(axis: Axis, value: float, *, names: float = 0) -> float:
-    return LEFT + names + (WIDE - LEFT - RIGHT - names) * axis.part(value)
-
-
-def overview_figure(verdicts: Sequence[Verdict]) -> str:
-    """One lane for each prediction that was run, all on one axis of points."""
-    rows = [
-        (verdict.claim.name if place == 0 else "", one, _word(verdict, one))
-        for verdict in verdicts
-        for place, one in enumerate(one for one in verdict.tested if one.effects)
-    ]
-    return _lanes(rows, "Effects of all predictions that were run", names=NAMES)
-
-
-def _lanes(
-    rows: Sequence[tuple[str, Tested, Word]], title: str, *, names: float, lane: float = LANE
-) -> str:
-    tested = [one for _, one, _ in rows]
-    axis = _common(tested)
-    high = 26.0 + lane * len(rows)
-    parts = [_ticks(axis, 10, high - 26, names=names)]
-    for k, (name, one, word) in enumerate(rows):
-        y = 10 + lane * (k + 0.5)
-        lines = wrap(name, 50, max_lines=2, placeholder=" …")
-        first = y + 4 - 7 * (len(lines) - 1)
-        parts += [label(LEFT, first + 14 * n, line, "small") for n, line in enumerate(lines)]
-        parts.append(_predicted(one.prediction, axis, y - lane / 2 + 2, lane - 4, names=names))
-        if lane != LANE:
-            parts += [_dot(axis, v, y - 8, n, names=names) for n, v in one.effects.items()]
-        parts.append(_mean(one, axis, y if lane == LANE else y + 6, word, names=names))
-    parts.append(_words(high + 24))
-    return svg(title, _said(tested), high + 40, parts)
-
-
-def _common(tested: Sequence[Tested]) -> Axis:
-    held = [v for one in tested for v in (one.mean, one.low, one.high, one.prediction.bound, 0.0)]
-    known = [min(max(v, -MOST), MOST) for v in held if v is not None and isfinite(v)]
-    return Axis.over(known or [-0.5, 0.5], is_rate=True)
+    return Axis.over([level + value for value in known], is_rate=True)
 
 
 def _legend(y: float) -> str:
@@ -209,30 +89,4 @@ def _legend(y: float) -> str:
         + label(LEFT + 124, y, "mean with 95 % interval, in points", "small")
         + f'<rect class="side" x="{LEFT + 350}" y="{y - 12:g}" width="26" height="16"/>'
         + label(LEFT + 382, y, "where the prediction puts it", "small")
-    )
-
-
-def _words(y: float) -> str:
-    parts, x = [], float(LEFT + 6)
-    for word, form in _FORMS.items():
-        move = f'transform="translate({x:g} {y - 4:g})"'
-        parts.append(f'<g class="mean {_KINDS[word]}" {move}>{form}</g>')
-        parts.append(label(x + 12, y, word, "small"))
-        x += 34 + 6.6 * len(word)
-    parts.append(f'<rect class="side" x="{x - 6:g}" y="{y - 12:g}" width="26" height="16"/>')
-    return "".join([*parts, label(x + 26, y, "predicted", "small")])
-
-
-def label(x: float, y: float, said: str, kind: str = "", *, anchor: str = "start") -> str:
-    """A line of it, by where it stands and what it looks like."""
-    extra = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(said)}</text>'
-
-
-def svg(title: str, said: str, high: float, parts: Sequence[str], *, style: str = STYLE) -> str:
-    """The whole picture, as wide as those of all claims."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {high:.0f}" role="img">'
-        f"<title>{escape(title)}</title><desc>{escape(said)}</desc><style>{style}</style>"
-        f'<rect class="paper" width="{WIDE}" height="{high:.0f}"/>{"".join(parts)}</svg>\n'
     )

@@ -9,13 +9,14 @@ from unbag.lab.arm_result import BY_STEP, FEW_DROPOUT, ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
-from unbag.lab.claim_figure import MANY
+from unbag.lab.coin_control import coin_warning
+from unbag.lab.overview_figure import MANY
 from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import REPRODUCED, UNDECIDED, Tested, Verdict, by_base
 from unbag.lab.wording import (
-    NOT_RUN,
     absent,
-    effect_text,
+    all_absent,
+    difference_text,
     inequality,
     points,
     reason,
@@ -49,7 +50,7 @@ def claim_page(
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
         f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
-        f"{mind}\n" if (mind := warning(claim, results)) else "",
+        *(f"{mind}\n" for mind in (warning(claim, results), coin_warning(claim, results)) if mind),
         _predicted(claim),
         _known_before(claim),
         _what_ran(claim, results),
@@ -65,10 +66,8 @@ def claim_page(
 
 def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     """The word, and why there is nothing if there is nothing."""
-    if has_run(verdict):
-        return verdict.said
-    whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
-    return f"{verdict.said}: {NOT_RUN if NOT_RUN in whys else min(whys)}"
+    why_none = all_absent(verdict, results)
+    return f"{verdict.said}: {why_none}" if why_none else verdict.said
 
 
 def _in_short(verdict: Verdict) -> str:
@@ -167,7 +166,7 @@ def _effects_table(verdict: Verdict) -> str:
         known = {base: points(effect) for base, effect in one.effects.items()}
         if known:
             each = ", ".join(known.get(base, "–") for base in bases)
-            rows.append((one.prediction.says, effect_text(one), each))
+            rows.append((one.prediction.says, difference_text(one), each))
     head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
     return f"Differences in points:\n\n{table(head, rows)}"
 
@@ -220,7 +219,7 @@ def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> s
         )
         shown = (points(v, signed=False) for v in (value, other) if v is not None)
         rows.append((base, *shown, points(effect)))
-    rows.append(("**mean [95 %]**", "", "", f"**{effect_text(one)}**"))
+    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
     shared, first, second = sides(one.prediction, claim.experiment)
     head = ("base", first, second, "difference")
     name = f"{shared}, " if shared else ""

@@ -10,8 +10,8 @@ from html import escape
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import in_order
-from unbag.lab.claim_figure import STYLE, WIDE, label, svg
 from unbag.lab.clock import counted
+from unbag.lab.effect_marks import STYLE, WIDE, label, svg
 from unbag.lab.readout_decoders import CURVE
 from unbag.lab.threshold_figure import beside
 

@@ -18,6 +18,8 @@ LAB_VERSION = 3
 stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
 higher rate."""
 _RECORD = "lab.json"
+_OWN = (_RECORD, ".lock")
+"""What stands in a folder before any work."""
 _RESULTS = "*/*/*.json"
 """EXPERIMENT/BASE/ARM.json."""
 
@@ -45,7 +47,7 @@ def opened(out: Path, *, size: Size) -> Iterator[None]:
     with locked_folder(out, taken):
         for folder in {path.parent for path in out.rglob(".*.part")}:
             remove_leftovers(folder)
-        if not (out / _RECORD).exists():
+        if _begun(out) is None:
             write_text(out / _RECORD, json.dumps(asdict(Begun(LAB_VERSION, size, __version__))))
         yield
 
@@ -118,9 +120,9 @@ def _check_version(out: Path, *, way_out: str) -> Begun | None:
 
 
 def _begun(out: Path) -> Begun | None:
-    """What its record says; None where nothing was begun."""
+    """What its record says; None where nothing was begun, though somebody may have asked for it."""
     path = out / _RECORD
-    if not path.exists():
+    if not path.exists() or not any(one.name not in _OWN for one in out.iterdir()):
         return None
     try:
         return Begun(**json.loads(path.read_text(encoding="utf-8")))
@@ -141,10 +143,30 @@ def results_in(path: Path) -> list[ArmResult]:
             way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
         )
     if not (path / _RECORD).exists():
+        _check_joined(path)
         return read_results(path)
     _check_version(path, way_out="judge it with the unbag that began it, or name another")
     files = sorted(path.glob(_RESULTS))
     return [one for file in files for one in read_results(file)]
+
+
+def _check_joined(path: Path) -> None:
+    """Refuse a folder around run folders, or a run folder without its record."""
+    runs = sorted(record.parent.name for record in path.glob(f"*/{_RECORD}"))
+    if runs:
+        raise UserError(
+            f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
+            expected="one run folder, or files that `python -m unbag.lab.join` wrote",
+            way_out=f"name one of them: {path / runs[0]}",
+        )
+    if (path / "bases").is_dir():
+        raise UserError(
+            f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
+            "the lab its results are",
+            expected="a folder that `unbag lab run` began, or files that `python -m unbag.lab.join`"
+            " wrote",
+            way_out=f"put {_RECORD} back, or run the claims again into another folder",
+        )
 
 
 def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:

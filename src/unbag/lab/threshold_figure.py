@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from unbag.lab.arm_result import ArmResult
-from unbag.lab.claim_figure import STYLE, WIDE, label, svg
 from unbag.lab.clock import counted
+from unbag.lab.effect_marks import STYLE, WIDE, label, svg
 from unbag.lab.repair_curve import SHARES, THRESHOLD
 
 ARMS: Mapping[str, str] = {

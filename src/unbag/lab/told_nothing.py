@@ -28,20 +28,17 @@ def told_nothing(claim: Claim, results: Sequence[ArmResult]) -> dict[str, list[s
     for base in in_order(bases):
         arms = bases[base]
         for name in claim.must_fit if claim.counts(arms) else ():
-            if _is_at_chance(arms[claim.experiment, name]):
+            if all(is_coin(arms[claim.experiment, name], benchmark) for benchmark in QUADS):
                 found.setdefault(name, []).append(base)
     return found
 
 
-def _is_at_chance(one: ArmResult) -> bool:
+def is_coin(one: ArmResult, benchmark: str) -> bool:
     """Within 95 % of what tossing a coin gives; small runs ask fewer items and decide nothing."""
-    if one.size == "small":
+    share = one.numbers.get(benchmark, {}).get(METRIC)
+    if one.size == "small" or share is None or benchmark not in QUADS:
         return False
-    shares = {name: one.numbers.get(name, {}).get(METRIC) for name in QUADS}
-    return all(
-        share is not None and abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[name] * one.times))
-        for name, share in shares.items()
-    )
+    return abs(share - CHANCE) <= 1.96 * sqrt(0.25 / (QUADS[benchmark] * one.times))
 
 
 def warning(claim: Claim, results: Sequence[ArmResult]) -> str:

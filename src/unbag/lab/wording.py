@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import FEWEST_BASES, Claim, Number, Prediction
@@ -15,6 +16,8 @@ def points(value: float, *, signed: bool = True) -> str:
     return "0.0" if shown in ("-0.0", "+0.0") else shown
 
 
+HOLDS = {REPRODUCED: "yes", FAILED: "no", UNDECIDED: "undecided"}
+"""Of a prediction."""
 NOT_RUN = "not run yet"
 NONE_COUNTS = "no base counts"
 
@@ -25,6 +28,20 @@ def absent(prediction: Prediction, claim: Claim, results: Sequence[ArmResult]) -
     wanted += [(claim.experiment, name) for name in claim.must_fit]
     have = {(one.experiment, one.arm) for one in results}
     return NONE_COUNTS if have.issuperset(wanted) else NOT_RUN
+
+
+def all_absent(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """Why no prediction of a claim has an effect; empty if one has."""
+    if any(one.effects for one in verdict.tested):
+        return ""
+    whys = {absent(one.prediction, verdict.claim, results) for one in verdict.tested}
+    return NOT_RUN if NOT_RUN in whys else min(whys)
+
+
+def tally(verdict: Verdict) -> str:
+    """How many predictions hold, do not, and are undecided."""
+    words = [UNDECIDED if verdict.is_small else one.word for one in verdict.tested]
+    return ", ".join(f"{words.count(word)} {said}" for word, said in HOLDS.items() if word in words)
 
 
 def seen_text(claim: Claim) -> str:
@@ -38,13 +55,30 @@ def seen_text(claim: Claim) -> str:
 
 
 def effect_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
-    """Mean and interval in points, or why there is none."""
+    """Mean and interval in points, or why there is none.
+
+    Of a difference between arms with its sign; where a number is held against a level, the number.
+    """
+    return _interval_text(one, why_none, partial(found_text, one.prediction))
+
+
+def difference_text(one: Tested, why_none: str = NONE_COUNTS) -> str:
+    """Likewise, and where a number is held against a level, how far it is from that."""
+    return _interval_text(one, why_none, points)
+
+
+def found_text(prediction: Prediction, effect: float) -> str:
+    """One effect as `effect_text` shows it."""
+    level = prediction.level
+    return points(effect) if level is None else points(level + effect, signed=False)
+
+
+def _interval_text(one: Tested, why_none: str, text: Callable[[float], str]) -> str:
     if one.mean is None:
         return why_none
-    shown = points(one.mean)
-    if one.low is not None and one.high is not None:
-        shown += f" [{points(one.low)}, {points(one.high)}]"
-    return shown
+    if one.low is None or one.high is None:
+        return text(one.mean)
+    return f"{text(one.mean)} [{text(one.low)}, {text(one.high)}]"
 
 
 def arm_text(number: Number, experiment: str) -> str:
@@ -71,13 +105,15 @@ def sides(prediction: Prediction, experiment: str) -> tuple[str, str, str]:
 
 
 def inequality(prediction: Prediction, experiment: str) -> str:
-    """A prediction as it is tested: one number minus another against a bound in points."""
+    """A prediction as it is tested: a number, or one minus another, against a bound in points."""
     shared, one, other = sides(prediction, experiment)
-    left = f"{shared}: {one} - {other}" if shared else f"{one} - {other}"
-    bound = points(prediction.bound)
+    left = one if prediction.level is not None else f"{one} - {other}"
+    left = f"{shared}: {left}" if shared else left
+    bound = prediction.bound
     if prediction.side == "within":
-        return f"{left} is between -{bound.lstrip('+')} and {bound}"
-    return f"{left} is {prediction.side} {bound}"
+        low, high = (found_text(prediction, end) for end in (-bound, bound))
+        return f"{left} is between {low} and {high}"
+    return f"{left} is {prediction.side} {found_text(prediction, bound)}"
 
 
 def reason(one: Tested, *, together: int, why_none: str = NONE_COUNTS) -> str:

@@ -45,12 +45,14 @@ CLAIM = Claim(
     beside=(
         Number("collide", "batch", "collision"),
         Number("collide", "batch", "incentive"),
+        Number("collide", "batch", "relations"),
     ),
     controls="`mixed` and `relations` have as many captions of each kind as the arms with "
     "collisions, drawn alone; the same steps, initial weights and test items",
     knobs="q = .5 (two of three captions meet their own words in the batch) against 0; 48 shapes "
     "in 12 colours; relations in 2 or 40 of 100 captions of two things; 2,000 steps of 512. "
-    "Collision and incentive are measured and stand with the results. Steps could matter: an arm "
+    "Collision, incentive and the share of all captions that state a relation are measured and "
+    "stand with the results. Steps could matter: an arm "
     "that has not learned by then may learn later",
     paper="ARO",
 )

@@ -28,6 +28,8 @@ CLAIM = Claim(
         Number("hard_negative", "world-relation", "brittleness", experiment="default"),
         Number("clip_ft", "world-relation", "brittleness", experiment="default"),
         Number("blind", "leak", "turned", experiment="default"),
+        Number("hard_negative", "world-swap", "brittleness"),
+        Number("hard_negative", "world-swap", "mean_original"),
     ),
     controls="plain fine-tuning on the same captions, which never sees the other order either; the "
     "same arms without the leak are the claim negatives_brittle",

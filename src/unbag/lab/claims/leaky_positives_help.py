@@ -27,6 +27,8 @@ CLAIM = Claim(
     beside=(
         Number("blind", "leak", "turned"),
         Number("blind", "leak", "positive"),
+        Number("clip_ft", "world-swap", "augmented"),
+        Number("clip_ft", "world-swap", "brittleness"),
     ),
     controls="the same captions and negatives",
     knobs="as leaky_negatives_brittle; positives have the forms of the test positives, as in the "

@@ -30,6 +30,10 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(
+        Number("hard_negative", "world-swap", "mean_original", experiment="ordered"),
+        Number("clip_ft", "world-swap", "mean_original", experiment="ordered"),
+    ),
     controls="plain fine-tuning on the same captions",
     knobs="mean cosines; in the paper .234 for CLIP, .157 to .233 after hard negatives, .231 with "
     "positives beside them",

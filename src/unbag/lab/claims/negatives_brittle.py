@@ -23,7 +23,10 @@ CLAIM = Claim(
             "below",
         ),
     ),
-    beside=(Number("blind", "leak", "positive"),),
+    beside=(
+        Number("blind", "leak", "positive"),
+        Number("hard_negative", "world-swap", "brittleness"),
+    ),
     controls="plain fine-tuning on the same captions",
     knobs="without a text leak: positives look like originals. With a leak (preset ordered) it is "
     "another claim",

@@ -18,6 +18,12 @@ CLAIM = Claim(
             0.05,
         ),
     ),
+    beside=(
+        Number("hard_negative-locked", "world-pairs-a", "individual"),
+        Number("hard_negative-locked", "world-pairs-a", "pair"),
+        Number("hard_negative-locked", "world-pairs-b", "individual"),
+        Number("hard_negative-locked", "world-pairs-b", "pair"),
+    ),
     controls="plain fine-tuning with the same lock",
     knobs="locked is all of the tower, its projection too",
     paper="chat models",

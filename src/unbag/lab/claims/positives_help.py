@@ -24,6 +24,10 @@ CLAIM = Claim(
             "below",
         ),
     ),
+    beside=(
+        Number("clip_ft", "world-swap", "augmented"),
+        Number("clip_ft", "world-swap", "brittleness"),
+    ),
     controls="the same captions and negatives",
     paper="hard positives",
 )

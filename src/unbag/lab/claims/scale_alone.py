@@ -32,6 +32,7 @@ CLAIM = Claim(
             "above",
         ),
     ),
+    beside=(Number("base", "world-relation", "original"),),
     controls="the same batches in the same order, the same rate and steps; retrieval shows that "
     "the larger model is the better one",
     knobs="1.5 and 8 million weights, a factor of five; the papers compare factors of ten and "
