@@ -42,6 +42,8 @@ ORDER = (
     "sparc_fixed-fast",
     "pooled-long",
     "dcsm_fixed-long",
+    "dcsm_fixed-mlp-long",
+    "dcsm_fixed-mlp-shuffled-long",
     "pacl_fixed-rotary-2d-long",
     "pacl_fixed-rotary-2d-text-long",
     "sparc_fixed-long",

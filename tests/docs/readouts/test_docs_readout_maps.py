@@ -9,6 +9,8 @@ from unbag.lab.claim import FEWEST_BASES
 from unbag.lab.claims import all_claims
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import REPRODUCED, UNDECIDED, Verdict, judge_claims
+from unbag.readouts.head import read_head
+from unbag.readouts.shipped import WEIGHTS
 
 from .readout_page import (
     DOCS,
@@ -17,6 +19,7 @@ from .readout_page import (
     apart_of,
     ends,
     listed,
+    shown,
     values,
     with_interval,
     words_of,
@@ -178,3 +181,34 @@ def test_of_the_last_bases_nothing_else_was_joined(results: list[ArmResult], wor
     assert (
         "`tiny-12`, `tiny-13` and `tiny-15` to `tiny-18` last, for `dcsm_taught_longer` alone."
     ) in words_of(DOCS / "lab.md")
+
+
+def test_what_is_said_of_the_reader_that_ships(results: list[ArmResult]) -> None:
+    small, shuffled, large = (
+        next(one for one in results if (one.arm, one.base) == (arm, "tiny-0"))
+        for arm in ("dcsm_fixed-mlp-long", "dcsm_fixed-mlp-shuffled-long", READER)
+    )
+    relations = [shown(100 * one.numbers[RELATION[0]][RELATION[1]])
+                 for one in (small, shuffled, large)]  # fmt: skip
+    fit = {name: shown(100 * share) for name, share in small.numbers["fit"].items()}
+    page, card = words_of(DOCS / "dcsm.md"), words_of(WEIGHTS / "README.md")
+    assert (
+        f"three times the items: {relations[0]} on relations, {relations[1]} with shuffled "
+        f"patches; it knows {fit['learned relation']} % of the relations that it was taught with "
+        f"and {fit['held relation']} of others. The network of the paper has {relations[2]} on this"
+    ) in page
+    world = words_of(DOCS / "readouts-on-the-world.md")
+    assert (
+        f"`tiny-0`) relations have {relations[0]}, {relations[1]} with shuffled patches; the "
+        f"larger network has {relations[2]} there. It knows {fit['learned relation']} % of"
+    ) in world
+    assert f"points of relations ({relations[0]} % of three times the items, by the lab)" in card
+    assert f"with shuffled patches has {relations[1]}. The larger network" in card
+    assert f"97.2, 93.5 and {fit['few']} % of 2,048 fixed rows learned by heart" in card
+    assert f"50.5 and {fit['learned relation']} %, of others 53.9, 52.5 and" in card
+    head, _ = read_head(WEIGHTS / "tiny-base.dcsm_fixed.reader.safetensors")
+    assert (head.settings["net"], head.settings["length"], head.settings["steps"]) == (
+        "mlp",
+        16,
+        small.steps,
+    )
