@@ -34,9 +34,9 @@ from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
 from unbag.models.device import choose_device
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import load_model
 from unbag.train.config import Locks, Recipe
-from unbag.train.named import model_name
 from unbag.train.open_pairs import open_pairs
 from unbag.train.pairs import Pair, Pairs
 from unbag.train.price_shown import price_table

@@ -46,5 +46,9 @@ def test_report_says_what_is_wrong(tmp_path: Path) -> None:
         ub.report([], tmp_path / "x.doc")
     with pytest.raises(ub.UserError, match="there is no folder"):
         ub.report([], tmp_path / "none" / "x.html")
+    with pytest.raises(ub.UserError, match="a report of no results") as caught:
+        ub.report([], tmp_path / "x.html")
+    assert caught.value.expected.startswith("results of ub.evaluate, or run folders")
+    assert not list(tmp_path.iterdir())
     with pytest.raises(ub.UserError, match="the benchmark 'math:pi' is a float"):
         ub.benchmark("math:pi")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import unbag
 from unbag.captions.edit import keep_editor, keep_parser, make_editor
+from unbag.captions.kinds import find_kinds
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.screen import MOST_LETTERS, why_not
 from unbag.errors import UserError
@@ -34,6 +37,23 @@ def test_what_was_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded == ["auto", "auto"]
     keep_parser.cache_clear()
     keep_editor.cache_clear()
+
+
+def test_one_kind_may_be_a_plain_text() -> None:
+    assert unbag.edit(CAPTION, "swap_nouns") == unbag.edit(CAPTION, ["swap_nouns"])
+    assert [kind.name for kind in find_kinds("swap_nouns")] == ["swap_nouns"]
+    assert find_kinds("negatives") == find_kinds(["negatives"])
+    with pytest.raises(UserError, match="unknown kind of edit 'swap_noun'"):
+        unbag.edit(CAPTION, "swap_noun")
+
+
+@pytest.mark.parametrize("several", [[CAPTION, CAPTION], (CAPTION,), None])
+def test_many_captions_are_refused_with_where_to_go(several: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        unbag.edit(several)
+    assert caught.value.found == f"the caption to edit is a {type(several).__name__}"
+    assert caught.value.expected == "one caption, as a text"
+    assert "`unbag edit --captions`" in caught.value.way_out
 
 
 def test_a_word_has_so_many_letters_at_most() -> None:

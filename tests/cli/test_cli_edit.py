@@ -87,7 +87,6 @@ def test_one_caption_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
         (["--kinds", "antonym", "--wordnet", "no/such"], "there is no WordNet in 'no/such'"),
         (["--filters", "fluensy"], "unknown filter 'fluensy'"),
         (["--device", "cudaa"], "the device 'cudaa' cannot be used"),
-        (["--try", "a cup", "--device", "cudaa"], "the device 'cudaa' cannot be used"),
         (["--leak", "/no/such"], "there is no language model at '/no/such'"),
         (["--caption-column", "said"], "line 1 has no field 'said', only image, caption"),
         (["--out", "b.tar"], "cannot be written as webdataset shards"),
@@ -102,6 +101,32 @@ def test_mistakes_are_said_with_a_way_out(
     assert found in said
     assert "way out:" in said or "expected:" in said
     assert not Path("b.jsonl.parts").exists()
+
+
+def test_a_wrong_device_is_told_for_one_caption_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["edit", "--try", "a cup", "--device", "cudaa"]) == 1
+    assert "the device 'cudaa' cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "flags"),
+    [
+        (["--out", "x.jsonl"], "--out"),
+        (["--captions", "a.jsonl", "--out", "x.jsonl"], "--captions, --out"),
+        (["--workers", "1"], "--workers"),
+        (["--bad-lines", "error"], "--bad-lines"),
+        (["--format", "tsv", "--limit", "3", "--ray", "auto"], "--format, --limit, --ray"),
+        (["--captions-format", "csv", "--leak", "gpt2"], "--captions-format, --leak"),
+        (["--caption-column", "a", "--picture-column", "b"], "--caption-column, --picture-column"),
+        (["--neighbours", "n.jsonl"], "--neighbours"),
+    ],
+)
+def test_options_of_collections_are_refused_for_one_caption(
+    captions: Path, capsys: pytest.CaptureFixture[str], more: list[str], flags: str
+) -> None:
+    assert main(["edit", "--try", "a cup on a plate", *more]) == 1
+    assert f"unbag: --try was given with {flags}\n" in capsys.readouterr().err
+    assert [path.name for path in captions.iterdir()] == ["a.jsonl"]
 
 
 def test_broken_lines_are_left_out_if_asked(

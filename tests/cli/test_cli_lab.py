@@ -119,7 +119,7 @@ def test_a_line_has_the_effect_of_one_prediction_and_counts_several() -> None:
     assert line.split(maxsplit=1)[0] == "negatives_open"
     assert line.endswith("+49.2 [+48.8, +49.5], 9 bases")
     line = verdict_line(judge_claims([several], shipped)[0], shipped)
-    assert line.endswith("reproduced on the world             predictions: 2 yes")
+    assert line.endswith("reproduced on the world             predictions: 2 yes, 9 bases")
     assert verdict_line(judge_claims([several], [])[0], []).endswith("not run yet")
     wrong = judge_claims([one], results((-0.5, -0.52, -0.48, -0.51, -0.49)))[0]
     assert wrong.word == FAILED

@@ -8,7 +8,7 @@ import pytest
 from unbag.cli import main
 from unbag.models.tiny import Tiny, load, untrained, write
 from unbag.models.tiny_towers import TinyConfig
-from unbag.train.named import model_name
+from unbag.scorers.named import model_name
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import unbag as ub
 from unbag.cli import main
 
 BENCHMARKS = """
@@ -135,6 +136,40 @@ def test_pictures_that_are_missing(folder: Path, capsys: pytest.CaptureFixture[s
     assert "--missing skip" in shown
     assert train("--missing", "skip", recipe="clip_ft") == 0
     assert "11 pictures" in capsys.readouterr().err
+
+
+def test_a_damaged_picture_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, though both epochs met it."""
+    (folder / "3.png").write_bytes(b"no picture")
+    assert train(recipe="clip_ft") == 0
+    shown = capsys.readouterr().out
+    assert "1 picture cannot be read and is left out\n  left out: 3.png: " in shown
+    assert "no format that Pillow knows" in shown
+    assert shown.count("left out: ") == 1
+    # The same is told by the command that finds the run done.
+    assert train(recipe="clip_ft") == 0
+    assert "left out: 3.png" in capsys.readouterr().out
+
+
+def test_the_folder_of_a_run_is_a_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(recipe="clip_ft") == 0
+    weights = "tiny:run/export/tiny.safetensors"
+    for name in ("run", "run/export"):
+        assert ub.model(name).fingerprint == ub.model(weights).fingerprint
+    capsys.readouterr()
+    assert main(["score", "0.png", "a red ring", "--model", "run", weights]) == 0
+    _, _, row, *_ = capsys.readouterr().out.splitlines()
+    first, second = row.split("*")[1:]
+    assert float(first) == float(second)
+    words = ["run", "--model", "run", "--bench", "few_train_benchmarks:SWAP", "--out", "scored"]
+    assert main([*words, "--device", "cpu"]) == 0
+    (folder / "other").mkdir()
+    with pytest.raises(ub.UserError, match=r"the folder other holds no unbag\.json") as caught:
+        ub.model("other")
+    assert "a folder of another library has a prefix, such as hf:" in caught.value.way_out
+    assert "--scorer NAME@other" in caught.value.way_out
+    with pytest.raises(ub.UserError, match="unknown model 'nowhere'"):
+        ub.model("nowhere")
 
 
 def test_other_benchmarks_after_the_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

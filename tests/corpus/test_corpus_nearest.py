@@ -17,7 +17,7 @@ from PIL import Image
 
 from unbag.cli.main import main
 from unbag.corpus import nearest as module
-from unbag.corpus.nearest import find_pictures, nearest, nearest_pictures
+from unbag.corpus.nearest import find_pictures, nearest, nearest_pictures, write_neighbours
 from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.types import DualEncoder
@@ -164,3 +164,65 @@ def test_a_model_without_vectors_is_refused(
     out = str(photos / "near.jsonl")
     assert main(["nearest", *files, "--model", "caption:short", "--out", out]) == 1
     assert "caption:short gives no vector for a picture" in capsys.readouterr().err
+
+
+def refused(photos: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What is said before a model is loaded: there is none of that name."""
+    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    assert main(["nearest", *files, "--model", "no:such", "--out", str(out)]) == 1
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["captions.jsonl", "./captions.jsonl", "linked.jsonl"])
+def test_the_captions_are_never_written_over(
+    photos: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (photos / "linked.jsonl").symlink_to(photos / "captions.jsonl")
+    before = (photos / "captions.jsonl").read_bytes()
+    assert "is the file of captions" in refused(photos, photos / name, capsys)
+    assert (photos / "captions.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"notes of mine",
+        b"caf\xe9",
+        b'{"picture": "a.png"}\n',
+        b'{"picture": "a.png", "neighbours": [], "caption": "a cup"}\n',
+        b'{"picture": "a.png", "neighbours": []}\nmore\n',
+    ],
+)
+def test_another_file_is_not_written_over(
+    photos: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    out = photos / "mine.jsonl"
+    out.write_bytes(content)
+    said = refused(photos, out, capsys)
+    assert f"{out} exists and is no file of neighbours" in said
+    assert "--out" in said
+    assert out.read_bytes() == content
+    assert "exists and is no file of neighbours" in refused(photos, photos, capsys)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(photos, photos / "red.png" / "near.jsonl", capsys)
+    assert f"cannot write to the folder {photos / 'red.png'}" in said
+
+
+def test_a_new_folder_is_made_and_neighbours_are_written_anew(photos: Path) -> None:
+    files = ["--captions", str(photos / "captions.jsonl"), "--pictures", str(photos)]
+    out = photos / "new" / "near.jsonl"
+    command = ["nearest", *files, "--model", "tiny:base", "--no-cache", "--out", str(out)]
+    assert main([*command, "--each", "1"]) == 0
+    assert main([*command, "--each", "2"]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {len(row["neighbours"]) for row in rows} == {2}
+
+
+def test_a_disk_that_fails_at_the_end_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot write .*near\.jsonl: No such file or directory"):
+        write_neighbours(tmp_path / "gone" / "near.jsonl", {"a.png": ["b.png"]})

@@ -19,7 +19,7 @@ from unbag.corpus.job import EditJob
 from unbag.corpus.kept import Kept
 from unbag.corpus.local import InProcess
 from unbag.corpus.run import run_edit
-from unbag.corpus.runner import Finished, Settings
+from unbag.corpus.runner import Finished, Runner, Settings
 from unbag.corpus.source import Source
 from unbag.corpus.summary import Summary
 from unbag.errors import UserError
@@ -110,6 +110,27 @@ def test_a_disk_that_is_full_is_not_blamed_on_the_captions(
     source = Source(str(tmp_path / name), name.partition(".")[2])
     with pytest.raises(UserError, match="no space is left on the disk"):
         run_edit(replace(job, source=source, form="parquet"), runner=HERE)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
+    job: EditJob, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """It ends while this one loads its models, after the first look and before the lock."""
+    other = replace(job, seed=seed)
+
+    def loads(job: EditJob) -> Runner:
+        run_edit(other, runner=HERE)
+        return never
+
+    monkeypatch.setattr("unbag.corpus.run._runner", loads)
+    if seed:
+        with pytest.raises(UserError, match=r"b\.jsonl exists already: seed was 1, is 0"):
+            run_edit(job)
+    else:
+        found = run_edit(job)
+        assert (found.out, found.tally.captions) == (job.out, 2)
+    assert not Kept.of(job.out).folder.exists()
 
 
 def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:

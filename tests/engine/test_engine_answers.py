@@ -10,6 +10,7 @@ import torch
 
 from unbag.engine.asking import QueryScoring
 from unbag.engine.cache import Shelf, default_cache
+from unbag.engine.evaluate import evaluate
 from unbag.engine.job import Job
 from unbag.engine.progress import Silent
 from unbag.engine.run import run
@@ -133,4 +134,4 @@ def test_a_rule_that_fits_nothing_is_said(encoder: Any, toy: Benchmark, tmp_path
 def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "page.html").mkdir()
     with pytest.raises(UserError, match=r"cannot write .*page\.html"):
-        report([], tmp_path / "page.html")
+        report(evaluate("oracle:semantic", "world-binding"), tmp_path / "page.html")

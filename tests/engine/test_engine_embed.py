@@ -6,13 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image as Images
 from torch import Tensor
 
 from unbag.engine.embed import Embeddings, Grid, embed
+from unbag.engine.job import Job
 from unbag.engine.plan import check_items, make_plan
 from unbag.engine.progress import Silent
+from unbag.engine.run import run
 from unbag.errors import UserError
-from unbag.types import Ensemble, Item
+from unbag.scorers import Cosine
+from unbag.types import Benchmark, Ensemble, Item
 
 
 def run_embed(
@@ -133,3 +137,42 @@ def test_empty_benchmarks_and_repeated_ids_are_refused(items: list[Item]) -> Non
         check_items("toy", [])
     with pytest.raises(UserError, match="benchmark 'toy' has two items called 'item0'"):
         check_items("toy", [items[0], items[0]])
+
+
+def test_vectors_of_two_widths_are_told_after_one_batch_of_pictures(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    plain = encoder.encode_captions
+    encoder.encode_captions = lambda captions: torch.nn.functional.pad(plain(captions), (0, 1))
+    job = Job([Cosine(encoder)], [toy], tmp_path / "run", batch=2, cache=tmp_path / "cache")
+    for batches in ([2], [2, 2]):
+        # The second time its captions come from the cache.
+        with pytest.raises(UserError) as caught:
+            run(job)
+        assert caught.value.found == (
+            "model 'colours' gives 3 numbers for a picture and 4 for a caption"
+        )
+        assert "change its fingerprint" in caught.value.way_out
+        assert encoder.batches == batches
+
+
+def test_arrays_are_as_good_as_tensors(encoder: Any, items: list[Item]) -> None:
+    expected = run_embed(encoder, items)
+    for method in ("prepare", "encode_pictures", "encode_captions"):
+        plain = getattr(encoder, method)
+        setattr(encoder, method, lambda given, plain=plain: plain(given).numpy())
+    found = run_embed(encoder, items)
+    assert np.array_equal(found.picture_ND, expected.picture_ND)
+    assert np.array_equal(found.caption_ND, expected.caption_ND)
+
+
+def test_pictures_that_make_no_batch_are_told_with_the_model(
+    encoder: Any, items: list[Item]
+) -> None:
+    Images.new("RGB", (9, 8)).save(items[3].pictures[0].name)
+    encoder.prepare = lambda image: torch.from_numpy(np.array(image))
+    with pytest.raises(UserError) as caught:
+        run_embed(encoder, items, batch=6)
+    assert caught.value.found == (
+        "model 'colours' prepared pictures of different sizes: (8, 8, 3) and (8, 9, 3)"
+    )

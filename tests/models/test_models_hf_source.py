@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
+from unbag.models.folder_name import folder_name
 from unbag.models.hf import load
 from unbag.models.hf_source import Source, parse_source
 from unbag.scorers import load_model
@@ -53,6 +54,32 @@ def test_a_source_is_a_folder_or_a_name_with_a_revision(
     assert Source("clip").is_folder
     at = clip.rename(clip.parent / "clip@home")
     assert parse_source("clip@home") == Source(at.name)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("runs/clip", "clip"),
+        ("runs/clip-900", "clip-900"),
+        ("runs/one/checkpoint-900", "one/checkpoint-900"),
+        ("runs/one/step_20", "one/step_20"),
+        ("runs/one/Final", "one/Final"),
+        ("runs/one/open_clip", "one/open_clip"),
+        ("runs/one/export/transformers", "one/export/transformers"),
+        ("runs/one/checkpoints/best", "one/checkpoints/best"),
+        ("/best", "best"),
+    ],
+)
+def test_what_every_run_calls_its_folders_names_no_model(folder: str, name: str) -> None:
+    assert folder_name(Path(folder)) == name
+
+
+def test_two_checkpoints_of_one_name_are_two_models(clip: Path) -> None:
+    folders = [clip.parent / run / "checkpoint-900" for run in ("one", "two")]
+    found = [load(str(copytree(clip, folder))) for folder in folders]
+    assert [one.name for one in found] == ["one/checkpoint-900", "two/checkpoint-900"]
+    # Where the weights are the same, so are the vectors, which are cached by fingerprint.
+    assert found[0].fingerprint == found[1].fingerprint
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,14 @@ def test_layers_of_a_decoder(llama: Path) -> None:
     assert found.mask_NL.sum(dim=1).tolist() == [7, 2]
 
 
+def test_features_have_the_mode_of_any_new_file_and_a_plain_name_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    path = tmp_path / "t.safetensors"
+    write_table(str(path), ["a"], torch.ones(1, 2))
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert read_table(path, name="t").width == 2
+
+
 def test_features_from_a_file(tmp_path: Path) -> None:
     vectors = torch.arange(6.0).reshape(2, 3).half()
     write_table(tmp_path / "t.safetensors", CAPTIONS, vectors)

@@ -52,6 +52,12 @@ def test_tokens_are_words_and_an_end() -> None:
     assert end_N.tolist() == [3, 1]
 
 
+def test_words_it_does_not_know_are_named_once() -> None:
+    assert tiny().unknown_words(["A red STAR!", "blue, left of"]) == []
+    found = tiny().unknown_words(["a Zebra and a star", "a zebra sleeps"])
+    assert found == ["zebra", "and", "sleeps"]
+
+
 def test_a_long_caption_is_cut_and_can_be_counted() -> None:
     tokenize = WordTokenizer(WORDS, context=4)
     token_NL, end_N = tokenize(["a red star left of a blue star"])

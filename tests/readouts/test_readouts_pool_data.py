@@ -162,7 +162,9 @@ def test_unreadable_pictures_are_left_out_and_said() -> None:
     progress = Silent()
     pool = pooled([Row(Broken(), "red"), *rows()], progress)
     assert len(pool) == 12
-    assert progress.said == ["1 pictures cannot be opened and are left out"]
+    assert progress.said[0] == "1 picture cannot be read and is left out"
+    assert progress.said[1].startswith("  left out: torn.jpg: ")
+    assert progress.said[1].endswith("the file ends too early")
     with pytest.raises(UserError, match="no picture can be opened"):
         pooled([Row(Broken(), "red")])
     with pytest.raises(UserError) as caught:

@@ -19,6 +19,7 @@ from unbag.models.tiny import Tiny, load
 from unbag.readouts import reader_training
 from unbag.readouts.fit import Fit, Taken
 from unbag.readouts.head import FILE, LAST, read_head
+from unbag.readouts.reader_checkpoint import Standing, write_standing
 from unbag.readouts.reader_readout import encoder_of
 from unbag.readouts.reader_training import CARD
 from unbag.readouts.readout import ReadoutTrained
@@ -124,6 +125,32 @@ def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path:
         trained(tmp_path, encoder, seed=1)
 
 
+def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    encoder = small()
+    (tmp_path / CARD).write_text("mine")
+    with pytest.raises(UserError) as caught:
+        trained(tmp_path, encoder)
+    assert caught.value.found == (
+        f"the folder {tmp_path} is not empty and holds no training of a reader"
+    )
+    assert caught.value.way_out == "choose another with --out"
+    assert [path.name for path in tmp_path.iterdir()] == [CARD]
+    # A checkpoint of another kind is no sign of ours.
+    (tmp_path / LAST).write_bytes(b"nothing")
+    with pytest.raises(UserError, match="is not a checkpoint of a reader"):
+        trained(tmp_path, encoder)
+    assert encoder.pictures_seen == 0
+    assert (tmp_path / CARD).read_text() == "mine"
+
+
+def test_a_lock_and_half_a_file_do_not_block(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / f".{LAST}.0123abcd.part").write_bytes(b"half")
+    assert trained(tmp_path, load("base")).is_done
+    (tmp_path / LAST).unlink()
+    assert trained(tmp_path, load("base")).is_done
+
+
 def test_settings_are_told_before_anything_is_computed(tmp_path: Path) -> None:
     encoder = small()
     with pytest.raises(UserError) as caught:
@@ -222,7 +249,7 @@ def test_a_stop_before_the_first_step_is_told_as_such(
     assert main([*train, "--recipe", "pooled"]) == 130
     told = "stopped before the first step, so nothing is saved; the same command begins anew"
     assert told in " ".join(capsys.readouterr().out.split())
-    (tmp_path / "out" / LAST).touch()
+    write_standing(tmp_path / "out" / LAST, {"weight.a": torch.zeros(1)}, Standing(1, "{}"))
     assert main([*train, "--recipe", "pooled"]) == 130
     shown = capsys.readouterr()
     assert "nothing is saved" not in shown.out

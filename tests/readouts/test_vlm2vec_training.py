@@ -209,6 +209,16 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     assert "adapting" not in str(raised.value)
 
 
+def test_files_of_somebody_else_are_refused(model: ChatModel, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(UserError) as raised:
+        train_readout("vlm2vec", model, "world", tmp_path, settings=SMALL)
+    assert raised.value.found == (
+        f"the folder {tmp_path} is not empty and holds no training of vlm2vec"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
 def test_a_folder_for_another_model_is_refused_with_both_fingerprints(
     trained: Path, model: ChatModel
 ) -> None:

@@ -22,10 +22,21 @@ def files(
 ) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     beside = replace(run, references=published(run), warnings=("It has seen these pictures.",))
-    made = {"run": run, "hostile": hostile_run, "beside": beside}
+    made = {"run": run, "hostile": hostile_run, "beside": beside, "long": with_long_names(run)}
     for name, contents in made.items():
         (folder / f"{name}.html").write_text(render_page(contents, DEFINITIONS), encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
+
+
+def with_long_names(run: RunContents) -> RunContents:
+    """Names as those of published models and benchmarks with an averaging rule."""
+    results = (
+        replace(
+            r, scorer=r.scorer.replace("tiny:", "ViT-S-32-"), benchmark=f"{r.benchmark}, macro rule"
+        )
+        for r in run.results
+    )
+    return replace(run, results=tuple(results))
 
 
 def published(run: RunContents) -> tuple[Reference, ...]:
@@ -45,7 +56,7 @@ def published(run: RunContents) -> tuple[Reference, ...]:
     return (*same, *others)
 
 
-@pytest.mark.parametrize("name", ["run", "hostile", "beside"])
+@pytest.mark.parametrize("name", ["run", "hostile", "beside", "long"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_quiet_alone_and_no_wider_than_the_screen(
     open_page: Open, files: dict[str, Path], name: str, width: int
@@ -54,6 +65,18 @@ def test_quiet_alone_and_no_wider_than_the_screen(
     assert seen.said == []
     assert seen.outside == []
     assert seen.dialogs == []
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("width", [1250, 1300, 1600])
+def test_a_table_uses_the_room_beside_the_text(
+    open_page: Open, files: dict[str, Path], width: int
+) -> None:
+    seen = open_page(files["long"], width, "light")
+    table = seen.page.locator("#overview .wide")
+    shown, needed = table.evaluate("t => [t.clientWidth, t.scrollWidth]")
+    text = seen.page.locator("#overview").evaluate("t => t.clientWidth")
+    assert text < shown == needed
     assert seen.page.evaluate("document.documentElement.scrollWidth") == width
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from unbag.reports.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
-from unbag.types.as_json import result_from_json
+from unbag.types.as_json import comparison_from_json, result_from_json
 
 NAN = float("nan")
 RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})
@@ -57,6 +57,20 @@ def test_csv_rows_by_hand() -> None:
     assert (by_tag["tag"], by_tag["tag_value"], by_tag["aggregate"]) == ("kind", "a=b", "micro")
 
 
+def test_comparisons_are_in_json_and_markdown(run: RunContents) -> None:
+    first = json.loads(to_json(run))["comparisons"][0]
+    assert comparison_from_json(first) == run.comparisons[0]
+    text = to_markdown(run)
+    assert "## world-relation: compared, item by item" in text
+    assert "| in words | metric | difference | interval | p | p (Holm) | n |" in text
+    assert (
+        "| no difference shown between tiny:base and tiny:random | original | +0.9 | "
+        "[-3.5, +5.3] | 0.710 | 1.000 | 1000 |"
+    ) in text
+    assert "| -17.1 | [-22.0, -12.0] | &lt; 0.001 | &lt; 0.001 | 800 |" in text
+    assert "compared" not in to_markdown(replace(run, comparisons=()))
+
+
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
 def test_a_name_that_looks_like_a_formula_is_guarded(text: str) -> None:
     assert guarded(text) == f"'{text}"
@@ -84,6 +98,7 @@ def test_markdown_by_hand() -> None:
     assert f"| swap {row}" in text
     assert f"\n{row}" in text
     assert "Averaged: macro(kind)." in text
+    assert "Percent [interval]; = the interval contains chance; ↓" in text
 
 
 def test_markdown_keeps_pipes_and_tags_in_their_cell(hostile_text: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unbag.reports.layout import lay_out, merge_runs, records
+from unbag.reports.join import merge_runs
+from unbag.reports.layout import lay_out, records
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from unbag.metrics.definitions import DEFINITIONS, Definition
-from unbag.reports.layout import merge_runs
+from unbag.reports.join import merge_runs
 from unbag.reports.page import SHOWN_CARDS, render_page
 from unbag.reports.wording import comparison_sentence, p_text
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
@@ -83,6 +83,7 @@ def test_numbers_intervals_chance_marks_and_baseline_are_there(page: Page) -> No
     assert "50.3 [47.2, 53.4]= chance" in text
     assert "0.0 [0.0, 0.4]below chance · 1,000 ties" in text
     assert "33.3/25.0" in text
+    assert "= the interval contains chance or lies between its two levels; ↓" in text
     assert "tiny:base is above chance on 6 of 11 benchmarks" in text
     assert "caption:length never sees a picture" in text
 

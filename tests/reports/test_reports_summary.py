@@ -13,6 +13,7 @@ from unbag.reports.summary import (
     Standing,
     against_blind,
     against_chance,
+    chance_legend,
     summarise,
     verdicts,
 )
@@ -103,6 +104,22 @@ def test_the_paragraph_names_each_group_with_its_numbers() -> None:
     assert blind.text == (
         "never sees a picture and is still above chance on 1 of 1 benchmark "
         "(negation 71.2 against 50.0): that much can be had there from the captions alone."
+    )
+
+
+def test_two_chance_levels_are_a_range() -> None:
+    between = replace(rate(0.29, 0.02, 1 / 3), chance_independent=0.25)
+    (paragraph,) = summarise(lay_out(run_of(result("m", "swap", between))))
+    assert paragraph.text == "is at chance on 1 of 1 benchmark (swap 29.0 against 25.0 to 33.3)."
+
+
+def test_the_legend_speaks_of_two_levels_only_where_there_are_two() -> None:
+    one, two = rate(0.5), replace(rate(0.29), chance_independent=0.25)
+    assert chance_legend(lay_out(run_of(result("m", "swap", one)))) == (
+        "= the interval contains chance"
+    )
+    assert chance_legend(lay_out(run_of(result("m", "swap", two)))) == (
+        "= the interval contains chance or lies between its two levels"
     )
 
 

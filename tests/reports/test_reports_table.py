@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from unbag.reports.join import merge_runs
 from unbag.reports.table import terminal_table
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
@@ -56,8 +57,15 @@ def test_ties_and_invalid_items_stand_beside_the_name_once(run: RunContents) -> 
 
 def test_the_legend_explains_the_signs(run: RunContents) -> None:
     text = " ".join(printed(run, 100).split())
-    assert "percent [interval]; = the interval contains chance; ↓ lower is better" in text
+    meaning = "= the interval contains chance or lies between its two levels"
+    assert f"percent [interval]; {meaning}; ↓ lower is better" in text
     assert "blind: never sees a picture" in text
+    assert "percent [interval]; = the interval contains chance\n" in printed(many(1), 100)
+
+
+def test_what_stands_once_is_said_under_the_table() -> None:
+    text = printed(merge_runs([many(1), many(1)], folders=["runs/b", "runs/b"]), 100)
+    assert text.endswith("\nruns/b was given more than once and is shown once\n")
 
 
 @pytest.mark.parametrize("width", [80, 100])

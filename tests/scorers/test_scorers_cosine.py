@@ -57,6 +57,32 @@ def test_the_worked_example_of_the_specification() -> None:
     assert score.item() == pytest.approx(361 / 365, abs=1e-6)
 
 
+def test_vectors_of_two_widths_have_no_cosine() -> None:
+    for compare in (Cosine(Colours()).compare, Cosine(Colours()).compare_all):
+        with pytest.raises(UserError, match="'colours' gives 3 numbers for a picture and 4 for a"):
+            compare(torch.ones(2, 3), torch.ones(2, 4))
+
+
+def test_a_model_may_return_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(picture(10, 11, 12), "rgb")
+    expected = Cosine(Colours()).score([query])
+    for method in ("prepare", "encode_pictures", "encode_captions"):
+        plain = getattr(Colours, method)
+        monkeypatch.setattr(
+            Colours, method, lambda self, one, plain=plain: plain(self, one).numpy()
+        )
+    assert torch.equal(Cosine(Colours()).score([query]), expected)
+
+
+def test_pictures_of_two_sizes_make_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Colours, "prepare", lambda self, image: torch.zeros(image.size))
+    wide = PixelPicture(np.zeros((2, 5, 3), dtype=np.uint8))
+    with pytest.raises(
+        UserError, match=r"'colours' prepared pictures of different sizes: \(2, 2\)"
+    ):
+        Cosine(Colours()).score_matrix([picture(1, 2, 3), wide], ["r"])
+
+
 def test_matrix_and_single_scores_agree() -> None:
     scorer = Cosine(Colours())
     pictures, captions = [picture(9, 0, 0), picture(1, 5, 2)], ["rrg", "b", "gb"]

@@ -1,5 +1,7 @@
 """What an export refuses, what it leaves out, and that a failed one leaves nothing behind."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +190,46 @@ def test_the_command_says_how_each_form_is_loaded(
     assert main(["export", "--model", "caption:short", "--out", "other"]) == 1
     said = "unbag: caption:short gives no vector for a picture and a caption"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("weights", ["last", "best"])
+def test_weights_of_a_model_that_is_no_run_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], weights: str
+) -> None:
+    out = tmp_path / "out"
+    words = ["export", "--model", "tiny:base", "--weights", weights, "--out", str(out)]
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert f"unbag: --weights {weights} was given with --model tiny:base\n" in said
+    assert "with --run" in said
+    assert not out.exists()
+
+
+def test_the_help_names_every_kind_of_model(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "open_clip:, hf:, photo:, joined: or tiny:" in shown
+
+
+@pytest.fixture
+def narrow() -> Iterator[None]:
+    """Files of a user that a group may read."""
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_files_can_be_read_by_those_whom_the_umask_allows(small: OpenClip, tmp_path: Path) -> None:
+    for encoder, at in ((small, "small"), (load("base"), "tiny")):
+        found = export(encoder, tmp_path / "out" / at, card=CARD)
+        files = [path for path in found.path.rglob("*") if path.is_file()]
+        assert any(path.suffix == ".safetensors" for path in files)
+        assert {path.name: path.stat().st_mode & 0o777 for path in files} == {
+            path.name: 0o640 for path in files
+        }
+        assert ".mode" not in {path.name for path in files}
 
 
 def test_the_card_of_a_copy_says_that_nothing_was_trained(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from unbag.errors import UserError
 from unbag.models.joined import Joined
 from unbag.models.joined_names import load
+from unbag.scorers.named import model_name
 from unbag.train.config import Locks, Lora
 from unbag.train.export import export
 from unbag.train.job import TrainJob
@@ -23,7 +24,6 @@ from unbag.train.locks import apply_locks
 from unbag.train.loop import train
 from unbag.train.make_trainable import make_trainable
 from unbag.train.merge import mix
-from unbag.train.named import model_name
 from unbag.train.pairs import Pairs
 from unbag.train.settings import make_recipe
 from unbag.train.world_batches import WorldBatches

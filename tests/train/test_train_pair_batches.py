@@ -207,6 +207,11 @@ def test_a_damaged_picture_is_replaced_by_the_next(tmp_path: Path) -> None:
     # Files changed after the check before training: their pairs stay in the order.
     batch = whole[0]
     assert batch.skipped == 3, "2 tries 3 and takes 4, 3 takes 4"
+    assert {name for name, _ in batch.unread} == {
+        str(tmp_path / "2.png"),
+        str(tmp_path / "3.png"),
+    }
+    assert all("no format that Pillow knows" in why for _, why in batch.unread)
     expected = [4 if shade in (2, 3) else shade for shade in before]
     assert [shade for shade, *_ in spoken(batch)] == expected
     find = whole.find_truth

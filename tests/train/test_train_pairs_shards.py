@@ -100,6 +100,7 @@ def test_a_sample_that_cannot_be_read_is_replaced_while_training(tmp_path: Path)
     batch = made[0]
     assert [(shade, caption) for shade, caption, *_ in spoken(batch)] == [(1, "dog")] * 3
     assert batch.skipped == 3
+    assert {name for name, _ in batch.unread} == {"pair 2", f"{path}[z.png]"}
 
 
 def test_empty_and_broken_shards_are_named(tmp_path: Path) -> None:

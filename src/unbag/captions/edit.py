@@ -146,7 +146,7 @@ def keep_parser(pipeline: str) -> Parser:
 
 
 @lru_cache(maxsize=4)
-def keep_editor(kinds: tuple[str, ...], parts: Parts) -> CaptionEditor:
+def keep_editor(kinds: str | tuple[str, ...], parts: Parts) -> CaptionEditor:
     """The editor for calls of `edit` with these kinds and parts."""
     found = find_kinds(kinds)
     editors = tuple(kind.editor(parts) for kind in found)
@@ -163,11 +163,17 @@ def edit(
 ) -> list[Edit]:
     """Edits of one caption; for many at once, `make_editor` is quicker.
 
-    What was loaded is kept for the next call.
+    `kinds` may be one name. What was loaded is kept for the next call.
 
     Raises UserError for a caption that cannot be edited, such as an empty one.
     """
-    kept = keep_editor(tuple(kinds), parts or Parts())
+    if not isinstance(caption, str):
+        raise UserError(
+            f"the caption to edit is a {type(caption).__name__}",
+            expected="one caption, as a text",
+            way_out="call it for each caption, or edit a file of many with `unbag edit --captions`",
+        )
+    kept = keep_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or Parts())
     editor = replace(kept, seed=seed, per_kind=per_kind)
     [found], _ = editor([Given(caption, caption)])
     if found.skipped:

@@ -153,7 +153,7 @@ alone means its published rule; `_fixed` are our checked kinds of the same types
 
 
 def find_kinds(wanted: Sequence[str]) -> tuple[Kind, ...]:
-    """Kinds by name, by group, or as package.module:NAME; each once.
+    """Kinds by name, by group, or as package.module:NAME; each once. A plain text is one name.
 
     Groups: default, negatives and positives (those on by default), all, and those of GROUPS.
     """
@@ -164,7 +164,8 @@ def find_kinds(wanted: Sequence[str]) -> tuple[Kind, ...]:
             way_out="`unbag list edits` shows every kind",
         )
     found: dict[str, Kind] = {}
-    for name in wanted:
+    # A text is a sequence of texts too, its letters.
+    for name in (wanted,) if isinstance(wanted, str) else wanted:
         for kind in _kinds_of(name):
             found.setdefault(kind.name, kind)
     return tuple(found.values())

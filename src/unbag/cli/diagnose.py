@@ -20,8 +20,8 @@ from unbag.models.device import choose_device
 from unbag.probes.finding import Options
 from unbag.probes.material_find import find_material
 from unbag.reports.wording import count_text
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import Model, Placement, load_model, make_scorer, needs_device
-from unbag.train.named import model_name
 
 FOLDER = Path("unbag-diagnosis")
 

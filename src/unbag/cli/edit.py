@@ -26,6 +26,21 @@ from unbag.models.device import check_device
 
 _LONG = 60
 """Characters of reasons in the table; the summary has all."""
+_OF_COLLECTIONS = (
+    "captions",
+    "out",
+    "captions_format",
+    "format",
+    "caption_column",
+    "picture_column",
+    "limit",
+    "bad_lines",
+    "neighbours",
+    "leak",
+    "workers",
+    "ray",
+)
+"""Options that one caption has no use for; where they were not given they are empty."""
 
 
 def edit_command(options: argparse.Namespace) -> int:
@@ -115,7 +130,7 @@ def _job(options: argparse.Namespace) -> EditJob:
         filters=tuple(options.filters),
         seed=options.seed,
         per_kind=options.per_kind,
-        workers=options.workers,
+        workers=options.workers or 1,
         ray=options.ray,
         leak=options.leak,
         neighbours=options.neighbours,
@@ -141,6 +156,13 @@ def _parts(options: argparse.Namespace) -> Parts:
 
 
 def _try(options: argparse.Namespace) -> int:
+    if idle := [name for name in _OF_COLLECTIONS if getattr(options, name) not in (None, "")]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        raise UserError(
+            f"--try was given with {flags}",
+            expected="one caption, whose edits are only printed, or a collection",
+            way_out=f"leave out {flags}; or, for a collection, --try",
+        )
     check_device(options.device)
     editor = make_editor(
         options.kinds,

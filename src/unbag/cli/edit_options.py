@@ -57,7 +57,6 @@ def _add_files(edit: argparse.ArgumentParser) -> None:
     edit.add_argument(
         "--bad-lines",
         choices=("error", "skip"),
-        default="error",
         help="broken lines: stop before anything is computed (default), or leave them out",
     )
     text = "nearest pictures, for --format negclip: lines of {picture, neighbours}"
@@ -96,6 +95,6 @@ def _add_parts(edit: argparse.ArgumentParser) -> None:
 
 def _add_work(edit: argparse.ArgumentParser) -> None:
     text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=positive, default=1, metavar="N", help=text)
+    edit.add_argument("--workers", type=positive, metavar="N", help=text)
     text = "a Ray cluster that does the work instead: host:port, auto, or local"
     edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)

@@ -16,8 +16,14 @@ from unbag.types import DualEncoder
 def export_command(options: argparse.Namespace) -> int:
     """Write the forms and say how each is loaded."""
     if options.run is not None:
-        encoder, card = read_trained(options.run, weights=options.weights)
+        encoder, card = read_trained(options.run, weights=options.weights or "last")
     else:
+        if options.weights:
+            raise UserError(
+                f"--weights {options.weights} was given with --model {options.model}",
+                expected="--weights only with --run: other models have one set of weights",
+                way_out="leave it out, or name the folder of the training run with --run",
+            )
         encoder, card = _untrained(options.model, command=options.typed)
     for line in shown(export(encoder, options.out, card=card)):
         print(line)

@@ -27,11 +27,11 @@ def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    text = "a dual encoder: open_clip:, hf: or tiny:"
+    text = "a dual encoder: open_clip:, hf:, photo:, joined: or tiny:"
     what = export.add_mutually_exclusive_group(required=True)
     what.add_argument("--model", metavar="M", help=text)
     text = "folder of a training run, finished or not"
     what.add_argument("--run", type=Path, metavar="DIR", help=text)
     text = "of the run: the last checkpoint, or the best one by its benchmarks; default: last"
-    export.add_argument("--weights", choices=("last", "best"), default="last", help=text)
+    export.add_argument("--weights", choices=("last", "best"), help=text)
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")

@@ -90,10 +90,10 @@ def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
     if why_none := all_absent(verdict, results):
         return why_none
+    bases = counted(min(len(one.effects) for one in verdict.tested), "base")
     if len(verdict.tested) > 1:
-        return f"predictions: {tally(verdict)}"
-    (one,) = verdict.tested
-    return f"{effect_text(one)}, {counted(len(one.effects), 'base')}"
+        return f"predictions: {tally(verdict)}, {bases}"
+    return f"{effect_text(verdict.tested[0])}, {bases}"
 
 
 def paper_of(claim: Claim) -> str:

@@ -15,6 +15,7 @@ from unbag.engine.atomic import make_folder, write_text
 from unbag.engine.evaluate import find_benchmarks
 from unbag.errors import UserError
 from unbag.models.device import choose_device
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import Placement, load_model
 from unbag.train.card import Card
 from unbag.train.curve import Curve, check_sides, check_weights, measure_curve
@@ -22,7 +23,6 @@ from unbag.train.curve_page import curve_page
 from unbag.train.curve_shown import curve_csv, curve_json, curve_markdown, curve_table
 from unbag.train.export import RECORD, export
 from unbag.train.merge import Mix, mix
-from unbag.train.named import model_name
 from unbag.train.price_sides import DEFAULT, DRAWINGS, Side, are_drawings, side_of
 from unbag.types import Benchmark, DualEncoder
 

@@ -9,8 +9,15 @@ from rich.console import Console
 
 from unbag.cli.show import Shown
 from unbag.corpus.forms import entries, form_of
-from unbag.corpus.nearest import check_search, find_pictures, nearest_pictures, write_neighbours
+from unbag.corpus.nearest import (
+    check_place,
+    check_search,
+    find_pictures,
+    nearest_pictures,
+    write_neighbours,
+)
 from unbag.corpus.source import Source
+from unbag.engine.atomic import make_folder
 from unbag.engine.cache import default_cache
 from unbag.errors import UserError
 from unbag.models.device import choose_device
@@ -25,8 +32,10 @@ def nearest_command(options: argparse.Namespace) -> int:
         options.captions_format or form_of(options.captions, "--captions-format"),
         picture_column=options.picture_column,
     )
+    check_place(options.out, source)
     pictures = find_pictures((entry.picture for entry in entries(source)), options.pictures)
     check_search(options.each, len(pictures))
+    make_folder(options.out.parent, what="folder", way_out="choose another place with --out")
     model = load_model(options.model, placement=Placement(choose_device(options.device)))
     if not isinstance(model, DualEncoder):
         raise UserError(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.engine.folder import read_contents
 from unbag.reports import (
     beside_lines,
-    form_of,
-    merge_runs,
+    check_place,
     prompt_lines,
+    read_runs,
     report,
     terminal_table,
     warning_lines,
@@ -20,8 +19,8 @@ from unbag.reports import (
 def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
     """Join the runs and write them in the form that the ending of `out` asks for."""
     if out is not None:
-        form_of(out)
-    contents = merge_runs([read_contents(path) for path in runs])
+        check_place(out)
+    contents = read_runs(runs)
     if out is None:
         from unbag.cli.show import output
 

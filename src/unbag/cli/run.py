@@ -74,6 +74,7 @@ def run_command(options: argparse.Namespace) -> int:
         budget=options.budget,
     )
     models = [load_model(name, placement=placement) for name in options.model]
+    _check_names(options.model, models)
     scorers = (
         _probes(models, benchmarks, options)
         if options.scorer == LINEAR_PROBE
@@ -100,10 +101,25 @@ def run_command(options: argparse.Namespace) -> int:
         seed=options.seed,
         batch=options.batch,
         allow_invalid=options.allow_invalid,
+        keeps_going=True,
         device=device,
         command=options.typed,
     )
     return _carry_out(job)
+
+
+def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
+    """Here and not in the engine, which does not know where a model came from."""
+    first: dict[str, str] = {}
+    for text, model in zip(typed, models, strict=True):
+        other = first.setdefault(model.name, text)
+        if other != text:
+            raise UserError(
+                f"{other} and {text} are both called {model.name!r}",
+                expected="a name of its own for each model, since results are kept by name",
+                way_out="rename or copy the folder of one of them; one of the hub goes to a folder "
+                "by `hf download OWNER/NAME --local-dir FOLDER`; in code of your own, change name",
+            )
 
 
 def blind_names(asked: Sequence[str], *, beside: Sequence[str]) -> list[str]:

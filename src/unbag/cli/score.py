@@ -1,4 +1,4 @@
-"""`unbag score`: a picture and captions in, a table or JSON with a column for each model out.
+"""`unbag score`: pictures and captions in, a table or JSON with a column for each model out.
 
 Dimensions: C captions.
 """
@@ -9,9 +9,11 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
+from PIL.Image import registered_extensions
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +21,8 @@ from unbag.cli.show import output
 from unbag.engine.bounds import count_bounded, said_bounded
 from unbag.engine.cutting import count_cut, said_cut
 from unbag.engine.one_picture import answered, opened
+from unbag.engine.unknown_words import said_unknown, unknown_words
+from unbag.errors import UserError
 from unbag.pictures import FilePicture
 from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
 from unbag.scorers.prompts import PUBLISHED
@@ -41,6 +45,8 @@ class Column:
     """Raw answers of a chat model, where the scorer has them."""
     notes: tuple[str, ...] = ()
     """What a reader of the numbers must know."""
+    of_captions: tuple[str, ...] = ()
+    """The same of the captions, whatever the picture."""
 
     @property
     def best(self) -> tuple[int, ...]:
@@ -58,34 +64,79 @@ class Column:
 
 def score_command(options: argparse.Namespace) -> int:
     """Ask every model, one after the other."""
+    pictures, captions = told_apart(options.picture, options.captions)
     # Before any model is loaded, which can take minutes.
-    opened(FilePicture(options.picture, turn_upright=True))
+    for picture in pictures:
+        opened(FilePicture(picture, turn_upright=True))
     is_needed = any(map(needs_device, options.model))
     device = choose_device(options.device, is_needed=is_needed)
     placement = Placement(device, options.dtype)
-    columns: list[Column] = []
+    columns: list[list[Column]] = [[] for _ in pictures]
     for name in options.model:
         model = load_model(name, placement=placement)
         for scorer in make_scorers(model, options.scorer, PUBLISHED):
-            columns.append(ask(options.picture, options.captions, scorer))
+            for picture, own in zip(pictures, columns, strict=True):
+                own.append(ask(picture, captions, scorer))
     if options.json:
-        print(as_json(str(options.picture), options.captions, columns))
+        print(as_json(pictures, captions, columns))
         return 0
-    output().print(as_table(options.captions, columns))
-    print(_legend(columns))
-    for line in [line for column in columns for line in _below(column)]:
-        print(line)
+    for at, (picture, own) in enumerate(zip(pictures, columns, strict=True)):
+        if len(pictures) > 1:
+            print(f"{'' if at == 0 else chr(10)}{picture}")
+        output().print(as_table(captions, own))
+        print(_legend(own))
+        for line in [line for column in own for line in _below(column)]:
+            print(line)
+    for note in [note for column in columns[0] for note in column.of_captions]:
+        print(f"note: {note}")
     return 0
+
+
+def told_apart(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Pictures, which are the files that stand first, and the captions behind them."""
+    count = len(list(takewhile(_is_file, rest)))
+    pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
+    if not captions:
+        raise UserError(
+            f"{len(pictures)} pictures and no caption: {', '.join(map(str, pictures))}",
+            expected="pictures, then at least one caption that is not the name of a file",
+            way_out='write a caption behind them, in quotes: "a dog"',
+        )
+    for caption in captions:
+        if _is_file(caption):
+            raise UserError(
+                f"{caption} is a file and stands behind the caption {captions[0]!r}",
+                expected="all pictures first, then the captions",
+                way_out="put it before the captions; if it is a caption, end it with a full stop",
+            )
+        if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
+            raise UserError(
+                f"there is no picture {caption}, and it does not read like a caption",
+                expected="files that are there, then captions",
+                way_out="check the path",
+            )
+    return pictures, captions
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        # A caption that is longer than a name can be.
+        return False
 
 
 def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     """One model, with notes on all that its numbers do not say."""
+    before = count_bounded(scorer)
     found = answered(picture, captions, scorer)
     assert found.values is not None
-    score_C, notes = found.values[0], []
+    score_C, notes, of_captions = found.values[0], [], []
     if cut := count_cut(scorer, captions):
-        notes.append(said_cut(scorer, cut))
-    if bounded := count_bounded(scorer):
+        of_captions.append(said_cut(scorer, cut))
+    if words := unknown_words(scorer, captions):
+        of_captions.append(said_unknown(scorer.name, words))
+    if bounded := count_bounded(scorer) - before:
         notes.append(said_bounded(scorer.name, bounded))
     if found.unparsed:
         notes.append(
@@ -94,7 +145,7 @@ def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     elif missing := int(np.isnan(score_C).sum()):
         notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
     about = (scorer.name, scorer.scoring, scorer.is_blind)
-    return Column(*about, score_C, found.answers, tuple(notes))
+    return Column(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
 
 
 def as_table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
@@ -112,10 +163,18 @@ def as_table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
     return table
 
 
-def as_json(picture: str, captions: Sequence[str], columns: Sequence[Column]) -> str:
+def as_json(
+    pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[Column]]
+) -> str:
+    """An object for a picture, in a list where there are several."""
+    found = [_object(one, captions, own) for one, own in zip(pictures, columns, strict=True)]
+    return json.dumps(found if len(found) > 1 else found[0], indent=2, ensure_ascii=False)
+
+
+def _object(picture: Path, captions: Sequence[str], columns: Sequence[Column]) -> dict[str, object]:
     """Scores in the order of the captions; null where there is none."""
-    found = {
-        "picture": picture,
+    return {
+        "picture": str(picture),
         "captions": list(captions),
         "models": [
             {
@@ -125,12 +184,11 @@ def as_json(picture: str, captions: Sequence[str], columns: Sequence[Column]) ->
                 "scores": [None if np.isnan(s) else float(s) for s in column.score_C],
                 "best": [captions[i] for i in column.best],
                 "answers": list(column.answers),
-                "notes": list(column.notes),
+                "notes": [*column.of_captions, *column.notes],
             }
             for column in columns
         ],
     }
-    return json.dumps(found, indent=2, ensure_ascii=False)
 
 
 def _legend(columns: Sequence[Column]) -> str:

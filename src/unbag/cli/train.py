@@ -16,9 +16,11 @@ from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError, unknown_name
 from unbag.models.device import choose_device
 from unbag.registry import find, names
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import load_model
+from unbag.train.begun import check_begun
 from unbag.train.config import Precision
-from unbag.train.named import model_name
+from unbag.train.left_out import MOST, left_out_lines
 from unbag.train.price_shown import price_table
 from unbag.train.repair import Repaired, Wanted, Where, repair
 from unbag.train.settings import make_recipe
@@ -34,6 +36,8 @@ def train_command(options: argparse.Namespace) -> int:
         return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
     benchmarks = find_benchmarks(options.bench)
+    # Before a model is loaded, which can take minutes.
+    check_begun(options.out)
     device = choose_device(options.device)
     team = join_team(device)
     progress: Progress = Shown(Console(stderr=True)) if team.is_leader else Silent()
@@ -195,8 +199,8 @@ def _show(found: Repaired) -> None:
             f"{waited:.1f} % of the time waiting for data",
             highlight=False,
         )
-    if standing.pictures_skipped:
-        console.print(f"{standing.pictures_skipped:,} pictures could not be read")
+    for line in left_out_lines(standing.unread, is_all=len(standing.unread) < MOST):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if standing.best is not None:
         console.print(
             f"best mean headline while training: {100 * standing.best:.1f} after step "

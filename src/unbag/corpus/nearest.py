@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from unbag.corpus.source import Source, json_record
 from unbag.engine.atomic import write_atomically
 from unbag.engine.cache import Vectors
 from unbag.engine.embed import embed
@@ -149,6 +150,36 @@ def nearest_pictures(
     return named, found.damaged
 
 
+def check_place(path: Path, captions: Source) -> None:
+    """Whether neighbours can go there: a file that is there must be one of neighbours."""
+    if not path.exists():
+        return
+    if any(path.samefile(one) for one in captions.files()):
+        raise UserError(
+            f"{path} is the file of captions",
+            expected="another file, for the neighbours",
+            way_out="choose another place with --out",
+        )
+    if not _holds_neighbours(path):
+        raise UserError(
+            f"{path} exists and is no file of neighbours",
+            expected="a new file, or one of neighbours, which is replaced",
+            way_out="choose another place with --out, or delete it",
+        )
+
+
+def _holds_neighbours(path: Path) -> bool:
+    """As `write_neighbours` writes them, without other fields."""
+    if not path.is_file():
+        return False
+    try:
+        with Source(str(path), "jsonl").opened() as file:
+            found = [set(json_record(raw, path.name)) for raw in file]
+    except UserError:
+        return False
+    return bool(found) and all(fields == {"picture", "neighbours"} for fields in found)
+
+
 def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
     """Lines of {"picture", "neighbours"}, as `unbag edit --neighbours` reads them."""
 
@@ -156,7 +187,14 @@ def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
         with temporary.open("w", encoding="utf-8") as file:
             file.writelines(_lines(near))
 
-    write_atomically(path, write)
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}",
+            expected="a folder that can be written, with room for the neighbours",
+            way_out="make room or choose another place with --out, and give the command again",
+        ) from error
 
 
 def _lines(near: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -42,16 +42,18 @@ def run_edit(
     job.check()
     asked = job.asked()
     kept = Kept.of(job.out)
-    if found := _finished(job, asked, kept):
-        progress.say(f"{job.out} is done already; nothing was computed")
+    if found := _finished(job, asked, kept, progress):
         return found
     runner = runner or _runner(job)
     make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
     try:
         with kept.locked(), full_disk_told(kept):
-            survey = kept.begin(asked, lambda: _surveyed(job, progress))
-            _edit(job, kept, survey, progress, runner)
-            summary = _written(job, asked, kept, survey, progress)
+            # Another process may have ended since the first look: loading takes seconds.
+            summary = _finished_since(job, asked, kept, progress)
+            if summary is None:
+                survey = kept.begin(asked, lambda: _surveyed(job, progress))
+                _edit(job, kept, survey, progress, runner)
+                summary = _written(job, asked, kept, survey, progress)
     except KeyboardInterrupt:
         progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
         raise
@@ -59,7 +61,9 @@ def run_edit(
     return summary
 
 
-def _finished(job: EditJob, asked: dict[str, object], kept: Kept) -> Summary | None:
+def _finished(
+    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+) -> Summary | None:
     if not job.out.exists():
         return None
     found = Summary.read(job.out)
@@ -73,7 +77,20 @@ def _finished(job: EditJob, asked: dict[str, object], kept: Kept) -> Summary | N
             way_out="delete it, or choose another place with --out",
         )
     kept.remove()
+    progress.say(f"{job.out} is done already; nothing was computed")
     return found
+
+
+def _finished_since(
+    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+) -> Summary | None:
+    """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
+    try:
+        return _finished(job, asked, kept, progress)
+    except UserError:
+        if not kept.done():
+            kept.remove()
+        raise
 
 
 def _deciding(found: Summary) -> dict[str, object]:

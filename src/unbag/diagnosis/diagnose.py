@@ -12,8 +12,8 @@ from unbag.probes.finding import Options
 from unbag.probes.material import Material
 from unbag.probes.material_find import find_material
 from unbag.probes.probe import Probe
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import Model, load_model, make_scorer
-from unbag.train.named import model_name
 from unbag.types import Scorer
 
 

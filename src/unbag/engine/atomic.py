@@ -17,12 +17,32 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
     try:
+        mode = mode_of_new(temporary)
         write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        settle(temporary, mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def mode_of_new(path: Path) -> int:
+    """Make an empty file and give its mode.
+
+    Made, since a umask can only be read by changing it, for all threads.
+    """
+    path.touch()
+    return path.stat().st_mode
+
+
+def settle(path: Path, mode: int) -> None:
+    """Flush a file to disk and give it the mode that `open` would have given it.
+
+    Safetensors makes files that nobody else can read, whatever the umask.
+    """
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+    if path.stat().st_mode != mode:
+        path.chmod(mode)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -57,10 +57,13 @@ def embed(
     batch: int,
     progress: Progress,
     team: Team = ALONE,
+    compare: Callable[[Tensor, Tensor], object] | None = None,
 ) -> Embeddings:
     """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
 
     A team shares the batches out; then each process has the vectors of all, from the cache.
+    `compare` is tried on the first pictures, so that vectors which do not go together are told of
+    before the rest is encoded.
     """
     tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
@@ -86,7 +89,17 @@ def embed(
     # Nobody writes before everybody knows what is his.
     team.wait()
     _embed_prompts(encoder, prompt_of, shelves["captions"], todo["captions"], progress)
-    found = _embed_pictures(encoder, picture_of, shelves["pictures"], todo["pictures"], progress)
+    known = next(iter(shelves["captions"].get(prompt_of).values()), None)
+
+    def try_out(picture_ND: Vectors) -> None:
+        import torch
+
+        if compare is not None and known is not None:
+            compare(torch.from_numpy(picture_ND[:1]), torch.from_numpy(known[None]))
+
+    found = _embed_pictures(
+        encoder, picture_of, shelves["pictures"], todo["pictures"], progress, try_out
+    )
     damaged = {key: why for one in team.gather(found) for key, why in one.items()}
     if team.size > 1:
         shelves = {
@@ -140,6 +153,7 @@ def _embed_pictures(
     shelf: Shelf,
     todo: Grid,
     progress: Progress,
+    try_out: Callable[[Vectors], None],
 ) -> dict[str, str]:
     damaged: dict[str, str] = {}
     fitting, turn = Fitting(encoder.name, progress.say), Turn(encoder.device)
@@ -152,7 +166,9 @@ def _embed_pictures(
             if batch.pixels is not None:
                 with turn:
                     vectors = fitting(encoder.encode_pictures, batch.pixels)
-                shelf.put(batch.keys, _checked(vectors, len(batch.keys), encoder.name))
+                vector_ND = _checked(vectors, len(batch.keys), encoder.name)
+                try_out(vector_ND)
+                shelf.put(batch.keys, vector_ND)
             advance(len(batch.keys) + len(batch.damaged))
     return damaged
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from unbag.engine.given import as_scorer
 from unbag.engine.job import Job
+from unbag.engine.missing import Missing
 from unbag.engine.run import run
 from unbag.errors import UserError
 from unbag.registry import find, names
@@ -21,30 +23,34 @@ _MADE: Mapping[str, str] = {
 
 
 def evaluate(
-    scorer: Scorer,
-    benchmark: Benchmark,
+    scorer: Model | str,
+    benchmark: Benchmark | str,
     *,
     root: str | Path | None = None,
     cache: str | Path | None = None,
     protocol: EvalProtocol | None = None,
     seed: int = 0,
     allow_invalid: bool = False,
+    missing: Missing = "error",
 ) -> Result:
     """Score and measure; the result follows the averaging rule that the field publishes.
 
-    `root` holds one folder for each benchmark. Nothing is written except to `cache`, if given;
-    use `run` to keep scores and to continue after a stop.
+    A dual encoder is scored by `Cosine`, a chat model by the probability of yes. A model that is
+    given by name is loaded at every call. `root` holds one folder for each benchmark. Nothing is
+    written except to `cache`, if given; use `run` to keep scores and to continue after a stop.
     """
+    wanted = as_scorer(scorer)
     with TemporaryDirectory(prefix="unbag-") as folder:
         job = Job(
-            scorers=[scorer],
-            benchmarks=[benchmark],
+            scorers=[wanted],
+            benchmarks=[_as_benchmark(benchmark)],
             out=Path(folder) / "run",
             data=Path(root) if root else None,
             cache=Path(cache) if cache else None,
             protocol=protocol or EvalProtocol(),
             seed=seed,
             allow_invalid=allow_invalid,
+            missing=missing,
         )
         finished = run(job)
     if finished.problems:
@@ -66,6 +72,10 @@ def benchmark(name: str) -> Benchmark:
             expected="a value of unbag.types.Benchmark",
         )
     return found
+
+
+def _as_benchmark(given: Benchmark | str) -> Benchmark:
+    return benchmark(given) if isinstance(given, str) else given
 
 
 def find_benchmarks(asked: Sequence[str]) -> list[Benchmark]:

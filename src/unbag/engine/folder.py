@@ -27,7 +27,8 @@ from unbag.types.as_json import (
 )
 from unbag.types.reference_json import reference_from_json, reference_to_json
 
-State = Literal["running", "stopped", "done"]
+State = Literal["running", "stopped", "failed", "done"]
+"""Of a failed run some scores are missing; the same command again tries those."""
 
 
 @dataclass(frozen=True)
@@ -176,13 +177,10 @@ def read_contents(path: Path) -> RunContents:
         )
     for needed in ("run.json", "results.json"):
         if not (path / needed).exists():
-            unfinished = (path / "run.json").exists()
             raise UserError(
                 f"{path} has no {needed}",
                 expected="the folder of a finished run",
-                way_out="give the command of the run again to finish it"
-                if unfinished
-                else "check the path; `unbag run --out` makes such folders",
+                way_out=_way_to_run(path),
             )
     record = record_from_json(_read_json(path / "run.json").get("record"))
     return RunContents(
@@ -196,6 +194,15 @@ def read_contents(path: Path) -> RunContents:
         references=tuple(reference_from_json(r) for r in _read_json(path / "references.json", [])),
         warnings=tuple(map(str, _read_json(path / "warnings.json", []))),
     )
+
+
+def _way_to_run(path: Path) -> str:
+    if (path / "run.json").exists():
+        return "give the command of the run again to finish it"
+    # Training, merging and verifying keep their runs in folders of their own below.
+    if below := sorted(file.parent for file in path.glob("*/run.json")):
+        return f"give a run below it: {', '.join(map(str, below[:3]))}"
+    return "check the path; `unbag run --out` makes such folders"
 
 
 def _read_json(path: Path, default: Any = None) -> Any:

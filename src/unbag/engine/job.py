@@ -40,6 +40,9 @@ class Job:
     """What to do about pictures that are not on disk: refuse to run, or leave their items out."""
     also_compared: tuple[str, ...] = ()
     """Metrics on which models are compared besides each headline, where a benchmark has them."""
+    keeps_going: bool = False
+    """Score the other models where one fails, and measure what there is; the failure is a problem
+    of the finished run instead of an error. One process only: others would wait for the one."""
     device: str = "cpu"
     save_seconds: float = 5.0
     """Least time between two writes of the scores; what is lost by a kill is at most this much."""

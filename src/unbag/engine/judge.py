@@ -73,18 +73,25 @@ def judge(
     record: RunRecord,
     *,
     progress: Progress,
+    failed: Sequence[str] = (),
 ) -> Judgement:
-    """Measure every scorer on every benchmark; one that cannot be measured stops no other."""
+    """Measure every scorer on every benchmark; one that cannot be measured stops no other.
+
+    `failed` says why some scores are missing; what is scored in part is not measured.
+    """
     measured: dict[Key, Measured] = {}
     results: list[Result] = []
     failures: list[Failure] = []
-    problems: list[str] = []
+    problems = list(failed)
     beside: list[Reference] = []
     with progress.task("measuring", len(job.benchmarks) * len(job.scorers)) as advance:
         for benchmark in job.benchmarks:
             for scorer in job.scorers:
                 key = Key(benchmark.name, scorer.name)
                 scores = store.get(key)
+                if failed and len(scores) < len(items[benchmark.name]):
+                    advance(1)
+                    continue
                 cases = [Case(item, scores[item.id]) for item in items[benchmark.name]]
                 try:
                     found, *others = _measure(job, benchmark, scorer, cases)

@@ -21,6 +21,7 @@ import numpy as np
 
 from unbag.models.fitting import is_out_of_memory
 from unbag.models.ragged import even
+from unbag.models.returned import of_one_size
 from unbag.types import DualEncoder, Picture
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def reading(
         found = {key: future.result() for key, future in waiting.items()}
         damaged = {key: one for key, one in found.items() if isinstance(one, str)}
         whole = {key: one for key, one in found.items() if not isinstance(one, str)}
-        return Batch(list(whole), carry(list(whole.values())) if whole else None, damaged)
+        prepared = of_one_size(list(whole.values()), model=encoder.name)
+        return Batch(list(whole), carry(prepared) if whole else None, damaged)
 
     asked = ({key: pool.submit(read, key) for key in keys} for keys in todo)
     try:

@@ -14,7 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from unbag.engine.bounds import with_bounds
 from unbag.engine.collector import paused_collector
 from unbag.engine.errata import errata_name
-from unbag.engine.folder import Asked, RunFolder, read_contents
+from unbag.engine.folder import Asked, RunFolder, State, read_contents
+from unbag.engine.given import no_benchmark, no_scorer
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
 from unbag.engine.loading import Loaded, load_all
@@ -23,13 +24,16 @@ from unbag.engine.plan import Plan, make_plan
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.store import ScoreStore
 from unbag.engine.team import Team, join_team
+from unbag.engine.unscored import Unscored
 from unbag.engine.work import Work
 from unbag.errors import UserError
 from unbag.types import (
+    Benchmark,
     EmbeddingScorer,
     Item,
     RunContents,
     RunRecord,
+    Scorer,
 )
 from unbag.version import __version__
 
@@ -43,7 +47,7 @@ class Finished:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was scored but could not be measured or compared, and why."""
+        """What could not be scored, measured or compared, and why."""
         return self.contents.problems
 
 
@@ -51,6 +55,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     """Do the job, or what is left of it; together with others, if torchrun started several."""
     progress = progress or Silent()
     team = join_team()
+    _check_kinds(job)
     _check_names(job)
     loaded = load_all(job, progress=progress)
     items = loaded.items
@@ -75,20 +80,40 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
         team.wait()
         work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
         try:
-            for scorer in job.scorers:
-                work.score(scorer)
+            failed = _score_all(work)
         except KeyboardInterrupt:
             folder.write_state("stopped", asked, work.record)
+            raise
+        except Exception:
+            folder.write_state("failed", asked, work.record)
             raise
         finally:
             store.save()
         record = with_bounds(work.record, store.bounded)
         with paused_collector():
-            judged = judge(job, items, store, record, progress=progress)
-        _write(folder, judged, asked, record)
+            judged = judge(job, items, store, record, progress=progress, failed=failed)
+        _write(folder, judged, asked, record, state="failed" if failed else "done")
         folder.remove_vectors()
         team.wait()
     return Finished(folder, judged.contents)
+
+
+def _score_all(work: Work) -> list[str]:
+    """One scorer after the other; gives what went wrong, where a job goes on without some."""
+    job = work.job
+    unscored = Unscored(work.folder.path, work.progress)
+    for scorer in job.scorers:
+        try:
+            work.score(scorer)
+        except Exception as error:
+            # In a team the others wait for this process: torchrun ends them when it ends.
+            if not job.keeps_going or work.team.size > 1:
+                raise
+            unscored.add(scorer.name, work.missing(scorer), error)
+    every = set(work.items)
+    if unscored.problems and all(set(work.missing(s)) == every for s in job.scorers):
+        raise UserError("\n".join(["no model could be scored", *unscored.problems]))
+    return unscored.problems
 
 
 def _assist(
@@ -114,10 +139,21 @@ def _assist(
     return Finished(folder, read_contents(folder.path))
 
 
-def _write(folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord) -> None:
+def _write(
+    folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord, *, state: State
+) -> None:
     judged.write_outcomes(folder.outcomes)
     folder.write_contents(judged.contents)
-    folder.write_state("done", asked, record)
+    folder.write_state(state, asked, record)
+
+
+def _check_kinds(job: Job) -> None:
+    for scorer in job.scorers:
+        if not isinstance(scorer, Scorer):
+            raise no_scorer(scorer)
+    for benchmark in job.benchmarks:
+        if not isinstance(benchmark, Benchmark):
+            raise no_benchmark(benchmark)
 
 
 def _check_names(job: Job) -> None:
@@ -130,6 +166,7 @@ def _check_names(job: Job) -> None:
             raise UserError(
                 f"the {what} {twice[0]!r} was given twice",
                 expected="every name once, since results are kept by name",
+                way_out=f"leave one of them out, or give one {what} another name",
             )
 
 

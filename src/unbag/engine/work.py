@@ -21,6 +21,7 @@ from unbag.engine.progress import Progress
 from unbag.engine.scoring import score_by_vectors
 from unbag.engine.store import Key, ScoreStore
 from unbag.engine.team import Team
+from unbag.engine.unknown_words import said_unknown, unknown_words
 from unbag.types import EmbeddingScorer, FittedScorer, Item, RunRecord, Scorer
 
 
@@ -44,16 +45,21 @@ class Work:
         """Benchmarks that also need the similarity of captions with each other."""
         return frozenset(b.name for b in self.job.benchmarks if b.compares_captions)
 
-    def score(self, scorer: Scorer) -> None:
-        """All benchmarks with one scorer, as far as they are not scored yet."""
-        missing = [
+    def missing(self, scorer: Scorer) -> list[str]:
+        """Benchmarks of which an item is not scored yet."""
+        return [
             name
             for name, items in self.items.items()
             if len(self.store.get(Key(name, scorer.name))) < len(items)
         ]
-        missing = self.team.gather(missing)[0]
+
+    def score(self, scorer: Scorer) -> None:
+        """All benchmarks with one scorer, as far as they are not scored yet."""
+        missing = self.team.gather(self.missing(scorer))[0]
         if not missing:
             return
+        if self.team.is_leader and (words := unknown_words(scorer, self.plan.prompts)):
+            self.progress.say(said_unknown(scorer.name, words))
         if isinstance(scorer, EmbeddingScorer):
             self._by_vectors(scorer, missing)
             return
@@ -87,6 +93,7 @@ class Work:
             batch=self.job.batch,
             progress=self.progress,
             team=self.team,
+            compare=scorer.compare,
         )
         if not self.team.is_leader:
             return

@@ -14,7 +14,13 @@ from unbag.lab.repair_training import Settings
 
 SMALL = Settings(steps=4, batch=16, times=1, size="small")
 """Shows that everything runs."""
-SMALL_BENCH = ("world-swap", "world-replace", "world-relation", "world-pairs-a")
+SMALL_BENCH = (
+    "world-swap",
+    "world-replace",
+    "world-relation",
+    "world-pairs-a",
+    "world-pairs-b",
+)
 """What the claims about repairs ask."""
 _OPEN = 12.0
 _LOCKED = 6.0

@@ -159,7 +159,7 @@ def _check_joined(path: Path) -> None:
             expected="one run folder, or files that `python -m unbag.lab.join` wrote",
             way_out=f"name one of them: {path / runs[0]}",
         )
-    if (path / "bases").is_dir():
+    if any((path / "bases").glob("*.json")):
         raise UserError(
             f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
             "the lab its results are",

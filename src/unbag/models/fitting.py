@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from unbag.errors import UserError
+from unbag.models.returned import as_tensor
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +48,8 @@ class Fitting:
         while at < len(inputs):
             size = min(self.most or len(inputs), len(inputs) - at)
             try:
-                found.append(encode(inputs[at : at + size]).detach().cpu())
+                returned = encode(inputs[at : at + size])
+                found.append(as_tensor(returned, model=self.name).detach().cpu())
             except RuntimeError as error:
                 if is_from_compiler(error):
                     raise self._not_compiled(error) from error

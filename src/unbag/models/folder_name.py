@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-FORMS = ("open_clip", "transformers")
-"""Folders of an export, one for each library: every export has them, so they name no model."""
+_OF_EVERY_RUN = re.compile(
+    r"open_clip|transformers|exports?|hf|models?|final|best|last|latest"
+    r"|(checkpoint|ckpt|epoch|step)s?([-_]?\d+)?",
+    re.IGNORECASE,
+)
+"""Folders of an export, one for each library, and of a trainer: every run has them, so they name no
+model."""
 
 
 def folder_name(folder: Path) -> str:
-    """Its last part, with the one before it where the last is that of a library."""
-    whole = folder.absolute()
-    is_form = whole.name in FORMS and whole.parent.name
-    return f"{whole.parent.name}/{whole.name}" if is_form else whole.name
+    """Its last part, with as many before it as it takes until one is not of every run."""
+    parts = folder.absolute().parts[1:]
+    start = len(parts) - 1
+    while start > 0 and _OF_EVERY_RUN.fullmatch(parts[start]):
+        start -= 1
+    return "/".join(parts[start:])

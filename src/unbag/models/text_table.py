@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from unbag.errors import UserError, said_by
@@ -142,7 +142,7 @@ def read_table(path: Path, *, name: str) -> TextTable:
     )
 
 
-def write_table(path: Path, captions: Sequence[str], vectors: Tensor) -> None:
+def write_table(path: str | Path, captions: Sequence[str], vectors: Tensor) -> None:
     """Captions, each once, with their vectors [T, E], in the precision that they have."""
     if vectors.ndim != 2 or len(vectors) != len(captions) or len({*captions}) != len(captions):
         raise UserError(
@@ -150,4 +150,5 @@ def write_table(path: Path, captions: Sequence[str], vectors: Tensor) -> None:
             expected="each caption once, and one row of numbers for each",
         )
     header = {CAPTIONS: json.dumps(list(captions), ensure_ascii=False)}
-    save_file({VECTORS: vectors.detach().cpu().contiguous()}, path, metadata=header)
+    # Not `save_file`, which makes files that nobody else can read, whatever the umask.
+    Path(path).write_bytes(save({VECTORS: vectors.detach().cpu().contiguous()}, metadata=header))

@@ -62,6 +62,10 @@ class Tiny:
         """Words and the end token."""
         return [len(self.tokenize.split(caption)) for caption in captions]
 
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """Words that are all one token to it: each once, in their order."""
+        return self.tokenize.unknown_words(captions)
+
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """[N, 3, H, W] to unit vectors [N, D]."""

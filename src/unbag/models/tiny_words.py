@@ -23,8 +23,12 @@ class WordTokenizer:
 
     def split(self, caption: str) -> list[int]:
         """Ids of a caption before cutting, the end token included."""
-        found = _WORD.findall(caption.lower())
-        return [self._ids.get(word, UNKNOWN) for word in found] + [END]
+        return [self._ids.get(word, UNKNOWN) for word in _words(caption)] + [END]
+
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """Words that share the one token of all unknown ones: each once, in their order."""
+        found = dict.fromkeys(word for caption in captions for word in _words(caption))
+        return [word for word in found if word not in self._ids]
 
     def __call__(self, captions: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Ids [N, L] padded to the longest caption at hand, and the place of each end token."""
@@ -37,3 +41,7 @@ class WordTokenizer:
 
     def _cut(self, row: list[int]) -> list[int]:
         return row if len(row) <= self.context else [*row[: self.context - 1], END]
+
+
+def _words(caption: str) -> list[str]:
+    return _WORD.findall(caption.lower())

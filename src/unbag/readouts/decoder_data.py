@@ -22,6 +22,7 @@ from unbag.readouts.parts import stacked
 from unbag.readouts.pool_pairs import Row, rows_of
 from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
 from unbag.readouts.store import PartsStore
+from unbag.train.left_out import left_out_lines
 from unbag.train.repair import WORLD, Wanted, Where
 from unbag.types import DualEncoder, Picture
 
@@ -118,9 +119,9 @@ def _of_pairs(
         store = PartsStore(encoder, view_of(settings), cache=where.cache, progress=progress)
         store.meet(list(pictures.values()), [])
         damaged = frozenset(store.damaged)
+        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+            progress.say(line)
         pictures = {key: one for key, one in pictures.items() if key not in damaged}
-        if damaged:
-            progress.say(f"{len(damaged):,} pictures cannot be opened and are left out")
         if not pictures:
             raise UserError("no picture can be opened", expected="at least one, to train on")
         seen_NLV = _features(store, list(pictures.values()), settings)

@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from unbag.engine.atomic import write_atomically, write_text
+from unbag.engine.atomic import settle, write_atomically, write_text
 from unbag.errors import UserError, said_by
 from unbag.models.fingerprint import fingerprint
 from unbag.models.finite import check_finite
@@ -81,6 +81,8 @@ def save_decoder(folder: Path, made: Made, origin: Origin) -> None:
     whole = merged(made.net.language) if made.settings.lora else made.net.language
     with quietly():
         whole.save_pretrained(folder / LANGUAGE)
+    for weights in (folder / LANGUAGE).glob("*.safetensors"):
+        settle(weights, (folder / LANGUAGE / "config.json").stat().st_mode)
     if isinstance(made.words, Pretrained):
         made.words.tokenizer.save_pretrained(folder / LANGUAGE)
     connector = {

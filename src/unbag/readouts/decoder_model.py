@@ -17,6 +17,7 @@ from warnings import warn
 
 import torch
 
+from unbag.engine.unknown_words import unknown_to
 from unbag.errors import UserError
 from unbag.models.fitting import Fitting
 from unbag.models.hf_chat_inputs import Preparer, Row, Seen
@@ -143,6 +144,10 @@ class PatchDecoder(ChatModel):
         assert isinstance(self.runner, CausalRunner)
         net: DecoderNet = self.runner.model
         return net
+
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """Words that are all one token to it; none where it reads pieces of words."""
+        return unknown_to(self.preparer.prompts.processor, captions)
 
     def patches(self, picture: Picture) -> Tensor:
         """What the connector is given of a picture, [L, V]; zeros at a place without a patch."""

@@ -31,6 +31,7 @@ from unbag.readouts.reader_checkpoint import (
     MOMENT,
     WEIGHT,
     Standing,
+    check_folder,
     read_standing,
     under,
     write_standing,
@@ -51,6 +52,7 @@ def train_decoder(
     job: ReadoutJob, settings: DecoderSettings, encoder: DualEncoder, *, progress: Progress
 ) -> ReadoutTrained:
     """Features once, then steps; a run that was stopped goes on from its last checkpoint."""
+    check_folder(job.out, what="a decoder", made=CONFIG)
     make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
     taken = UserError(
         f"another process trains in {job.out}",
@@ -149,7 +151,11 @@ class _Run:
                 return stopping.agreed()
 
             teaching.run(on_step)
-        return before + perf_counter() - began
+        seconds = before + perf_counter() - began
+        if teaching.step == self.settings.steps:
+            # A run that is killed while the rest is written must find its folder to be its own.
+            _save(path, teaching, asked, seconds=seconds)
+        return seconds
 
     def _asked_again(self, teaching: Teaching, lessons: Lessons) -> Fitted:
         rng = np.random.default_rng(self.job.seed)

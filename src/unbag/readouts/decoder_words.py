@@ -74,6 +74,11 @@ class WordLevel:
         ids = self._ids
         return [ids.get(one, ids.get(one.lower(), _UNKNOWN)) for one in _PIECE.findall(text)]
 
+    def unknown_words(self, texts: Sequence[str]) -> list[str]:
+        """Words that share the one token of all unknown ones: each once, in their order."""
+        found = dict.fromkeys(p for text in texts for p in _PIECE.findall(text) if p.isalnum())
+        return [one for one in found if not {one, one.lower()} & self._ids.keys()]
+
     def ask(self, prompt: str) -> list[int]:
         """Between two marks; without the question only the second is left."""
         return [_ASK, *self.plain(prompt), _ANSWER] if self.asks else [_ANSWER]

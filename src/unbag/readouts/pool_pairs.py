@@ -20,8 +20,10 @@ from unbag.readouts.parts import Parts, View, stacked
 from unbag.readouts.pasted_written import pair_name
 from unbag.readouts.pool import Pool, kept
 from unbag.readouts.store import PartsStore
+from unbag.reports.wording import count_text
 from unbag.train.batch import FindTruth, Said
 from unbag.train.equal import code_of, find_equal
+from unbag.train.left_out import left_out_lines
 from unbag.train.pairs import Pair, Pairs
 from unbag.types import DualEncoder, Picture
 
@@ -57,7 +59,9 @@ def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
             f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
         )
     if bad and progress is not None:
-        progress.say(f"{len(bad):,} pairs cannot be read and are left out: {bad[0].found}")
+        verb = "is" if len(bad) == 1 else "are"
+        said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
+        progress.say(f"{said}: {bad[0].found}")
     return found
 
 
@@ -95,10 +99,11 @@ def pool_of(
     store.meet(list(pictures.values()), texts)
     whole = [row for row in rows if row.picture.key not in store.damaged]
     if store.damaged:
-        progress.say(f"{len(store.damaged):,} pictures cannot be opened and are left out")
+        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+            progress.say(line)
         if group > 1 or code is not None:
             raise UserError(
-                f"{len(store.damaged):,} pictures cannot be opened",
+                f"{count_text(len(store.damaged), 'picture')} cannot be read",
                 expected="all of them, since each has its opposite",
             )
     if not whole:

@@ -15,6 +15,8 @@ from torch import Tensor
 from unbag.engine.atomic import write_atomically
 from unbag.errors import UserError, said_by
 from unbag.readouts.fit import Fit
+from unbag.readouts.head import LAST
+from unbag.train.begun import check_empty
 from unbag.train.moments import moments_of, put_moments
 
 _HEADER = "unbag_reader_training"
@@ -57,21 +59,39 @@ def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing
     write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
 
 
+def check_folder(folder: Path, *, what: str, made: str = LAST) -> None:
+    """Raise UserError, before anything is computed, unless such a training began there or can.
+
+    The checkpoint comes first of all that a training writes; `made` is what its end writes.
+    """
+    if (folder / LAST).exists():
+        _read(folder / LAST, what=what, with_tensors=False)
+    elif not (folder / made).exists():
+        check_empty(folder, what=f"training of {what}")
+
+
 def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[str, Tensor]]:
     """What `write_standing` wrote; refused where something else was asked for."""
+    standing, tensors = _read(path, what=what)
+    if standing.asked != asked:
+        raise other_run(path.parent, json.loads(standing.asked), json.loads(asked))
+    return standing, tensors
+
+
+def _read(
+    path: Path, *, what: str, with_tensors: bool = True
+) -> tuple[Standing, dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             standing = Standing(**json.loads((file.metadata() or {})[_HEADER]))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys() if with_tensors else ()
+            return standing, {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
         raise UserError(
             f"{path} is not a checkpoint of {what}: {said_by(error)}",
             expected="what an earlier run with the same --out wrote",
             way_out="name another folder with --out, or delete it",
         ) from error
-    if standing.asked != asked:
-        raise other_run(path.parent, json.loads(standing.asked), json.loads(asked))
-    return standing, tensors
 
 
 def under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

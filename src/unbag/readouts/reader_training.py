@@ -23,7 +23,7 @@ from unbag.readouts.pool_pairs import mixed, pool_of, rows_of
 from unbag.readouts.pool_world import world_pool, world_rows
 from unbag.readouts.reader import Reader
 from unbag.readouts.reader_card import ReaderCard, render
-from unbag.readouts.reader_checkpoint import restore, save
+from unbag.readouts.reader_checkpoint import check_folder, restore, save
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
 from unbag.train.full_disk import told_when_full
 from unbag.train.repair import WORLD, Where
@@ -48,6 +48,7 @@ def train_reader(
 ) -> ReadoutTrained:
     """Parts once, then steps; a run that was stopped goes on from its last checkpoint."""
     check_effort(settings)
+    check_folder(job.out, what="a reader", made=FILE)
     make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
     taken = UserError(
         f"another process trains in {job.out}",

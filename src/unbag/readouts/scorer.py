@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from unbag.engine.progress import Progress
+from unbag.engine.unknown_words import unknown_to
 from unbag.readouts.head import reader_fingerprint
 from unbag.readouts.parts import Parts
 from unbag.readouts.shelf import Laid
@@ -65,6 +66,10 @@ class ReaderScorer:
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """As the encoder counts them, before cutting."""
         return self.read_from.count_tokens(captions)
+
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """To the encoder, if it reads word by word."""
+        return unknown_to(self.read_from, captions)
 
     def meet(
         self,

@@ -2,17 +2,19 @@
 
 from unbag.reports.beside import beside_lines
 from unbag.reports.exports import to_csv, to_json, to_markdown
-from unbag.reports.layout import merge_runs
+from unbag.reports.join import merge_runs
 from unbag.reports.page import render_page
 from unbag.reports.prompts import prompt_lines
 from unbag.reports.table import summary_lines, terminal_table, warning_lines
-from unbag.reports.write import form_of, report, to_html
+from unbag.reports.write import check_place, form_of, read_runs, report, to_html
 
 __all__ = [
     "beside_lines",
+    "check_place",
     "form_of",
     "merge_runs",
     "prompt_lines",
+    "read_runs",
     "render_page",
     "report",
     "summary_lines",

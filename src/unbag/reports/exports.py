@@ -7,12 +7,15 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 
+from unbag.reports.alike import Part
 from unbag.reports.beside import Beside, same_model, scales
-from unbag.reports.layout import LOWER_IS_BETTER, Column, Sheet, lay_out
-from unbag.reports.summary import against_chance, summarise
+from unbag.reports.compared import compared
+from unbag.reports.join import notes_of, parts_of
+from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, lay_out
+from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.reports.wording import chance_text, interval_text, trouble_text, value_text
-from unbag.types import Estimate, Published, Reference, Result, RunContents
-from unbag.types.as_json import result_to_json
+from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents
+from unbag.types.as_json import JsonObject, comparison_to_json, result_to_json
 from unbag.types.reference_json import reference_to_json
 
 CSV_HEAD = (
@@ -27,36 +30,60 @@ _MARKDOWN = {sign: f"\\{sign}" for sign in "\\|`*_[]#~"} | {
 
 
 def to_json(run: RunContents) -> str:
-    """Results and published numbers as results.json and references.json hold them."""
+    """Results, comparisons and published numbers as the files of a run hold them.
+
+    Where several runs were joined, each has the folder of its run.
+    """
+    parts = parts_of(run)
+    notes = {"notes": list(notes_of(run))} if notes_of(run) else {}
     content = {
-        "results": [result_to_json(result) for result in run.results],
-        "references": [reference_to_json(reference) for reference in run.references],
+        "results": [_entry(part, result_to_json(r)) for part in parts for r in part.run.results],
+        "comparisons": [
+            _entry(part, comparison_to_json(made))
+            for part in parts
+            for made in part.run.comparisons
+        ],
+        "references": [
+            _entry(part, reference_to_json(r)) for part in parts for r in part.run.references
+        ],
         "warnings": list(run.warnings),
         "problems": list(run.problems),
+        **notes,
     }
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _entry(part: Part, found: JsonObject) -> JsonObject:
+    return {"run": part.folder, **found} if part.folder else found
 
 
 def to_csv(run: RunContents) -> str:
     """One row per result, tag and metric, as fractions; `tag` is empty for the overall numbers.
 
-    Published numbers follow, each once and with its source.
+    Published numbers follow, each once and with its source. Where several runs were joined, the
+    last column is the folder of the run.
     """
     file = io.StringIO(newline="")
     # Lines end as RFC 4180 has it; with "\n" a carriage return inside a name would go unquoted.
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(CSV_HEAD)
-    for result in run.results:
-        for tag, value, metric, estimate in _estimates(result):
-            writer.writerow(_csv_row(result, tag, value, metric, estimate))
-    for (benchmark, published), is_rate in _published(run).items():
-        writer.writerow(_published_row(benchmark, published, is_rate=is_rate))
+    parts = parts_of(run)
+    is_joined = len(parts) > 1
+    writer.writerow([*CSV_HEAD, *(["run"] if is_joined else [])])
+    for part in parts:
+        folder = [guarded(part.folder)] if is_joined else []
+        for result in part.run.results:
+            for tag, value, metric, estimate in _estimates(result):
+                writer.writerow([*_csv_row(result, tag, value, metric, estimate), *folder])
+    nowhere = [""] if is_joined else []
+    for (benchmark, published), is_rate in _published(parts).items():
+        writer.writerow([*_published_row(benchmark, published, is_rate=is_rate), *nowhere])
     return file.getvalue()
 
 
-def _published(run: RunContents) -> dict[tuple[str, Published], bool]:
+def _published(parts: Sequence[Part]) -> dict[tuple[str, Published], bool]:
     """Each number once, although every scorer has it beside its own; and whether it is a rate."""
-    return {(r.benchmark, r.published): r.ours.is_rate for r in run.references}
+    references = (reference for part in parts for reference in part.run.references)
+    return {(r.benchmark, r.published): r.ours.is_rate for r in references}
 
 
 def _published_row(benchmark: str, published: Published, *, is_rate: bool) -> Sequence[str | float]:
@@ -136,9 +163,12 @@ def to_markdown(run: RunContents) -> str:
         for metric in sheet.main_metrics
     ]
     parts[1:1] = [f"**Warning:** {escaped(warning)}" for warning in run.warnings]
+    folders = [part.folder for part in parts_of(run) if part.folder]
+    parts[1:1] = [f"Joined runs: {escaped(', '.join(folders))}."] if folders else []
     parts += [f"**Not measured:** {escaped(problem)}" for problem in run.problems]
     parts += ["## Overview", _table(["benchmark", *_heads(layout.columns)], overview)]
-    parts.append("Percent [interval]; = the interval contains chance; ↓ lower is better.")
+    parts.append(f"Percent [interval]; {chance_legend(layout)}; ↓ lower is better.")
+    parts += [f"{escaped(note)}." for note in notes_of(run)]
     earlier = ""
     for sheet in layout.sheets:
         rows = [_cells(sheet, metric) for metric in sheet.metrics]
@@ -148,8 +178,26 @@ def to_markdown(run: RunContents) -> str:
         parts += [f"Averaged: {escaped(sheet.aggregate + variant)}."]
         earlier = sheet.benchmark
         parts.append(_table(_heads(layout.columns), rows))
+    parts += _compared_markdown(run.comparisons, layout)
     parts += published_markdown(run.references)
     return "\n\n".join(parts) + "\n"
+
+
+_COMPARED = ("in words", "metric", "difference", "interval", "p", "p (Holm)", "n")
+
+
+def _compared_markdown(comparisons: Sequence[Comparison], layout: Layout) -> list[str]:
+    """The paired comparisons of each benchmark that has some."""
+    parts = []
+    for name in dict.fromkeys(made.benchmark for made in comparisons):
+        sheets = [sheet for sheet in layout.sheets if sheet.benchmark == name]
+        rows = [
+            [escaped(one.words), escaped(one.metric), one.difference, one.interval,
+             escaped(one.p), escaped(one.p_holm), f"{one.n}"]
+            for one in compared(comparisons, sheets, benchmark=name)
+        ]  # fmt: skip
+        parts += [f"## {escaped(name)}: compared, item by item", _table(_COMPARED, rows)]
+    return parts
 
 
 def published_markdown(references: Sequence[Reference]) -> list[str]:

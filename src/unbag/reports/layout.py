@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from unbag.metrics.compare import correct
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 FAMILIES: tuple[tuple[str, ...], ...] = (
@@ -221,26 +220,6 @@ def _column_key(result: Result) -> str:
     usual = EvalProtocol()
     key = replace(result.protocol, ties=usual.ties, errata=usual.errata).key
     return key.replace(f", ties={usual.ties}", "")
-
-
-def merge_runs(runs: Sequence[RunContents]) -> RunContents:
-    """Several runs as one; every result keeps the record of the run it came from.
-
-    Holm's correction is made again: comparisons that are read together are corrected together.
-    """
-    return RunContents(
-        record=runs[0].record,
-        results=tuple(
-            result if result.run else replace(result, run=run.record)
-            for run in runs
-            for result in run.results
-        ),
-        comparisons=correct([comparison for run in runs for comparison in run.comparisons]),
-        failures=tuple(failure for run in runs for failure in run.failures),
-        problems=tuple(problem for run in runs for problem in run.problems),
-        references=tuple(reference for run in runs for reference in run.references),
-        warnings=tuple(dict.fromkeys(warning for run in runs for warning in run.warnings)),
-    )
 
 
 def records(run: RunContents) -> tuple[RunRecord, ...]:

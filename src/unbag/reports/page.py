@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING
 
 from unbag.reports import charts
 from unbag.reports.beside import Beside, Scale, same_model, scales
+from unbag.reports.compared import ComparedPair, compared
 from unbag.reports.environment import environment
 from unbag.reports.gallery import Card, card
+from unbag.reports.join import notes_of, parts_of
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Row, Sheet, lay_out, records
 from unbag.reports.prompts import over_prompts, published_only
-from unbag.reports.summary import against_chance, summarise
+from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.reports.wording import (
     chance_text,
-    comparison_sentence,
     count_text,
-    difference_text,
     interval_text,
-    p_text,
     trouble_text,
     value_text,
 )
-from unbag.types import Comparison, Result, RunContents
+from unbag.types import Result, RunContents, RunRecord
 from unbag.version import __version__
 
 if TYPE_CHECKING:
@@ -59,19 +58,6 @@ class Chart:
     rows: tuple[ChartRow, ...]
     axis: Markup
     is_folded: bool = False
-
-
-@dataclass(frozen=True)
-class ComparedPair:
-    """A comparison in words and numbers."""
-
-    words: str
-    metric: str
-    difference: str
-    interval: str
-    n: int
-    p: str
-    p_holm: str
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,9 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
             definitions=tuple(Defined(name, _definition(name, definitions)) for name in metrics),
             protocols=_protocols(run.results),
             confidence=max((r.protocol.confidence for r in run.results), default=0.95),
-            records=records(run),
+            records=_records(run),
+            chance_legend=chance_legend(layout),
+            notes=notes_of(run),
         )
     )
 
@@ -196,9 +184,7 @@ def _sections(run: RunContents, layout: Layout) -> tuple[Section, ...]:
             name=name,
             sheets=tuple(sheets),
             tag_charts=_tag_charts(sheets[0], layout.columns),
-            comparisons=tuple(
-                _compared(made, sheets) for made in run.comparisons if made.benchmark == name
-            ),
+            comparisons=compared(run.comparisons, sheets, benchmark=name),
             beside=same_model(r for r in run.references if r.benchmark == name),
             scales=scales([r for r in run.references if r.benchmark == name]),
             cards=tuple(card(failure) for failure in run.failures if failure.benchmark == name),
@@ -220,19 +206,9 @@ def _tag_charts(sheet: Sheet, columns: Sequence[Column]) -> tuple[Chart, ...]:
     return tuple(made)
 
 
-def _compared(made: Comparison, sheets: Sequence[Sheet]) -> ComparedPair:
-    rows = [sheet.row(made.metric) for sheet in sheets]
-    is_rate = any(row.is_rate for row in rows)
-    low, high = (difference_text(end, is_rate=is_rate) for end in (made.low, made.high))
-    return ComparedPair(
-        words=comparison_sentence(made, is_rate=is_rate),
-        metric=made.metric if made.aggregate == "micro" else f"{made.metric}, {made.aggregate}",
-        difference=difference_text(made.difference, is_rate=is_rate),
-        interval=f"[{low}, {high}]",
-        n=made.n,
-        p=p_text(made.p_value),
-        p_holm=p_text(made.p_holm),
-    )
+def _records(run: RunContents) -> tuple[tuple[str, RunRecord], ...]:
+    """Each with the folder of its run, where several were joined."""
+    return tuple((part.folder, record) for part in parts_of(run) for record in records(part.run))
 
 
 def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition | None:

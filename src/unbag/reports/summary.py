@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from unbag.reports.layout import Column, Layout, Sheet
-from unbag.reports.wording import and_list, chance_levels, chance_text, value_text
+from unbag.reports.wording import and_list, chance_levels, value_text
 from unbag.types import Comparison, Estimate
 
 Standing = Literal["above", "at", "below", "unknown"]
@@ -48,6 +48,14 @@ def against_chance(estimate: Estimate) -> Standing:
     if estimate.low > max(levels):
         return "above"
     return "below" if estimate.high < min(levels) else "at"
+
+
+def chance_legend(layout: Layout) -> str:
+    """What the sign = says in the tables of a run."""
+    rows = [sheet.row(metric) for sheet in layout.overview for metric in sheet.main_metrics]
+    if any(row.first and len(chance_levels(row.first)) > 1 for row in rows):
+        return "= the interval contains chance or lies between its two levels"
+    return "= the interval contains chance"
 
 
 def against_blind(
@@ -184,11 +192,17 @@ def _names(judged: Sequence[Verdict], *, chance: bool = False) -> str:
         return ""
     named: dict[str, list[str]] = {}
     for verdict in judged[:NAMED]:
-        level = f" against {chance_text(verdict.estimate)}" if chance else ""
+        level = f" against {_chance(verdict.estimate)}" if chance else ""
         named.setdefault(level, []).append(f"{verdict.title} {_value(verdict.estimate)}")
     parts = [", ".join(names) + level for level, names in named.items()]
     parts += [f"{len(judged) - NAMED} more"] if len(judged) > NAMED else []
     return f" ({'; '.join(parts)})"
+
+
+def _chance(estimate: Estimate) -> str:
+    """Two levels are a range: a number between them is at chance."""
+    levels = sorted(chance_levels(estimate))
+    return " to ".join(estimate.show(level) for level in levels)
 
 
 def _value(estimate: Estimate) -> str:

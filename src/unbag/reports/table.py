@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unbag.reports.join import notes_of
 from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, lay_out
 from unbag.reports.prompts import published_only
-from unbag.reports.summary import against_chance, summarise
+from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.reports.wording import chance_text, trouble_text, value_text
 from unbag.types import Estimate, RunContents
 
@@ -38,7 +39,7 @@ def terminal_table(run: RunContents) -> TerminalTable:
 
     An interval has no space in it, so a narrow terminal puts it whole on a second line.
     """
-    return TerminalTable(lay_out(published_only(run)))
+    return TerminalTable(lay_out(published_only(run)), notes_of(run))
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,16 @@ class TerminalTable:
     """Prints itself as one table, or where that is too wide as several with some scorers each."""
 
     layout: Layout
+    notes: tuple[str, ...] = ()
+    """What stands once although two of the joined runs have it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What rich prints."""
         from rich.text import Text
 
         yield from self.tables(console, options)
-        yield Text(_caption(self.layout), style="italic dim")
+        for line in (_caption(self.layout), *self.notes):
+            yield Text(line, style="italic dim")
 
     def tables(self, console: Console, options: ConsoleOptions) -> list[Table]:
         """As few as hold every column; each has the benchmarks and chance."""
@@ -153,7 +157,7 @@ def _cell(estimate: Estimate | None, *, said: str) -> Text:
 
 def _caption(layout: Layout) -> str:
     metrics = {metric for sheet in layout.overview for metric in sheet.main_metrics}
-    parts = ["percent [interval]", "= the interval contains chance"]
+    parts = ["percent [interval]", chance_legend(layout)]
     parts += ["↓ lower is better"] if metrics & LOWER_IS_BETTER else []
     parts += ["blind: never sees a picture"] if any(c.is_blind for c in layout.columns) else []
     return "; ".join(parts)

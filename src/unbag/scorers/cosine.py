@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unbag.errors import UserError
 from unbag.models.ragged import even
+from unbag.models.returned import as_tensor, of_one_size
 from unbag.types import Caption, DualEncoder, Picture, Query
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Cosine:
 
         In double precision, so that the order of summation cannot break or make a tie.
         """
+        self._check_widths(picture_ND, caption_ND)
         return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
 
     def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
@@ -47,6 +50,7 @@ class Cosine:
         In double precision and then rounded, since a product of matrices sums in an order that
         depends on its shape: equal vectors must get equal scores in every block.
         """
+        self._check_widths(picture_PD, caption_CD)
         return (picture_PD.double() @ caption_CD.double().T).float()
 
     def score(self, queries: Sequence[Query]) -> Tensor:
@@ -62,8 +66,9 @@ class Cosine:
     def _embed_pictures(self, pictures: Sequence[Picture]) -> Tensor:
         import torch
 
-        prepared = even([self.encoder.prepare(picture.open()) for picture in pictures])
-        return self.encoder.encode_pictures(torch.stack(list(prepared)))
+        prepared = [self.encoder.prepare(picture.open()) for picture in pictures]
+        pixels = torch.stack(list(even(of_one_size(prepared, model=self.name))))
+        return as_tensor(self.encoder.encode_pictures(pixels), model=self.name)
 
     def _embed_captions(self, captions: Sequence[Caption]) -> Tensor:
         import torch
@@ -72,7 +77,18 @@ class Cosine:
             self.encoder.encode_captions([c] if isinstance(c, str) else list(c.prompts))
             for c in captions
         ]
-        return torch.stack([average(row) for row in rows])
+        return torch.stack([average(as_tensor(row, model=self.name)) for row in rows])
+
+    def _check_widths(self, picture_ND: Tensor, caption_ND: Tensor) -> None:
+        ours, theirs = picture_ND.shape[-1], caption_ND.shape[-1]
+        if ours != theirs:
+            raise UserError(
+                f"model {self.name!r} gives {ours} numbers for a picture and {theirs} for a "
+                "caption",
+                expected="vectors of one width: a cosine compares them number by number",
+                way_out="mend encode_pictures or encode_captions of this model, and change its "
+                "fingerprint, by which vectors are cached",
+            )
 
 
 def average(vector_ND: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeGuard
 
 from unbag.errors import UserError, unknown_name
 from unbag.registry import find, names
+from unbag.scorers.named import model_name
 from unbag.types import DualEncoder, Generator, Scorer
 
 Model = DualEncoder | Generator | Scorer
@@ -55,8 +56,9 @@ def needs_device(spec: str) -> bool:
 
 
 def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
-    """`kind:rest` for a registered kind, else a registered name or package.module:NAME.
+    """`kind:rest` for a registered kind, else a folder, a registered name or package.module:NAME.
 
+    A folder is that of a training run or an export; the first form of its model is loaded.
     NAME may be a model, or a class or function that makes one; it is told the device, the dtype and
     whether to compile if it asks.
     """
@@ -67,6 +69,8 @@ def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = 
         if not callable(loader):
             return _checked(spec, loader)
         return _checked(spec, loader(rest, **placement.arguments(loader, spec)))
+    if (named := model_name(spec)) != spec:
+        return load_model(named, placement=placement)
     thing = find("model", spec)
     is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
     if is_ready or not callable(thing):

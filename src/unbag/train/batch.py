@@ -79,8 +79,14 @@ class Batch:
     """Where each unique string stands among those of the groups, one after the other."""
     code: Mapping[str, Tensor]
     """Integers, first dimension B, from which the truth of the whole batch follows; may be {}."""
-    skipped: int = 0
-    """Pictures that could not be read, each replaced by another pair of the data."""
+    unread: tuple[tuple[str, str], ...] = ()
+    """Pictures that could not be read, with the reason; each replaced by another pair of the data,
+    and named as often as that was done."""
+
+    @property
+    def skipped(self) -> int:
+        """How often another pair stood in for one that could not be read."""
+        return len(self.unread)
 
     def __len__(self) -> int:
         """Pictures."""
@@ -118,7 +124,7 @@ def make_batch(
     count_tokens: Callable[[Sequence[str]], list[int]],
     code: Mapping[str, Tensor] | None = None,
     largest: int | None = None,
-    skipped: int = 0,
+    unread: tuple[tuple[str, str], ...] = (),
 ) -> Batch:
     """Number the strings, sort them by length and tokenize them; `largest` bounds a group."""
     row: dict[str, int] = {}
@@ -139,7 +145,7 @@ def make_batch(
         groups,
         torch.argsort(torch.cat([group.row_G for group in groups])),
         code or {},
-        skipped,
+        unread,
     )
 
 

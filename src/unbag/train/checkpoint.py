@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -42,6 +42,9 @@ class Standing:
     waited: float = 0.0
     """Of these, until data came."""
     pictures_skipped: int = 0
+    """How often another pair stood in for one that could not be read."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Names of the first such pictures, with the reason."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ name; a form that a library cannot have is left out with the reason.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from uuid import uuid4
 import torch
 from safetensors import SafetensorError
 
+from unbag.engine.atomic import mode_of_new, settle
 from unbag.errors import UserError, said_by
 from unbag.models import tiny
 from unbag.models.finite import check_finite
@@ -29,6 +29,7 @@ from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.tokens import ClipTokenizer
 from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
+from unbag.scorers.named import RECORD as RECORD
 from unbag.train import export_forms as forms
 from unbag.train.card import Card, render
 from unbag.train.clip_config import NoOtherFormError
@@ -40,7 +41,6 @@ from unbag.train.photo_export import PHOTO, read_photo, said_of_parts, write_pho
 from unbag.types import DualEncoder
 
 TINY = "tiny.safetensors"
-RECORD = "unbag.json"
 FORMAT = "unbag-export-1"
 FAR = 0.999
 """Cosine below which another way of resizing is said to change a picture's vector."""
@@ -205,10 +205,13 @@ def _new_folder(out: Path) -> Iterator[Path]:
 
 
 def _flush(folder: Path) -> None:
+    """To disk; and what others may read of files made here, they may read of all of them."""
+    probe = folder / ".mode"
+    mode = mode_of_new(probe)
+    probe.unlink()
     for path in folder.rglob("*"):
         if path.is_file():
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())
+            settle(path, mode)
 
 
 def _sums(place: Path, folder: Path) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from unbag.scorers.named import name_of_form
+
 Library = Literal["open_clip", "transformers", "tiny", "photo", "joined"]
 
 
@@ -51,9 +53,7 @@ class Folder:
 
     def model_name(self, out: Path | str = "DIR") -> str:
         """As `unbag run --model` takes it."""
-        at = f"{out}/{self.place}"
-        start = {"open_clip": "open_clip:local-dir:", "transformers": "hf:"}
-        return start.get(self.library, f"{self.library}:") + at
+        return name_of_form(self.library, f"{out}/{self.place}")
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,12 @@ from unbag.engine.team import Team, join_team
 from unbag.errors import UserError
 from unbag.train import checkpoint
 from unbag.train.batch import Batch
+from unbag.train.begun import check_begun
 from unbag.train.checkpoint import BEST, LAST, Standing
 from unbag.train.evaluation import evaluate_weights, forget_later
 from unbag.train.full_disk import told_when_full
 from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_record, write_record
+from unbag.train.left_out import with_names
 from unbag.train.load import Waiting, load
 from unbag.train.locks import set_training
 from unbag.train.log import Log, NotFiniteError, open_log, tensorboard, wandb
@@ -49,6 +51,7 @@ def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
     """Train, or go on; the weights are changed in place and stand in the folder."""
     team = join_team(job.device)
     progress = progress if progress is not None and team.is_leader else Silent()
+    check_begun(job.out)
     make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
     if not team.is_leader:
         return _Run(job, team, progress).go()
@@ -68,6 +71,7 @@ class _Run:
         self.job, self.team, self.progress = job, team, progress
         asked = asked_of(job, processes=team.size)
         before = read_record(job.out)
+        self.is_new = before is None
         if before is not None:
             check_same(before, asked, folder=job.out)
         self.record = TrainRecord(
@@ -102,6 +106,9 @@ class _Run:
     def go(self) -> Trained:
         """From where it stands to the end, or until somebody stops it."""
         job = self.job
+        if self.is_new:
+            # Before any other file: a run that is killed knows its folder by it.
+            self._write_record("running")
         self._go_back_to_checkpoint()
         if self.standing.step >= job.steps:
             return self._ended(is_done=True)
@@ -189,6 +196,7 @@ class _Run:
             seconds=before.seconds + seconds,
             waited=before.waited + self.waiting.taken(),
             pictures_skipped=before.pictures_skipped + batch.skipped,
+            unread=with_names(before.unread, dict(batch.unread)),
         )
 
     def _evaluates_after(self, step: int) -> bool:

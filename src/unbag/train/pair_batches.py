@@ -34,8 +34,8 @@ _TRIES = 100
 class _Opened(NamedTuple):
     pair: Pair
     pixels: Tensor
-    skipped: int
-    """Pairs before it that could not be read."""
+    unread: tuple[tuple[str, str], ...]
+    """Pairs before it that could not be read: name and reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class PairBatches:
             count_tokens=self.reads.count_tokens,
             code=code_of(said, pictures) if self.recipe.masks_equal else None,
             largest=self.micro,
-            skipped=sum(one.skipped for one in opened),
+            unread=tuple(bad for one in opened for bad in one.unread),
         )
 
     def _opened(self, step: int, draw: Draw) -> list[_Opened]:
@@ -143,16 +143,18 @@ class PairBatches:
 
     def _open(self, place: int) -> _Opened:
         """The pair at a place, or the next that can be read."""
-        first = ""
-        for skipped in range(min(_TRIES, len(self.pairs))):
+        unread: list[tuple[str, str]] = []
+        for tried in range(min(_TRIES, len(self.pairs))):
+            at = (place + tried) % len(self.pairs)
+            name = f"pair {at + 1:,}"
             try:
-                pair = self.pairs[(place + skipped) % len(self.pairs)]
-                return _Opened(pair, read_picture(self.reads, pair.picture), skipped)
+                pair = self.pairs[at]
+                name = pair.picture.name
+                return _Opened(pair, read_picture(self.reads, pair.picture), tuple(unread))
             except (OSError, ValueError, UserError) as error:
-                first = first or said_by(error)
+                unread.append((name, said_by(error)))
         raise UserError(
-            f"{min(_TRIES, len(self.pairs))} pairs one after the other cannot be read; "
-            f"the first: {first}",
+            f"{len(unread)} pairs one after the other cannot be read; the first: {unread[0][1]}",
             expected="pictures that open",
             way_out="check the disk that the pictures are on, then give the same command again",
         )

@@ -13,6 +13,7 @@ from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import Team, join_team
 from unbag.errors import UserError
 from unbag.train.batches import Batches, Share
+from unbag.train.begun import check_begun
 from unbag.train.blind_reader import blind_reader
 from unbag.train.card import Card, Cost
 from unbag.train.card_settings import card_settings
@@ -130,6 +131,8 @@ def repair(
     where, progress, out = where or Where(), progress or Silent(), Path(out)
     wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
+    # Here too, since features may be computed before the first step.
+    check_begun(out)
     check_benchmarks(model, benchmarks, data=data)
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)

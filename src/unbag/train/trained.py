@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from unbag.errors import UserError
+from unbag.scorers.named import model_name
 from unbag.scorers.resolve import load_model
 from unbag.train import checkpoint
 from unbag.train.card import Card, Cost
@@ -17,7 +18,6 @@ from unbag.train.job import TrainRecord, read_record
 from unbag.train.locks import apply_locks
 from unbag.train.lora import add_lora
 from unbag.train.make_trainable import make_trainable
-from unbag.train.named import model_name
 from unbag.train.trainable import Trainable
 from unbag.types import DualEncoder
 

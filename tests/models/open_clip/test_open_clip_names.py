@@ -49,6 +49,8 @@ def test_unknown_names_offer_the_nearest() -> None:
     with pytest.raises(UserError, match="unknown architecture of open_clip 'ViT-B32'") as raised:
         load("ViT-B32/openai")
     assert "'ViT-B-32'" in raised.value.expected
+    # list_pretrained() knows only the 115 of 144 that have weights.
+    assert "open_clip.list_models()" in raised.value.way_out
     with pytest.raises(UserError, match="unknown weights of ViT-B-32 'laion2b'") as raised:
         load("ViT-B-32/laion2b")
     assert "'laion2b_e16'" in raised.value.expected

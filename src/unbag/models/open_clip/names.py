@@ -73,7 +73,7 @@ def architecture(name: str) -> dict[str, Any]:
     base = library().get_model_config(name.removesuffix(QUICK)) if name.endswith(QUICK) else None
     if base is not None:
         return {**deepcopy(dict(base)), "quick_gelu": True}
-    raise nearest("architecture of open_clip", name, library().list_models())
+    raise nearest("architecture of open_clip", name, library().list_models(), listed="list_models")
 
 
 def tokenizer_name(arch: str) -> str:
@@ -81,8 +81,13 @@ def tokenizer_name(arch: str) -> str:
     return arch if library().get_model_config(arch) is not None else arch.removesuffix(QUICK)
 
 
-def nearest(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred."""
+def nearest(
+    kind: str, name: str, known: Iterable[str], *, listed: str = "list_pretrained"
+) -> UserError:
+    """The error for an unknown name: the nearest ones, as open_clip knows more than a hundred.
+
+    `listed` is the function of open_clip that lists all; only architectures with weights have tags.
+    """
     names = sorted(known)
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
     offered = [n for low in near for n in names if n.lower() == low] or names[:SHOWN]
@@ -91,7 +96,7 @@ def nearest(kind: str, name: str, known: Iterable[str]) -> UserError:
         expected=f"did you mean {' or '.join(map(repr, offered))}?"
         if near
         else f"one of {', '.join(offered)}{' ...' if len(names) > len(offered) else ''}",
-        way_out="`python -c 'import open_clip; print(open_clip.list_pretrained())'` shows all",
+        way_out=f"`python -c 'import open_clip; print(open_clip.{listed}())'` shows all",
     )
 
 

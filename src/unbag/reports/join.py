@@ -1,0 +1,206 @@
+"""Runs come in; one run goes out in which no name stands for two things.
+
+A benchmark that has other items in another run, and a scorer that is another model there, are named
+with their run. What two runs have in common stands once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from unbag.metrics.compare import correct
+from unbag.reports.alike import (
+    NAMED,
+    Alike,
+    Part,
+    each_once,
+    find_alike,
+    fingerprint,
+    shared_lines,
+)
+from unbag.reports.prompts import model_name
+from unbag.reports.wording import and_list
+from unbag.types import RunContents
+
+
+@dataclass(frozen=True)
+class Joined(RunContents):
+    """Several runs as one, under names that say the run where they must."""
+
+    parts: tuple[Part, ...] = ()
+    """The runs under their own names, without what an earlier one has too."""
+    notes: tuple[str, ...] = ()
+    """What stands once although it was given twice."""
+
+
+def parts_of(run: RunContents) -> tuple[Part, ...]:
+    """The runs that were joined, or the run itself if it stands alone."""
+    if isinstance(run, Joined) and len(run.parts) > 1:
+        return run.parts
+    return (Part("", "", run),)
+
+
+def notes_of(run: RunContents) -> tuple[str, ...]:
+    """What stands once although it was given twice."""
+    return run.notes if isinstance(run, Joined) else ()
+
+
+def merge_runs(runs: Sequence[RunContents], *, folders: Sequence[str | Path] = ()) -> Joined:
+    """Several runs as one; every result keeps the record of the run it came from.
+
+    Without `folders` the runs are numbered. Holm's correction is made again: comparisons that are
+    read together are corrected together.
+    """
+    named = [str(folder) for folder in folders]
+    given = _parts(runs, named or [f"run {at}" for at in range(1, len(runs) + 1)])
+    alike = find_alike(given)
+    parts = _corrected(each_once(given, alike))
+    benchmarks = _benchmark_names(given)
+    shown = [
+        _renamed(part.run, _scorer_names(given, at, alike), benchmarks[at])
+        for at, part in enumerate(parts)
+    ]
+    # One benchmark after the other, so that other items of it stand beside it.
+    pairs = [
+        (own.benchmark, result)
+        for part, run in zip(parts, shown, strict=True)
+        for own, result in zip(part.run.results, run.results, strict=True)
+    ]
+    order = dict.fromkeys(name for name, _ in pairs)
+    said = given if named else ()
+    return Joined(
+        record=runs[0].record,
+        results=tuple(result for name in order for own, result in pairs if own == name),
+        comparisons=tuple(made for run in shown for made in run.comparisons),
+        failures=tuple(failure for run in shown for failure in run.failures),
+        problems=_told([part.run.problems for part in given], said),
+        references=tuple(reference for run in shown for reference in run.references),
+        warnings=_told([part.run.warnings for part in given], said),
+        parts=parts,
+        notes=(*_given_twice(named), *shared_lines(given, alike)),
+    )
+
+
+def _parts(runs: Sequence[RunContents], folders: Sequence[str]) -> tuple[Part, ...]:
+    """A folder that was given twice is one run."""
+    once = dict(zip(folders, runs, strict=True))
+    last = [Path(folder).name for folder in once]
+    is_short = all(last) and len(set(last)) == len(last)
+    labels = last if is_short else list(once)
+    return tuple(
+        Part(folder, label, _with_record(run))
+        for (folder, run), label in zip(once.items(), labels, strict=True)
+    )
+
+
+def _with_record(run: RunContents) -> RunContents:
+    results = (r if r.run else replace(r, run=run.record) for r in run.results)
+    return replace(run, results=tuple(results))
+
+
+def _given_twice(folders: Sequence[str]) -> list[str]:
+    twice = [folder for folder in dict.fromkeys(folders) if folders.count(folder) > 1]
+    return [f"{folder} was given more than once and is shown once" for folder in twice]
+
+
+def _corrected(parts: Sequence[Part]) -> tuple[Part, ...]:
+    all_made = iter(correct([made for part in parts for made in part.run.comparisons]))
+    made = [tuple(next(all_made) for _ in part.run.comparisons) for part in parts]
+    return tuple(
+        replace(part, run=replace(part.run, comparisons=some))
+        for part, some in zip(parts, made, strict=True)
+    )
+
+
+def _scorer_names(
+    parts: Sequence[Part], at: int, alike: Mapping[str, Sequence[Alike]]
+) -> dict[str, str]:
+    """New names, by old, for models that are not the same in all the parts that name them."""
+    names = {}
+    for result in parts[at].run.results:
+        name = model_name(result)
+        if len(alike[name]) > 1:
+            one = next(one for one in alike[name] if at in one.parts)
+            prompt = result.scorer.removeprefix(name)
+            # A prompt stays last, where `model_name` looks for it.
+            names[result.scorer] = f"{name} ({_labels(parts, one.parts)}){prompt}"
+    return names
+
+
+def _benchmark_names(parts: Sequence[Part]) -> list[dict[str, str]]:
+    """For each part new names, by old, where a benchmark has other items in another part.
+
+    Items that differ because errata were mended are told apart by the name of the errata.
+    """
+    asked: dict[tuple[str, str], dict[str, dict[int, int]]] = {}
+    for at, part in enumerate(parts):
+        for result in part.run.results:
+            items = fingerprint(result, "benchmark", result.benchmark)
+            sizes = asked.setdefault((result.benchmark, result.protocol.errata), {})
+            headline = result.overall.get(result.headline)
+            size = sizes.setdefault(items, {})
+            size[at] = max(size.get(at, 0), headline.n if headline else 0)
+    names: list[dict[str, str]] = [{} for _ in parts]
+    for (benchmark, _), sizes in asked.items():
+        for size in sizes.values() if len(sizes) > 1 else ():
+            name = f"{benchmark} ({_labels(parts, list(size))}, n={max(size.values()):,})"
+            for at in size:
+                names[at][benchmark] = name
+    return names
+
+
+def _labels(parts: Sequence[Part], places: Sequence[int]) -> str:
+    """In brackets after a name; no part is in two of them, so the first tells them apart."""
+    labels = [parts[at].label for at in places]
+    return and_list(labels) if len(labels) <= NAMED else f"{labels[0]} and {len(labels) - 1} more"
+
+
+def _renamed(
+    run: RunContents, scorers: Mapping[str, str], benchmarks: Mapping[str, str]
+) -> RunContents:
+    def scorer(name: str) -> str:
+        return scorers.get(name, name)
+
+    def benchmark(name: str) -> str:
+        return benchmarks.get(name, name)
+
+    return replace(
+        run,
+        results=tuple(
+            replace(r, scorer=scorer(r.scorer), benchmark=benchmark(r.benchmark))
+            for r in run.results
+        ),
+        comparisons=tuple(
+            replace(
+                made,
+                first=scorer(made.first),
+                second=scorer(made.second),
+                benchmark=benchmark(made.benchmark),
+            )
+            for made in run.comparisons
+        ),
+        failures=tuple(
+            replace(f, scorer=scorer(f.scorer), benchmark=benchmark(f.benchmark))
+            for f in run.failures
+        ),
+        references=tuple(
+            replace(r, scorer=scorer(r.scorer), benchmark=benchmark(r.benchmark))
+            for r in run.references
+        ),
+    )
+
+
+def _told(said: Sequence[Sequence[str]], parts: Sequence[Part]) -> tuple[str, ...]:
+    """Each text once; of named parts, with those it is about unless it is about all."""
+    by: dict[str, list[int]] = {}
+    for at, texts in enumerate(said):
+        for text in dict.fromkeys(texts):
+            by.setdefault(text, []).append(at)
+    return tuple(
+        f"{and_list([parts[at].label for at in places])}: {text}"
+        if parts and len(places) < len(said)
+        else text
+        for text, places in by.items()
+    )

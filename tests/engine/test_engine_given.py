@@ -1,0 +1,131 @@
+"""What people pass in place of a scorer, a benchmark, a picture or a caption."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as Images
+
+import unbag as ub
+from unbag.models.caption_only import load
+from unbag.pictures import PixelPicture
+from unbag.types import Benchmark
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    """On its side, as its camera says."""
+    row = np.arange(48, dtype=np.uint8).reshape(2, 8, 3)
+    exif = Images.Exif()
+    exif[274] = 6
+    Images.fromarray(row).save(tmp_path / "photo.png", exif=exif)
+    return tmp_path / "photo.png"
+
+
+def refused(call: Any) -> str:
+    with pytest.raises(ub.UserError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_evaluate_takes_a_dual_encoder_and_names(encoder: Any, toy: Benchmark) -> None:
+    assert ub.evaluate(encoder, toy).overall == ub.evaluate(ub.Cosine(encoder), toy).overall
+    found = ub.evaluate("caption:short", "world-binding")
+    assert (found.scorer, found.benchmark) == ("caption:short", "world-binding")
+
+
+def test_evaluate_says_what_to_give(encoder: Any, toy: Benchmark) -> None:
+    assert refused(lambda: ub.evaluate(type(encoder), toy)) == (  # type: ignore[arg-type]
+        "Colours is a class\n"
+        "  expected: a scorer: name, fingerprint, scoring, is_blind and score(queries)\n"
+        "  way out:  make one: Colours(...)"
+    )
+    nothing: Any = 3
+    assert 'write ub.scorer("tiny:base"), or ub.Cosine(model)' in refused(
+        lambda: ub.evaluate(nothing, toy)
+    )
+    assert "a int was given in place of a benchmark" in refused(
+        lambda: ub.evaluate(load("short"), nothing)
+    )
+
+
+def test_evaluate_may_leave_out_what_is_missing(
+    encoder: Any, toy: Benchmark, tmp_path: Path
+) -> None:
+    (tmp_path / "pictures/2.png").unlink()
+    assert "--missing skip" in refused(lambda: ub.evaluate(encoder, toy))
+    assert ub.evaluate(encoder, toy, missing="skip").overall["accuracy"].n == 25
+
+
+@pytest.mark.parametrize(
+    ("scorers", "benchmarks", "way_out"),
+    [
+        (["tiny:base"], ["world-binding"], "write ub.scorer('tiny:base')"),
+        ([load("short")], ["world-binding"], "write ub.benchmark('world-binding')"),
+    ],
+)
+def test_a_job_has_scorers_and_benchmarks(
+    scorers: Any, benchmarks: Any, way_out: str, tmp_path: Path
+) -> None:
+    said = refused(lambda: ub.run(ub.Job(scorers, benchmarks, tmp_path / "run")))
+    assert way_out in said
+
+
+def test_a_job_has_scorers_and_not_models(encoder: Any, toy: Benchmark, tmp_path: Path) -> None:
+    said = refused(lambda: ub.run(ub.Job([encoder], [toy], tmp_path / "run")))
+    assert said.startswith("'colours' is a dual encoder\n")
+    assert "write ub.Cosine(model)" in said
+
+
+def test_score_takes_a_dual_encoder_a_name_and_an_image(encoder: Any, photo: Path) -> None:
+    captions = ["rr red", "bb blue"]
+    expected = ub.score(photo, captions, ub.Cosine(encoder)).tolist()
+    assert ub.score(photo, captions, encoder).tolist() == expected
+    with Images.open(photo) as image:
+        assert ub.score(image, captions, encoder).tolist() == expected
+    assert ub.score(photo, captions, "caption:short").argmax() == 0
+
+
+def test_an_image_is_seen_as_its_file_is(photo: Path) -> None:
+    class Sizes:
+        name, fingerprint, scoring, is_blind = "sizes", "1", "odd", False
+
+        def score(self, queries: Any) -> list[float]:
+            return [float(query.picture.open().height) for query in queries]
+
+    with Images.open(photo) as image:
+        assert ub.score(image, ["a"], Sizes()).tolist() == [8]
+        shown = image.convert("P")
+    shown.info["transparency"] = b"\x00\x80"
+    assert ub.score(shown, ["a"], Sizes()).tolist() == [8]
+
+
+def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
+    odd: Any = ["a", None]
+    assert refused(lambda: ub.score(photo, odd, encoder)) == (
+        "caption 2 of 2 is None\n"
+        "  expected: a string, or unbag.types.Ensemble\n"
+        "  way out:  leave it out, or write it as text"
+    )
+    nothing: Any = None
+    assert refused(lambda: ub.score(photo, nothing, encoder)).startswith("captions are None")
+    array: Any = np.zeros((2, 2, 3), np.uint8)
+    said = refused(lambda: ub.score(array, ["a"], encoder))
+    assert said.startswith("a ndarray was given in place of a picture")
+    assert "unbag.pictures.PixelPicture(array)" in said
+    assert ub.score(PixelPicture(array), ["a"], encoder).shape == (1,)
+    assert "a NoneType was given in place of a scorer" in refused(
+        lambda: ub.score(photo, ["a"], nothing)
+    )
+    grey = Images.fromarray(np.zeros((2, 2), np.int32))
+    assert "pixels of mode I" in refused(lambda: ub.score(grey, ["a"], encoder))
+
+
+def test_an_image_whose_file_is_cut_off_is_named(encoder: Any, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Images.fromarray(noise).save(tmp_path / "whole.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:3000])
+    with Images.open(tmp_path / "cut.png") as image:
+        said = refused(lambda: ub.score(image, ["a"], encoder))
+    assert said.startswith("the picture image cannot be opened: OSError")

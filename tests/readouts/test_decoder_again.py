@@ -1,0 +1,60 @@
+"""The folder of a decoder met again: its own goes on, that of somebody else is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.engine.progress import Progress, Silent
+from unbag.errors import UserError
+from unbag.readouts.decoder_kept import read_decoder
+from unbag.readouts.readout import ReadoutTrained
+from unbag.readouts.trained import train_readout
+
+from .decoder_made import encoder
+
+QUICK = (
+    "scenes=24", "steps=4", "batch=8", "width=16", "depth=1", "heads=2", "warm_up=1",
+)  # fmt: skip
+
+
+def trained(out: Path, progress: Progress | None = None) -> ReadoutTrained:
+    return train_readout("decoder", encoder(), "world", out, settings=QUICK, progress=progress)
+
+
+def state(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(read_decoder(folder).made.net.state_dict())
+
+
+def test_a_run_that_was_killed_while_the_card_was_written_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unbag.readouts.decoder_training.save_decoder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "made")
+    monkeypatch.undo()
+    assert (tmp_path / "made" / "README.md").exists()
+    silent = Silent()
+    assert trained(tmp_path / "made", progress=silent).is_done
+    assert "going on after step 4 of 4" in silent.said
+    trained(tmp_path / "whole")
+    # Others may read what one may: safetensors makes files for nobody else.
+    kept = [path for path in (tmp_path / "whole").rglob("*") if path.is_file()]
+    modes = {path.stat().st_mode for path in kept if path.name != ".lock"}
+    assert {path.suffix for path in kept} >= {".safetensors", ".json", ".md"}
+    assert modes == {(tmp_path / "whole" / "README.md").stat().st_mode}
+    whole, again = state(tmp_path / "whole"), state(tmp_path / "made")
+    assert all(torch.equal(value, again[name]) for name, value in whole.items())
+
+
+def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(UserError) as error:
+        trained(tmp_path)
+    assert error.value.found == (
+        f"the folder {tmp_path} is not empty and holds no training of a decoder"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]

@@ -1,0 +1,68 @@
+"""A folder with somebody's files is refused before anything is computed or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from unbag.cli import main
+from unbag.errors import UserError
+from unbag.train.job import NAME, write_record
+from unbag.train.loop import train
+from unbag.train.repair import repair
+
+from .small_runs import fast, job_of
+from .small_world import small
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_of_photographs_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"a picture")
+    with pytest.raises(UserError) as caught:
+        train(job_of(tmp_path))
+    assert caught.value.found == f"the folder {tmp_path} is not empty and holds no training run"
+    assert caught.value.expected == "an empty or new folder, or the folder of a run to go on with"
+    assert caught.value.way_out == "choose another with --out"
+    # Before towers are copied, and on the command line before a model is loaded.
+    monkeypatch.delattr("unbag.train.repair.make_trainable")
+    with pytest.raises(UserError, match="is not empty and holds no training run"):
+        repair(small(1), "world", fast(), tmp_path)
+    words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
+    assert main([*words, "--model", "tiny:nobody"]) == 1
+    assert "is not empty and holds no training run" in capsys.readouterr().err
+    assert files(tmp_path) == ["holiday.jpg"]
+
+
+def test_what_a_killed_run_leaves_does_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".lock").touch()
+    (tmp_path / f".{NAME}.0123abcd.part").write_text("{")
+    (tmp_path / ".write-0123abcd").touch()
+
+    def killed(*_: object) -> None:
+        assert [name for name in files(tmp_path) if not name.startswith(".")] == []
+        write_record(*_)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unbag.train.loop.write_record", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(job_of(tmp_path))
+    monkeypatch.undo()
+    assert [name for name in files(tmp_path) if not name.startswith(".")] == [NAME]
+    assert train(job_of(tmp_path)).is_done
+
+
+def test_a_record_of_something_else_is_told_before_a_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / NAME).write_text('{"epochs": 3}')
+    words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
+    assert main([*words, "--model", "tiny:nobody"]) == 1
+    assert f"{tmp_path / NAME} cannot be read" in capsys.readouterr().err
