@@ -16,6 +16,9 @@ from unbag.reports.join import merge_runs
 from unbag.reports.page import render_page
 from unbag.types import Result, RunContents, RunRecord
 
+Given = Result | Sequence[Result] | RunContents | str | Path | Sequence[str | Path]
+"""What a report can be written of."""
+
 
 def to_html(contents: RunContents) -> str:
     """The page, with our own definitions of the metrics."""
@@ -73,9 +76,7 @@ def read_runs(folders: Sequence[Path]) -> RunContents:
     return merge_runs([read_contents(folder) for folder in folders], folders=folders)
 
 
-def report(
-    results: Sequence[Result] | RunContents | str | Path | Sequence[str | Path], path: str | Path
-) -> Path:
+def report(results: Given, path: str | Path) -> Path:
     """Write results as a page, Markdown, CSV or JSON, by the ending of the path.
 
     Args:
@@ -107,9 +108,7 @@ def _is_report(path: Path) -> bool:
     return begins in head if path.suffix == ".html" else head.startswith(begins)
 
 
-def _contents(
-    results: Sequence[Result] | RunContents | str | Path | Sequence[str | Path],
-) -> RunContents:
+def _contents(results: Given) -> RunContents:
     if isinstance(results, RunContents):
         return results
     given = [results] if isinstance(results, Result | str | Path) else results
