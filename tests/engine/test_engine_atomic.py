@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from unbag.engine.atomic import write_atomically, write_text
+from unbag.engine.atomic import remove_leftovers, write_atomically, write_text
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
@@ -42,3 +42,12 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
         write_atomically(tmp_path / "a", fails)
     assert (tmp_path / "a").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_files_and_folders_that_a_killed_process_left_are_removed(tmp_path: Path) -> None:
+    (tmp_path / ".export.1234.part" / "open_clip").mkdir(parents=True)
+    (tmp_path / ".export.1234.part" / "open_clip" / "half").write_text("x")
+    for name in (".a.part", ".write-1", "kept"):
+        (tmp_path / name).write_text("x")
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

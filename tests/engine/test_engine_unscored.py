@@ -1,5 +1,6 @@
 """A model that fails costs the run nothing but its own scores, and is tried again."""
 
+import errno
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -146,3 +147,21 @@ def test_in_a_team_nobody_is_left_waiting(
     broken = Raises(ZeroDivisionError(), after=0)
     with pytest.raises(ZeroDivisionError):
         run(Job([broken, load("short")], [toy], tmp_path / "run", keeps_going=True))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, "No space left"), RuntimeError("I/O error: ... (os error 28)")],
+    ids=["system", "library"],
+)
+def test_a_full_disk_is_no_fault_of_a_model(
+    error: Exception, two: list[Benchmark], tmp_path: Path
+) -> None:
+    later = Raises(None)
+    later.name = "later"
+    job = Job([Raises(error), later], two, tmp_path / "run", keeps_going=True)
+    with pytest.raises(UserError, match="no room is left on the disk of") as told:
+        run(job)
+    assert told.value.way_out.endswith("give the same command again: scores that are there stay")
+    assert later.asked == 0
+    assert state(tmp_path / "run") == "failed"

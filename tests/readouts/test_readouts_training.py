@@ -125,6 +125,15 @@ def test_another_run_in_the_same_folder_is_refused_saying_what_differs(tmp_path:
         trained(tmp_path, encoder, seed=1)
 
 
+def test_a_trained_reader_without_its_checkpoint_is_not_replaced(tmp_path: Path) -> None:
+    trained(tmp_path, small())
+    (tmp_path / LAST).unlink()
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(UserError, match="holds a trained reader"):
+        trained(tmp_path, small())
+    assert (tmp_path / FILE).read_bytes() == before
+
+
 def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path: Path) -> None:
     encoder = small()
     (tmp_path / CARD).write_text("mine")
@@ -146,8 +155,6 @@ def test_files_of_somebody_else_are_refused_before_anything_is_computed(tmp_path
 def test_a_lock_and_half_a_file_do_not_block(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     (tmp_path / f".{LAST}.0123abcd.part").write_bytes(b"half")
-    assert trained(tmp_path, load("base")).is_done
-    (tmp_path / LAST).unlink()
     assert trained(tmp_path, load("base")).is_done
 
 

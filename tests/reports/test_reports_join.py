@@ -242,3 +242,39 @@ def test_page_and_markdown_name_folders_and_say_what_stands_once() -> None:
     alone = render_page(merge_runs([whole()]), DEFINITIONS)
     assert '<th scope="row">run</th>' not in alone
     assert "Joined runs" not in to_markdown(merge_runs([whole()]))
+
+
+def test_only_runs_that_share_numbers_are_said_to() -> None:
+    three = joined(whole("a"), whole("b"), cut("c"), folders=("a", "b", "c"))
+    (note,) = notes_of(three)
+    assert note.endswith("the same numbers on the same items of sugar in a and b, shown once")
+
+
+def test_intervals_of_another_seed_make_no_other_model() -> None:
+    def drawn(name: str, shift: float, p: float) -> RunContents:
+        run = whole(name)
+        results = tuple(
+            replace(
+                one,
+                overall={
+                    metric: replace(found, low=found.low - shift)
+                    for metric, found in one.overall.items()
+                },
+            )
+            for one in run.results
+        )
+        made = Comparison("sugar", "accuracy", "m", BLIND, -0.1, -0.2 - shift, 0.0, 7511, p, None)
+        return replace(run, results=results, comparisons=(made,))
+
+    both = joined(drawn("b", 0.0, 0.01), drawn("c", 0.001, 0.02))
+    assert [column.label for column in lay_out(both).columns] == ["m", BLIND]
+    (made,) = both.comparisons
+    assert made.p_holm == made.p_value == 0.01
+
+
+def test_a_run_that_fits_two_models_is_neither() -> None:
+    other = replace(result("m", 0.6), benchmark="other")
+    alone = RunContents(record("d", "whole", m="m-1"), (other,))
+    runs = (whole("a"), whole("b", 0.9), alone)
+    labels = [c.label for c in lay_out(joined(*runs, folders=("a", "b", "d"))).columns]
+    assert {"m (a)", "m (b)", "m (d)"} <= set(labels)

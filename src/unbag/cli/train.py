@@ -201,6 +201,9 @@ def _show(found: Repaired) -> None:
         )
     for line in left_out_lines(standing.unread, is_all=len(standing.unread) < MOST):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if standing.pictures_skipped and not standing.unread:
+        # Of a run that was begun before names were kept.
+        console.print(f"pictures that could not be read: {standing.pictures_skipped:,}")
     if standing.best is not None:
         console.print(
             f"best mean headline while training: {100 * standing.best:.1f} after step "

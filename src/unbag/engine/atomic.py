@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,7 +101,10 @@ def _keep_from_children(file: IO[str]) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Delete what a killed process left half written; only while nobody else writes there."""
     for path in (*folder.glob(".*.part"), *folder.glob(".write-*")):
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _put(path: Path, text: str) -> None:

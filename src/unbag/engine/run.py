@@ -15,6 +15,7 @@ from unbag.engine.bounds import with_bounds
 from unbag.engine.collector import paused_collector
 from unbag.engine.errata import errata_name
 from unbag.engine.folder import Asked, RunFolder, State, read_contents
+from unbag.engine.full_disk import is_full, told_when_full
 from unbag.engine.given import no_benchmark, no_scorer
 from unbag.engine.job import Job
 from unbag.engine.judge import Judgement, judge
@@ -73,7 +74,7 @@ def run(job: Job, *, progress: Progress | None = None) -> Finished:
     )
     if not team.is_leader:
         return _assist(job, items, plan, folder, asked, progress, team)
-    with folder.locked():
+    with folder.locked(), told_when_full(job.out, goes_on="scores that are there stay"):
         grids, record = folder.begin(asked, _record(job, asked, loaded))
         store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
         folder.take_over(store)
@@ -106,8 +107,9 @@ def _score_all(work: Work) -> list[str]:
         try:
             work.score(scorer)
         except Exception as error:
-            # In a team the others wait for this process: torchrun ends them when it ends.
-            if not job.keeps_going or work.team.size > 1:
+            # In a team the others wait for this process: torchrun ends them when it ends. A disk
+            # that is full would fail every scorer alike.
+            if not job.keeps_going or work.team.size > 1 or is_full(error):
                 raise
             unscored.add(scorer.name, work.missing(scorer), error)
     every = set(work.items)

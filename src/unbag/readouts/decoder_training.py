@@ -15,6 +15,7 @@ from unbag.engine.atomic import (
     remove_leftovers,
     write_text,
 )
+from unbag.engine.full_disk import told_when_full
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
 from unbag.errors import UserError
@@ -37,13 +38,11 @@ from unbag.readouts.reader_checkpoint import (
     write_standing,
 )
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
-from unbag.train.full_disk import told_when_full
 from unbag.train.repair import Where
 from unbag.train.stopping import stops_gently
 from unbag.types import DualEncoder
 
 LAST, CARD = "last.safetensors", "README.md"
-_HEADER = "unbag_decoder_training"
 _MOST_ASKED = 2_000
 """Lessons that the numbers of the card are from."""
 

@@ -62,11 +62,18 @@ def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing
 def check_folder(folder: Path, *, what: str, made: str = LAST) -> None:
     """Raise UserError, before anything is computed, unless such a training began there or can.
 
-    The checkpoint comes first of all that a training writes; `made` is what its end writes.
+    The checkpoint comes first of all that a training writes; `made` is what its end writes, and
+    without a checkpoint nothing says how it was made.
     """
     if (folder / LAST).exists():
         _read(folder / LAST, what=what, with_tensors=False)
-    elif not (folder / made).exists():
+    elif (folder / made).exists():
+        raise UserError(
+            f"{folder} holds a trained {what.removeprefix('a ')}",
+            expected="an empty folder, or one of a run that was stopped",
+            way_out="name another folder with --out",
+        )
+    else:
         check_empty(folder, what=f"training of {what}")
 
 

@@ -11,6 +11,7 @@ from time import perf_counter
 import torch
 
 from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
+from unbag.engine.full_disk import told_when_full
 from unbag.engine.progress import Progress
 from unbag.engine.team import Team
 from unbag.errors import UserError
@@ -25,7 +26,6 @@ from unbag.readouts.reader import Reader
 from unbag.readouts.reader_card import ReaderCard, render
 from unbag.readouts.reader_checkpoint import check_folder, restore, save
 from unbag.readouts.readout import ReadoutJob, ReadoutTrained
-from unbag.train.full_disk import told_when_full
 from unbag.train.repair import WORLD, Where
 from unbag.train.stopping import stops_gently
 from unbag.types import DualEncoder

@@ -17,7 +17,7 @@ from unbag.readouts.vlm2vec_core import TEMPERATURE
 from unbag.readouts.vlm2vec_data import Lessons, PairLessons, Showing, WorldLessons
 from unbag.readouts.vlm2vec_encoder import Vlm2Vec, hidden_generator
 from unbag.readouts.vlm2vec_head import on_patches
-from unbag.readouts.vlm2vec_saved import WEIGHTS, About, is_adapter, load, read_about, save
+from unbag.readouts.vlm2vec_saved import About, is_adapter, load, read_about, save
 from unbag.readouts.vlm2vec_score import AskedCosine
 from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
 from unbag.readouts.vlm2vec_train import LAST, fit, measure
@@ -55,7 +55,7 @@ class Vlm2VecReadout:
         """Contrastively, on pairs or the world; goes on where it stopped."""
         settings = choose(Vlm2VecSettings(), job.settings, readout=self.name)
         model, where = _chat_model(job.model), job.where or Where()
-        if not any((job.out / name).exists() for name in (LAST, WEIGHTS)):
+        if not (job.out / LAST).exists():
             check_empty(job.out, what=f"training of {self.name}")
         lessons = open_lessons(job.pairs, settings.showing(asks=self.asks, seed=job.seed))
         progress.say(f"data: {lessons.about}")

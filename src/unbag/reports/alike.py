@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from unbag.reports.prompts import model_name
 from unbag.reports.wording import and_list
-from unbag.types import Comparison, Result, RunContents
+from unbag.types import Result, RunContents
 from unbag.types.as_json import comparison_to_json, result_to_json
 
 NAMED = 3
@@ -35,6 +35,8 @@ class Alike:
 
     facts: dict[object, object] = field(default_factory=dict)
     """Its fingerprints, and its numbers by place."""
+    had: dict[object, list[int]] = field(default_factory=dict)
+    """By place: the parts that have these numbers."""
     parts: list[int] = field(default_factory=list)
     again: dict[int, list[Result]] = field(default_factory=dict)
     """By part: results that an earlier part has too."""
@@ -47,6 +49,8 @@ class Alike:
         """Take in what another part says of the model."""
         if again := [result for result in results if _place(result) in self.facts]:
             self.again[at] = again
+        for result in results:
+            self.had.setdefault(_place(result), []).append(at)
         self.facts.update(facts)
         self.parts.append(at)
 
@@ -61,10 +65,12 @@ def find_alike(parts: Sequence[Part]) -> dict[str, list[Alike]]:
         for name, results in models.items():
             facts = _facts(results)
             known = found.setdefault(name, [])
-            same = next((one for one in known if one.fits(facts)), None)
-            if same is None:
-                known.append(same := Alike())
-            same.add(at, results, facts)
+            fitting = [one for one in known if one.fits(facts)]
+            if len(fitting) != 1:
+                # None, or two that differ: nothing says which of them it is.
+                fitting = [Alike()]
+                known += fitting
+            fitting[0].add(at, results, facts)
     return found
 
 
@@ -72,9 +78,19 @@ def _facts(results: Iterable[Result]) -> dict[object, object]:
     facts: dict[object, object] = {}
     for result in results:
         facts[result.scorer] = fingerprint(result, "model", result.scorer)
-        # As JSON, since NaN is not equal to itself.
-        facts[_place(result)] = result_to_json(replace(result, about=""))
+        facts[_place(result)] = _decided(result_to_json(replace(result, about="")))
     return facts
+
+
+_DRAWN = ("low", "high", "p_value", "p_holm")
+"""What resampling gives, which another seed gives otherwise: it says nothing of the model."""
+
+
+def _decided(said: object) -> object:
+    """What scores and items alone decide, of JSON: there NaN is equal to itself."""
+    if isinstance(said, dict):
+        return {key: _decided(value) for key, value in said.items() if key not in _DRAWN}
+    return [_decided(one) for one in said] if isinstance(said, list) else said
 
 
 def _place(result: Result) -> tuple[str, ...]:
@@ -92,19 +108,17 @@ def fingerprint(result: Result, kind: str, name: str) -> str:
 
 def each_once(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) -> list[Part]:
     """Without results that an earlier part has, and without what goes with them."""
-    made: list[dict[str, object]] = []
+    made: list[object] = []
     kept = []
     for at, part in enumerate(parts):
         again = [r for some in alike.values() for one in some for r in one.again.get(at, ())]
         run = _without(part.run, again, made)
-        made += [_uncorrected(one) for one in run.comparisons]
+        made += [_decided(comparison_to_json(one)) for one in run.comparisons]
         kept.append(replace(part, run=run))
     return kept
 
 
-def _without(
-    run: RunContents, again: Sequence[Result], made: Sequence[dict[str, object]]
-) -> RunContents:
+def _without(run: RunContents, again: Sequence[Result], made: Sequence[object]) -> RunContents:
     ids = {id(result) for result in again}
     results = tuple(result for result in run.results if id(result) not in ids)
     gone = {(r.benchmark, r.scorer) for r in again} - {(r.benchmark, r.scorer) for r in results}
@@ -115,15 +129,11 @@ def _without(
             one
             for one in run.comparisons
             if not {(one.benchmark, one.first), (one.benchmark, one.second)} <= gone
-            or _uncorrected(one) not in made
+            or _decided(comparison_to_json(one)) not in made
         ),
         failures=tuple(f for f in run.failures if (f.benchmark, f.scorer) not in gone),
         references=tuple(r for r in run.references if (r.benchmark, r.scorer) not in gone),
     )
-
-
-def _uncorrected(made: Comparison) -> dict[str, object]:
-    return comparison_to_json(replace(made, p_holm=None))
 
 
 def shared_lines(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) -> list[str]:
@@ -134,7 +144,8 @@ def shared_lines(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) ->
             again = [result for results in one.again.values() for result in results]
             if again:
                 on = list(dict.fromkeys(result.benchmark for result in again))
-                runs = [parts[at].label for at in one.parts]
+                those = {at for result in again for at in one.had[_place(result)]}
+                runs = [parts[at].label for at in sorted(those)]
                 place = (_counted(on, "benchmarks"), _counted(runs, "runs"))
                 groups.setdefault(place, []).append(name)
     return [

@@ -13,8 +13,12 @@ def check_begun(folder: Path) -> None:
 
     The record comes first of all that a run writes, so a run that was killed has it or nothing.
     """
-    if read_record(folder) is None:
+    try:
         check_empty(folder, what="training run")
+    except UserError:
+        # Read after the look at the folder: another process of the same run may begin meanwhile.
+        if read_record(folder) is None:
+            raise
 
 
 def check_empty(folder: Path, *, what: str) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers
+from unbag.engine.full_disk import told_when_full
 from unbag.engine.progress import Progress, Silent
 from unbag.engine.team import Team, join_team
 from unbag.errors import UserError
@@ -24,7 +25,6 @@ from unbag.train.batch import Batch
 from unbag.train.begun import check_begun
 from unbag.train.checkpoint import BEST, LAST, Standing
 from unbag.train.evaluation import evaluate_weights, forget_later
-from unbag.train.full_disk import told_when_full
 from unbag.train.job import TrainJob, TrainRecord, asked_of, check_same, read_record, write_record
 from unbag.train.left_out import with_names
 from unbag.train.load import Waiting, load
