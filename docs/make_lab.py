@@ -135,8 +135,7 @@ def _rows(
     for one in verdict.tested:
         effect = effect_text(one, absent(one.prediction, verdict.claim, results))
         bases = f", {len(one.effects)}" if one.effects else ""
-        word = UNDECIDED if verdict.is_small else one.word
-        found.append((one.prediction.says, f"{effect}{bases}", HOLDS[word]))
+        found.append((one.prediction.says, f"{effect}{bases}", HOLDS[verdict.word_of(one)]))
     return found
 
 

@@ -16,10 +16,9 @@ from unbag.lab.claim import FEWEST_BASES, ArmKey, Claim
 from unbag.lab.claim_beside import Beside, arm_name, numbers_beside
 from unbag.lab.claims import NAMES, all_claims
 from unbag.lab.clock import counted
-from unbag.lab.coin_control import coin_warning
+from unbag.lab.coin_control import minds
 from unbag.lab.run_folder import results_in
 from unbag.lab.shipped import shipped_results
-from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, judge_claims
 from unbag.lab.where import PHOTOGRAPHS
 from unbag.lab.wording import (
@@ -64,7 +63,7 @@ def show_claim(name: str, folder: Path | None) -> int:
     claim = verdict.claim
     why = f" ({verdict.why})" if verdict.why else ""
     print(f"{name}: {verdict.said}{why}\n")
-    for mind in filter(None, (warning(claim, results), coin_warning(claim, results))):
+    for mind in minds(claim, results):
         print(f"{block(mind.replace('`', ''), indent=0)}\n")
     for heading, text in _about(claim).items():
         if text:

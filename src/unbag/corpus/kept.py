@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +20,12 @@ from unbag.corpus.source import Source
 from unbag.corpus.survey import Survey
 from unbag.corpus.written import Pair
 from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
+from unbag.engine.full_disk import is_full
 from unbag.engine.progress import Advance
 from unbag.errors import UserError
 
 NAMED = 20
 """Failures that are named; more are counted."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def full_disk_told(kept: Kept) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _FULL:
+        if not is_full(error):
             raise
         done = len(kept.done())
         raise UserError(

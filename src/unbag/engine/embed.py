@@ -62,8 +62,8 @@ def embed(
     """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
 
     A team shares the batches out; then each process has the vectors of all, from the cache.
-    `compare` is tried on the first pictures, so that vectors which do not go together are told of
-    before the rest is encoded.
+    `compare` is tried on a picture of each batch, so that vectors which do not go together are told
+    of before the rest is encoded.
     """
     tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.

@@ -21,7 +21,6 @@ from unbag.lab.effect_marks import (
     predicted,
     svg,
     ticks,
-    word_of,
 )
 from unbag.lab.overview_figure import MANY, many_figure
 from unbag.lab.verdict import Tested, Verdict, Word
@@ -40,7 +39,7 @@ def claim_figure(verdict: Verdict) -> str:
         return many_figure(verdict, title)
     parts, top = [], 10.0
     for one in verdict.tested:
-        drawing, high = _row(one, top, word_of(verdict, one), verdict)
+        drawing, high = _row(one, top, verdict.word_of(one), verdict)
         parts.append(drawing)
         top += high
     parts.append(_legend(top + 14))

@@ -9,9 +9,8 @@ from unbag.lab.arm_result import BY_STEP, FEW_DROPOUT, ArmResult
 from unbag.lab.base_names import in_order
 from unbag.lab.claim import LEAST_FIT, ArmsOfBase, Claim, Number
 from unbag.lab.claim_beside import arm_name, numbers_beside
-from unbag.lab.coin_control import coin_warning
+from unbag.lab.coin_control import minds
 from unbag.lab.overview_figure import MANY
-from unbag.lab.told_nothing import warning
 from unbag.lab.verdict import REPRODUCED, UNDECIDED, Tested, Verdict, by_base
 from unbag.lab.wording import (
     absent,
@@ -50,7 +49,7 @@ def claim_page(
         f"{claim.statement}\n",
         f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
         f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
-        *(f"{mind}\n" for mind in (warning(claim, results), coin_warning(claim, results)) if mind),
+        *(f"{mind}\n" for mind in minds(claim, results)),
         _predicted(claim),
         _known_before(claim),
         _what_ran(claim, results),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.claim import Claim, Number
-from unbag.lab.told_nothing import is_coin
+from unbag.lab.told_nothing import is_coin, warning
 from unbag.lab.verdict import by_base
 
 BRITTLENESS = "brittleness"
@@ -30,6 +30,11 @@ def coin_controls(claim: Claim, results: Sequence[ArmResult]) -> tuple[Number, .
         if asked and all(is_coin(result, control.benchmark) for result in asked):
             found[control] = None
     return tuple(found)
+
+
+def minds(claim: Claim, results: Sequence[ArmResult]) -> list[str]:
+    """All that a reader of a verdict must mind, a text each."""
+    return [one for one in (warning(claim, results), coin_warning(claim, results)) if one]
 
 
 def coin_warning(claim: Claim, results: Sequence[ArmResult]) -> str:

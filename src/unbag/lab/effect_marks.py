@@ -11,7 +11,7 @@ from math import isfinite
 
 from unbag.diagnosis.axis import Axis
 from unbag.lab.claim import Prediction
-from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Verdict, Word
+from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Word
 from unbag.lab.wording import found_text
 
 WIDE = 760
@@ -36,11 +36,6 @@ FORMS: dict[Word, str] = {
     UNDECIDED: '<circle r="5"/>',
 }
 """The form says the same as the colour."""
-
-
-def word_of(verdict: Verdict, one: Tested) -> Word:
-    """Of a prediction; a small run decides none."""
-    return UNDECIDED if verdict.is_small else one.word
 
 
 def level_of(prediction: Prediction) -> float:

@@ -24,7 +24,6 @@ from unbag.lab.effect_marks import (
     svg,
     tick_labels,
     ticks,
-    word_of,
 )
 from unbag.lab.verdict import Tested, Verdict, Word
 from unbag.lab.wording import difference_text, points
@@ -50,7 +49,7 @@ class _Lane:
 
 def many_figure(verdict: Verdict, title: str) -> str:
     """Of a claim with many predictions."""
-    rows = [_Lane(one.prediction.says, one, word_of(verdict, one)) for one in verdict.tested]
+    rows = [_Lane(one.prediction.says, one, verdict.word_of(one)) for one in verdict.tested]
     return _lanes(rows, title, names=SAYS, lane=HIGH_LANE)
 
 
@@ -68,9 +67,9 @@ def _of_claim(verdict: Verdict) -> list[_Lane]:
     if len(ran) > MANY:
         # The one that is least sure of its side stands for all.
         least = max(ran, key=lambda one: min(one.p_right, one.p_wrong))
-        return [_Lane(f"{name}, 1 of {len(ran)}", least, word_of(verdict, least))]
+        return [_Lane(f"{name}, 1 of {len(ran)}", least, verdict.word_of(least))]
     return [
-        _Lane(name if place == 0 else "", one, word_of(verdict, one))
+        _Lane(name if place == 0 else "", one, verdict.word_of(one))
         for place, one in enumerate(ran)
     ]
 

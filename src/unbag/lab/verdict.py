@@ -65,6 +65,10 @@ class Verdict:
             return FAILED
         return REPRODUCED if words == {REPRODUCED} else UNDECIDED
 
+    def word_of(self, one: Tested) -> Word:
+        """Of one of its predictions; a small run decides none."""
+        return UNDECIDED if self.is_small else one.word
+
     @property
     def came_out(self) -> str:
         """How many of its predictions did."""

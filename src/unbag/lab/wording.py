@@ -40,7 +40,7 @@ def all_absent(verdict: Verdict, results: Sequence[ArmResult]) -> str:
 
 def tally(verdict: Verdict) -> str:
     """How many predictions hold, do not, and are undecided."""
-    words = [UNDECIDED if verdict.is_small else one.word for one in verdict.tested]
+    words = [verdict.word_of(one) for one in verdict.tested]
     return ", ".join(f"{words.count(word)} {said}" for word, said in HOLDS.items() if word in words)
 
 

@@ -34,6 +34,7 @@ from unbag.readouts.reader_checkpoint import (
     Standing,
     check_folder,
     read_standing,
+    trained_already,
     under,
     write_standing,
 )
@@ -60,11 +61,7 @@ def train_decoder(
     with locked_folder(job.out, taken), told_when_full(job.out):
         remove_leftovers(job.out)
         if (job.out / CONFIG).exists():
-            raise UserError(
-                f"{job.out} holds a trained decoder",
-                expected="an empty folder, or one of a run that was stopped",
-                way_out="name another folder with --out",
-            )
+            raise trained_already(job.out, what="a decoder")
         return _Run(job, settings, encoder, progress).go()
 
 

@@ -59,7 +59,7 @@ def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing
     write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
 
 
-def check_folder(folder: Path, *, what: str, made: str = LAST) -> None:
+def check_folder(folder: Path, *, what: str, made: str) -> None:
     """Raise UserError, before anything is computed, unless such a training began there or can.
 
     The checkpoint comes first of all that a training writes; `made` is what its end writes, and
@@ -68,13 +68,18 @@ def check_folder(folder: Path, *, what: str, made: str = LAST) -> None:
     if (folder / LAST).exists():
         _read(folder / LAST, what=what, with_tensors=False)
     elif (folder / made).exists():
-        raise UserError(
-            f"{folder} holds a trained {what.removeprefix('a ')}",
-            expected="an empty folder, or one of a run that was stopped",
-            way_out="name another folder with --out",
-        )
+        raise trained_already(folder, what=what)
     else:
         check_empty(folder, what=f"training of {what}")
+
+
+def trained_already(folder: Path, *, what: str) -> UserError:
+    """The error for a folder whose training came to its end."""
+    return UserError(
+        f"{folder} holds a trained {what.removeprefix('a ')}",
+        expected="an empty folder, or one of a run that was stopped",
+        way_out="name another folder with --out",
+    )
 
 
 def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[str, Tensor]]:
