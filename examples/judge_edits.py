@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unbag.captions.edit import CaptionEditor, Given, make_editor
+from unbag.captions.edit import CaptionEditor, make_editor
 from unbag.captions.judging import (
     TRUTHS,
     Case,
@@ -31,7 +31,7 @@ from unbag.captions.judging import (
 from unbag.captions.kinds import Parts
 from unbag.captions.tally import Tally
 from unbag.metrics.resample import generator
-from unbag.types import Change, Edit
+from unbag.types import Change, Edit, Given
 
 EACH = 40
 MOST = 12_000

@@ -28,13 +28,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, sleep
 
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.kinds import find_kinds
 from unbag.captions.parse import BATCH, find_parser
 from unbag.corpus.job import EditJob
 from unbag.corpus.run import run_edit
 from unbag.corpus.source import Source
 from unbag.engine.progress import Advance, Silent
+from unbag.types import Given
 
 PLAIN = 400
 """Captions of the plain loop; it is slow and its rate is steady."""

@@ -9,7 +9,7 @@ import pytest
 
 import unbag
 from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, Edited, Given, edit, make_editor
+from unbag.captions.edit import CaptionEditor, edit, make_editor
 from unbag.captions.filters import ALWAYS, Proposal
 from unbag.captions.kinds import Changes, Kind, Parts, by_rule, find_kinds
 from unbag.captions.parse import find_parser
@@ -17,7 +17,7 @@ from unbag.captions.parsed import Parsed
 from unbag.captions.screen import MOST_WORDS, cleaned, why_not
 from unbag.captions.tally import Tally
 from unbag.errors import UserError
-from unbag.types import Change
+from unbag.types import Change, Edited, Given
 
 CAPTIONS = (
     "A man in a red shirt is on a motorcycle near a house.",

@@ -10,7 +10,7 @@ import pytest
 
 from unbag.captions import fills
 from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, Given, edit, make_editor
+from unbag.captions.edit import CaptionEditor, edit, make_editor
 from unbag.captions.fill_model import Blank, Filler, Gains
 from unbag.captions.fill_places import ACTIONS, ATTRIBUTES, RELATIONS, ByRules, Places
 from unbag.captions.fills import FILL_OBJECT, Fills, Tools
@@ -19,6 +19,7 @@ from unbag.captions.parse import Parser, find_parser
 from unbag.captions.wordnet import WordNet, find_wordnet
 from unbag.captions.wordnet_edits import NounRule
 from unbag.errors import UserError
+from unbag.types import Given
 
 from .tiny_words import save_causal, save_masked
 

@@ -7,10 +7,9 @@ from math import nan
 
 import pytest
 
-from unbag.captions.edit import Edited
 from unbag.captions.leak import Leak, Pair, leak_of, pairs_of
 from unbag.metrics.intervals import wilson
-from unbag.types import Edit
+from unbag.types import Edit, Edited
 
 
 def by_length(texts: Sequence[str]) -> list[float]:

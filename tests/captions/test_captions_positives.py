@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from unbag.captions.changes import apply, finished, normalised
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.filters_truth import keeps_truth
 from unbag.captions.kinds import Rule, find_kinds
 from unbag.captions.parse import Parser, find_parser
@@ -17,6 +17,7 @@ from unbag.captions.positives_form import word_form
 from unbag.captions.positives_inverse import INVERSES, relation_inverse
 from unbag.captions.positives_passive import passive
 from unbag.captions.positives_synonym import synonym
+from unbag.types import Given
 
 RULES: dict[str, Rule] = {
     "synonym": synonym,

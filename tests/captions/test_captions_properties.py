@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.captions.changes import apply, normalised
-from unbag.captions.edit import CaptionEditor, Given, make_editor
+from unbag.captions.edit import CaptionEditor, make_editor
 from unbag.captions.kinds import find_kinds
 from unbag.captions.wordnet import find_wordnet
 from unbag.errors import UserError
+from unbag.types import Given
 
 ONE = ("a", "the", "one", "")
 MANY = ("two", "several", "the", "no", "")

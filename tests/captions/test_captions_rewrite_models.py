@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.kinds import Parts
 from unbag.captions.rewrite_models import CUT, TOO_LONG, LocalWriter, load_writer
 from unbag.errors import UserError
 from unbag.models.server_client import MANY
+from unbag.types import Given
 
 from .tiny_words import save_causal
 

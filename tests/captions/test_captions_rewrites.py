@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, Given, make_editor
+from unbag.captions.edit import CaptionEditor, make_editor
 from unbag.captions.filters_rewrite import is_exchange
 from unbag.captions.kinds import Kind, Parts
 from unbag.captions.parse import Parser, find_parser
@@ -26,6 +26,7 @@ from unbag.captions.rewrites import (
 )
 from unbag.errors import UserError
 from unbag.models.server_client import Manners
+from unbag.types import Given
 
 from .writing_server import Writing, served
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.kinds import Parts
 from unbag.captions.rewrite_models import PROBE, load_writer
 from unbag.corpus.job import EditJob
@@ -17,6 +17,7 @@ from unbag.corpus.run import run_edit
 from unbag.corpus.source import Source
 from unbag.errors import UserError
 from unbag.models.server_client import MANY, Manners
+from unbag.types import Given
 
 from .writing_server import Writing, served
 

@@ -6,7 +6,7 @@ import pytest
 
 from unbag.captions import wordnet
 from unbag.captions.changes import apply, finished, normalised
-from unbag.captions.edit import Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.kinds import Rule, find_kinds
 from unbag.captions.parse import Parser, find_parser
 from unbag.captions.picturable import GENDERED, GROUPS, GROUPS_OF, PLACES
@@ -15,6 +15,7 @@ from unbag.captions.wordnet import find_wordnet
 from unbag.captions.wordnet_antonyms import AntonymRule
 from unbag.captions.wordnet_edits import NounRule
 from unbag.errors import UserError
+from unbag.types import Given
 
 KINDS = (
     "left_right above_below front_behind inside_outside near_far replace_number replace_quantifier "

@@ -9,13 +9,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.captions.edit import Edited, Given
 from unbag.captions.screen import cleaned, why_not
 from unbag.captions.tally import Tally
 from unbag.corpus.runner import Settings
 from unbag.corpus.work import Worker
 from unbag.errors import UserError
-from unbag.types import Change, Edit
+from unbag.types import Change, Edit, Edited, Given
 
 NEGATIVE, POSITIVE = "first_words", "indeed"
 

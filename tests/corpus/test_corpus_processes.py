@@ -17,7 +17,6 @@ from types import ModuleType
 
 import pytest
 
-from unbag.captions.edit import Given
 from unbag.corpus.entries import Chunk
 from unbag.corpus.job import EditJob
 from unbag.corpus.local import InProcess, Processes
@@ -25,6 +24,7 @@ from unbag.corpus.run import run_edit
 from unbag.corpus.runner import Settings
 from unbag.corpus.source import Source
 from unbag.errors import UserError
+from unbag.types import Given
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_error_of_the_user_comes_through_whole(tmp_path: Path, swapper: Modul
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from unbag.captions.edit import Given
+from unbag.types import Given
 from unbag.corpus.entries import Chunk
 from unbag.corpus.local import Processes
 from unbag.corpus.runner import Settings

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.edit import Given
 from unbag.captions.kinds import Parts
 from unbag.corpus import ray_runner
 from unbag.corpus.entries import Chunk
@@ -16,6 +15,7 @@ from unbag.corpus.ray_runner import RayRunner
 from unbag.corpus.runner import Settings
 from unbag.corpus.work import make_worker
 from unbag.errors import UserError
+from unbag.types import Given
 
 psutil = pytest.importorskip("psutil", reason="finds the worker to kill")
 pytestmark = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.captions import pipelines
-from unbag.captions.edit import CaptionEditor, Edited, Given
+from unbag.captions.edit import CaptionEditor
 from unbag.captions.tally import Tally
 from unbag.errors import UserError
 from unbag.pictures import FilePicture
@@ -15,7 +15,7 @@ from unbag.probes import material_pairs
 from unbag.probes.material_find import find_material
 from unbag.probes.material_pairs import folder_material, pairs_material
 from unbag.train.open_pairs import open_pairs
-from unbag.types import Edit
+from unbag.types import Edit, Edited, Given
 
 
 def draw(path: Path, shade: int) -> Path:

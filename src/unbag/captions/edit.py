@@ -22,33 +22,10 @@ from unbag.captions.parsed import Parsed
 from unbag.captions.screen import cleaned, why_not
 from unbag.captions.tally import Tally
 from unbag.errors import UserError
-from unbag.types import Edit
+from unbag.types import Edit, Edited, Given
 
 TRIES = 8
 """Proposals of one kind that are tried for one caption, for each edit that is wanted."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """A caption to edit."""
-
-    id: str
-    """With the seed it decides what is drawn."""
-    text: str
-    others: tuple[str, ...] = ()
-    """Other captions of the same picture: what they say is no hard negative."""
-
-
-@dataclass(frozen=True)
-class Edited:
-    """A caption with its edits."""
-
-    id: str
-    text: str
-    """As it was edited: in one line, with single spaces. Changes count its characters."""
-    edits: tuple[Edit, ...] = ()
-    skipped: str = ""
-    """Why it was not edited at all; empty if it was, even without success."""
 
 
 @dataclass(frozen=True, eq=False)

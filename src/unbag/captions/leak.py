@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from unbag.captions.edit import Edited
 from unbag.metrics.intervals import Interval, wilson
+from unbag.types import Edited
 
 Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
 """How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""

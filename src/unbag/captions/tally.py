@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unbag.captions.edit import Edited
+    from unbag.types import Edited
 
 
 @dataclass(eq=False)

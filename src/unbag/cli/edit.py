@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unbag.captions.edit import Edited, Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.filters_named import make_filters
 from unbag.captions.kinds import Kind, Parts, find_kinds
 from unbag.captions.tally import KindTally
@@ -23,6 +23,7 @@ from unbag.corpus.summary import Summary
 from unbag.engine.cache import default_cache
 from unbag.errors import UserError
 from unbag.models.device import check_device
+from unbag.types import Edited, Given
 
 _LONG = 60
 """Characters of reasons in the table; the summary has all."""

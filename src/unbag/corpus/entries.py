@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from unbag.captions.edit import Given
-from unbag.types import Edit
+from unbag.types import Edit, Given
 
 MOST_TOGETHER = 100
 """Captions of one picture that are edited together and checked against each other; a field that

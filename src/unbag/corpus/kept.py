@@ -11,7 +11,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from unbag.captions.edit import Edited
 from unbag.captions.tally import Tally
 from unbag.corpus.forms import entries
 from unbag.corpus.runner import Finished
@@ -23,6 +22,7 @@ from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, wr
 from unbag.engine.full_disk import is_full
 from unbag.engine.progress import Advance
 from unbag.errors import UserError
+from unbag.types import Edited
 
 NAMED = 20
 """Failures that are named; more are counted."""

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from unbag.captions.edit import Edited
 from unbag.captions.leak import Leak, Pair, leak_of
+from unbag.types import Edited
 
 SAMPLE = 1000
 """Edits of each kind that are looked at: enough for three points either way."""

@@ -17,11 +17,11 @@ from itertools import chain, islice
 from logging import ERROR, getLogger
 from typing import TYPE_CHECKING, Any
 
-from unbag.captions.edit import Given
 from unbag.corpus.entries import Chunk
 from unbag.corpus.runner import Finished, Settings
 from unbag.corpus.work import Worker, make_worker
 from unbag.errors import UserError
+from unbag.types import Given
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

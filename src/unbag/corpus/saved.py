@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from unbag.captions.edit import Edited
 from unbag.captions.tally import Tally
-from unbag.types import Change, Edit
+from unbag.types import Change, Edit, Edited
+from unbag.types.as_json import edit_as_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +42,6 @@ def read_edited(file: IO[str]) -> Iterator[Edited]:
         said = json.loads(line)
         edits = tuple(_edit(one) for one in said["edits"])
         yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
-
-
-def edit_as_json(edit: Edit) -> dict[str, object]:
-    """An edit as it is written into every form of collection."""
-    return {
-        "text": edit.text,
-        "kind": edit.kind,
-        "keeps_meaning": edit.keeps_meaning,
-        "changes": [list(change) for change in edit.changes],
-    }
 
 
 def _edit(said: Mapping[str, Any]) -> Edit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from unbag.captions.edit import Edited, Given, make_editor
+from unbag.captions.edit import make_editor
 from unbag.captions.filters_named import make_filters
 from unbag.captions.screen import cleaned
 from unbag.captions.tally import Tally
@@ -17,6 +17,7 @@ from unbag.corpus.runner import Finished, Settings
 from unbag.corpus.saved import as_text
 from unbag.engine.collector import paused_collector
 from unbag.errors import UserError
+from unbag.types import Edited, Given
 
 Edits = Callable[[Sequence[Given]], tuple[list[Edited], Tally]]
 """A `CaptionEditor`, or whatever does the same."""

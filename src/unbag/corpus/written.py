@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from unbag.captions.edit import Edited
 from unbag.corpus.entries import Entry
-from unbag.corpus.saved import edit_as_json
 from unbag.corpus.source import Source
+from unbag.types import Edited
+from unbag.types.as_json import edit_as_json
 
 EDITS, SKIPPED = "edits", "skipped"
 """Names of the columns and fields that are added."""

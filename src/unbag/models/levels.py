@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,6 +40,8 @@ class Levels:
 
     def __call__(self, byte_NCHW: Tensor) -> Tensor:
         """Looked up where the bytes are."""
+        import torch
+
         self._number_CV = self._number_CV.to(byte_NCHW.device)
         first_C = _LEVELS * torch.arange(len(self._number_CV), device=byte_NCHW.device)
         return self._number_CV.take(byte_NCHW.long() + first_C[:, None, None])
@@ -51,6 +52,7 @@ def levels(whole: Step, in_bytes: Step, last: Step) -> Levels | None:
 
     `whole` gives numbers, `in_bytes` all but the last step, `last` that step alone.
     """
+    import torch
     from PIL import Image
 
     noise = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.captions.edit import CaptionEditor, Given, make_editor
+from unbag.captions.edit import CaptionEditor, make_editor
 from unbag.captions.kinds import Parts
 from unbag.captions.pipelines import HOW_TO, find_installed
 from unbag.errors import UserError
@@ -21,7 +21,7 @@ from unbag.probes.material import Material, PicturePair, Row
 from unbag.probes.material_gallery import gallery_from
 from unbag.probes.space import Space
 from unbag.train.pairs import Pair, Pairs
-from unbag.types import Edit, FloatArray, Picture
+from unbag.types import Edit, FloatArray, Given, Picture
 
 MOST = 500
 """Pictures that are looked at unless more are wanted."""

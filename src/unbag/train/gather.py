@@ -9,11 +9,12 @@ second pass over the parts of a large batch leaves one tower out at a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-import torch
-from torch import Tensor, distributed
+from typing import TYPE_CHECKING
 
 from unbag.engine.team import Team
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BUCKET = 1 << 24
 """Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
@@ -23,6 +24,9 @@ def gathered(own: Tensor, team: Team) -> Tensor:
     """The rows of all processes in order of rank, with gradient at our own."""
     if team.size == 1:
         return own
+    import torch
+    from torch import distributed
+
     is_bool = own.dtype == torch.bool
     sent = (own.to(torch.uint8) if is_bool else own.detach()).contiguous()
     parts = [torch.empty_like(sent) for _ in range(team.size)]
@@ -37,6 +41,9 @@ def sum_gradients(weights: Iterable[Tensor], team: Team) -> None:
     """Over all processes, in place. A weight without a gradient here counts as zero."""
     if team.size == 1:
         return
+    import torch
+    from torch import distributed
+
     for bucket in _buckets([weight for weight in weights if weight.requires_grad]):
         grads = [torch.zeros_like(w) if w.grad is None else w.grad for w in bucket]
         flat = torch.cat([grad.reshape(-1) for grad in grads])

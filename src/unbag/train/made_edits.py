@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unbag.captions import pipelines, wordnet
-from unbag.captions.edit import CaptionEditor, Given, make_editor
+from unbag.captions.edit import CaptionEditor, make_editor
 from unbag.captions.kinds import Parts
 from unbag.train.draw import Columns
 from unbag.train.pairs import Pair
-from unbag.types import Edit
+from unbag.types import Edit, Given
 from unbag.version import __version__
 
 

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-import torch
-from torch import distributed
-
 from unbag.engine.team import Team
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -28,6 +25,9 @@ class Stopping:
         """Asked of any process; all must leave after the same step, or one waits for ever."""
         if self.team.size == 1:
             return self.is_asked
+        import torch
+        from torch import distributed
+
         votes = torch.tensor([int(self.is_asked)])
         distributed.all_reduce(votes)
         return bool(votes.item())

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from unbag.errors import UserError
+from unbag.types.items import Edit
 from unbag.types.json_fields import (
     Fields,
     as_mapping,
@@ -274,3 +275,13 @@ def failure_from_json(value: object, *, where: str = "failure") -> Failure:
                 way_out="the file was changed; run again to write it anew",
             )
     return failure
+
+
+def edit_as_json(edit: Edit) -> dict[str, object]:
+    """An edit as it is written into every form of collection."""
+    return {
+        "text": edit.text,
+        "kind": edit.kind,
+        "keeps_meaning": edit.keeps_meaning,
+        "changes": [list(change) for change in edit.changes],
+    }

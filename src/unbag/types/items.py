@@ -151,3 +151,26 @@ class Edit:
     changes: tuple[Change, ...] = ()
     """What was done to the original, from left to right: applied to it they give `text`.
     Empty where the caption was said anew, as in the world."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A caption to edit."""
+
+    id: str
+    """With the seed it decides what is drawn."""
+    text: str
+    others: tuple[str, ...] = ()
+    """Other captions of the same picture: what they say is no hard negative."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A caption with its edits."""
+
+    id: str
+    text: str
+    """As it was edited: in one line, with single spaces. Changes count its characters."""
+    edits: tuple[Edit, ...] = ()
+    skipped: str = ""
+    """Why it was not edited at all; empty if it was, even without success."""
