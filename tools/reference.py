@@ -123,7 +123,13 @@ def make(revision: str, out: Path) -> int:
     programs = checkout.resolve() / ".venv" / "bin"
     out.mkdir(parents=True)
     write_captions(out / "captions.jsonl")
-    inputs = [programs / "python", "-c", WRITE_INPUTS, checkout.resolve(), out.resolve()]
+    inputs = [
+        str(programs / "python"),
+        "-c",
+        WRITE_INPUTS,
+        str(checkout.resolve()),
+        str(out.resolve()),
+    ]
     subprocess.run(inputs, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     edits = "edit --captions pairs/captions.jsonl --kinds default --seed 1 --out pairs/edits.jsonl"
     failed = []
