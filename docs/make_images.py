@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 import unbag as ub
-from unbag.cli.demo_readout import FOLDER
+from unbag.cli.run import FOLDER
 from unbag.types import Picture
 
 IMAGES = Path(__file__).parent / "images"

@@ -17,7 +17,7 @@ import unbag as ub
 from unbag.models.tiny import load
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
 from unbag.readouts.dcsm_words import END
-from unbag.readouts.head import Sizes
+from unbag.readouts.reader import Sizes
 from unbag.types import Picture
 
 FILE = Path(__file__).parent / "images" / "dcsm-map.png"

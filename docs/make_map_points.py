@@ -17,17 +17,15 @@ from functools import partial
 import numpy as np
 
 from unbag.metrics.intervals import wilson
-from unbag.probes.covered_maps import cells, covered_maps
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.maps import word_maps
-from unbag.probes.material_items import world_material
-from unbag.probes.occlusion_maps import occlusion_maps
-from unbag.probes.plots import Maps
+from unbag.probes.base import Maps
+from unbag.probes.data import world_material
+from unbag.probes.maps import cells, covered_maps, occlusion_maps, word_maps
+from unbag.probes.space import EncoderSpace
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import BoolArray, DualEncoder, FloatArray, Picture
-from unbag.world.draw import ScenePicture
-from unbag.world.scene import Scene, Thing
-from unbag.world.words import WORLDS
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene, Thing
+from unbag.world.vocabulary import WORLDS
 
 PICTURES = 100
 Draw = Callable[[Picture, str], Maps]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import marked
 
-from unbag.published.listing import as_markdown
+from unbag.published.checks import as_markdown
 
 PAGE = Path(__file__).parent / "published.md"
 

@@ -13,13 +13,13 @@ from statistics import fmean
 
 from marked import renewed
 
-from unbag.diagnosis.axis import Axis
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results
 from unbag.lab.base_names import in_order
 from unbag.lab.effect_marks import LEFT, RIGHT, STYLE, WIDE, label, svg
 from unbag.lab.learning_figure import learning_figure
 from unbag.lab.readout_table import table
 from unbag.lab.shipped import RESULTS
+from unbag.reports.charts import Axis
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "readouts-on-the-world.md", HERE / "images"

@@ -18,13 +18,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 import unbag as ub
 from unbag.models.tiny import Tiny, load
-from unbag.readouts.head import load_reader, read_head
+from unbag.readouts.base import find_readout
+from unbag.readouts.dcsm_words import placed_words
+from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl
-from unbag.readouts.parts import Parts
-from unbag.readouts.reader_readout import ReaderReadout
+from unbag.readouts.reader import load_reader, read_head
 from unbag.readouts.sparc import Sparc
-from unbag.readouts.trained import find_readout
-from unbag.readouts.word_pieces import placed_words
+from unbag.readouts.training import ReaderReadout
 from unbag.types import Picture
 
 IMAGES = Path(__file__).parent / "images"

@@ -14,10 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import unbag as ub
-from unbag.engine.progress import Silent
 from unbag.errors import UserError
-from unbag.models.caption_only import ALL
+from unbag.models.baselines import ALL
 from unbag.registry import names
+from unbag.runs.progress import Silent
 from unbag.types import Benchmark, EvalProtocol, Result
 
 HEAD = ("benchmark", "metric and average", "n", "chance", *ALL, "constant, official ties")

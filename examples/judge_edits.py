@@ -17,8 +17,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unbag.captions.edit import CaptionEditor, make_editor
-from unbag.captions.judging import (
+from unbag.edits.editor import CaptionEditor, Tally, make_editor
+from unbag.edits.kinds import Parts
+from unbag.edits.quality import (
     TRUTHS,
     Case,
     Judged,
@@ -28,9 +29,7 @@ from unbag.captions.judging import (
     make_cases,
     precision_of,
 )
-from unbag.captions.kinds import Parts
-from unbag.captions.tally import Tally
-from unbag.metrics.resample import generator
+from unbag.metrics.intervals import generator
 from unbag.types import Change, Edit, Given
 
 EACH = 40

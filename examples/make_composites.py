@@ -18,10 +18,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from unbag.data.composites import KINDS, paste, pictures_in, read_cutouts, write_composites
 from unbag.errors import UserError
-from unbag.readouts.cutouts import pictures_in, read_cutouts
-from unbag.readouts.pasted import KINDS, paste
-from unbag.readouts.pasted_written import write_composites
 
 
 def main() -> None:

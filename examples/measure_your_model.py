@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 import unbag as ub
-from unbag.world.words import COLOURS
+from unbag.world.vocabulary import COLOURS
 
 if TYPE_CHECKING:
     from PIL.Image import Image

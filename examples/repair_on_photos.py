@@ -23,25 +23,22 @@ import numpy as np
 from rich.console import Console
 
 import unbag as ub
-from unbag.cli.show import Shown, output
-from unbag.corpus.forms import form_of
-from unbag.corpus.job import EditJob
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.engine.atomic import write_text
-from unbag.engine.cache import default_cache
+from unbag.cli.console import Shown, output
+from unbag.data.captions import Source
+from unbag.data.pairs import Pair, Pairs
+from unbag.data.readers import form_of, open_pairs
+from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
-from unbag.models.device import choose_device
-from unbag.scorers.named import model_name
+from unbag.models.loading import choose_device, model_name
+from unbag.runs.cache import default_cache
+from unbag.runs.files import write_text
 from unbag.scorers.resolve import load_model
-from unbag.train.config import Locks, Recipe
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pairs import Pair, Pairs
-from unbag.train.price_shown import price_table
-from unbag.train.repair import Repaired, Wanted, Where
-from unbag.train.settings import make_recipe
+from unbag.training.before_after import price_table
+from unbag.training.recipes import Locks, Recipe
+from unbag.training.repair import Repaired, Wanted, Where
+from unbag.training.settings import make_recipe
 from unbag.types import Benchmark, DualEncoder, Edit, Item, Sparse
 
 APART = 10

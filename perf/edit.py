@@ -28,13 +28,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, sleep
 
-from unbag.captions.edit import make_editor
-from unbag.captions.kinds import find_kinds
-from unbag.captions.parse import BATCH, find_parser
-from unbag.corpus.job import EditJob
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.engine.progress import Advance, Silent
+from unbag.data.captions import Source
+from unbag.edits.editor import make_editor
+from unbag.edits.jobs.run import EditJob, run_edit
+from unbag.edits.kinds import find_kinds
+from unbag.edits.parsing import BATCH, find_parser
+from unbag.runs.progress import Advance, Silent
 from unbag.types import Given
 
 PLAIN = 400

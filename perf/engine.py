@@ -20,18 +20,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.data import FilePicture
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.pictures import FilePicture
+from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item
-from unbag.world.draw import draw
-from unbag.world.parse import words
+from unbag.world.grammar import words
 from unbag.world.quads import quads
-from unbag.world.words import DEFAULT
+from unbag.world.rendering import draw
+from unbag.world.vocabulary import DEFAULT
 
 ITEMS, PICTURES = 7_511, 1_560
 BATCH = 64

@@ -34,13 +34,12 @@ from random_clip import (
     save_pictures,
 )
 
-from unbag.engine.embed import caption_batch
-from unbag.engine.job import Job
-from unbag.engine.reading import READERS, Carrier, ahead
-from unbag.engine.run import run
-from unbag.engine.store import Key, ScoreStore
+from unbag.data import FilePicture
+from unbag.evaluation.embedding import READERS, Carrier, ahead, caption_batch
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.store import Key, ScoreStore
 from unbag.metrics.choice import Choice
-from unbag.pictures import FilePicture
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, DualEncoder, Item
 

@@ -27,7 +27,7 @@ from unbag.lab.run_folder import opened
 from unbag.lab.running import Machine, carry_out
 from unbag.lab.script import run_script
 from unbag.lab.shipped import shipped_results
-from unbag.models.device import choose_device
+from unbag.models.loading import choose_device
 
 WANTED = 90.0
 """Minutes of one H200 that five bases may take."""

@@ -20,9 +20,9 @@ from time import perf_counter
 
 from unbag.benchmarks.aro import ATTRIBUTION_FILE
 from unbag.benchmarks.vl_checklist import SOURCES
-from unbag.engine.evaluate import benchmark
-from unbag.engine.loading import load_items
-from unbag.engine.progress import Silent
+from unbag.evaluation.api import benchmark
+from unbag.evaluation.loading import load_items
+from unbag.runs.progress import Silent
 
 NOUNS = ("cat", "dog", "horse", "table", "umbrella", "street sign", "suitcase", "tree")
 WORDS = ("red", "wet", "old", "wooden", "striped", "small", "parked", "white")

@@ -16,8 +16,8 @@ import torch
 from timed import seconds
 from torch import Tensor
 
-from unbag.models.device import choose_device
-from unbag.readouts.dcsm_net import MapCnn
+from unbag.models.loading import choose_device
+from unbag.readouts.dcsm import MapCnn
 
 Form = Callable[[MapCnn, Tensor], Tensor]
 

@@ -31,25 +31,22 @@ from random_clip import make
 from timed import wait
 from torch import Tensor
 
-from unbag.engine.asking import QueryScoring, in_chunks
-from unbag.engine.embed import embed
-from unbag.engine.plan import Plan, make_plan
-from unbag.engine.progress import Silent
-from unbag.engine.scoring import score_by_vectors
-from unbag.models.device import choose_device
-from unbag.pictures import PixelPicture
-from unbag.readouts.fit import Fit
-from unbag.readouts.parts import Parts, stacked
-from unbag.readouts.pool_world import WorldRows, world_pool, world_rows
+from unbag.data import PixelPicture
+from unbag.evaluation.embedding import embed
+from unbag.evaluation.plan import Plan, make_plan
+from unbag.evaluation.scoring import QueryScoring, in_chunks, score_by_vectors
+from unbag.models.loading import choose_device
+from unbag.readouts.base import find_readout
+from unbag.readouts.data import WorldRows, world_pool, world_rows
+from unbag.readouts.features import Parts, stacked
 from unbag.readouts.reader import Reader, ReaderBatch
-from unbag.readouts.reader_readout import ReaderReadout
-from unbag.readouts.reader_training import sizes_of
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.trained import find_readout
+from unbag.readouts.training import Fit, ReaderReadout, sizes_of
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.scorers.resolve import load_model
 from unbag.types import DualEncoder, Item
-from unbag.world.draw import draw
+from unbag.world.rendering import draw
 
 TOGETHER = 32
 BENCHMARK = "shaped"

@@ -23,21 +23,24 @@ import numpy as np
 import torch
 from random_clip import captions, save_pictures
 
-from unbag.engine.progress import Silent
-from unbag.models.device import choose_device
-from unbag.models.photo import Photo, load
-from unbag.models.photo_parts import WIDE, WORDS_WIDE
-from unbag.pictures import FilePicture
-from unbag.train.config import Locks, Recipe
-from unbag.train.job import TrainJob
-from unbag.train.kept_photo import Features, KeptPhoto
-from unbag.train.loop import train
-from unbag.train.make_trainable import make_trainable
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs import Pairs
-from unbag.train.photo_features import SLICE, SLICE_CUDA, keep_features
-from unbag.train.recipes import clip_ft
+from unbag.data import FilePicture
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
+from unbag.models.loading import choose_device
+from unbag.models.photo import WIDE, WORDS_WIDE, Photo, load
+from unbag.runs.progress import Silent
+from unbag.training.data.pairs import PairBatches
+from unbag.training.job import TrainJob
+from unbag.training.recipes import Locks, Recipe, clip_ft
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.cached_features import (
+    SLICE,
+    SLICE_CUDA,
+    Features,
+    KeptPhoto,
+    keep_features,
+)
+from unbag.training.trainer import train
 
 LOCKED = Locks("part", "part")
 

@@ -25,8 +25,8 @@ from time import perf_counter, process_time, sleep
 
 import numpy as np
 
-from unbag.engine.cache import Vectors
 from unbag.probes.agreement import block_cosines, mine_pairs
+from unbag.runs.cache import Vectors
 
 WANTED = 2.0
 """Most times the bare products."""

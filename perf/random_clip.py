@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch.nn.functional import normalize
 
-from unbag.pictures.files import _file_digest
+from unbag.data.images import _file_digest
 from unbag.scorers import Placement, choose_device, load_model
 from unbag.types import DualEncoder
 
@@ -75,8 +75,8 @@ def make(said: argparse.Namespace, folder: Path) -> DualEncoder:
 def _open_clip(folder: Path) -> str:
     from safetensors.torch import save_file
 
-    from unbag.models.open_clip.names import architecture
-    from unbag.models.open_clip.weights import build
+    from unbag.models.open_clip.checkpoint import build
+    from unbag.models.open_clip.library import architecture
 
     state = build(architecture(ARCH), has_bias=False).state_dict()
     save_file({key: value.contiguous() for key, value in state.items()}, folder / "b32.safetensors")

@@ -27,7 +27,7 @@ from random_clip import (
     tower,
 )
 
-from unbag.engine.embed import caption_batch
+from unbag.evaluation.embedding import caption_batch
 from unbag.types import DualEncoder
 
 BATCH = 256

@@ -28,17 +28,16 @@ from random_clip import CONTEXT, captions, make, options, save_pictures
 from timed import seconds, wait
 from torch import Tensor
 
-from unbag.engine.team import ALONE
-from unbag.train.batch import Batch, Group, Inputs, Said, make_batch
-from unbag.train.config import Precision, Recipe, Slot
-from unbag.train.load import Waiting, load
-from unbag.train.make_trainable import make_trainable
-from unbag.train.open_pairs import open_pairs
-from unbag.train.optimise import change_weights, make_optimiser
-from unbag.train.pair_batches import PairBatches
-from unbag.train.recipes import clip_ft, hard_positive
-from unbag.train.step import Plan, add_gradient
-from unbag.train.trainable import Trainable
+from unbag.data.readers import open_pairs
+from unbag.runs.distributed import ALONE
+from unbag.training.data.batch import Batch, Group, Inputs, Said, make_batch
+from unbag.training.data.loader import Waiting, load
+from unbag.training.data.pairs import PairBatches
+from unbag.training.optim import change_weights, make_optimiser
+from unbag.training.recipes import Precision, Recipe, Slot, clip_ft, hard_positive
+from unbag.training.step import Plan, add_gradient
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable
 
 NEGATIVES, POSITIVES = 4, 1
 SIDE = 224

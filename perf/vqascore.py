@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from unbag.models.hf_chat import ChatModel, load_chat
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
+from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.scorers import make_scorer
 from unbag.types import Query
 

@@ -22,9 +22,9 @@ from torch.utils.data import DataLoader
 
 from unbag.lab.pretraining_arms import ARMS
 from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Streams, Training, put_on
-from unbag.world.slots import depth_steps
-from unbag.world.sprites import draw_batch, sprite_table
-from unbag.world.words import DEFAULT, SIZES
+from unbag.world.rendering import draw_batch, sprite_table
+from unbag.world.scenes import depth_steps
+from unbag.world.vocabulary import DEFAULT, SIZES
 
 ARM = ARMS["base"]
 MOST_DRAWN = 0.1

@@ -54,9 +54,8 @@ def _one_pipeline() -> Iterator[None]:
 
     Parsers do not change it. A test that looks at the reading puts `load_pipeline` back.
     """
-    from unbag.captions import parse
-    from unbag.captions.attribute_rules import quicken
-    from unbag.captions.pipelines import find_installed, load_pipeline
+    from unbag.edits import parsing as parse
+    from unbag.edits.parsing import find_installed, load_pipeline, quicken
 
     keep = cache(load_pipeline)
 

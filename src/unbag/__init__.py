@@ -11,33 +11,32 @@ from typing import TYPE_CHECKING
 from unbag.version import __version__
 
 if TYPE_CHECKING:
-    from unbag.captions.edit import edit
-    from unbag.diagnosis.diagnose import diagnose
-    from unbag.engine.evaluate import benchmark, evaluate, model, scorer
-    from unbag.engine.job import Job
-    from unbag.engine.one_picture import score
-    from unbag.engine.run import run
+    from unbag.edits.editor import edit
     from unbag.errors import UserError
-    from unbag.reports.write import report
+    from unbag.evaluation.api import benchmark, evaluate, model, score, scorer
+    from unbag.evaluation.loading import Job
+    from unbag.evaluation.run import run
+    from unbag.probes.diagnosis.diagnose import diagnose
+    from unbag.reports.exports import report
     from unbag.scorers.cosine import Cosine
-    from unbag.train.repair import repair
-    from unbag.train.settings import make_recipe
+    from unbag.training.repair import repair
+    from unbag.training.settings import make_recipe
 
 _HOME = {
     "Cosine": "unbag.scorers.cosine",
-    "Job": "unbag.engine.job",
+    "Job": "unbag.evaluation.loading",
     "UserError": "unbag.errors",
-    "benchmark": "unbag.engine.evaluate",
-    "diagnose": "unbag.diagnosis.diagnose",
-    "edit": "unbag.captions.edit",
-    "evaluate": "unbag.engine.evaluate",
-    "make_recipe": "unbag.train.settings",
-    "model": "unbag.engine.evaluate",
-    "repair": "unbag.train.repair",
-    "report": "unbag.reports.write",
-    "run": "unbag.engine.run",
-    "score": "unbag.engine.one_picture",
-    "scorer": "unbag.engine.evaluate",
+    "benchmark": "unbag.evaluation.api",
+    "diagnose": "unbag.probes.diagnosis.diagnose",
+    "edit": "unbag.edits.editor",
+    "evaluate": "unbag.evaluation.api",
+    "make_recipe": "unbag.training.settings",
+    "model": "unbag.evaluation.api",
+    "repair": "unbag.training.repair",
+    "report": "unbag.reports.exports",
+    "run": "unbag.evaluation.run",
+    "score": "unbag.evaluation.api",
+    "scorer": "unbag.evaluation.api",
 }
 
 __all__ = [

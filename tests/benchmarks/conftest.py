@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unbag.metrics.aggregate import measure
 from unbag.metrics.cases import true_cells
-from unbag.metrics.measure import measure
 from unbag.types import Benchmark, Case, Estimate, EvalProtocol, FloatArray, Item, Scores, TieRule
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 Score = Callable[[Item], FloatArray]
 

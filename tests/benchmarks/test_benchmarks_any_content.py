@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unbag.engine.missing import absent_pictures
-from unbag.engine.plan import check_items, make_plan
+from unbag.data.images import FilePicture
 from unbag.errors import UserError
-from unbag.models.caption_only import load
-from unbag.pictures.files import FilePicture
+from unbag.evaluation.loading import absent_pictures
+from unbag.evaluation.plan import check_items, make_plan
+from unbag.models.baselines import load
 from unbag.registry import find
 from unbag.types import Benchmark, Item, Query
 

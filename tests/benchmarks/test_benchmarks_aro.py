@@ -11,13 +11,13 @@ from unbag.benchmarks.aro import (
     ARO_ATTRIBUTION,
     ARO_RELATION,
     ATTRIBUTION_FILE,
+    EXCLUDED_RELATIONS,
     RELATION_FILE,
     load_attribution,
     load_relation,
 )
-from unbag.benchmarks.aro_excluded import EXCLUDED_RELATIONS
+from unbag.data.images import FilePicture
 from unbag.errors import UserError
-from unbag.pictures.files import FilePicture
 from unbag.types import Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]

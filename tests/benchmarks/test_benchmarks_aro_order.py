@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.benchmarks.aro_order import ARO_ORDER_COCO, COCO_FILE, load_coco
-from unbag.captions.shuffles import (
+from unbag.benchmarks.aro import ARO_ORDER_COCO, COCO_FILE, load_coco
+from unbag.edits.shuffles import (
     ADJECTIVES,
     NOUNS,
     SHUFFLES,

@@ -11,9 +11,9 @@ from PIL import Image
 from pyarrow import parquet
 
 from unbag.benchmarks.bivlc import BIVLC
-from unbag.benchmarks.parquet import ParquetPicture
-from unbag.engine.missing import absent_pictures
+from unbag.benchmarks.files import ParquetPicture
 from unbag.errors import UserError
+from unbag.evaluation.loading import absent_pictures
 from unbag.types import Estimate
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]

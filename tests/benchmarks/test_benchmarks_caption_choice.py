@@ -20,7 +20,7 @@ from unbag.benchmarks.sugarcrepe import KINDS
 from unbag.benchmarks.sugarcrepe_pp import KINDS as PP_KINDS
 from unbag.benchmarks.valse import INSTRUMENTS
 from unbag.benchmarks.vl_checklist import SOURCES
-from unbag.captions.shuffles import SHUFFLES
+from unbag.edits.shuffles import SHUFFLES
 from unbag.errors import UserError
 from unbag.registry import find
 from unbag.types import Benchmark, Estimate

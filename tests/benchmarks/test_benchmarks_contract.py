@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics.cases import true_cells
-from unbag.models.caption_only import ALL, load
+from unbag.models.baselines import ALL, load
 from unbag.registry import find, names
 from unbag.types import Benchmark, Estimate, EvalProtocol, FloatArray, Item, Query, Scorer, Sparse
 
@@ -195,8 +195,8 @@ def test_loading_is_repeatable_looks_at_no_picture_and_names_each_item_once(
     def looked(*_: object) -> object:
         raise AssertionError("a picture was looked at")
 
-    monkeypatch.setattr("unbag.pictures.files.FilePicture.open", looked)
-    monkeypatch.setattr("unbag.pictures.files.FilePicture.key", property(looked))
+    monkeypatch.setattr("unbag.data.images.FilePicture.open", looked)
+    monkeypatch.setattr("unbag.data.images.FilePicture.key", property(looked))
     monkeypatch.setattr("PIL.Image.open", looked)
     first, second = benchmark.load(root), benchmark.load(root)
     assert len({item.id for item in first}) == len(first) > 0

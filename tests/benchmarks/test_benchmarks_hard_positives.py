@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from unbag.benchmarks.hard_positives import REPLACE, SWAP, is_accident, load_replace, load_swap
+from unbag.data.images import FilePicture
 from unbag.errors import UserError
-from unbag.pictures.files import FilePicture
 from unbag.types import Benchmark, Estimate, FloatArray, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]

@@ -7,7 +7,7 @@ import pytest
 
 from unbag.benchmarks.files import Folder, Record
 from unbag.errors import UserError
-from unbag.types.json_fields import Fields
+from unbag.types.json import Fields
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import unbag as ub
-from unbag.benchmarks.order_free import COCO_ORDER_FREE, SHUFFLES, order_free
-from unbag.benchmarks.retrieval import COCO_RETRIEVAL
+from unbag.benchmarks.retrieval import COCO_ORDER_FREE, COCO_RETRIEVAL, SHUFFLES, order_free
 from unbag.benchmarks.taggers import with_tagger
-from unbag.captions.shuffles import BY_TAG, words
-from unbag.engine.plan import make_plan
+from unbag.data.images import GRIDS
+from unbag.edits.shuffles import BY_TAG, words
 from unbag.errors import UserError
-from unbag.metrics.measure import measure
-from unbag.pictures.shuffled import GRIDS
+from unbag.evaluation.plan import make_plan
+from unbag.metrics.aggregate import measure
 from unbag.registry import find, names
 from unbag.types import Benchmark, Case, Ensemble, EvalProtocol, Item, Scores, Sparse
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from unbag.cli import main
-from unbag.download.get import below, wanted
+from unbag.data.download import below, wanted
 from unbag.registry import find, names
 from unbag.types import Benchmark, Download
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.benchmarks.spatial import COCO_SPATIAL, GQA_SPATIAL
+from unbag.benchmarks.whatsup import COCO_SPATIAL, GQA_SPATIAL
 from unbag.errors import UserError
 from unbag.types import Benchmark, Estimate
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from unbag.benchmarks import taggers
-from unbag.benchmarks.aro_order import ARO_ORDER_COCO, OrderFile
-from unbag.benchmarks.order_free import COCO_ORDER_FREE
+from unbag.benchmarks.aro import ARO_ORDER_COCO, OrderFile
+from unbag.benchmarks.retrieval import COCO_ORDER_FREE
 from unbag.benchmarks.sugarcrepe import SUGARCREPE
 from unbag.benchmarks.taggers import find_tagger, tags_of, with_tagger
-from unbag.captions import pipelines
-from unbag.captions.pipelines import PIPELINES
-from unbag.captions.shuffles import Tagged, Tagger
+from unbag.edits import parsing as pipelines
+from unbag.edits.parsing import PIPELINES
+from unbag.edits.shuffles import Tagged, Tagger
 from unbag.errors import UserError
 
 OWN = """\

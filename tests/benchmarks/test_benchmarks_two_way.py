@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.two_way import two_way
-from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B
-from unbag.engine.evaluate import benchmark
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, two_way
+from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.evaluation.api import benchmark
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
-from unbag.pictures import PixelPicture
 from unbag.scorers.questions import asked_of
 from unbag.types import Benchmark, Case, Item, Scores
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.files import Folder
-from unbag.benchmarks.present import absent
+from unbag.benchmarks.files import Folder, absent
 from unbag.benchmarks.vl_checklist import COLUMNS, FILES, SOURCES, VL_CHECKLIST, load
 from unbag.errors import UserError
 from unbag.types import Estimate, FloatArray, Item

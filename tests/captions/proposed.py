@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from unbag.captions.changes import apply, finished
-from unbag.captions.kinds import ByRule, Parts, Rule, find_kinds
-from unbag.captions.parse import Parser
+from unbag.edits.kinds import ByRule, Parts, Rule, apply, find_kinds, finished
+from unbag.edits.parsing import Parser
 
 
 def by_rule(parser: Parser, rule: Rule, caption: str) -> list[str]:

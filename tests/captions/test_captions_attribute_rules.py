@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from unbag.captions import attribute_rules
-from unbag.captions.attribute_rules import RememberingMatcher, quicken
-from unbag.captions.pipelines import load_pipeline
+from unbag.edits import parsing as attribute_rules
+from unbag.edits.parsing import RememberingMatcher, load_pipeline, quicken
 
 spacy: Any = pytest.importorskip("spacy")
 
@@ -51,12 +50,12 @@ def test_it_says_what_the_ruler_says() -> None:
 
 
 def test_a_whole_pipeline_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unbag.captions.parse import find_parser
+    from unbag.edits.parsing import find_parser
 
     # Two pipelines, each read from disk: tests share one otherwise.
-    monkeypatch.setattr("unbag.captions.parse.load_pipeline", load_pipeline)
+    monkeypatch.setattr("unbag.edits.parsing.load_pipeline", load_pipeline)
     quick = find_parser()
-    monkeypatch.setattr("unbag.captions.parse.quicken", lambda pipeline: None)
+    monkeypatch.setattr("unbag.edits.parsing.quicken", lambda pipeline: None)
     plain = find_parser()
     assert not isinstance(matcher(plain.pipeline), RememberingMatcher)
     assert isinstance(matcher(quick.pipeline), RememberingMatcher)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.captions.changes import (
+from unbag.edits.kinds import (
     apply,
     difference,
     finished,
@@ -14,7 +14,7 @@ from unbag.captions.changes import (
     starts_with_vowel,
     with_article,
 )
-from unbag.captions.parse import Parser, find_parser
+from unbag.edits.parsing import Parser, find_parser
 from unbag.types import Change
 
 

@@ -8,14 +8,11 @@ from dataclasses import replace
 import pytest
 
 import unbag
-from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, edit, make_editor
-from unbag.captions.filters import ALWAYS, Proposal
-from unbag.captions.kinds import Changes, Kind, Parts, by_rule, find_kinds
-from unbag.captions.parse import find_parser
-from unbag.captions.parsed import Parsed
-from unbag.captions.screen import MOST_WORDS, cleaned, why_not
-from unbag.captions.tally import Tally
+from unbag.edits.editor import MOST_WORDS, CaptionEditor, Tally, cleaned, edit, make_editor, why_not
+from unbag.edits.filters import ALWAYS, Proposal
+from unbag.edits.kinds import Changes, Kind, Parts, apply, by_rule, find_kinds
+from unbag.edits.parsed import Parsed
+from unbag.edits.parsing import find_parser
 from unbag.errors import UserError
 from unbag.types import Change, Edited, Given
 
@@ -219,8 +216,8 @@ def test_kinds_by_name_and_group() -> None:
     assert "swap_nouns" in error.value.expected
     with pytest.raises(UserError, match="no kinds of edits were named"):
         find_kinds([])
-    with pytest.raises(UserError, match=r"'unbag.captions.swaps:swap_nouns' is a function"):
-        find_kinds(["unbag.captions.swaps:swap_nouns"])
+    with pytest.raises(UserError, match=r"'unbag.edits.negatives.swaps:swap_nouns' is a function"):
+        find_kinds(["unbag.edits.negatives.swaps:swap_nouns"])
 
 
 def test_a_published_rule_is_left_as_it_was() -> None:

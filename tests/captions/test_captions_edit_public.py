@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 import unbag
-from unbag.captions.edit import keep_editor, keep_parser, make_editor
-from unbag.captions.kinds import find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.screen import MOST_LETTERS, why_not
+from unbag.edits.editor import MOST_LETTERS, keep_editor, keep_parser, make_editor, why_not
+from unbag.edits.kinds import find_kinds
+from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
 
 CAPTION = "a cup on a plate on a table in a box under a window"
@@ -26,7 +25,7 @@ def test_what_was_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         loaded.append(choice)
         return parser
 
-    monkeypatch.setattr("unbag.captions.edit.find_parser", find)
+    monkeypatch.setattr("unbag.edits.editor.find_parser", find)
     first = unbag.edit(CAPTION, ["swap_nouns"])
     assert unbag.edit(CAPTION, ["swap_nouns"]) == first
     assert len({unbag.edit(CAPTION, ["swap_nouns"], seed=seed)[0].text for seed in range(8)}) > 3

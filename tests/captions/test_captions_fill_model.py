@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.captions.fill_model import Blank, CausalFiller, Gains, MaskedFiller, load_filler
+from unbag.edits.generated.fills import Blank, CausalFiller, Gains, MaskedFiller, load_filler
 from unbag.errors import UserError
 
 from .tiny_words import LETTERS, WORDS, save_causal, save_masked
@@ -95,8 +95,8 @@ def test_batch_and_order_change_nothing(
     filler = masked if kind == "masked" else CausalFiller(causal.model)
     together = filler([*blanks(), *blanks()])
     assert all(equal(together[:4], together[4:]))
-    monkeypatch.setattr("unbag.captions.fill_model.BATCH", 1)
-    monkeypatch.setattr("unbag.models.caption_likelihood.BATCH", 1)
+    monkeypatch.setattr("unbag.edits.generated.fills.BATCH", 1)
+    monkeypatch.setattr("unbag.models.baselines.CAPTION_LIKELIHOOD_BATCH", 1)
     causal.model._known.clear()
     assert all(equal(together[:4], filler(blanks()[::-1])[::-1]))
 

@@ -8,16 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions import fills
-from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, edit, make_editor
-from unbag.captions.fill_model import Blank, Filler, Gains
-from unbag.captions.fill_places import ACTIONS, ATTRIBUTES, RELATIONS, ByRules, Places
-from unbag.captions.fills import FILL_OBJECT, Fills, Tools
-from unbag.captions.kinds import Kind, Parts, find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.wordnet import WordNet, find_wordnet
-from unbag.captions.wordnet_edits import NounRule
+from unbag.edits.editor import CaptionEditor, edit, make_editor
+from unbag.edits.generated import fills
+from unbag.edits.generated.fills import (
+    ACTIONS,
+    ATTRIBUTES,
+    FILL_OBJECT,
+    RELATIONS,
+    Blank,
+    ByRules,
+    Filler,
+    Fills,
+    Gains,
+    Places,
+    Tools,
+)
+from unbag.edits.kinds import Kind, Parts, apply, find_kinds
+from unbag.edits.parsing import Parser, find_parser
+from unbag.edits.wordnet import WordNet, find_wordnet
+from unbag.edits.wordnet_edits import NounRule
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -181,7 +190,7 @@ def test_batch_and_order_change_no_fill(
     given = [Given(str(at), text) for at, text in enumerate(CAPTIONS)]
     together, _ = making(given)
     alone = [making([one])[0][0] for one in given]
-    monkeypatch.setattr("unbag.captions.fill_model.BATCH", 2)
+    monkeypatch.setattr("unbag.edits.generated.fills.BATCH", 2)
     backwards = making(given[::-1])[0][::-1]
     assert together == alone == backwards
 

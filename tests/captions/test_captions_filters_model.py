@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.captions.filters import ALWAYS, Proposal
-from unbag.captions.filters_model import Fluency, Meaning, load_fluency, load_meaning
-from unbag.captions.filters_named import make_filters
-from unbag.captions.kinds import Kind, by_rule
-from unbag.captions.parsed import Parsed
+from unbag.edits.filters import (
+    ALWAYS,
+    Fluency,
+    Meaning,
+    Proposal,
+    load_fluency,
+    load_meaning,
+    make_filters,
+)
+from unbag.edits.kinds import Kind, by_rule
+from unbag.edits.parsed import Parsed
 from unbag.errors import UserError
 from unbag.types import Edit
 
@@ -92,11 +98,11 @@ def test_filters_by_name(causal: Path, encoder: Path) -> None:
     assert found[: len(ALWAYS)] == ALWAYS
     assert [keeps.reason for keeps in found[len(ALWAYS) :]] == ["fluency", "meaning"]
     assert make_filters([]) == ALWAYS
-    own = "unbag.captions.filters:ALWAYS"
+    own = "unbag.edits.filters:ALWAYS"
     with pytest.raises(UserError, match=rf"the filter '{own}' is a tuple"):
         make_filters([own])
-    with pytest.raises(UserError, match=r"'unbag.captions.filters:Differs' is a type"):
-        make_filters(["unbag.captions.filters:Differs"])
+    with pytest.raises(UserError, match=r"'unbag.edits.filters:Differs' is a type"):
+        make_filters(["unbag.edits.filters:Differs"])
 
 
 def test_a_filter_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions import filters
-from unbag.captions.changes import normalised
-from unbag.captions.filters import NotSaidOfPicture, Proposal
-from unbag.captions.kinds import Kind, by_rule
-from unbag.captions.parsed import Parsed
+from unbag.edits import filters
+from unbag.edits.filters import NotSaidOfPicture, Proposal
+from unbag.edits.kinds import Kind, by_rule, normalised
+from unbag.edits.parsed import Parsed
 from unbag.types import Edit
 
 CAPTION = "a dog with a ball"

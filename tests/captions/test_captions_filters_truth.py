@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.filters import Proposal
-from unbag.captions.filters_truth import KeepsTruth, keeps_truth
-from unbag.captions.kinds import Kind, by_rule
-from unbag.captions.parse import Parser, find_parser
+from unbag.edits.filters import Proposal
+from unbag.edits.kinds import Kind, by_rule
+from unbag.edits.parsing import Parser, find_parser
+from unbag.edits.truth_filter import KeepsTruth, keeps_truth
 from unbag.types import Edit
 
 

@@ -6,7 +6,7 @@ from math import isnan
 
 import pytest
 
-from unbag.captions.judging import Judged, is_right, kappa, make_cases, precision_of
+from unbag.edits.quality import Judged, is_right, kappa, make_cases, precision_of
 from unbag.errors import UserError
 from unbag.types import Change, Edit
 

@@ -7,7 +7,7 @@ from math import nan
 
 import pytest
 
-from unbag.captions.leak import Leak, Pair, leak_of, pairs_of
+from unbag.edits.quality import Leak, Pair, leak_of, pairs_of
 from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.numbers import replace_number
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.quantifiers import replace_quantifier
+from unbag.edits.negatives.numbers import replace_number, replace_quantifier
+from unbag.edits.parsing import Parser, find_parser
 
 from .proposed import by_rule as edits
 

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions import pipelines
-from unbag.captions.expressions import expressions_in
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.parsed import Parsed
-from unbag.captions.relations import conjunctions_in, relations_in
+from unbag.edits import parsing as pipelines
+from unbag.edits.parsed import Parsed, conjunctions_in, expressions_in, relations_in
+from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
 
 

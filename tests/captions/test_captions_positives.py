@@ -6,17 +6,14 @@ from collections import Counter
 
 import pytest
 
-from unbag.captions.changes import apply, finished, normalised
-from unbag.captions.edit import make_editor
-from unbag.captions.filters_truth import keeps_truth
-from unbag.captions.kinds import Rule, find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.positives_article import article
-from unbag.captions.positives_conjunct import conjunct_swap
-from unbag.captions.positives_form import word_form
-from unbag.captions.positives_inverse import INVERSES, relation_inverse
-from unbag.captions.positives_passive import passive
-from unbag.captions.positives_synonym import synonym
+from unbag.edits.editor import make_editor
+from unbag.edits.kinds import Rule, apply, find_kinds, finished, normalised
+from unbag.edits.parsing import Parser, find_parser
+from unbag.edits.positives.passives import passive
+from unbag.edits.positives.reorder import INVERSES, conjunct_swap, relation_inverse
+from unbag.edits.positives.synonyms import synonym
+from unbag.edits.positives.word_forms import article, word_form
+from unbag.edits.truth_filter import keeps_truth
 from unbag.types import Given
 
 RULES: dict[str, Rule] = {

@@ -7,17 +7,13 @@ from random import Random
 
 import pytest
 
-from unbag.captions.changes import apply, finished
-from unbag.captions.kinds import Parts, find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.positives_wordnet import ByWordNet
-from unbag.captions.synonym_conditions import CHECKS
-from unbag.captions.synonym_nouns import NOUNS
-from unbag.captions.synonym_others import ADJECTIVES, PHRASES
-from unbag.captions.synonym_table import lines_of, synonyms
-from unbag.captions.synonym_verbs import VERBS
-from unbag.captions.truth_words import COLOURS
-from unbag.captions.wordnet import find_wordnet
+from unbag.edits.kinds import Parts, apply, find_kinds, finished
+from unbag.edits.lexicon import ADJECTIVES, NOUNS, PHRASES, VERBS
+from unbag.edits.lexicon import TRUTH_WORDS_COLOURS as COLOURS
+from unbag.edits.parsing import Parser, find_parser
+from unbag.edits.positives.synonyms import CHECKS, lines_of, synonyms
+from unbag.edits.wordnet import find_wordnet
+from unbag.edits.wordnet_edits import ByWordNet
 from unbag.errors import UserError
 
 TEXTS = (NOUNS, VERBS, ADJECTIVES, PHRASES)

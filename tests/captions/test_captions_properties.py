@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.captions.changes import apply, normalised
-from unbag.captions.edit import CaptionEditor, make_editor
-from unbag.captions.kinds import find_kinds
-from unbag.captions.wordnet import find_wordnet
+from unbag.edits.editor import CaptionEditor, make_editor
+from unbag.edits.kinds import apply, find_kinds, normalised
+from unbag.edits.wordnet import find_wordnet
 from unbag.errors import UserError
 from unbag.types import Given
 

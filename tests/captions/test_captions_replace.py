@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.action_lists import ALONG_WAY, OBJECTS, OF_ANIMALS, WITH_OBJECT, WITHOUT_OBJECT
-from unbag.captions.attribute_lists import (
+from unbag.edits.kinds import Kind, find_kinds, normalised
+from unbag.edits.lexicon import ACTION_LISTS_OBJECTS as OBJECTS
+from unbag.edits.lexicon import (
+    ALONG_WAY,
+    OF_ANIMALS,
     REPLACED_COLOURS,
     REPLACED_FABRICS,
     REPLACED_MATERIALS,
     REPLACED_PAVINGS,
     REPLACED_SIZES,
     REPLACED_STATES,
+    WITH_OBJECT,
+    WITHOUT_OBJECT,
 )
-from unbag.captions.changes import normalised
-from unbag.captions.kinds import Kind, find_kinds
-from unbag.captions.parse import Parser, find_parser
+from unbag.edits.parsing import Parser, find_parser
 
 from .proposed import by_kind as edits
 

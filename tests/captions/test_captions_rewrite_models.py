@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.captions.edit import make_editor
-from unbag.captions.kinds import Parts
-from unbag.captions.rewrite_models import CUT, TOO_LONG, LocalWriter, load_writer
+from unbag.edits.editor import make_editor
+from unbag.edits.generated.rewrites import CUT, TOO_LONG, LocalWriter, load_writer
+from unbag.edits.kinds import Parts
 from unbag.errors import UserError
-from unbag.models.server_client import MANY
+from unbag.models.server import MANY
 from unbag.types import Given
 
 from .tiny_words import save_causal
@@ -63,7 +63,7 @@ def test_batch_and_order_change_nothing(
     writer: LocalWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = writer(PROMPTS, longest=6)
-    monkeypatch.setattr("unbag.captions.rewrite_models.BATCH", 2)
+    monkeypatch.setattr("unbag.edits.generated.rewrites.BATCH", 2)
     assert writer(PROMPTS[::-1], longest=6)[::-1] == together
     assert [writer([prompt], longest=6)[0] for prompt in PROMPTS] == together
     assert writer([], longest=6) == []

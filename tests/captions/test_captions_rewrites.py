@@ -8,24 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.changes import apply
-from unbag.captions.edit import CaptionEditor, make_editor
-from unbag.captions.filters_rewrite import is_exchange
-from unbag.captions.kinds import Kind, Parts
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.rewrite_models import CUT, Writer, load_writer
-from unbag.captions.rewrites import (
+from unbag.edits.editor import CaptionEditor, make_editor
+from unbag.edits.generated.rewrites import (
+    CUT,
     REPLACE_PROMPT,
     REWRITE_REPLACE,
     REWRITE_SWAP,
     SWAP_PROMPT,
     Rewriter,
+    Writer,
     fits_replace,
     fits_swap,
+    is_exchange,
+    load_writer,
     tidied,
 )
+from unbag.edits.kinds import Kind, Parts, apply
+from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
-from unbag.models.server_client import Manners
+from unbag.models.server import Manners
 from unbag.types import Given
 
 from .writing_server import Writing, served

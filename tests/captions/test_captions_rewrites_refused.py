@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.edit import make_editor
-from unbag.captions.kinds import Parts
-from unbag.captions.rewrite_models import PROBE, load_writer
-from unbag.corpus.job import EditJob
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
+from unbag.data.captions import Source
+from unbag.edits.editor import make_editor
+from unbag.edits.generated.rewrites import PROBE, load_writer
+from unbag.edits.jobs.run import EditJob, run_edit
+from unbag.edits.jobs.workers import InProcess
+from unbag.edits.kinds import Parts
 from unbag.errors import UserError
-from unbag.models.server_client import MANY, Manners
+from unbag.models.server import MANY, Manners
 from unbag.types import Given
 
 from .writing_server import Writing, served

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.spatial import front_behind, left_right
-from unbag.captions.spatial_range import inside_outside, near_far
-from unbag.captions.spatial_vertical import above_below
+from unbag.edits.negatives.spatial import (
+    above_below,
+    front_behind,
+    inside_outside,
+    left_right,
+    near_far,
+)
+from unbag.edits.parsing import Parser, find_parser
 
 from .proposed import by_rule as edits
 

@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
-from unbag.captions.agreement import inflected
-from unbag.captions.changes import normalised
-from unbag.captions.edit import edit
-from unbag.captions.kinds import Kind, find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.word_lists import is_near
+from unbag.edits.editor import edit
+from unbag.edits.inflection import inflected
+from unbag.edits.kinds import Kind, find_kinds, normalised
+from unbag.edits.lexicon import is_near
+from unbag.edits.parsing import Parser, find_parser
 
 from .proposed import by_kind as edits
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions import wordnet
-from unbag.captions.wordnet import WordNet, find_wordnet
-from unbag.captions.wordnet_files import NEEDED, Database, open_database
+from unbag.edits import wordnet
+from unbag.edits.wordnet import NEEDED, Database, WordNet, find_wordnet, open_database
 from unbag.errors import UserError
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.captions import wordnet
-from unbag.captions.changes import apply, finished, normalised
-from unbag.captions.edit import make_editor
-from unbag.captions.kinds import Rule, find_kinds
-from unbag.captions.parse import Parser, find_parser
-from unbag.captions.picturable import GENDERED, GROUPS, GROUPS_OF, PLACES
-from unbag.captions.replace_relation import replace_attribute, replace_relation
-from unbag.captions.wordnet import find_wordnet
-from unbag.captions.wordnet_antonyms import AntonymRule
-from unbag.captions.wordnet_edits import NounRule
+from unbag.edits import wordnet
+from unbag.edits.editor import make_editor
+from unbag.edits.kinds import Rule, apply, find_kinds, finished, normalised
+from unbag.edits.lexicon import GENDERED, GROUPS_OF, PLACES
+from unbag.edits.lexicon import PICTURABLE_GROUPS as GROUPS
+from unbag.edits.negatives.replace import replace_attribute, replace_relation
+from unbag.edits.parsing import Parser, find_parser
+from unbag.edits.wordnet import find_wordnet
+from unbag.edits.wordnet_edits import AntonymRule, NounRule
 from unbag.errors import UserError
 from unbag.types import Given
 

@@ -9,7 +9,7 @@ from unbag.benchmarks.sugarcrepe import KINDS
 from unbag.cli import main
 from unbag.cli.run import blind_names
 from unbag.errors import UserError
-from unbag.models.caption_only import ALL
+from unbag.models.baselines import ALL
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from unbag.cli import main
-from unbag.engine.evaluate import find_benchmarks
+from unbag.evaluation.api import find_benchmarks
 from unbag.version import __version__
 
 MODEL = """

@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 from unbag.cli import main
-from unbag.diagnosis import written
+from unbag.models.tiny import TinyConfig, untrained, write
 from unbag.models.tiny import load as load_tiny
-from unbag.models.tiny import untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.readouts.head import FILE, Head, Sizes, save_head
-from unbag.readouts.pacl import PaclSettings
-from unbag.readouts.pacl_readouts import PACL
+from unbag.probes.diagnosis import page as written
+from unbag.readouts.pacl import PACL, PaclSettings
+from unbag.readouts.reader import FILE, Head, Sizes, save_head
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
@@ -22,10 +20,10 @@ CONFIG = TinyConfig(
 PROBES = """
 import numpy as np
 from unbag.metrics.triples import Triples
-from unbag.probes.finding import Finding, Known, mean
-from unbag.probes.probe import Probe, Verdict
+from unbag.probes.base import Finding, Known, mean
+from unbag.probes.base import Probe, Verdict
 from unbag.types import Benchmark
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 def ask(subject, material, options, progress):
     found = np.array([subject.space.pictures([row.picture])[0, 0] > 0 for row in material.rows])

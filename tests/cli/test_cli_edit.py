@@ -155,7 +155,7 @@ def test_the_same_command_again(captions: Path, capsys: pytest.CaptureFixture[st
 
 SLOW = """
 import time
-from unbag.captions.kinds import Kind, by_rule
+from unbag.edits.kinds import Kind, by_rule
 def slowly(parsed):
     print("working", flush=True)
     time.sleep(0.02)

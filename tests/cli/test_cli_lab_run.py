@@ -17,7 +17,7 @@ from unbag.lab.claims import all_claims
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.pretrain import Settings
 from unbag.lab.run_folder import LAB_VERSION
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import TinyConfig
 
 CLAIM = "negatives_open"
 Made = Callable[[str], Experiment]

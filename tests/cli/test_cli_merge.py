@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from unbag.cli import main
-from unbag.models.tiny import Tiny, load, untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.scorers.named import model_name
+from unbag.models.loading import model_name
+from unbag.models.tiny import Tiny, TinyConfig, load, untrained, write
 
 CONFIG = TinyConfig(
     pixels=32, patch=16, picture_width=8, picture_depth=1, caption_width=8, caption_depth=1,
@@ -18,7 +17,7 @@ BENCHMARKS = """
 from unbag.metrics.choice import Choice
 from unbag.metrics.triples import Triples
 from unbag.types import Benchmark
-from unbag.world.items import order_items, triple_items
+from unbag.world.benchmarks import order_items, triple_items
 
 def triples(root):
     return triple_items(["swap"], n=2)

@@ -19,7 +19,7 @@ BENCHMARKS = """
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
 from unbag.types import Benchmark
-from unbag.world.items import retrieval_items, triple_items
+from unbag.world.benchmarks import retrieval_items, triple_items
 
 def triples(root):
     return triple_items(["swap"], n=2)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from unbag.benchmarks.cifar import CIFAR10
+from unbag.benchmarks.classification.datasets import CIFAR10
 from unbag.cli import main
 from unbag.errors import UserError
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 
 def lay_out(root: Path, split: str, pictures: int) -> None:

@@ -12,11 +12,11 @@ from PIL import Image as Images
 
 import unbag as ub
 from unbag.cli import main
-from unbag.engine.one_picture import score
+from unbag.data import PixelPicture
+from unbag.evaluation.api import score
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures import PixelPicture
-from unbag.readouts.head import FILE, Head, Sizes, save_head
 from unbag.readouts.pooled import POOLED, PooledSettings
+from unbag.readouts.reader import FILE, Head, Sizes, save_head
 from unbag.types import Query
 
 HfFolder = Callable[[str], Path]

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from unbag.cli.show import Shown, output, rate_text
+from unbag.cli.console import Shown, output, rate_text
 
 
 def test_a_pipe_is_never_cut_off(
@@ -39,7 +39,7 @@ def test_a_log_hears_of_long_work_and_of_work_that_was_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("unbag.cli.show.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("unbag.cli.console.time.monotonic", lambda: clock[0])
     file = io.StringIO()
     with Shown(Console(file=file, width=200)).task("training", 400) as advance:
         clock[0] = 30.0

@@ -14,7 +14,7 @@ BENCHMARKS = """
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
 from unbag.types import Benchmark
-from unbag.world.items import retrieval_items, triple_items
+from unbag.world.benchmarks import retrieval_items, triple_items
 
 def triples(root):
     return triple_items(["swap"], n=2)
@@ -32,10 +32,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Twelve drawings with their captions, and two benchmarks."""
     from PIL import Image
 
-    from unbag.train.world_captions import DEFAULT_PRESET, find_preset
-    from unbag.world.draw import draw
+    from unbag.training.data.world import DEFAULT_PRESET, find_preset
+    from unbag.world.rendering import draw
     from unbag.world.stream import batch
-    from unbag.world.words import DEFAULT
+    from unbag.world.vocabulary import DEFAULT
 
     (tmp_path / "few_train_benchmarks.py").write_text(BENCHMARKS)
     monkeypatch.syspath_prepend(tmp_path)

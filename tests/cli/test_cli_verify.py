@@ -9,7 +9,7 @@ from PIL import Image
 from unbag.benchmarks.sugarcrepe import KINDS
 from unbag.benchmarks.whatsup import A
 from unbag.cli import main
-from unbag.engine.folder import read_contents
+from unbag.evaluation.store import read_contents
 from unbag.reports.exports import to_csv, to_json, to_markdown
 
 BLIND_ALLEYS = ("not run: valse", "unbag data get valse")

@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unbag.corpus.forms import form_of
-from unbag.corpus.job import EditJob
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.corpus.summary import Summary
+from unbag.data.captions import Source
+from unbag.data.readers import form_of
+from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.workers import InProcess
 
 from .swapper import make
 

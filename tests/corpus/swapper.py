@@ -9,10 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.captions.screen import cleaned, why_not
-from unbag.captions.tally import Tally
-from unbag.corpus.runner import Settings
-from unbag.corpus.work import Worker
+from unbag.edits.editor import Tally, cleaned, why_not
+from unbag.edits.jobs.workers import Settings, Worker
 from unbag.errors import UserError
 from unbag.types import Change, Edit, Edited, Given
 
@@ -52,7 +50,7 @@ def edits(given: Sequence[Given]) -> tuple[list[Edited], Tally]:
 
 
 def make(settings: Settings) -> Worker:
-    """As `unbag.corpus.work.make_worker`."""
+    """As `unbag.edits.jobs.workers.make_worker`."""
     return Worker(edits)
 
 

@@ -12,19 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.kinds import Parts
-from unbag.corpus.entries import Chunk
-from unbag.corpus.forms import entries
-from unbag.corpus.job import EditJob
-from unbag.corpus.kept import Kept
-from unbag.corpus.leaks import sampled
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.runner import Finished, Runner, Settings
-from unbag.corpus.source import Source
-from unbag.corpus.summary import Summary
-from unbag.engine.progress import Silent
+from unbag.data.captions import Chunk, Source
+from unbag.data.readers import entries
+from unbag.edits.jobs.chunks import Kept
+from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.workers import Finished, InProcess, Runner, Settings
+from unbag.edits.kinds import Parts
+from unbag.edits.quality import sampled
 from unbag.errors import UserError
+from unbag.runs.progress import Silent
 
 from .swapper import edited, edits, make
 
@@ -209,8 +205,8 @@ def test_what_is_asked_is_checked_first(job: EditJob, monkeypatch: pytest.Monkey
         run_edit(replace(job, kinds=("swap_nowns",)), runner=HERE)
     with pytest.raises(UserError, match="per_kind 0"):
         run_edit(replace(job, per_kind=0), runner=HERE)
-    monkeypatch.setattr("unbag.corpus.job.find_installed", lambda: None)
-    monkeypatch.setattr("unbag.captions.parse.find_installed", lambda: None)
+    monkeypatch.setattr("unbag.edits.jobs.run.find_installed", lambda: None)
+    monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: None)
     with pytest.raises(UserError, match="no spaCy pipeline was found") as caught:
         run_edit(job, runner=HERE)
     assert "python -m spacy download en_core_web_sm" in caught.value.way_out
@@ -262,7 +258,7 @@ def test_the_leak_of_each_kind_is_in_the_summary(
         asked.append(path)
         return _Lengths()
 
-    monkeypatch.setattr("unbag.models.caption_likelihood.load_likelihood", load)
+    monkeypatch.setattr("unbag.models.baselines.load_likelihood", load)
     summary = run_edit(replace(job, leak="model"), runner=HERE)
     assert asked == ["model"]
     # Exchanged words keep the length, "indeed" adds to it.

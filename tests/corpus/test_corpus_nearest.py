@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from unbag.cli.main import main
-from unbag.corpus import nearest as module
-from unbag.corpus.nearest import find_pictures, nearest, nearest_pictures, write_neighbours
-from unbag.engine.progress import Silent
 from unbag.errors import UserError
+from unbag.evaluation import neighbours as module
+from unbag.evaluation.neighbours import find_pictures, nearest, nearest_pictures, write_neighbours
+from unbag.runs.progress import Silent
 from unbag.types import DualEncoder
 
 

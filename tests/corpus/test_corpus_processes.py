@@ -17,12 +17,9 @@ from types import ModuleType
 
 import pytest
 
-from unbag.corpus.entries import Chunk
-from unbag.corpus.job import EditJob
-from unbag.corpus.local import InProcess, Processes
-from unbag.corpus.run import run_edit
-from unbag.corpus.runner import Settings
-from unbag.corpus.source import Source
+from unbag.data.captions import Chunk, Source
+from unbag.edits.jobs.run import EditJob, run_edit
+from unbag.edits.jobs.workers import InProcess, Processes, Settings
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -103,9 +100,9 @@ SCRIPT = """
 import sys, time
 from pathlib import Path
 from unbag.types import Given
-from unbag.corpus.entries import Chunk
-from unbag.corpus.local import Processes
-from unbag.corpus.runner import Settings
+from unbag.data.captions import Chunk
+from unbag.edits.jobs.workers import Processes
+from unbag.edits.jobs.workers import Settings
 import corpus_slow
 def flow():
     for index in range(1000):
@@ -118,7 +115,7 @@ SLOW = """
 import os, time
 from pathlib import Path
 import corpus_swapper
-from unbag.corpus.work import Worker
+from unbag.edits.jobs.workers import Worker
 def slow(given):
     Path(f"pid-{os.getpid()}").touch()
     time.sleep(0.05)

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.kinds import Parts
-from unbag.corpus import ray_runner
-from unbag.corpus.entries import Chunk
-from unbag.corpus.ray_runner import RayRunner
-from unbag.corpus.runner import Settings
-from unbag.corpus.work import make_worker
+from unbag.data.captions import Chunk
+from unbag.edits.jobs import ray as ray_runner
+from unbag.edits.jobs.ray import RayRunner
+from unbag.edits.jobs.workers import Settings, make_worker
+from unbag.edits.kinds import Parts
 from unbag.errors import UserError
 from unbag.types import Given
 

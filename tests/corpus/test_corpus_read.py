@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.corpus.entries import MOST_TOGETHER, Caption, Entry, chunks, together
-from unbag.corpus.forms import entries
-from unbag.corpus.survey import surveyed
+from unbag.data.captions import MOST_TOGETHER, Caption, Entry, chunks, together
+from unbag.data.readers import entries
+from unbag.edits.jobs.chunks import surveyed
 
 from .made import CAT, CUP, DOG, run, shard, source
 

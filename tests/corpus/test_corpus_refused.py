@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.corpus.forms import check_written, form_of
-from unbag.corpus.source import Bad, Source
-from unbag.corpus.survey import surveyed
+from unbag.data.captions import Bad, Source
+from unbag.data.readers import check_written, form_of
+from unbag.edits.jobs.chunks import surveyed
 from unbag.errors import UserError
 
 from .made import CAT, CUP, DOG, shard, source

@@ -12,16 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.captions import pipelines, wordnet
-from unbag.captions.kinds import Parts
-from unbag.corpus.entries import Chunk
-from unbag.corpus.job import EditJob
-from unbag.corpus.kept import Kept
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.runner import Finished, Runner, Settings
-from unbag.corpus.source import Source
-from unbag.corpus.summary import Summary
+from unbag.data.captions import Chunk, Source
+from unbag.edits import parsing as pipelines
+from unbag.edits import wordnet
+from unbag.edits.jobs.chunks import Kept
+from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.jobs.workers import Finished, InProcess, Runner, Settings
+from unbag.edits.kinds import Parts
 from unbag.errors import UserError
 
 from .made import CAT, DOG, json_lines
@@ -79,7 +76,7 @@ def test_mistakes_are_told_before_anything_is_read(
     def surveyed(source: Source) -> None:
         raise AssertionError(source)
 
-    monkeypatch.setattr("unbag.corpus.run.surveyed", surveyed)
+    monkeypatch.setattr("unbag.edits.jobs.run.surveyed", surveyed)
     wrong = replace(job, workers=workers, **more)  # type: ignore[arg-type]
     with pytest.raises(UserError) as caught:
         run_edit(wrong)
@@ -123,7 +120,7 @@ def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
         run_edit(other, runner=HERE)
         return never
 
-    monkeypatch.setattr("unbag.corpus.run._runner", loads)
+    monkeypatch.setattr("unbag.edits.jobs.run._runner", loads)
     if seed:
         with pytest.raises(UserError, match=r"b\.jsonl exists already: seed was 1, is 0"):
             run_edit(job)
@@ -138,11 +135,11 @@ def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.Mon
         raise UserError("no such model")
 
     with monkeypatch.context() as patch:
-        patch.setattr("unbag.corpus.run.leaks", fails)
+        patch.setattr("unbag.edits.jobs.run.leaks", fails)
         with pytest.raises(UserError, match="no such model"):
             run_edit(replace(job, leak="wrong"), runner=HERE)
     assert len(Kept.of(job.out).done()) == 2
-    monkeypatch.setattr("unbag.corpus.run.leaks", lambda *_, **__: {})
+    monkeypatch.setattr("unbag.edits.jobs.run.leaks", lambda *_, **__: {})
     run_edit(replace(job, leak="right"), runner=lambda chunks, _: iter(()))
     found = Summary.read(job.out)
     assert found
@@ -165,11 +162,11 @@ def test_what_auto_found_decides(
         folder.mkdir()
         meta = {"lang": "en", "name": "own", "version": version}
         (folder / "meta.json").write_text(json.dumps(meta))
-    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: str(tmp_path / "1.0"))
-    monkeypatch.setattr("unbag.captions.wordnet.described", lambda choice: f"{choice} found")
+    monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: str(tmp_path / "1.0"))
+    monkeypatch.setattr("unbag.edits.wordnet.described", lambda choice: f"{choice} found")
     before = job.asked()
     assert (before["pipeline"], before["wordnet"]) == ("en_own 1.0", "auto found")
-    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: str(tmp_path / "2.0"))
+    monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: str(tmp_path / "2.0"))
     assert job.asked()["pipeline"] == "en_own 2.0"
     assert job.asked() | {"pipeline": "en_own 1.0"} == before
 
@@ -177,7 +174,7 @@ def test_what_auto_found_decides(
 def test_parts_are_described_without_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pipelines.described("no_such") == "no_such"
     assert pipelines.described("numpy").startswith("numpy ")
-    monkeypatch.setattr("unbag.captions.pipelines.find_installed", lambda: None)
+    monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: None)
     assert pipelines.described("auto") == "auto"
     assert wordnet.described("/no/such") == "none"
     assert wordnet.described() == wordnet.find_wordnet().database.place

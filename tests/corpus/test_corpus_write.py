@@ -16,13 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import characters, lists, sampled_from, text
 
-from unbag.captions.changes import apply
-from unbag.captions.screen import cleaned
-from unbag.corpus.forms import entries
-from unbag.corpus.job import EditJob
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
+from unbag.data.captions import Source
+from unbag.data.readers import entries
+from unbag.edits.editor import cleaned
+from unbag.edits.jobs.run import EditJob, run_edit
+from unbag.edits.jobs.workers import InProcess
+from unbag.edits.kinds import apply
 from unbag.types import Change
 
 from .made import CUP, DOG, KINDS, json_lines, run, source

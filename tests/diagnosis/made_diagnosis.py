@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from math import nan
 
-from unbag.diagnosis.answers import Answer, Diagnosis, Examined
-from unbag.engine.gallery import thumbnail
-from unbag.probes.finding import Finding, Known, Options, Quantity
-from unbag.probes.material_items import world_material
-from unbag.probes.plots import (
+from unbag.evaluation.measuring import thumbnail
+from unbag.probes.base import (
     Bar,
     Bars,
+    Finding,
     Grid,
+    Known,
     Lines,
     Maps,
+    Options,
     Plot,
     Point,
+    Quantity,
     Scatter,
     Series,
+    Tone,
+    Verdict,
     WordMap,
 )
-from unbag.probes.probe import Tone, Verdict
+from unbag.probes.data import world_material
+from unbag.probes.diagnosis.diagnose import Answer, Diagnosis, Examined
 from unbag.types import Comparison, Estimate
 
 HOSTILE = "<script>alert('no')</script> & \"quoted\""

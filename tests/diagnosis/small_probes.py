@@ -8,15 +8,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Progress
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, untrained
 from unbag.models.tiny import load as load_tiny
-from unbag.probes.finding import Finding, Known, Options, mean, statistic
-from unbag.probes.material import Material, PicturePair, Row
-from unbag.probes.material_items import world_material
-from unbag.probes.plots import Bar, Bars, Grid, Lines, Point, Scatter, Series
-from unbag.probes.probe import Probe, Subject, Verdict
+from unbag.probes.base import (
+    Bar,
+    Bars,
+    Finding,
+    Grid,
+    Known,
+    Lines,
+    Material,
+    Options,
+    PicturePair,
+    Point,
+    Probe,
+    Row,
+    Scatter,
+    Series,
+    Subject,
+    Verdict,
+    mean,
+    statistic,
+)
+from unbag.probes.data import world_material
+from unbag.runs.progress import Progress
 from unbag.types import IntArray
 
 OPTIONS = Options(resamples=200)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.diagnosis.page import render_diagnosis
-from unbag.probes.plots import Grid
+from unbag.probes.base import Grid
+from unbag.probes.diagnosis.page import render_diagnosis
 
 from .made_diagnosis import HOSTILE, made
 

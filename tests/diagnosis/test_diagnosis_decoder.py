@@ -7,12 +7,11 @@ from typing import Literal
 
 import pytest
 
-from unbag.diagnosis.answers import Diagnosis
-from unbag.diagnosis.inquiry import Inquiry, examine
-from unbag.diagnosis.page import render_diagnosis
-from unbag.readouts.decoder_model import PatchDecoder
-from unbag.readouts.vlm2vec_encoder import Vlm2Vec
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.diagnosis.page import render_diagnosis
+from unbag.readouts.decoder.model import PatchDecoder
+from unbag.readouts.vlm2vec.model import Vlm2Vec
+from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Model

@@ -12,16 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from unbag.diagnosis.axis import Axis
-from unbag.diagnosis.drawn import MOST_POINTS, column_of, lines, scatter
-from unbag.diagnosis.examples import examples
-from unbag.diagnosis.page import render_diagnosis
-from unbag.diagnosis.plot_views import AGAINST, NEAR, plot_views
-from unbag.diagnosis.strips import bar, references
-from unbag.diagnosis.wording import counted, estimate_text, gap_sentence, standing
-from unbag.probes.finding import Known
-from unbag.probes.material import Material
-from unbag.probes.plots import Bar, Bars, Lines, Maps, Point, Scatter, Series, WordMap
+from unbag.probes.base import (
+    Bar,
+    Bars,
+    Known,
+    Lines,
+    Maps,
+    Material,
+    Point,
+    Scatter,
+    Series,
+    WordMap,
+)
+from unbag.probes.diagnosis.charts import MOST_POINTS, bar, column_of, lines, references, scatter
+from unbag.probes.diagnosis.page import AGAINST, NEAR, plot_views, render_diagnosis
+from unbag.probes.diagnosis.text import counted, estimate_text, gap_sentence, standing
+from unbag.probes.maps import examples
+from unbag.reports.charts import Axis
 from unbag.types import Estimate
 
 from .made_diagnosis import HOSTILE, MODEL, OTHER, answer, made

@@ -8,17 +8,20 @@ import numpy as np
 import pytest
 
 import unbag as ub
-from unbag.diagnosis.answers import Diagnosis
-from unbag.diagnosis.as_json import to_json
-from unbag.diagnosis.diagnose import _probes
-from unbag.diagnosis.inquiry import ORDER, Inquiry, examine, registered_probes
-from unbag.diagnosis.pairing import differences
+from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures.files import PixelPicture
-from unbag.probes.finding import Finding, Options, mean, statistic
-from unbag.probes.plots import Maps
-from unbag.probes.probe import Probe, Subject, Verdict
+from unbag.probes.base import Finding, Maps, Options, Probe, Subject, Verdict, mean, statistic
+from unbag.probes.diagnosis.diagnose import (
+    ORDER,
+    Diagnosis,
+    Inquiry,
+    _probes,
+    differences,
+    examine,
+    registered_probes,
+)
+from unbag.probes.diagnosis.text import to_json
 from unbag.registry import names
 from unbag.types import FloatArray, IntArray, Picture
 
@@ -74,7 +77,7 @@ def test_a_map_that_breaks_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     def broken(*_: object) -> Maps:
         raise RuntimeError("no patches here")
 
-    monkeypatch.setattr("unbag.diagnosis.examples.word_maps", broken)
+    monkeypatch.setattr("unbag.probes.maps.word_maps", broken)
     found = examine(inquiry(SHARE))
     assert found.is_whole
     assert "no map of words over patches: RuntimeError: no patches here" in found.notes

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from unbag.diagnosis.answers import Diagnosis
-from unbag.diagnosis.as_json import KIND, to_json
-from unbag.diagnosis.inquiry import Inquiry, examine
-from unbag.diagnosis.written import check_folder
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
+from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.diagnosis.page import check_folder
+from unbag.probes.diagnosis.text import KIND, to_json
 
 from .small_probes import BROKEN, OPTIONS, SHARE, Counted, small_material
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from unbag.diagnosis.inquiry import Inquiry, examine, registered_probes
 from unbag.models.tiny import Tiny, untrained
 from unbag.models.tiny import load as load_tiny
+from unbag.probes.diagnosis.diagnose import Inquiry, examine, registered_probes
 
 from .small_probes import OPTIONS, small_material
 

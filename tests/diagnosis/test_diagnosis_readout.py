@@ -10,16 +10,14 @@ import pytest
 import torch
 
 import unbag as ub
-from unbag.diagnosis.inquiry import Inquiry, examine
-from unbag.diagnosis.page import render_diagnosis
-from unbag.diagnosis.subjects import make_subject
-from unbag.engine.progress import Silent
-from unbag.probes.profile import score_items
-from unbag.probes.profile_scenes import profile_items
-from unbag.readouts.head import Sizes
+from unbag.probes.diagnosis.diagnose import Inquiry, examine, make_subject
+from unbag.probes.diagnosis.page import render_diagnosis
+from unbag.probes.profile import profile_items, score_items
 from unbag.readouts.pooled import Pooled, PooledSettings
+from unbag.readouts.reader import Sizes
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.sparc import SPARC_FIXED, SparcSettings
+from unbag.runs.progress import Silent
 from unbag.scorers.cosine import Cosine
 
 from .small_probes import OPTIONS, SHARE, Counted, small_material

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unbag.diagnosis.table import said_under
-from unbag.probes.finding import Options
+from unbag.probes.base import Options
+from unbag.probes.diagnosis.text import said_under
 
 from .made_diagnosis import made
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.judging import ENOUGH
-from unbag.captions.kinds import Kind, find_kinds
+from unbag.edits.kinds import Kind, find_kinds
+from unbag.edits.quality import ENOUGH
 from unbag.metrics.intervals import wilson
 
 DOCS = Path(__file__).parents[2] / "docs"

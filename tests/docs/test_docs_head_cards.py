@@ -9,7 +9,7 @@ import pytest
 
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.shipped import shipped_results
-from unbag.readouts.shipped import WEIGHTS
+from unbag.readouts.reader import WEIGHTS
 
 ROOT = Path(__file__).parents[2]
 ARMS = {"decoder": "decoder-long", "vlm2vec": "vlm2vec-long"}

@@ -13,8 +13,8 @@ from unbag.lab.claim import FEWEST_BASES, LEAST_FIT
 from unbag.lab.claims import all_claims
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import REPRODUCED, UNDECIDED, judge_claims
-from unbag.readouts.shipped import WEIGHTS
-from unbag.train.optimise import share_of_rate
+from unbag.readouts.reader import WEIGHTS
+from unbag.training.optim import share_of_rate
 
 NOTES = Path(__file__).parents[2] / "docs" / "lab" / "notes"
 RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")

@@ -53,27 +53,6 @@ def test_the_metrics_page_explains_every_tie_rule() -> None:
         assert f"| `{rule}` |" in page
 
 
-def tree(page: str) -> set[str]:
-    """Paths below src/unbag of an indented tree."""
-    block = page.split("```\nsrc/unbag/\n")[1].split("```")[0]
-    found, folder = set(), ""
-    for line in block.splitlines():
-        name = line.split()[0]
-        if name.endswith("/"):
-            folder = name
-        else:
-            assert len(line.split()) > 1, f"{name} has no phrase"
-            found.add((folder if line.startswith("    ") else "") + name)
-    return found
-
-
-def test_the_page_of_modules_has_every_one_and_no_other() -> None:
-    package = ROOT / "src" / "unbag"
-    modules = {p.relative_to(package).as_posix() for p in package.rglob("*.py")}
-    modules = {path for path in modules if not path.endswith("__init__.py")}
-    assert tree((DOCS / "code.md").read_text(encoding="utf-8")) == modules
-
-
 def test_the_readme_lists_every_package_in_the_order_of_the_layers() -> None:
     block = (ROOT / "README.md").read_text(encoding="utf-8").split("```\nsrc/unbag/\n")[1]
     lines = block.split("```")[0].splitlines()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.probes.probe import Probe
+from unbag.probes.base import Probe
 from unbag.registry import find, names
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.published.every import TABLES
-from unbag.published.listing import as_markdown
+from unbag.published.checks import as_markdown
+from unbag.published.lookup import TABLES
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from unbag.readouts.pool_world import RELATION, world_rows
+from unbag.readouts.data import RELATION, world_rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "repair-on-the-world.md"
 

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.download.answer import _Redirects
-from unbag.download.fetch import UnreachableError, fetch, matches
-from unbag.download.showing import readable
+from unbag.data.http import UnreachableError, _Redirects, fetch, matches, readable
 from unbag.errors import UserError
 from unbag.types import Download
 

@@ -17,11 +17,11 @@ import pytest
 from PIL import Image
 
 from unbag.cli import main
-from unbag.cli.get import get_data
-from unbag.download.get import below, is_there, obtain, wanted
+from unbag.cli.data import get_data
+from unbag.data.download import below, is_there, obtain, wanted
+from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.pictures.files import FilePicture
 from unbag.types import Benchmark, Download, Item
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def test_ctrl_c_says_what_is_kept(
     def stopped(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unbag.cli.get.obtain", stopped)
+    monkeypatch.setattr("unbag.cli.data.obtain", stopped)
     assert get(tmp_path) == 130
     assert "What came is kept; the same command goes on from the .part file" in (
         capsys.readouterr().err

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.download.fetch import UnreachableError, fetch
-from unbag.download.part import Part
+from unbag.data.http import Part, UnreachableError, fetch
 from unbag.errors import UserError
 from unbag.types import Download
 

@@ -11,8 +11,8 @@ from PIL import Image as Images
 from PIL.Image import Image
 from torch import Tensor
 
+from unbag.data import FilePicture
 from unbag.metrics.choice import Choice
-from unbag.pictures import FilePicture
 from unbag.types import Benchmark, Item
 
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.cache import Shelf, default_cache
-from unbag.engine.evaluate import evaluate
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.pictures import FilePicture
+from unbag.evaluation.api import evaluate
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.scoring import QueryScoring
 from unbag.reports import report
+from unbag.runs.cache import Shelf, default_cache
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Aggregate, Benchmark, Ensemble, EvalProtocol, Item, Query
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from unbag.engine.atomic import remove_leftovers, write_atomically, write_text
+from unbag.runs.files import remove_leftovers, write_atomically, write_text
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])

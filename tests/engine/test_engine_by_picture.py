@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.data import PixelPicture
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Pairs
-from unbag.pictures import PixelPicture
 from unbag.types import Benchmark, Item, Query, Scores
 
 PICTURES = [PixelPicture(np.full((2, 2, 3), n, dtype=np.uint8), name=str(n)) for n in range(5)]

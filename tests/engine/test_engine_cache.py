@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.engine.cache import Shelf, default_cache, open_shelf
-from unbag.engine.progress import Silent
 from unbag.errors import UserError
+from unbag.runs.cache import Shelf, default_cache, open_shelf
+from unbag.runs.progress import Silent
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(3, 4)
 KEYS = ["a", "b", "c"]
@@ -64,8 +64,8 @@ def test_two_processes_write_the_same_shelf_at_once(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import numpy as np
-from unbag.engine.cache import Shelf
-from unbag.engine.progress import Silent
+from unbag.runs.cache import Shelf
+from unbag.runs.progress import Silent
 who = int(sys.argv[1])
 shelf = Shelf(Path({str(tmp_path)!r}), progress=Silent())
 for i in range(60):

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from unbag.engine.collector import paused_collector
+from unbag.runs.files import paused_collector
 
 
 def fail_inside() -> None:

@@ -9,12 +9,12 @@ import torch
 from PIL import Image as Images
 from torch import Tensor
 
-from unbag.engine.embed import Embeddings, Grid, embed
-from unbag.engine.job import Job
-from unbag.engine.plan import check_items, make_plan
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
 from unbag.errors import UserError
+from unbag.evaluation.embedding import Embeddings, Grid, embed
+from unbag.evaluation.loading import Job
+from unbag.evaluation.plan import check_items, make_plan
+from unbag.evaluation.run import run
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Ensemble, Item
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from unbag.engine.errata import ErrataChoice, errata_name, loader_of
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.overlap import declared, overlap_warnings, overlaps
-from unbag.engine.run import run
 from unbag.errors import UserError
-from unbag.models.caption_only import load as caption_only
+from unbag.evaluation.loading import ErrataChoice, Job, errata_name, loader_of
+from unbag.evaluation.references import declared, overlap_warnings, overlaps
+from unbag.evaluation.run import run
+from unbag.evaluation.store import read_contents
+from unbag.models.baselines import load as caption_only
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Errata, Item
 from unbag.world.benchmarks import SWAP

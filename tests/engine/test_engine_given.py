@@ -8,8 +8,8 @@ import pytest
 from PIL import Image as Images
 
 import unbag as ub
-from unbag.models.caption_only import load
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
+from unbag.models.baselines import load
 from unbag.types import Benchmark
 
 
@@ -113,7 +113,7 @@ def test_score_says_what_to_give(encoder: Any, photo: Path) -> None:
     array: Any = np.zeros((2, 2, 3), np.uint8)
     said = refused(lambda: ub.score(array, ["a"], encoder))
     assert said.startswith("a ndarray was given in place of a picture")
-    assert "unbag.pictures.PixelPicture(array)" in said
+    assert "unbag.data.PixelPicture(array)" in said
     assert ub.score(PixelPicture(array), ["a"], encoder).shape == (1,)
     assert "a NoneType was given in place of a scorer" in refused(
         lambda: ub.score(photo, ["a"], nothing)

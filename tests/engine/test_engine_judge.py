@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.types import Aggregate, Benchmark, EvalProtocol, Query, TieRule
 
 

@@ -15,8 +15,8 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from conftest import Colours, make_benchmark, make_items
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.scorers import Cosine
 
 batches = []

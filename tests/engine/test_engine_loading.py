@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
+from unbag.data import FilePicture
 from unbag.errors import IncompleteWarning, UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.store import read_contents
 from unbag.metrics.retrieval import Recall
-from unbag.pictures import FilePicture
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Published, Sparse
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
 from unbag.errors import UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
 
@@ -39,7 +39,7 @@ def test_skipping_them_says_so_and_shrinks_n(encoder: Any, toy: Benchmark, tmp_p
 def test_only_the_first_ten_are_listed(
     items: list[Item], tmp_path: Path, make: Callable[..., Benchmark], encoder: Any
 ) -> None:
-    from unbag.pictures import FilePicture
+    from unbag.data import FilePicture
 
     gone = [
         Item(f"g{i}", (FilePicture(tmp_path / f"gone{i}.png"),), items[0].captions, items[0].truth)

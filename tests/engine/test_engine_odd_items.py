@@ -6,14 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.loading import load_items
-from unbag.engine.missing import absent_pictures
-from unbag.engine.plan import check_items, equal_captions, make_plan
-from unbag.engine.progress import Silent
-from unbag.engine.verify import verify
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.pictures import FilePicture
+from unbag.evaluation.api import verify
+from unbag.evaluation.loading import Job, absent_pictures, load_items
+from unbag.evaluation.plan import check_items, equal_captions, make_plan
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Download, DualEncoder, Item, Published, Sparse
 

@@ -10,18 +10,17 @@ import pytest
 from torch import Tensor
 
 import unbag as ub
-from unbag.engine.probe import fit_linear_probe, held_out
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.metrics.classify import Classify
-from unbag.pictures import FilePicture
-from unbag.scorers.linear_probe import LinearProbe
-from unbag.scorers.logistic import fit_logistic
+from unbag.evaluation.linear_probe import fit_linear_probe, held_out
+from unbag.evaluation.run import run
+from unbag.metrics.choice import Classify
+from unbag.runs.progress import Silent
+from unbag.scorers.linear_probe import LinearProbe, fit_logistic
 from unbag.types import Benchmark, DualEncoder, EvalProtocol, FittedScorer, Item, Query, Scorer
-from unbag.world.draw import ScenePicture
-from unbag.world.place import place_apart, sample_look
-from unbag.world.words import DEFAULT
+from unbag.world.placement import place_apart, sample_look
+from unbag.world.rendering import ScenePicture
+from unbag.world.vocabulary import DEFAULT
 
 SHAPES, COLOURS = DEFAULT.shapes[:8], DEFAULT.colours[:8]
 QUICK = EvalProtocol(resamples=200)
@@ -199,7 +198,7 @@ def test_an_unknown_class_is_named() -> None:
 
 def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = partial(fit_logistic, most_steps=1)
-    monkeypatch.setattr("unbag.engine.probe.fit_logistic", stopped)
+    monkeypatch.setattr("unbag.evaluation.linear_probe.fit_logistic", stopped)
     with pytest.raises(UserError, match="did not converge: after 1 steps"):
         fit_linear_probe(encoder("tiny:base"), training()[:40])
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.references import model_of, references, scale_rule
-from unbag.engine.run import run
-from unbag.models.caption_only import load as caption_only
+from unbag.evaluation.loading import Job
+from unbag.evaluation.references import model_of, references, scale_rule
+from unbag.evaluation.run import run
+from unbag.evaluation.store import read_contents
+from unbag.models.baselines import load as caption_only
 from unbag.scorers import Cosine
 from unbag.types import (
     MICRO,

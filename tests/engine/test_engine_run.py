@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.engine.evaluate import evaluate
-from unbag.engine.folder import RunFolder, read_contents
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
 from unbag.errors import UserError
-from unbag.models.caption_only import load
+from unbag.evaluation.api import evaluate
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.store import RunFolder, read_contents
+from unbag.models.baselines import load
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
 

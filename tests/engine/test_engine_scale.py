@@ -10,25 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.folder import read_contents
-from unbag.engine.gallery import choose_failures
-from unbag.engine.job import Job
-from unbag.engine.run import run
 from unbag.errors import UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.measuring import choose_failures
+from unbag.evaluation.run import run
+from unbag.evaluation.scoring import QueryScoring
+from unbag.evaluation.store import read_contents
 from unbag.metrics.retrieval import Recall
 from unbag.scorers import Cosine
-from unbag.types import (
-    Benchmark,
-    Caption,
-    Case,
-    Ensemble,
-    Item,
-    Picture,
-    Query,
-    Scores,
-    Sparse,
-)
+from unbag.types import Benchmark, Caption, Case, Ensemble, Item, Picture, Query, Scores, Sparse
 
 
 def classes(items: list[Item], count: int) -> list[Item]:
@@ -175,7 +165,7 @@ def test_damage_is_recorded_before_the_scores_that_depend_on_it(
     bad.write_bytes(b"junk")
     job = Job([Cosine(encoder)], [toy], tmp_path / "run", allow_invalid=True)
     with monkeypatch.context() as patch:
-        patch.setattr("unbag.engine.run.judge", _dies)
+        patch.setattr("unbag.evaluation.run.judge", _dies)
         with pytest.raises(MemoryError):
             run(job)
     run(job)
@@ -209,7 +199,7 @@ def test_another_version_does_not_continue_a_run(
 
 
 def test_scores_stay_arrays_through_the_store(items: list[Item], tmp_path: Path) -> None:
-    from unbag.engine.store import Key, ScoreStore
+    from unbag.evaluation.store import Key, ScoreStore
 
     store = ScoreStore(tmp_path / "s.parquet")
     wide = classes(items, 70)[0]

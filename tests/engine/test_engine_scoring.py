@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.embed import embed
-from unbag.engine.job import Job
-from unbag.engine.plan import make_plan
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
-from unbag.engine.scoring import score_by_vectors
-from unbag.engine.store import Key, ScoreStore
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.pictures import FilePicture
+from unbag.evaluation.embedding import embed
+from unbag.evaluation.loading import Job
+from unbag.evaluation.plan import make_plan
+from unbag.evaluation.run import run
+from unbag.evaluation.scoring import QueryScoring, score_by_vectors
+from unbag.evaluation.store import Key, ScoreStore
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query, Scores, Sparse
 

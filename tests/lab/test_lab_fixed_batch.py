@@ -14,8 +14,8 @@ from unbag.lab.fixed_batch import FixedViews
 from unbag.lab.repair_locked import SharedPictures
 from unbag.lab.repair_training import Settings, train_arms
 from unbag.models.tiny import Tiny
-from unbag.readouts.recorded import Memory
-from unbag.train.trainable import Trainable
+from unbag.training.optim import Memory
+from unbag.training.towers.base import Trainable
 
 ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
 SETTINGS = Settings(arms=ARMS, steps=3, batch=8, workers=0)

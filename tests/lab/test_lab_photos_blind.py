@@ -2,7 +2,7 @@
 
 import torch
 
-from unbag.train.blind_reader import choose_and_fit, fit_preference
+from unbag.training.before_after import choose_and_fit, fit_preference
 
 
 def test_it_finds_the_feature_that_gives_edits_away() -> None:

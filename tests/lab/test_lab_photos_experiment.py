@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.data import PixelPicture
+from unbag.data.pairs import Pair
 from unbag.errors import UserError
 from unbag.lab import photos_run
 from unbag.lab.arm_result import ArmResult, read_results, result_path, write_result
@@ -28,8 +30,6 @@ from unbag.lab.photos_drawn import drawn_collection, drawn_features
 from unbag.lab.photos_experiment import PHOTOS
 from unbag.lab.photos_run import recipe_of, triple_means
 from unbag.lab.photos_table import Told
-from unbag.pictures import PixelPicture
-from unbag.train.pairs import Pair
 
 BASE = Path("tiny-3")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from unbag.captions.shuffles import Tagged
+from unbag.data.pairs import Pair
+from unbag.edits.shuffles import Tagged
 from unbag.lab.photos_order import METRICS, Ordered, make_ordered, order_right
-from unbag.train.pairs import Pair
 
 NOUNS = {"dog", "cat", "ball"}
 

@@ -10,13 +10,11 @@ import torch
 
 from unbag.lab import pretrain as script
 from unbag.lab.pretrain import Settings, Steps, pretrain
-from unbag.models.tiny import load, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.world.draw import draw
-from unbag.world.parse import words
-from unbag.world.sprites import draw_batch, sprite_table
+from unbag.models.tiny import TinyConfig, load, write
+from unbag.world.grammar import words
+from unbag.world.rendering import draw, draw_batch, sprite_table
 from unbag.world.stream import batch, split_seed
-from unbag.world.words import UNIT
+from unbag.world.vocabulary import UNIT
 
 # The tiny size of the specification (12.6) on the unit-test world.
 CONFIG = TinyConfig(

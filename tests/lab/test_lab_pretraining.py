@@ -26,12 +26,11 @@ from unbag.lab.pretraining_steps import (
 )
 from unbag.lab.verdict import REPRODUCED, judge_claims
 from unbag.models.tiny import untrained
-from unbag.world.draw import draw
 from unbag.world.grammar import And, Ast
-from unbag.world.sprites import sprite_table
+from unbag.world.rendering import draw, sprite_table
 from unbag.world.stream import batch, split_seed
 from unbag.world.truth import holds_matrix
-from unbag.world.words import DEFAULT
+from unbag.world.vocabulary import DEFAULT
 
 QUICK = Schedule(3, steps=2, batch=48)
 

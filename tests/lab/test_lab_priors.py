@@ -18,15 +18,12 @@ from unbag.lab.experiment import Order
 from unbag.lab.prior_experiment import PRIORS
 from unbag.lab.prior_lessons import FREQUENT, item_lessons, relation_lessons, texts_asked
 from unbag.lab.prior_scores import answer_log, score_answers
-from unbag.models.m3id import M3ID
-from unbag.models.tiny import untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
-from unbag.readouts.decoder_questions import Fact
-from unbag.readouts.decoder_words import words_of
-from unbag.readouts.vlm2vec_prompts import OPPOSITE
-from unbag.world.items import set_items
-from unbag.world.parse import words as words_of_world
+from unbag.models.huggingface.chat_runner import M3ID
+from unbag.models.tiny import TinyConfig, untrained, write
+from unbag.readouts.decoder.lessons import NOTHING, Fact, LessonBatch, words_of
+from unbag.readouts.vlm2vec.data import OPPOSITE
+from unbag.world.benchmarks import set_items
+from unbag.world.grammar import words as words_of_world
 
 FACT = Fact(0, "a red star left of a blue cup")
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from unbag.data.images import ShuffledPicture
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, read_results, result_path
 from unbag.lab.claims import all_claims
@@ -22,15 +23,12 @@ from unbag.lab.probe_reading import read_linear
 from unbag.lab.probe_space import TinySpace
 from unbag.lab.questions import Questions
 from unbag.models import tiny
-from unbag.models.tiny import untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.pictures.shuffled import ShuffledPicture
-from unbag.probes.constructed import bag_of_words_space, perfect_space
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.extract_sheets import Label
-from unbag.probes.reader_tasks import Effort
-from unbag.probes.readers import read
-from unbag.world.items import pair_items
+from unbag.models.tiny import TinyConfig, untrained, write
+from unbag.probes.classifiers import Effort, read
+from unbag.probes.extract_data import Label
+from unbag.probes.reference_spaces import bag_of_words_space, perfect_space
+from unbag.probes.space import EncoderSpace
+from unbag.world.benchmarks import pair_items
 
 PENALTIES = (1e-3, 1e-2)
 

@@ -22,13 +22,12 @@ from unbag.lab.readout_decoders import CURVE
 from unbag.lab.readout_experiment import READOUTS
 from unbag.lab.readout_vectors import _Lessons
 from unbag.lab.small_text import write_small_text
-from unbag.models.text_parts import load_part
-from unbag.readouts.decoder import DECODER
-from unbag.readouts.decoder_kept import read_decoder
-from unbag.readouts.vlm2vec import VLM2VEC
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.models.text_encoders import load_part
+from unbag.readouts.decoder.readout import DECODER
+from unbag.readouts.decoder.saving import read_decoder
+from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
 from unbag.types import Query
-from unbag.world.items import pair_items, set_items
+from unbag.world.benchmarks import pair_items, set_items
 
 Ran = tuple[Order, dict[str, ArmResult]]
 

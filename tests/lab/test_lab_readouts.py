@@ -21,12 +21,10 @@ from unbag.lab.readout_table import table
 from unbag.lab.readout_vectors import _Lessons, _Texts
 from unbag.lab.readouts import missing, run_base
 from unbag.models.tiny import load, write
-from unbag.readouts.decoder_lessons import NOTHING, LessonBatch
-from unbag.readouts.decoder_words import words_of
-from unbag.readouts.fit import Effort, Fit
-from unbag.readouts.pool import Pool
-from unbag.readouts.pool_world import RELATION, world_rows
+from unbag.readouts.data import RELATION, Pool, world_rows
+from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, words_of
 from unbag.readouts.reader import Reader
+from unbag.readouts.training import Effort, Fit
 
 
 @pytest.mark.parametrize("name", READERS)

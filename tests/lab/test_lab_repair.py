@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.engine.evaluate import evaluate
 from unbag.errors import UserError
+from unbag.evaluation.api import evaluate
 from unbag.lab import repair as script
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results, write_result, write_results
 from unbag.lab.over_bases import interval
@@ -21,9 +21,9 @@ from unbag.lab.repair_table import main as table_main
 from unbag.lab.repair_training import Arm, Settings, seed_of, train_arms
 from unbag.models.tiny import read
 from unbag.scorers.cosine import Cosine
-from unbag.train.batch import Batch
-from unbag.train.tiny_trainable import TinyTrainable
-from unbag.train.world_captions import columns_of
+from unbag.training.data.batch import Batch
+from unbag.training.data.world import columns_of
+from unbag.training.towers.adapters import TinyTrainable
 from unbag.types import EvalProtocol
 from unbag.world.benchmarks import PAIRS_A, RETRIEVAL
 from unbag.world.edits import PARTNER

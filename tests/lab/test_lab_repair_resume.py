@@ -13,8 +13,8 @@ from unbag.lab.questions import Questions
 from unbag.lab.repair import repair
 from unbag.lab.repair_locked import LockedTiny
 from unbag.lab.repair_training import Arm, Settings, checkpoint_of, train_arms
-from unbag.train.batch import Batch
-from unbag.train.tiny_trainable import TinyTrainable
+from unbag.training.data.batch import Batch
+from unbag.training.towers.adapters import TinyTrainable
 
 ARMS = ("clip_ft", "ce_clip_fixed", "hard_positive-locked", "hard_negative-locked")
 SHORT = Settings(steps=7, batch=12, times=1, arms=ARMS, save_every=3)

@@ -10,11 +10,11 @@ from unbag.lab.repair_arms import EXPERIMENTS, VARIANTS, make_recipe, view_of
 from unbag.lab.repair_batches import RepairBatch, RepairBatches, rephrase, views_on_device
 from unbag.lab.repair_leak import leak_of
 from unbag.models.tiny import read as read_tiny
-from unbag.train.load import Waiting
-from unbag.train.tiny_trainable import TinyTrainable
-from unbag.train.trainable import Reads
-from unbag.train.world_batches import WorldBatches
-from unbag.world.parse import read
+from unbag.training.data.loader import Waiting
+from unbag.training.data.world import WorldBatches
+from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.towers.base import Reads
+from unbag.world.grammar import read
 
 ALL = frozenset(view_of(arm) for arm in VARIANTS)
 

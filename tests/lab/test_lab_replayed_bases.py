@@ -15,7 +15,7 @@ from unbag.lab.pretrain import Settings, pretrain
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.pretraining_arms import Arm
 from unbag.lab.pretraining_steps import Schedule, Training
-from unbag.models.tiny_towers import TinyTowers
+from unbag.models.tiny import TinyTowers
 
 # Shared with the tests of read-outs; tests are in no package that has a name of its own.
 from ..readouts.replayed import Replayed, on_the_device  # noqa: TID252

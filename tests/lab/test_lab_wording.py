@@ -10,15 +10,7 @@ from unbag.lab.claim import Claim, Number, Prediction
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Verdict, Word
 from unbag.lab.verdict import Tested as Found
 from unbag.lab.where import PHOTOGRAPHS, WORLD
-from unbag.lab.wording import (
-    difference_text,
-    effect_text,
-    inequality,
-    points,
-    reason,
-    sense,
-    tally,
-)
+from unbag.lab.wording import difference_text, effect_text, inequality, points, reason, sense, tally
 
 A = Number("a", "bench", "metric")
 FIVE = {f"base-{n}": 0.1 for n in range(5)}

@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from unbag.losses.contrastive import contrastive
-from unbag.losses.intra_modal import intra_modal
-from unbag.losses.logits import negatives, positives
-from unbag.losses.objective import Loss
-from unbag.losses.rank import rank
-from unbag.losses.sigmoid import sigmoid
-from unbag.losses.svlc import svlc_positive
-from unbag.losses.triple_margin import triple_margin
 from unbag.registry import ABOUT, find, names
+from unbag.training.losses import (
+    contrastive,
+    intra_modal,
+    negatives,
+    positives,
+    rank,
+    sigmoid,
+    svlc_positive,
+    triple_margin,
+)
+from unbag.training.objective import Loss
 from unbag.types import Embedded
 
 from .batches import leaves, planted, random_batch, refill, rows, without_edits

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.losses.contrastive import contrastive
+from unbag.training.losses import contrastive
 from unbag.types import Embedded
 
 PICTURE = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]

@@ -9,13 +9,16 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from unbag.errors import UserError
-from unbag.losses.contrastive import contrastive
-from unbag.losses.contrastive_negatives import contrastive_negatives
-from unbag.losses.distil import distil
-from unbag.losses.intra_modal import intra_modal
-from unbag.losses.sigmoid import sigmoid
-from unbag.losses.svlc import svlc_negative, svlc_positive
-from unbag.losses.triple_margin import triple_margin
+from unbag.training.losses import (
+    contrastive,
+    contrastive_negatives,
+    distil,
+    intra_modal,
+    sigmoid,
+    svlc_negative,
+    svlc_positive,
+    triple_margin,
+)
 from unbag.types import Embedded
 
 from .batches import random_batch, rows

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.losses.rank import next_threshold, rank
+from unbag.training.losses import next_threshold, rank
 from unbag.types import Embedded
 
 from .batches import random_batch, rows

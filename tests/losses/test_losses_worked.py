@@ -6,12 +6,20 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from unbag.losses.contrastive import contrastive
-from unbag.losses.contrastive_negatives import contrastive_negatives
-from unbag.losses.intra_modal import Denominator, intra_modal
-from unbag.losses.objective import Objective, Term
-from unbag.losses.rank import Reduction, next_threshold, rank
-from unbag.losses.svlc import COMMON_BATCH_WEIGHT, KL_WEIGHT, svlc_negative, svlc_positive
+from unbag.training.losses import (
+    COMMON_BATCH_WEIGHT,
+    KL_WEIGHT,
+    Denominator,
+    contrastive,
+    contrastive_negatives,
+    intra_modal,
+    next_threshold,
+    rank,
+    svlc_negative,
+    svlc_positive,
+)
+from unbag.training.losses import RankReduction as Reduction
+from unbag.training.objective import Objective, Term
 from unbag.types import Embedded
 
 

@@ -11,8 +11,9 @@ from unbag.metrics.intervals import (
     interval,
     is_joint,
     normal,
+    resampled_counts,
+    resampled_sums,
 )
-from unbag.metrics.resample import resampled_counts, resampled_sums
 from unbag.types import FloatArray
 
 
@@ -92,7 +93,7 @@ def test_clustered_bootstrap_agrees_with_a_plain_loop() -> None:
 
 
 def test_counts_and_indices_draw_from_the_same_distribution() -> None:
-    from unbag.metrics.resample import _by_counts, _by_index
+    from unbag.metrics.intervals import _by_counts, _by_index
 
     row_GM = np.repeat(np.array([[0.0, 2.0], [1.0, 3.0], [3.0, 4.0]]), [50, 30, 20], axis=0)
     distinct_DM, count_D = np.unique(row_GM, axis=0, return_counts=True)
@@ -112,7 +113,7 @@ def test_the_order_of_rows_does_not_matter(rows: int) -> None:
 
 
 def test_blocks_cover_all_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbag.metrics.resample.CELLS", 64)
+    monkeypatch.setattr("unbag.metrics.intervals.CELLS", 64)
     for row_GM in (np.ones((100, 1)), np.arange(10.0)[:, None]):
         sum_RM = resampled_sums(row_GM, resamples=101, rng=rng())
         assert sum_RM.shape == (101, 1)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from unbag.metrics import Choice, Flips, Pairs, Relaxed
-from unbag.metrics.relaxed_pairs import in_form
+from unbag.metrics.pairs import in_form
 from unbag.types import Case, Outcomes
 
 Make = Callable[..., Case]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.metrics.text_only import TextOnly
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
+from unbag.metrics.choice import TextOnly
 from unbag.types import Case, FloatArray, Item, Scores, TieRule
 
 PICTURE = PixelPicture(np.zeros((2, 2, 3), np.uint8))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
 
 ChatFolder = Callable[[str], Path]
 

@@ -5,11 +5,11 @@ from importlib.resources import files
 
 import pytest
 
-from unbag.engine.evaluate import benchmark, evaluate
+from unbag.evaluation.api import benchmark, evaluate
 from unbag.models.tiny import load
 from unbag.scorers import Cosine
 from unbag.types import Estimate, EvalProtocol, Result
-from unbag.world.parse import words
+from unbag.world.grammar import words
 
 QUICK = EvalProtocol(resamples=500)
 

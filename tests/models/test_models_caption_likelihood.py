@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models import caption_likelihood
-from unbag.models.caption_likelihood import Likelihood, find_model, load_likelihood
-from unbag.models.caption_only import load
-from unbag.models.hf_source import Source
-from unbag.pictures import PixelPicture
+from unbag.models import baselines as caption_likelihood
+from unbag.models.baselines import Likelihood, find_model, load, load_likelihood
+from unbag.models.huggingface.loading import Source
 from unbag.types import Query, Question
 
 transformers = pytest.importorskip("transformers")

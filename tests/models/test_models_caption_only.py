@@ -7,7 +7,7 @@ import pytest
 from PIL.Image import Image
 
 from unbag.errors import UserError
-from unbag.models.caption_only import ALL, Coin, load
+from unbag.models.baselines import ALL, Coin, load
 from unbag.types import Caption, Ensemble, MatrixScorer, Query, Question, Scorer
 
 

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 import unbag as ub
+from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.metrics import Choice
-from unbag.models.caption_only import load
-from unbag.models.caption_sentence import Sentence
-from unbag.pictures import PixelPicture
+from unbag.models.baselines import Sentence, load
 from unbag.types import Benchmark, Ensemble, Item, ItemScorer, Query, Sparse
 
 transformers: Any = pytest.importorskip("transformers")

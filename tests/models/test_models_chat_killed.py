@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from unbag.cli import main
-from unbag.engine.asking import QueryScoring
-from unbag.engine.job import Job
+from unbag.evaluation.loading import Job
+from unbag.evaluation.scoring import QueryScoring
 from unbag.types import Item, Scores
 
 from .local_chat import Chat, Told, served

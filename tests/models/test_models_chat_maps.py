@@ -7,22 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.diagnosis.answers import Diagnosis
-from unbag.diagnosis.inquiry import Inquiry, examine
-from unbag.diagnosis.page import render_diagnosis
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.hf_chat import load_chat
-from unbag.models.hf_chat_model import ChatModel
+from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.server import load
-from unbag.pictures import PixelPicture
-from unbag.probes.covered_maps import GRID, covered, covered_maps
-from unbag.probes.finding import Options
-from unbag.probes.material import Material
-from unbag.probes.material_items import world_material
-from unbag.probes.reader_maps import WHOLE
-from unbag.readouts.occluded import PROMPT
-from unbag.readouts.vlm2vec import load_encoder
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.probes.base import Material, Options
+from unbag.probes.data import world_material
+from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
+from unbag.probes.diagnosis.page import render_diagnosis
+from unbag.probes.maps import GRID, WHOLE, covered, covered_maps
+from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.vlm2vec.readout import AskedCosine, load_encoder
 from unbag.scorers.chat import YES
 from unbag.scorers.resolve import Model
 from unbag.types import Picture, Query, Question, Scorer

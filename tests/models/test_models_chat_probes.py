@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from unbag.models.server import load
-from unbag.probes.chat_prior import prior
-from unbag.probes.chat_yes import yes_bias
-from unbag.probes.finding import Options
-from unbag.probes.material import Material
-from unbag.probes.material_items import world_material
+from unbag.probes.base import Material, Options
+from unbag.probes.chat import prior, yes_bias
+from unbag.probes.data import world_material
 from unbag.types import Generator
 
 from .local_chat import Chat, served
@@ -28,7 +26,7 @@ def material() -> Material:
 
 @pytest.fixture(scope="module")
 def llava(chat_folder: Callable[[str], Path]) -> Generator:
-    from unbag.models.hf_chat import load_chat
+    from unbag.models.huggingface.chat import load_chat
 
     return load_chat(str(chat_folder("llava")))
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.device import check_device, choose_device
+from unbag.models.loading import check_device, choose_device
 
 
 def refused(asked: str) -> UserError:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.finite import check_finite
-from unbag.models.hf import load
+from unbag.models.huggingface.loading import load
 from unbag.models.tiny import load as load_tiny
 from unbag.models.tiny import write
+from unbag.models.weights import check_finite
 
 HfFolder = Callable[[str], Path]
 ODD = (math.nan, math.inf, -math.inf)

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.models.fingerprint import fingerprint
-from unbag.models.fitting import Fitting, is_out_of_memory
+from unbag.models.batching import Fitting, is_out_of_memory
+from unbag.models.weights import fingerprint
 
 
 class Small:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from unbag.models import hf_captions
-from unbag.models.hf import load
-from unbag.models.hf_captions import Captions
-from unbag.models.hf_dual import HfDual
+from unbag.models.huggingface import inputs as hf_captions
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.inputs import Captions
+from unbag.models.huggingface.loading import load
 
 pytest.importorskip("transformers")
 HfFolder = Callable[[str], Path]

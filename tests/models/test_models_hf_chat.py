@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.models.asks import Ask
-from unbag.models.hf_chat import ChatModel, load_chat
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
+from unbag.models.huggingface.chat import Ask, ChatModel, load_chat
 
 tf: Any = pytest.importorskip("transformers")
 ChatFolder = Callable[[str], Path]

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
-from unbag.models.asks import Ask, logprobs_of
-from unbag.models.hf_chat import load_chat
-from unbag.pictures import PixelPicture
+from unbag.models.huggingface.chat import Ask, load_chat, logprobs_of
 from unbag.scorers import load_model, make_scorers
 from unbag.types import Benchmark, Item, Query
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.one_picture import answered
+from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
-from unbag.models.hf_chat import load_chat
-from unbag.pictures import PixelPicture
+from unbag.evaluation.api import answered
+from unbag.evaluation.scoring import QueryScoring
+from unbag.models.huggingface.chat import load_chat
 from unbag.scorers import make_scorers
 from unbag.types import Item
 

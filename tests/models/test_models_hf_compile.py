@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from unbag.cli import main
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.pictures import PixelPicture
 from unbag.scorers import Placement, load_model, make_scorers
 from unbag.types import Query
 

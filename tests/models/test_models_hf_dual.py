@@ -11,8 +11,8 @@ from PIL import Image as Images
 from PIL.Image import Image
 from torch.nn.functional import normalize
 
-from unbag.models.hf import load
-from unbag.models.hf_dual import HfDual
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.loading import load
 from unbag.types import DualEncoder, TokenEncoder
 
 transformers: Any = pytest.importorskip("transformers")

@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.asks import HiddenGenerator
-from unbag.models.hf_chat import load_chat
-from unbag.models.hf_chat_hidden import last_hidden, pooled
-from unbag.models.hf_chat_run import CausalRunner
-from unbag.pictures import PixelPicture
+from unbag.models.huggingface.chat import HiddenGenerator, load_chat
+from unbag.models.huggingface.chat_runner import CausalRunner, last_hidden, pooled
 from unbag.types import Picture
 
 tf: Any = pytest.importorskip("transformers")

@@ -11,12 +11,10 @@ import torch
 from PIL import Image as Images
 
 from unbag.errors import UserError
-from unbag.models import hf_dual
-from unbag.models.hf import load
-from unbag.models.hf_captions import make_captions
-from unbag.models.hf_dual import HfDual
-from unbag.models.hf_kinds import KINDS, Kind
-from unbag.models.hf_pictures import Pictures
+from unbag.models.huggingface import dual as hf_dual
+from unbag.models.huggingface.dual import KINDS, HfDual, Kind, Pictures
+from unbag.models.huggingface.inputs import make_captions
+from unbag.models.huggingface.loading import load
 from unbag.types import DualEncoder, Generator
 
 transformers: Any = pytest.importorskip("transformers")

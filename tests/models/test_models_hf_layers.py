@@ -11,10 +11,9 @@ from PIL import Image as Images
 from torch.nn.functional import normalize
 
 from unbag.errors import UserError
-from unbag.models.hf import load
-from unbag.models.hf_blip import Blip
-from unbag.models.hf_dual import HfDual
-from unbag.models.hf_match import Match
+from unbag.models.huggingface.blip import Blip, Match
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.loading import load
 from unbag.types import DualEncoder, LayerEncoder
 
 transformers: Any = pytest.importorskip("transformers")

@@ -9,15 +9,15 @@ import pytest
 import torch
 from PIL.Image import Image
 
-from unbag.engine.evaluate import evaluate
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.evaluation.api import evaluate
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
 from unbag.metrics import Choice, Recall
-from unbag.models import hf_match
-from unbag.models.hf import load
-from unbag.models.hf_match import Match, TowerMatch
-from unbag.pictures import PixelPicture
+from unbag.models.huggingface import blip as hf_match
+from unbag.models.huggingface.blip import Match, TowerMatch
+from unbag.models.huggingface.loading import load
 from unbag.scorers import load_model, make_scorer, make_scorers
 from unbag.scorers.cosine import Cosine
 from unbag.types import (

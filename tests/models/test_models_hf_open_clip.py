@@ -10,8 +10,8 @@ import torch
 from PIL import Image as Images
 from torch import Tensor
 
-from unbag.models.hf import load
-from unbag.models.hf_dual import HfDual
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.loading import load
 
 pytest.importorskip("transformers")
 open_clip: Any = pytest.importorskip("open_clip.model")

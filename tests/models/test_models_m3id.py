@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.asks import Ask
-from unbag.models.m3id import M3ID
-from unbag.pictures import PixelPicture
+from unbag.models.huggingface.chat import Ask
+from unbag.models.huggingface.chat_runner import M3ID
 
 
 def logs(*probabilities: float) -> Tensor:
@@ -74,7 +74,7 @@ def test_the_weight_is_capped() -> None:
 def test_answers_of_a_model_follow_the_formula_step_by_step(
     family: str, chat_folder: Callable[[str], Path], pictures: list[PixelPicture]
 ) -> None:
-    from unbag.models.hf_chat import load_chat
+    from unbag.models.huggingface.chat import load_chat
 
     rule = M3ID(forgetting=0.5)
     model = replace(load_chat(str(chat_folder(family))), m3id=rule)

@@ -9,10 +9,10 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.errors import UserError
+from unbag.models import photo as photo_parts
 from unbag.models import photo as photos
-from unbag.models import photo_parts
 from unbag.models.photo import Photo, load, read, write
-from unbag.models.twin import random_twin
+from unbag.models.weights import random_twin
 from unbag.registry import names
 from unbag.types import LayerEncoder, TokenEncoder
 

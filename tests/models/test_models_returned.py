@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.fitting import Fitting
-from unbag.models.returned import as_tensor, of_one_size
+from unbag.models.batching import Fitting, as_tensor, of_one_size
 
 
 def test_arrays_are_taken_as_tensors() -> None:

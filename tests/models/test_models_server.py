@@ -14,14 +14,14 @@ from PIL import Image
 
 from unbag.cli import main
 from unbag.cli.score import ask
-from unbag.engine.evaluate import evaluate
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.run import run
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.asks import Ask
+from unbag.evaluation.api import evaluate
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.store import read_contents
+from unbag.models.huggingface.chat import Ask
 from unbag.models.server import ServerModel, load
-from unbag.pictures import PixelPicture
 from unbag.scorers.resolve import make_scorers
 from unbag.types import Generator
 from unbag.world.benchmarks import SWAP

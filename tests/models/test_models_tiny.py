@@ -10,9 +10,19 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from unbag.errors import UserError
-from unbag.models.tiny import SHIPPED, Tiny, load, read, untrained, write
-from unbag.models.tiny_towers import TinyConfig
-from unbag.models.tiny_words import END, PAD, UNKNOWN, WordTokenizer
+from unbag.models.tiny import (
+    END,
+    PAD,
+    SHIPPED,
+    UNKNOWN,
+    Tiny,
+    TinyConfig,
+    WordTokenizer,
+    load,
+    read,
+    untrained,
+    write,
+)
 from unbag.types import DualEncoder, TokenEncoder
 
 WORDS = ("a", "blue", "left", "of", "red", "star")

@@ -5,8 +5,7 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.models.layers import blocks_of, laid_out, of_maps, recorded
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.types import LayerEncoder
 
 CONFIG = TinyConfig(

@@ -9,13 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
-from unbag.models.hf import load
-from unbag.models.hf_blip import Blip
-from unbag.models.hf_dual import HfDual
-from unbag.models.hf_match import Match
+from unbag.models.huggingface.blip import Blip, Match
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.loading import load
 from unbag.models.tiny import RANDOM_SEED, Tiny
 from unbag.models.tiny import load as load_tiny
-from unbag.models.twin import random_twin
+from unbag.models.weights import random_twin
 from unbag.types import DualEncoder, LayerEncoder
 
 HfFolder = Callable[[str], Path]

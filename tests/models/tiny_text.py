@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import TinyConfig
 
 _TEXT = "a an the red blue green cube ball dog cat left right of on and is no big"
 WORDS = tuple(_TEXT.split())

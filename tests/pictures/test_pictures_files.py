@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unbag.pictures import FilePicture, PixelPicture
+from unbag.data import FilePicture, PixelPicture
 from unbag.types import Picture
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from unbag.pictures import FilePicture
+from unbag.data import FilePicture
 
 Pixel = tuple[int, int, int]
 

@@ -11,8 +11,8 @@ from PIL import Image
 
 import unbag as ub
 from unbag.cli import main
-from unbag.pictures import FilePicture
-from unbag.train.open_pairs import open_pairs
+from unbag.data import FilePicture
+from unbag.data.readers import open_pairs
 
 Make = Callable[[Path], Path]
 RED, BLUE = (230, 20, 20), (20, 20, 230)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unbag.data import PixelPicture
+from unbag.data.images import GRIDS, ShuffledPicture, rearranged
 from unbag.errors import UserError
-from unbag.pictures import PixelPicture
-from unbag.pictures.shuffled import GRIDS, ShuffledPicture, rearranged
 from unbag.types import Picture
 
 KINDS = st.sampled_from(list(GRIDS))

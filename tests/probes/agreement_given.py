@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unbag.pictures import PixelPicture
-from unbag.probes.agreement_probe import AGREEMENT
-from unbag.probes.constructed import ConstructedSpace, collapsed_space, constructed_subject
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material, PicturePair
-from unbag.probes.probe import put
+from unbag.data import PixelPicture
+from unbag.probes.agreement import AGREEMENT
+from unbag.probes.base import Finding, Material, Options, PicturePair, put
+from unbag.probes.reference_spaces import ConstructedSpace, collapsed_space, constructed_subject
 from unbag.types import FloatArray, Picture
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from math import log
 
 import numpy as np
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.asks import Ask
-from unbag.pictures import PixelPicture
-from unbag.probes.material import Material, PicturePair, Row
+from unbag.models.huggingface.chat import Ask
+from unbag.probes.base import Material, PicturePair, Row
 from unbag.types import Picture
 from unbag.world.oracles import semantic
 

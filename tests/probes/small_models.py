@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.probes.material import Row
-from unbag.train.make_trainable import make_trainable
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.probes.base import Row
+from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
-from unbag.world.draw import ScenePicture
-from unbag.world.place import Look, place_apart
-from unbag.world.words import UNIT
+from unbag.world.placement import Look, place_apart
+from unbag.world.rendering import ScenePicture
+from unbag.world.vocabulary import UNIT
 
 WORDS = ("a", "red", "blue", "green", "circle", "square", "cross", "and", "left", "of", "two")
 CONFIG = TinyConfig(

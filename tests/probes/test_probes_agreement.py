@@ -7,23 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.engine.progress import Silent
 from unbag.models.tiny import load
-from unbag.probes.agreement_pixels import drawn, pixel_differences
-from unbag.probes.agreement_probe import AGREEMENT
-from unbag.probes.constructed import (
+from unbag.probes.agreement import AGREEMENT, drawn, pixel_differences
+from unbag.probes.base import Material, PicturePair, Scatter, Subject, Tone, put
+from unbag.probes.data import world_material
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.material import Material, PicturePair
-from unbag.probes.material_items import world_material
-from unbag.probes.plots import Scatter
-from unbag.probes.probe import Subject, Tone, put
+from unbag.probes.space import EncoderSpace
 from unbag.registry import find
+from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorer
 
 from .agreement_given import FEW, Plain, asked, given

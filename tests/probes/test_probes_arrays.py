@@ -11,6 +11,7 @@ from unbag.errors import UserError
 from unbag.probes.agreement import agree, mine_pairs
 from unbag.probes.conditions import CONDITIONS, below_one, for_all, larger
 from unbag.probes.sensitivity import detector_auc, detector_ratio, sensitivity
+from unbag.probes.space import centred, cosines, spearman, unit
 from unbag.probes.superposition import (
     cone,
     fit_additive,
@@ -19,7 +20,6 @@ from unbag.probes.superposition import (
     superposed,
     superposition,
 )
-from unbag.probes.vectors import centred, cosines, spearman, unit
 from unbag.types import FloatArray
 
 E = np.eye(4)

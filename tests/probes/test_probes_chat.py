@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unbag.engine.progress import Silent
-from unbag.pictures import FilePicture
-from unbag.probes.chat_asked import MOST, items_of
-from unbag.probes.chat_prior import PROBE as PRIOR
-from unbag.probes.chat_prior import prior
-from unbag.probes.chat_yes import PROBE as YES
-from unbag.probes.chat_yes import yes_bias
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material, PicturePair, Row
-from unbag.probes.material_items import world_material
-from unbag.probes.probe import Subject, put
+from unbag.data import FilePicture
+from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject, put
+from unbag.probes.chat import CHAT_PRIOR_PROBE as PRIOR
+from unbag.probes.chat import CHAT_YES_PROBE as YES
+from unbag.probes.chat import MOST, items_of, prior, yes_bias
+from unbag.probes.data import world_material
 from unbag.registry import find, names
+from unbag.runs.progress import Silent
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Picture
 

@@ -5,8 +5,13 @@ from math import nan
 import numpy as np
 import pytest
 
-from unbag.probes.chat_choices import first_letter, right_choice, same_choice
-from unbag.probes.chat_statements import Statements, right_at_threshold
+from unbag.probes.chat import (
+    Statements,
+    first_letter,
+    right_at_threshold,
+    right_choice,
+    same_choice,
+)
 
 
 def test_same_choice_by_hand() -> None:

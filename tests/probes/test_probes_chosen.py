@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from unbag.probes.chosen import (
+from unbag.probes.base import Options, Row, statistic
+from unbag.probes.data import world_material
+from unbag.probes.sampling import (
     choose_gallery,
     choose_rows,
     first_pictures,
@@ -17,12 +19,7 @@ from unbag.probes.chosen import (
     truth_of,
     unite,
 )
-from unbag.probes.edit_distance import words_changed
-from unbag.probes.finding import Options, statistic
-from unbag.probes.material import Row
-from unbag.probes.material_items import world_material
-from unbag.probes.sensitivity_probe import edit_type, once
-from unbag.probes.sensitivity_verdict import OTHER_WORDS, SAME_WORDS
+from unbag.probes.sensitivity import OTHER_WORDS, SAME_WORDS, edit_type, once, words_changed
 from unbag.types import IntArray
 
 

@@ -10,31 +10,33 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.probes.concept_vectors import Concepts, concept_vectors
-from unbag.probes.concepts import THINGS, Ring, rings
-from unbag.probes.condition_samples import condition_samples
-from unbag.probes.conditions import CONDITIONS, larger
-from unbag.probes.conditions_probe import CONDITIONS_PROBE, NEGATION, conditions
-from unbag.probes.conditions_verdict import BEYOND
-from unbag.probes.constructed import (
+from unbag.probes.base import Bars, Finding, Material, Options, put
+from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
+from unbag.probes.conditions import (
+    BEYOND,
+    CONDITIONS,
+    CONDITIONS_PROBE,
+    NEGATION,
+    condition_samples,
+    conditions,
+    larger,
+)
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
+    scene_behind,
+    signs,
 )
-from unbag.probes.constructed_base import scene_behind, signs
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material
-from unbag.probes.plots import Bars
-from unbag.probes.probe import put
+from unbag.probes.space import EncoderSpace
 from unbag.registry import find
 from unbag.types import FloatArray, Picture
 from unbag.world.grammar import And, Obj, Rel, holds
-from unbag.world.place import exchange_colours
-from unbag.world.scene import Scene, is_clear
-from unbag.world.words import DEFAULT, INVERSE, UNIT
+from unbag.world.placement import exchange_colours
+from unbag.world.scenes import Scene, is_clear
+from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=500)

@@ -5,33 +5,33 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unbag.data import PixelPicture
+from unbag.data.images import ShuffledPicture
 from unbag.errors import UserError
-from unbag.pictures import PixelPicture
-from unbag.pictures.shuffled import ShuffledPicture
-from unbag.probes.constructed import (
+from unbag.probes.base import Material, Row
+from unbag.probes.data import world_material
+from unbag.probes.reference_spaces import (
+    TRUE,
     ConstructedSpace,
     SpaceScorer,
     bag_of_words_space,
+    claims,
     collapsed_space,
     constructed_subject,
     detector_space,
     perfect_space,
+    signs,
     unmixed,
 )
-from unbag.probes.constructed_base import signs
-from unbag.probes.constructed_perfect import TRUE, claims
-from unbag.probes.material import Material, Row
-from unbag.probes.material_items import world_material
 from unbag.probes.space import Space
 from unbag.types import BoolArray, Ensemble, FloatArray, Picture, Query
-from unbag.world.draw import ScenePicture
-from unbag.world.knobs import Knobs, Mixture
-from unbag.world.parse import parse
-from unbag.world.place import Look, place_apart
-from unbag.world.scene import Scene
+from unbag.world.grammar import parse
+from unbag.world.placement import Look, place_apart
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
 from unbag.world.stream import batch
 from unbag.world.truth import holds_matrix
-from unbag.world.words import DEFAULT
+from unbag.world.vocabulary import DEFAULT, Knobs, Mixture
 
 
 @pytest.fixture(scope="module")

@@ -12,19 +12,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.diagnosis.examples import map_words
-from unbag.diagnosis.subjects import make_subject
-from unbag.engine.progress import Advance, Silent
+from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures import PixelPicture
-from unbag.probes.covered_maps import AT_ONCE, GRID, MET, SAID, chat_of, covered, covered_maps
-from unbag.probes.material import Material, Row
-from unbag.probes.reader_maps import WHOLE
-from unbag.readouts.occluded import PROMPT
-from unbag.readouts.vlm2vec_encoder import Vlm2Vec
-from unbag.readouts.vlm2vec_prompts import WITHOUT, instruction
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.probes.base import Material, Row
+from unbag.probes.diagnosis.diagnose import make_subject
+from unbag.probes.maps import AT_ONCE, GRID, WHOLE, chat_of, covered, covered_maps, map_words
+from unbag.probes.maps import COVERED_MAPS_MET as MET
+from unbag.probes.maps import COVERED_MAPS_SAID as SAID
+from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.vlm2vec.data import WITHOUT, instruction
+from unbag.readouts.vlm2vec.model import Vlm2Vec
+from unbag.readouts.vlm2vec.readout import AskedCosine
+from unbag.runs.progress import Advance, Silent
 from unbag.scorers.chat import LIKELIHOOD, YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import load_model, make_scorer

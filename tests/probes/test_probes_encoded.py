@@ -10,10 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.pictures import FilePicture
-from unbag.probes.encoded import EncoderSpace
+from unbag.data import FilePicture
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.probes.space import EncoderSpace
 from unbag.types import Layers, Tokens
 
 SMALL = TinyConfig(

@@ -10,38 +10,33 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.probes.constructed import (
+from unbag.probes.base import Lines, Material, Options, Subject, put
+from unbag.probes.classifiers import read
+from unbag.probes.extract import (
+    EXTRACT,
+    EXTRACT_TEXT,
+    NO_LAYERS,
+    caption_places,
+    credits,
+    curve_layers,
+    mean_place,
+    picture_places,
+    quarters,
+)
+from unbag.probes.extract_data import Label, Sheet, caption_sheets, picture_sheets
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.extract_captions import caption_sheets
-from unbag.probes.extract_pictures import picture_sheets
-from unbag.probes.extract_places import (
-    NO_LAYERS,
-    caption_places,
-    curve_layers,
-    mean_place,
-    picture_places,
-    quarters,
-)
-from unbag.probes.extract_probe import EXTRACT, credits
-from unbag.probes.extract_sheets import Label, Sheet
-from unbag.probes.extract_text_probe import EXTRACT_TEXT
-from unbag.probes.finding import Options
-from unbag.probes.material import Material
-from unbag.probes.plots import Lines
-from unbag.probes.probe import Subject, put
-from unbag.probes.readers import read
 from unbag.probes.space import Features
 from unbag.registry import find
 from unbag.types import Picture
-from unbag.world.draw import ScenePicture
-from unbag.world.grammar import holds
-from unbag.world.parse import parse
-from unbag.world.words import DEFAULT
+from unbag.world.grammar import holds, parse
+from unbag.world.rendering import ScenePicture
+from unbag.world.vocabulary import DEFAULT
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=500)
@@ -49,8 +44,8 @@ QUICK = Options(resamples=500)
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unbag.probes.extract_probe.PICTURES", 256)
-    monkeypatch.setattr("unbag.probes.extract_text_probe.CAPTIONS", 96)
+    monkeypatch.setattr("unbag.probes.extract.PICTURES", 256)
+    monkeypatch.setattr("unbag.probes.extract.CAPTIONS", 96)
 
 
 def _full() -> tuple[Sheet[Picture], ...]:

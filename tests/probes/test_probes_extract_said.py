@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.probes.extract_readings import CAPTION_SIDE, PICTURE_SIDE
-from unbag.probes.extract_said import say_of
-from unbag.probes.finding import Finding, Known, Options, Quantity, mean
+from unbag.probes.base import Finding, Known, Options, Quantity, mean
+from unbag.probes.extract import CAPTION_SIDE, PICTURE_SIDE, say_of
 
 QUICK = Options(resamples=500)
 

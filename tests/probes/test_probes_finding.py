@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbag.probes.finding import Finding, Known, Options, mean, statistic
+from unbag.probes.base import Finding, Known, Options, mean, statistic
 from unbag.types import IntArray
 
 QUICK = Options(resamples=500)

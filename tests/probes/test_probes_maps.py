@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures.files import PixelPicture
-from unbag.probes.encoded import EncoderSpace
 from unbag.probes.maps import word_maps
-from unbag.probes.space import Features, LayerView, TokenView
+from unbag.probes.space import EncoderSpace, Features, LayerView, TokenView
 from unbag.types import FloatArray, Picture
 
 PICTURE = PixelPicture(np.zeros((8, 8, 3), dtype=np.uint8))

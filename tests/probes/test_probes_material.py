@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions import pipelines
-from unbag.captions.edit import CaptionEditor
-from unbag.captions.tally import Tally
+from unbag.data import FilePicture
+from unbag.data.readers import open_pairs
+from unbag.edits import parsing as pipelines
+from unbag.edits.editor import CaptionEditor, Tally
 from unbag.errors import UserError
-from unbag.pictures import FilePicture
-from unbag.probes import material_pairs
-from unbag.probes.material_find import find_material
-from unbag.probes.material_pairs import folder_material, pairs_material
-from unbag.train.open_pairs import open_pairs
+from unbag.probes import data as material_pairs
+from unbag.probes.data import find_material, folder_material, pairs_material
 from unbag.types import Edit, Edited, Given
 
 

@@ -5,13 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from unbag.data import PixelPicture
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Pairs
-from unbag.pictures import PixelPicture
-from unbag.probes.material import Material
-from unbag.probes.material_find import find_material
-from unbag.probes.material_gallery import gallery_from, gallery_item
-from unbag.probes.material_items import items_material, world_material
+from unbag.probes.base import Material
+from unbag.probes.data import (
+    find_material,
+    gallery_from,
+    gallery_item,
+    items_material,
+    world_material,
+)
 from unbag.types import Aggregate, Benchmark, Ensemble, Item, Question, Sparse
 
 EYE = np.eye(2, dtype=np.bool_)

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.engine.progress import Silent
+from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.pictures import PixelPicture
-from unbag.probes.material_find import benchmark_material, find_material
+from unbag.probes.data import benchmark_material, find_material
+from unbag.runs.progress import Silent
 from unbag.types import Benchmark, Ensemble, Item
 
 

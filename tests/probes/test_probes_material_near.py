@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.pictures import PixelPicture
-from unbag.probes import material_pairs
-from unbag.probes.material_pairs import near_pairs
+from unbag.data import PixelPicture
+from unbag.probes import data as material_pairs
+from unbag.probes.data import near_pairs
 from unbag.types import FloatArray, Picture
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.probes.agreement import MinedPair, mine, mine_pairs
-from unbag.probes.constructed import bag_of_words_space, perfect_space
-from unbag.probes.vectors import unit
+from unbag.probes.reference_spaces import bag_of_words_space, perfect_space
+from unbag.probes.space import unit
 from unbag.world.benchmarks import PAIRS_A
 
 

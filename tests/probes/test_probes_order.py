@@ -8,24 +8,31 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from unbag.captions.shuffles import BY_TAG
-from unbag.probes.chosen import choose_gallery, choose_rows, is_swap
-from unbag.probes.constructed import (
+from unbag.edits.shuffles import BY_TAG
+from unbag.probes.base import (
+    Finding,
+    Gallery,
+    Material,
+    Options,
+    PicturePair,
+    Probe,
+    Row,
+    Subject,
+    Verdict,
+    put,
+)
+from unbag.probes.data import world_material
+from unbag.probes.order import ORDER, WorldTagger, found_first, order, preferred, shuffle_captions
+from unbag.probes.reference_spaces import (
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Gallery, Material, PicturePair, Row
-from unbag.probes.material_items import world_material
-from unbag.probes.order import found_first, preferred
-from unbag.probes.order_probe import ORDER, order
-from unbag.probes.order_shuffles import WorldTagger, shuffle_captions
-from unbag.probes.probe import Probe, Subject, Verdict, put
-from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity
+from unbag.probes.sampling import choose_gallery, choose_rows, is_swap
+from unbag.probes.sensitivity import SENSITIVITY, edit_sensitivity
 from unbag.probes.space import Space
-from unbag.probes.stability_probe import STABILITY, stability
+from unbag.probes.stability import STABILITY, stability
 from unbag.registry import find
 from unbag.types import FloatArray, Picture, Sparse
 

@@ -9,31 +9,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.probes.constructed import (
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject, put
+from unbag.probes.profile import (
+    BLOCK,
+    FAR,
+    FLAT,
+    ORDER,
+    PROFILE,
+    Case,
+    cases,
+    chosen,
+    confusion_grid,
+    parts_of,
+    profile_items,
+    taken,
+    two_way,
+)
+from unbag.probes.reference_spaces import (
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material
-from unbag.probes.plots import Bars, Grid
-from unbag.probes.probe import Subject, put
-from unbag.probes.profile import PROFILE, chosen, confusion_grid, two_way
-from unbag.probes.profile_said import parts_of, taken
-from unbag.probes.profile_scenes import BLOCK, FAR, FLAT, ORDER, Case, cases, profile_items
+from unbag.probes.space import EncoderSpace
 from unbag.registry import find
 from unbag.scorers.cosine import Cosine
 from unbag.types import FloatArray, Item, Query, Scorer
-from unbag.world.grammar import holds
-from unbag.world.knobs import withheld_combinations
+from unbag.world.grammar import content_words, holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, position_blind, scene_of, semantic
-from unbag.world.parse import content_words, parse
-from unbag.world.scene import is_clear
-from unbag.world.words import DEFAULT, Relation
+from unbag.world.scenes import is_clear
+from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)

@@ -6,13 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbag.probes.constructed import bag_of_words_space, constructed_subject
-from unbag.probes.constructed_base import signs
-from unbag.probes.finding import Options
-from unbag.probes.material import Material
-from unbag.probes.plots import Grid
-from unbag.probes.probe import put
+from unbag.probes.base import Grid, Material, Options, put
 from unbag.probes.profile import PROFILE
+from unbag.probes.reference_spaces import bag_of_words_space, constructed_subject, signs
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)

@@ -9,17 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures.files import PixelPicture
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.maps import word_maps
-from unbag.probes.reader_maps import WHOLE, reader_maps
-from unbag.readouts.head import Sizes
+from unbag.probes.maps import WHOLE, reader_maps, word_maps
+from unbag.probes.space import EncoderSpace
+from unbag.readouts.features import JOINT, Parts
 from unbag.readouts.pacl import Pacl, PaclSettings
-from unbag.readouts.parts import JOINT, Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
-from unbag.readouts.reader import Reader
+from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.scorer import ReaderScorer
 from unbag.scorers.cosine import Cosine
 

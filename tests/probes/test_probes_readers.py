@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.probes.reader_tasks import FULL, QUICK, Effort, group_folds, tasks_of
-from unbag.probes.readers import Reader, Reading, read
-from unbag.probes.readers_linear import scale_of
+from unbag.probes.classifiers import (
+    FULL,
+    QUICK,
+    Effort,
+    Reader,
+    Reading,
+    group_folds,
+    read,
+    scale_of,
+    tasks_of,
+)
 from unbag.types import FloatArray, IntArray
 
 GROUPS = 12

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.chosen import choose_rows
-from unbag.probes.constructed import (
+from unbag.probes.base import Finding, Material, Options, Row, put
+from unbag.probes.data import world_material
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
@@ -20,13 +21,8 @@ from unbag.probes.constructed import (
     perfect_space,
     unmixed,
 )
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material, Row
-from unbag.probes.material_items import world_material
-from unbag.probes.probe import put
-from unbag.probes.sensitivity import detector_auc
-from unbag.probes.sensitivity_probe import SENSITIVITY, edit_sensitivity
-from unbag.probes.sensitivity_verdict import OTHER_WORDS, state
+from unbag.probes.sampling import choose_rows
+from unbag.probes.sensitivity import OTHER_WORDS, SENSITIVITY, detector_auc, edit_sensitivity, state
 from unbag.registry import find
 from unbag.types import FloatArray, Picture
 

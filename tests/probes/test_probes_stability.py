@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.chosen import choose_rows
-from unbag.probes.constructed import (
+from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Scatter, put
+from unbag.probes.data import world_material
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
@@ -20,14 +21,17 @@ from unbag.probes.constructed import (
     perfect_space,
     unmixed,
 )
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material, PicturePair, Row
-from unbag.probes.material_items import world_material
-from unbag.probes.plots import Scatter
-from unbag.probes.probe import put
-from unbag.probes.stability import changed_by, decide, flip_chance, rank_correlation, rounded
-from unbag.probes.stability_probe import STABILITY, stability
-from unbag.probes.vectors import unit
+from unbag.probes.sampling import choose_rows
+from unbag.probes.space import unit
+from unbag.probes.stability import (
+    STABILITY,
+    changed_by,
+    decide,
+    flip_chance,
+    rank_correlation,
+    rounded,
+    stability,
+)
 from unbag.registry import find
 from unbag.types import FloatArray, Picture
 

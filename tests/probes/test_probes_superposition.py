@@ -9,29 +9,24 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import load
-from unbag.probes.concept_vectors import Concepts, concept_vectors
-from unbag.probes.concepts import rings
-from unbag.probes.constructed import (
+from unbag.probes.base import Bars, Finding, Material, Options, put
+from unbag.probes.concepts import Concepts, concept_vectors, rings
+from unbag.probes.reference_spaces import (
     ConstructedSpace,
     bag_of_words_space,
     collapsed_space,
     constructed_subject,
     perfect_space,
+    scene_behind,
+    signs,
 )
-from unbag.probes.constructed_base import scene_behind, signs
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.finding import Finding, Options
-from unbag.probes.material import Material
-from unbag.probes.plots import Bars
-from unbag.probes.probe import put
-from unbag.probes.superposition import fit_additive
-from unbag.probes.superposition_probe import SUPERPOSITION, superposed_pairs
+from unbag.probes.space import EncoderSpace
+from unbag.probes.superposition import SUPERPOSITION, fit_additive, superposed_pairs
 from unbag.registry import find
 from unbag.types import FloatArray, Picture
-from unbag.world.grammar import Obj
-from unbag.world.parse import parse
-from unbag.world.scene import Thing
-from unbag.world.words import DEFAULT
+from unbag.world.grammar import Obj, parse
+from unbag.world.scenes import Thing
+from unbag.world.vocabulary import DEFAULT
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)

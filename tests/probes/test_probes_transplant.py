@@ -15,10 +15,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.models.hf import load as load_hf
+from unbag.models.huggingface.loading import load as load_hf
 from unbag.models.tiny import Tiny, untrained
 from unbag.probes.transplant import SOURCES, Choice, parts_of, transplant
-from unbag.train.make_trainable import make_trainable
+from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
 from .small_models import CONFIG, WORDS, perturbed, small

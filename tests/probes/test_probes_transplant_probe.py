@@ -7,18 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.engine.progress import Silent
-from unbag.probes.chosen import choose_rows
-from unbag.probes.constructed import bag_of_words_space, constructed_subject
-from unbag.probes.encoded import EncoderSpace
-from unbag.probes.finding import Finding, Options, mean
-from unbag.probes.material import Material, Row
-from unbag.probes.plots import Grid
-from unbag.probes.probe import Subject, put
-from unbag.probes.transplant import open_donors, transplant
-from unbag.probes.transplant_probe import TRANSPLANT, credits, encode, encode_variants, wins
-from unbag.probes.transplant_said import PARTS, alone, lost
+from unbag.probes.base import Finding, Grid, Material, Options, Row, Subject, mean, put
+from unbag.probes.reference_spaces import bag_of_words_space, constructed_subject
+from unbag.probes.sampling import choose_rows
+from unbag.probes.space import EncoderSpace
+from unbag.probes.transplant import (
+    PARTS,
+    TRANSPLANT,
+    alone,
+    credits,
+    encode,
+    encode_variants,
+    lost,
+    open_donors,
+    transplant,
+    wins,
+)
 from unbag.registry import find
+from unbag.runs.progress import Silent
 from unbag.scorers.cosine import Cosine
 from unbag.types import DualEncoder, FloatArray
 

@@ -4,15 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.published.claimed import GAINS
-from unbag.published.consistency import doubts, flags
-from unbag.published.counting import TOTALS, total_of
-from unbag.published.every import TABLES, entries, published_for
-from unbag.published.flags import Flag
-from unbag.published.hard_positives import T1, T3
-from unbag.published.names import CE_CLIP, CE_CLIP_PLUS, CLIP_B32, CLIP_L14_336, NEGCLIP
-from unbag.published.repeats import TWO_VALUES
-from unbag.published.sums import difference
+from unbag.published.checks import (
+    GAINS,
+    TOTALS,
+    TWO_VALUES,
+    Flag,
+    difference,
+    doubts,
+    flags,
+    total_of,
+)
+from unbag.published.lookup import TABLES, entries, published_for
+from unbag.published.tables import CE_CLIP, CE_CLIP_PLUS, CLIP_B32, CLIP_L14_336, NEGCLIP, T3
+from unbag.published.tables import HARD_POSITIVES_T1 as T1
 from unbag.types import Published
 
 # (model, which number, as printed), in the words of methods.md 11.2 to 11.4.

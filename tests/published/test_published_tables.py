@@ -6,18 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.benchmarks.two_way import two_way
-from unbag.published.every import TABLES, all_cells, entries, likely_cutoffs, published_for
-from unbag.published.names import (
+from unbag.benchmarks.whatsup import two_way
+from unbag.published.lookup import TABLES, all_cells, entries, likely_cutoffs, published_for
+from unbag.published.tables import (
     CE_CLIP_PLUS,
     CLIP_B32,
     LOADED_AS,
     NEGCLIP,
+    Column,
+    Number,
+    Table,
+    averages,
     is_same,
+    nested,
     published_name,
 )
-from unbag.published.rules import averages, nested
-from unbag.published.tables import Column, Number, Table
 from unbag.registry import find, names
 from unbag.types import Benchmark, Published
 

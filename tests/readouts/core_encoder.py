@@ -9,10 +9,9 @@ import numpy as np
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.pictures import PixelPicture
-from unbag.readouts.pool_pairs import Row
+from unbag.data import PixelPicture
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.readouts.data import Row
 from unbag.types import Layers, Tokens
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}

@@ -9,16 +9,12 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.pictures import PixelPicture
-from unbag.readouts.decoder_begin import Begun, begin
-from unbag.readouts.decoder_data import Material
-from unbag.readouts.decoder_kept import print_of
-from unbag.readouts.decoder_model import PatchDecoder, patch_decoder, view_of
-from unbag.readouts.decoder_net import picture_tokens
-from unbag.readouts.decoder_questions import Fact
-from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.data import PixelPicture
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.readouts.decoder.lessons import DecoderSettings, Fact
+from unbag.readouts.decoder.model import PatchDecoder, patch_decoder, picture_tokens, view_of
+from unbag.readouts.decoder.saving import print_of
+from unbag.readouts.decoder.training import Begun, Material, begin
 
 # Without its types, which follow every field of every configuration.
 tf: Any = import_module("transformers")

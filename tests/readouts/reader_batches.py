@@ -8,12 +8,10 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import Parts
-from unbag.readouts.pool import Pool
-from unbag.readouts.reader import ReaderBatch
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.readouts.data import Pool
+from unbag.readouts.features import Parts
+from unbag.readouts.reader import ReaderBatch, Sizes
 
 SIZES = Sizes(patches=4, picture_width=8, caption_width=6)
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}

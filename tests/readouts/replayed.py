@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from unbag.readouts.recorded import Kept, Memory
+from unbag.training.optim import Kept, Memory
 
 _ASKS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations that wait for the device: no graph can hold them."""
@@ -53,7 +53,7 @@ def _place(one: Tensor) -> int:
 
 
 class Replayed:
-    """As `unbag.readouts.recorded.Recorded`, for any device."""
+    """As `unbag.training.optim.Recorded`, for any device."""
 
     made = 0
     """How many there have been: a test that replays nothing shows nothing."""

@@ -11,15 +11,11 @@ from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts.composites import composite_pool, composites
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.dcsm_view import MapCaptions
-from unbag.readouts.dcsm_words import FUNCTIONAL
-from unbag.readouts.fit import Fit
-from unbag.readouts.parts import View
-from unbag.readouts.reader_training import held_rows, sizes_of
-from unbag.world.grammar import holds
-from unbag.world.knobs import withheld
-from unbag.world.parse import parse
-from unbag.world.words import DEFAULT
+from unbag.readouts.dcsm_words import FUNCTIONAL, MapCaptions
+from unbag.readouts.features import View
+from unbag.readouts.training import Fit, held_rows, sizes_of
+from unbag.world.grammar import holds, parse
+from unbag.world.vocabulary import DEFAULT, withheld
 
 MADE = composites(32, seed=3)
 
@@ -62,7 +58,7 @@ def test_pairs_depend_on_seed_and_place_alone() -> None:
 
 
 def test_what_is_withheld_from_training_is_never_shown() -> None:
-    from unbag.train.world_captions import DEFAULT_PRESET, find_preset
+    from unbag.training.data.world import DEFAULT_PRESET, find_preset
 
     never = withheld(DEFAULT, find_preset(DEFAULT_PRESET)).combinations
     assert never

@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.dcsm_map import (
+from unbag.readouts.dcsm import (
+    Dcsm,
+    DcsmSettings,
+    MapCnn,
+    MapMlp,
     Only,
     cosine_maps,
     functional_rows,
@@ -20,11 +23,9 @@ from unbag.readouts.dcsm_map import (
     standardise,
     with_words,
 )
-from unbag.readouts.dcsm_net import MapCnn, MapMlp
 from unbag.readouts.dcsm_words import END
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import Parts
-from unbag.readouts.reader import ReaderBatch, contrast
+from unbag.readouts.features import Parts
+from unbag.readouts.reader import ReaderBatch, Sizes, contrast
 
 SIZES = Sizes(patches=9, picture_width=8, caption_width=8)
 FIXED = DcsmSettings(length=6)
@@ -137,7 +138,7 @@ def test_a_matrix_is_the_same_in_blocks(
     at = torch.arange(15)
     rows = made.compare(picture.rows(at // 3), caption.rows(at % 3)).view(5, 3)
     torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
-    monkeypatch.setattr("unbag.readouts.cells.MOST_NUMBERS", 2_000)
+    monkeypatch.setattr("unbag.readouts.reader.MOST_NUMBERS", 2_000)
     torch.testing.assert_close(made.compare_all(picture, caption), rows, atol=1e-5, rtol=0)
 
 

@@ -10,10 +10,10 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
+from unbag.readouts.base import find_readout, train_readout
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.readouts.trained import find_readout, train_readout
 from unbag.types import Query
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 SMALL = ("steps=3", "scenes=40", "batch=16", "crowd=8", "length=12", "net=mlp", "warm_up=0")
 

@@ -11,10 +11,17 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.readouts.dcsm_view import MapCaptions
-from unbag.readouts.dcsm_words import END, FUNCTIONAL, Align, marks
-from unbag.readouts.parts import joint_captions
-from unbag.readouts.word_pieces import Placed, ends, placed_words
+from unbag.readouts.dcsm_words import (
+    END,
+    FUNCTIONAL,
+    Align,
+    MapCaptions,
+    Placed,
+    ends,
+    marks,
+    placed_words,
+)
+from unbag.readouts.features import joint_captions
 from unbag.types import DualEncoder
 
 

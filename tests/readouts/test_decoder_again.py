@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.engine.progress import Progress, Silent
 from unbag.errors import UserError
-from unbag.readouts.decoder_kept import read_decoder
-from unbag.readouts.readout import ReadoutTrained
-from unbag.readouts.trained import train_readout
+from unbag.readouts.base import ReadoutTrained, train_readout
+from unbag.readouts.decoder.saving import read_decoder
+from unbag.runs.progress import Progress, Silent
 
 from .decoder_made import encoder
 
@@ -32,7 +31,7 @@ def test_a_run_that_was_killed_while_the_card_was_written_goes_on(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unbag.readouts.decoder_training.save_decoder", killed)
+    monkeypatch.setattr("unbag.readouts.decoder.readout.save_decoder", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "made")
     monkeypatch.undo()

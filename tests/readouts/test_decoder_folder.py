@@ -15,15 +15,14 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from unbag.engine.progress import Advance, Progress, Silent
 from unbag.errors import UserError
-from unbag.models.caption_likelihood import read_causal
+from unbag.models.baselines import read_causal
 from unbag.models.tiny import Tiny, load, write
-from unbag.readouts import decoder_language
-from unbag.readouts.decoder import DECODER
-from unbag.readouts.decoder_kept import read_decoder
-from unbag.readouts.readout import ReadoutTrained
-from unbag.readouts.trained import train_readout
+from unbag.readouts.base import ReadoutTrained, train_readout
+from unbag.readouts.decoder import language as decoder_language
+from unbag.readouts.decoder.readout import DECODER
+from unbag.readouts.decoder.saving import read_decoder
+from unbag.runs.progress import Advance, Progress, Silent
 from unbag.scorers.resolve import Placement, load_model, make_scorers
 from unbag.types import Query
 
@@ -253,7 +252,7 @@ def test_a_model_without_a_picture_tower() -> None:
 
 def test_an_odd_picture_size_is_the_encoders_own_affair(small: tuple[Tiny, Path]) -> None:
     """The encoder prepares pictures, so any size is asked about as it would be encoded."""
-    from unbag.pictures import PixelPicture
+    from unbag.data import PixelPicture
 
     model = load_model(f"decoder:{small[1]}")
     large = Image.fromarray(np.asarray(pictures(1)[0].open())).resize((40, 30))

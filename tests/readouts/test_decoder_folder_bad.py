@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.readouts.decoder import load as load_decoder
-from unbag.readouts.trained import train_readout
+from unbag.readouts.base import train_readout
+from unbag.readouts.decoder.readout import load as load_decoder
 from unbag.scorers.resolve import load_model, make_scorers
 
 from .decoder_made import encoder

@@ -11,13 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.models.asks import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
+from unbag.models.huggingface.chat import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
 from unbag.models.tiny import Tiny
-from unbag.pictures import FilePicture
-from unbag.readouts.decoder_model import PatchDecoder, view_of
-from unbag.readouts.decoder_net import DecoderNet, picture_tokens
-from unbag.readouts.decoder_settings import DecoderSettings
+from unbag.readouts.decoder.lessons import DecoderSettings
+from unbag.readouts.decoder.model import DecoderNet, PatchDecoder, picture_tokens, view_of
 from unbag.scorers.resolve import make_scorers
 from unbag.types import Generator, Item, ItemScorer, Picture, Query
 

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from unbag.readouts.shipped import WEIGHTS
+from unbag.readouts.reader import WEIGHTS
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
-from unbag.world.draw import ScenePicture
+from unbag.world.rendering import ScenePicture
 
 STEEP = 6
 """Pixels."""

@@ -8,12 +8,22 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.readouts.choose import choose
-from unbag.readouts.decoder_lessons import NOTHING, Draws, make_lessons
-from unbag.readouts.decoder_questions import Fact, Lesson, lessons_of, words_asked
-from unbag.readouts.decoder_settings import KINDS, DecoderSettings
-from unbag.readouts.decoder_words import SPECIAL, WordLevel, words_of
+from unbag.readouts.decoder.lessons import (
+    KINDS,
+    NOTHING,
+    SPECIAL,
+    DecoderSettings,
+    Draws,
+    Fact,
+    Lesson,
+    WordLevel,
+    lessons_of,
+    make_lessons,
+    words_asked,
+    words_of,
+)
 from unbag.scorers.prompts import PROMPTS
+from unbag.training.settings import choose
 
 FACT = Fact(3, "a star left of a moon", ("a star right of a moon",))
 PLAIN = DecoderSettings()

@@ -10,12 +10,8 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.readouts.decoder_begin import begin
-from unbag.readouts.decoder_data import Material
-from unbag.readouts.decoder_lessons import NOTHING
-from unbag.readouts.decoder_questions import Fact
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import Teaching, fits, share_right
+from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, Fact
+from unbag.readouts.decoder.training import Material, Teaching, begin, fits, share_right
 from unbag.scorers.resolve import make_scorer
 from unbag.types import Picture, Query
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.readouts.low_rank import apply_change, factored
+from unbag.readouts.decoder.saving import apply_change, factored
 
 
 def weights(seed: int) -> dict[str, Tensor]:

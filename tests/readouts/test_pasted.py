@@ -9,12 +9,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unbag.data.composites import (
+    KINDS,
+    Composite,
+    Cutout,
+    cut_out,
+    paste,
+    read_cutouts,
+    thing_name,
+    tinted,
+    vary,
+    write_composites,
+)
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.readouts.cutouts import Cutout, cut_out, read_cutouts, thing_name
-from unbag.readouts.pasted import KINDS, Composite, paste, tinted
-from unbag.readouts.pasted_written import vary, write_composites
-from unbag.readouts.pool_pairs import mixed, rows_of
-from unbag.train.open_pairs import open_pairs
+from unbag.readouts.data import mixed, rows_of
 from unbag.types import BoolArray, IntArray
 
 

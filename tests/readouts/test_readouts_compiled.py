@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils import _triton
 
-from unbag.readouts.compiled import compile_layers
+from unbag.training.optim import compile_layers
 
 
 def is_compiled(layer: nn.Module) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.readouts.parts import JOINT, Parts
+from unbag.readouts.features import JOINT, Parts
 from unbag.readouts.reader import Reader, ReaderBatch, contrast, told_apart
 
 

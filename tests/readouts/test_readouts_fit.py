@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.readouts.fit import Effort, Fit, Taken, share_told_apart
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import Parts
-from unbag.readouts.pool import Pool
+from unbag.readouts.data import Pool
+from unbag.readouts.features import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
-from unbag.readouts.reader import Reader
-from unbag.readouts.reader_checkpoint import restore, save
+from unbag.readouts.reader import Reader, Sizes
+from unbag.readouts.training import Effort, Fit, Taken, restore, save, share_told_apart
 
 SIZES = Sizes(patches=0, picture_width=16, caption_width=12)
 EFFORT = PooledSettings(steps=100, batch=100, learning_rate=1e-2, warm_up=5, width=64)

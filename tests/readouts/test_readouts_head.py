@@ -11,18 +11,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from unbag.errors import UserError
-from unbag.readouts.head import (
+from unbag.readouts.pooled import Pooled, PooledSettings
+from unbag.readouts.reader import (
     FILE,
     LAST,
     Head,
+    Reader,
     Sizes,
     load_reader,
     read_head,
     reader_fingerprint,
     save_head,
 )
-from unbag.readouts.pooled import Pooled, PooledSettings
-from unbag.readouts.reader import Reader
 
 from .core_encoder import small
 from .reader_batches import SIZES, captions, pictures

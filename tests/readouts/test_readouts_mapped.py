@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
 from unbag.readouts.dcsm_words import END
-from unbag.readouts.head import Sizes
-from unbag.readouts.mapped import MappedReader
+from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl, PaclSettings
-from unbag.readouts.parts import Parts
 from unbag.readouts.pooled import Pooled, PooledSettings
+from unbag.readouts.reader import MappedReader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
 
 from .reader_batches import SIZES, captions, parts, pictures

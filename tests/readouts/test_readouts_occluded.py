@@ -15,23 +15,21 @@ from torch import Tensor, nn
 
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
-from unbag.models.fitting import Fitting
-from unbag.probes.occlusion_maps import MET, SAID, decoder_of, occlusion_maps
-from unbag.probes.reader_maps import WHOLE
-from unbag.readouts.decoder_model import PatchDecoder
-from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.occluded import PROMPT, met, occluded, said, spans
-from unbag.readouts.vlm2vec_adapter import Adapting, adapt
-from unbag.readouts.vlm2vec_core import unit
-from unbag.readouts.vlm2vec_encoder import Vlm2Vec
-from unbag.readouts.vlm2vec_prompts import WITHOUT, instruction
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.models.batching import Fitting
+from unbag.probes.maps import OCCLUSION_MAPS_MET as MET
+from unbag.probes.maps import OCCLUSION_MAPS_SAID as SAID
+from unbag.probes.maps import WHOLE, decoder_of, occlusion_maps
+from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
+from unbag.readouts.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.vlm2vec.data import WITHOUT, instruction
+from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
+from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Query, Question, Scorer
-from unbag.world.draw import ScenePicture
-from unbag.world.items import set_items
+from unbag.world.benchmarks import set_items
+from unbag.world.rendering import ScenePicture
 
 from .decoder_made import SMALL, decoder, language_folder, pictures
 

@@ -13,9 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from unbag.errors import UserError
-from unbag.readouts import cells
+from unbag.readouts import reader as cells
+from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl, PaclSettings, attention, pool
-from unbag.readouts.parts import Parts
 from unbag.readouts.reader import contrast
 
 from .reader_batches import SIZES, batch, captions, padded, pictures

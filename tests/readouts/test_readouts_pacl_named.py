@@ -9,20 +9,17 @@ from typing import cast
 import pytest
 import torch
 
-from unbag.engine.progress import Silent
+from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny
-from unbag.pictures import PixelPicture
-from unbag.readouts.choose import choose
-from unbag.readouts.fit import Fit, share_told_apart
-from unbag.readouts.head import FILE, Head, save_head
+from unbag.readouts.base import find_readout
+from unbag.readouts.data import Pool, Row, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
-from unbag.readouts.pool import Pool
-from unbag.readouts.pool_pairs import Row, pool_of
-from unbag.readouts.reader_readout import ReaderReadout
-from unbag.readouts.reader_training import sizes_of
+from unbag.readouts.reader import FILE, Head, save_head
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.trained import find_readout
+from unbag.readouts.training import Fit, ReaderReadout, share_told_apart, sizes_of
+from unbag.runs.progress import Silent
+from unbag.training.settings import choose
 from unbag.types import Query
 
 from .reader_batches import COLOURS, Bare, pool, small_encoder

@@ -10,7 +10,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.readouts.parts import JOINT, LAST, LAST_AND_JOINT, POOLED_ONLY, Parts, View, stacked
+from unbag.readouts.features import JOINT, LAST, LAST_AND_JOINT, POOLED_ONLY, Parts, View, stacked
 
 from .core_encoder import halves, small
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.readouts.parts import Parts
-from unbag.readouts.pool import Order, Pool, kept
-from unbag.train.batch import Truth
+from unbag.readouts.data import Order, Pool, kept
+from unbag.readouts.features import Parts
+from unbag.training.data.batch import Truth
 
 
 def parts(count: int, width: int = 2) -> Parts:

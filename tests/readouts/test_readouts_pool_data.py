@@ -9,22 +9,21 @@ from itertools import pairwise
 import pytest
 import torch
 
-from unbag.engine.progress import Silent
+from unbag.data.pairs import Pair
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.readouts import pool_pairs, pool_world
-from unbag.readouts.decoder_data import Material
-from unbag.readouts.decoder_questions import Fact
-from unbag.readouts.parts import JOINT, POOLED_ONLY
-from unbag.readouts.pool import Pool
-from unbag.readouts.pool_pairs import Row, mixed, pool_of, rows_of
-from unbag.readouts.pool_world import world_pool, world_rows
-from unbag.readouts.reader_training import held_rows
-from unbag.train.pairs import Pair
-from unbag.train.world_batches import WorldBatches
+from unbag.readouts import data as pool_pairs
+from unbag.readouts import data as pool_world
+from unbag.readouts.data import Pool, Row, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.decoder.lessons import Fact
+from unbag.readouts.decoder.training import Material
+from unbag.readouts.features import JOINT, POOLED_ONLY
+from unbag.readouts.training import held_rows
+from unbag.runs.progress import Silent
+from unbag.training.data.world import WorldBatches
 from unbag.types import Edit, Picture
-from unbag.world.draw import ScenePicture
 from unbag.world.grammar import holds
+from unbag.world.rendering import ScenePicture
 
 from .core_encoder import Broken, halves, rows, small
 
@@ -69,7 +68,7 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     encoder, (step,) = load("base"), world_rows(48)
     pool = world_pool(encoder, POOLED_ONLY, [step])
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
-    recipe = pool_world._recipe(48, pool_world.NEGATIVES)
+    recipe = pool_world._recipe(48, pool_world.POOL_WORLD_NEGATIVES)
     samples, told = WorldBatches(recipe, pool_world._NoReads(), per_epoch=1).told(0)
     assert tuple(one.caption.text for one in told) == step.captions
     for i, sample in enumerate(samples):
@@ -77,7 +76,7 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
         assert also_BB[i].tolist() == wanted
     assert also_BB.any()
     assert world_pool(encoder, POOLED_ONLY, [step]).fingerprint == pool.fingerprint
-    fewer = world_rows(48, slots=pool_world.NEGATIVES[:1])
+    fewer = world_rows(48, slots=pool_world.POOL_WORLD_NEGATIVES[:1])
     assert fewer[0].captions == step.captions
     assert world_pool(encoder, POOLED_ONLY, fewer).fingerprint != pool.fingerprint
 
@@ -123,7 +122,7 @@ def test_negatives_are_of_different_kinds_first_and_never_true() -> None:
     )  # fmt: skip
     assert [row.caption for row in found] == ["red left of blue", "a red"]
     first, second = (row.negatives for row in found)
-    assert len(first) == pool_pairs.NEGATIVES
+    assert len(first) == pool_pairs.POOL_PAIRS_NEGATIVES
     assert "green left of blue" in first[:2]
     assert sum(str(text).startswith("blue left of") for text in first) == 3
     assert "crimson left of blue" not in first

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.readouts.recorded import Kept, Recorded
+from unbag.training.optim import Kept, Recorded
 
 
 def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> Tensor:

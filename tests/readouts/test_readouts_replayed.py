@@ -11,17 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.readouts import decoder_teach, fit
+from unbag.readouts import training as fit
 from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import Teaching, share_right
-from unbag.readouts.fit import Effort, Fit
-from unbag.readouts.head import Sizes
+from unbag.readouts.decoder import training as decoder_teach
+from unbag.readouts.decoder.lessons import DecoderSettings
+from unbag.readouts.decoder.training import Teaching, share_right
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings
-from unbag.readouts.reader import Reader
-from unbag.readouts.reader_checkpoint import restore, save
+from unbag.readouts.reader import Reader, Sizes
 from unbag.readouts.sparc import Sparc, SparcSettings
+from unbag.readouts.training import Effort, Fit, restore, save
 
 from .decoder_made import SMALL, begun
 from .reader_batches import pool

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.readouts.rotary import Form, Rope, turned
+from unbag.readouts.pacl import Form, Rope, turned
 
 FORMS: tuple[Form, ...] = ("concatenated", "interleaved")
 

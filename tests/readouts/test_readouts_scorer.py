@@ -13,21 +13,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.job import Job
-from unbag.engine.plan import make_plan
-from unbag.engine.progress import Silent
-from unbag.engine.run import run
-from unbag.engine.team import Team
-from unbag.engine.work import Work
+from unbag.data import PixelPicture
+from unbag.evaluation.loading import Job
+from unbag.evaluation.plan import make_plan
+from unbag.evaluation.run import Work, run
+from unbag.evaluation.scoring import QueryScoring
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.models.tiny import untrained
-from unbag.pictures import PixelPicture
 from unbag.readouts import scorer as module
-from unbag.readouts.parts import JOINT, Parts
+from unbag.readouts.features import JOINT, Parts
 from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
+from unbag.runs.distributed import Team
+from unbag.runs.progress import Silent
 from unbag.types import Benchmark, Ensemble, Item, Picture, Query, Sparse
 
 from .core_encoder import CONFIG, Broken, Counting, rows, small

@@ -12,15 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.engine.asking import CHUNK, QueryScoring, in_chunks
-from unbag.engine.progress import Silent
-from unbag.pictures import PixelPicture
+from unbag.data import PixelPicture
+from unbag.evaluation.scoring import CHUNK, QueryScoring, in_chunks
+from unbag.readouts import features as shelf_module
 from unbag.readouts import scorer as module
-from unbag.readouts import shelf as shelf_module
-from unbag.readouts.parts import JOINT, Parts
+from unbag.readouts.features import JOINT, Parts, PartsShelf
 from unbag.readouts.reader import Reader
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.shelf import PartsShelf
+from unbag.runs.progress import Silent
 from unbag.types import Item, Picture, Query, Scorer
 
 from .core_encoder import Broken, rows, small

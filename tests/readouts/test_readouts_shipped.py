@@ -13,14 +13,21 @@ import torch
 from unbag.errors import UserError
 from unbag.lab.ship_head import ship_head
 from unbag.models.tiny import write
-from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
-from unbag.readouts.head import Head, Sizes, read_head, save_head
+from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
 from unbag.readouts.pooled import POOLED, PooledSettings
+from unbag.readouts.reader import (
+    WEIGHTS,
+    Head,
+    Sizes,
+    read_head,
+    save_head,
+    shipped_decoder,
+    shipped_reader,
+)
 from unbag.readouts.scorer import ReaderScorer
-from unbag.readouts.shipped import WEIGHTS, shipped_decoder, shipped_reader
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, Query
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 from .core_encoder import small
 from .decoder_made import begun, encoder, pictures
@@ -55,7 +62,7 @@ def test_a_read_out_without_a_folder_is_the_shipped_one(
 ) -> None:
     path = ship(tmp_path, "tiny-small.pooled.reader.safetensors")
     monkeypatch.setattr(
-        "unbag.readouts.reader_readout.shipped_reader", partial(shipped_reader, weights=tmp_path)
+        "unbag.readouts.training.shipped_reader", partial(shipped_reader, weights=tmp_path)
     )
     found = make_scorer(small(), "pooled")
     assert isinstance(found, ReaderScorer)
@@ -116,9 +123,9 @@ def test_a_decoder_that_ships_is_found_and_scored_without_transformers(
     with pytest.raises(UserError, match=f"none is named nor shipped for {own.name}"):
         make_scorer(own, "decoder")
     monkeypatch.setattr(
-        "unbag.readouts.decoder.shipped_decoder", partial(shipped_decoder, weights=tmp_path)
+        "unbag.readouts.decoder.readout.shipped_decoder", partial(shipped_decoder, weights=tmp_path)
     )
-    monkeypatch.setattr("unbag.readouts.decoder_language.read_weights", None)
+    monkeypatch.setattr("unbag.readouts.decoder.language.read_weights", None)
     found = make_scorer(own, "decoder")
     assert (found.name, found.scoring) == (f"{own.name}+decoder (shipped)", "yes-probability")
     # Weights were rounded to half precision.

@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from unbag.errors import UserError
-from unbag.readouts import cells
-from unbag.readouts.parts import Parts, last_captions
+from unbag.readouts import reader as cells
+from unbag.readouts.features import Parts, last_captions
 from unbag.readouts.reader import contrast
 from unbag.readouts.sparc import (
     Sparc,

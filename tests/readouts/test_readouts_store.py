@@ -11,11 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Silent
 from unbag.errors import PictureError, UserError
-from unbag.readouts import store as module
-from unbag.readouts.parts import JOINT, Parts
-from unbag.readouts.store import PartsStore
+from unbag.readouts import features as module
+from unbag.readouts.features import JOINT, Parts, PartsStore
+from unbag.runs.progress import Silent
 from unbag.types import DualEncoder, Picture
 
 from .core_encoder import Broken, Counting, halves, rows, small

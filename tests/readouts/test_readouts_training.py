@@ -13,17 +13,13 @@ from safetensors import safe_open
 from torch import Tensor
 
 from unbag.cli import main
-from unbag.engine.progress import Silent
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
-from unbag.readouts import reader_training
-from unbag.readouts.fit import Fit, Taken
-from unbag.readouts.head import FILE, LAST, read_head
-from unbag.readouts.reader_checkpoint import Standing, write_standing
-from unbag.readouts.reader_readout import encoder_of
-from unbag.readouts.reader_training import CARD
-from unbag.readouts.readout import ReadoutTrained
-from unbag.readouts.trained import find_readout, train_readout
+from unbag.readouts import training as reader_training
+from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
+from unbag.readouts.reader import FILE, LAST, read_head
+from unbag.readouts.training import CARD, Fit, Standing, Taken, encoder_of, write_standing
+from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorers
 
 from .core_encoder import rows, small

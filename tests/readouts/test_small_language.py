@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.readouts import small_language as small
-from unbag.readouts.decoder_language import saved_language
+from unbag.readouts.decoder import language as small
+from unbag.readouts.decoder.language import saved_language
 
 from .decoder_made import begun
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.readouts.vlm2vec_core import cached_step, contrast, share_of_rate, unit
+from unbag.readouts.vlm2vec.model import cached_step, contrast, share_of_rate, unit
 
 
 def test_the_worked_number_of_the_specification() -> None:

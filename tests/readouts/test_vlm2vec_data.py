@@ -7,10 +7,10 @@ import pytest
 import torch
 from PIL import Image
 
+from unbag.data import PixelPicture
+from unbag.data.pairs import Pair
 from unbag.errors import UserError
-from unbag.pictures import PixelPicture
-from unbag.readouts.vlm2vec_data import PairLessons, Showing, WorldLessons, lesson
-from unbag.train.pairs import Pair
+from unbag.readouts.vlm2vec.data import PairLessons, Showing, WorldLessons, lesson
 from unbag.types import Edit
 
 PICTURES = [PixelPicture(np.full((4, 4, 3), n, np.uint8)) for n in range(6)]

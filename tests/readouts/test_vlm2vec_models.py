@@ -9,16 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.engine.asking import MeetingScorer
-from unbag.engine.progress import Silent
+from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
-from unbag.models.asks import HiddenGenerator
-from unbag.models.ragged import even
-from unbag.pictures import PixelPicture
-from unbag.readouts.vlm2vec import VLM2VEC, VLM2VEC_PLAIN, load_encoder
-from unbag.readouts.vlm2vec_core import unit
-from unbag.readouts.vlm2vec_encoder import Vlm2Vec
-from unbag.readouts.vlm2vec_score import AskedCosine
+from unbag.evaluation.scoring import MeetingScorer
+from unbag.models.batching import even
+from unbag.models.huggingface.chat import HiddenGenerator
+from unbag.readouts.vlm2vec.model import Vlm2Vec, unit
+from unbag.readouts.vlm2vec.readout import VLM2VEC, VLM2VEC_PLAIN, AskedCosine, load_encoder
+from unbag.runs.progress import Silent
 from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import make_scorers
 from unbag.types import (

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from unbag.pictures import PixelPicture
-from unbag.readouts.vlm2vec_prompts import (
+from unbag.data import PixelPicture
+from unbag.readouts.vlm2vec.data import (
     about_caption,
     about_relation,
     instruction,

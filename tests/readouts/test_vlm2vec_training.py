@@ -15,19 +15,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Silent
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.hf_chat import ChatModel, load_chat
+from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
-from unbag.pictures import PixelPicture
-from unbag.readouts.trained import train_readout
-from unbag.readouts.vlm2vec import VLM2VEC, load_encoder
-from unbag.readouts.vlm2vec_adapter import Adapted, Adapting, adapt
-from unbag.readouts.vlm2vec_data import Lesson, lesson
-from unbag.readouts.vlm2vec_saved import load, read_about
-from unbag.readouts.vlm2vec_settings import Vlm2VecSettings
-from unbag.readouts.vlm2vec_train import measure, take_gradient
-from unbag.train.repair import Where
+from unbag.readouts.base import train_readout
+from unbag.readouts.vlm2vec.data import Lesson, lesson
+from unbag.readouts.vlm2vec.model import Adapted, Adapting, adapt
+from unbag.readouts.vlm2vec.readout import VLM2VEC, load_encoder
+from unbag.readouts.vlm2vec.saving import load, read_about
+from unbag.readouts.vlm2vec.training import Vlm2VecSettings, measure, take_gradient
+from unbag.runs.progress import Silent
+from unbag.training.repair import Where
 
 pytest.importorskip("transformers")
 pytest.importorskip("peft")

@@ -11,15 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 from PIL import Image, ImageDraw
 
-from unbag.types import (
-    Comparison,
-    Estimate,
-    EvalProtocol,
-    Failure,
-    Result,
-    RunContents,
-    RunRecord,
-)
+from unbag.types import Comparison, Estimate, EvalProtocol, Failure, Result, RunContents, RunRecord
 
 BASE, RANDOM, BLIND = "tiny:base", "tiny:random", "caption:length"
 HOSTILE = '<script>alert(1)</script> "it\'s" </svg></style> a & b'

@@ -11,7 +11,7 @@ import pytest
 
 from unbag.reports.exports import CSV_HEAD, escaped, guarded, to_csv, to_json, to_markdown
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
-from unbag.types.as_json import comparison_from_json, result_from_json
+from unbag.types.json import comparison_from_json, result_from_json
 
 NAN = float("nan")
 RECORD = RunRecord("unbag run", "2026-01-02T03:04:05Z", 0, "cpu", {}, {})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.gallery import card, safe_picture, score_text
+from unbag.reports.page import card, safe_picture, score_text
 from unbag.types import Failure
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="

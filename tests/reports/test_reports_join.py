@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_markdown
+from unbag.reports.formatting import over_prompts
 from unbag.reports.join import Joined, merge_runs, notes_of, parts_of
 from unbag.reports.layout import lay_out
 from unbag.reports.page import render_page
-from unbag.reports.prompts import over_prompts
 from unbag.reports.summary import summarise
 from unbag.reports.table import summary_lines
 from unbag.types import (

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from unbag.metrics.definitions import DEFINITIONS, Definition
+from unbag.reports.formatting import comparison_sentence, p_text
 from unbag.reports.join import merge_runs
 from unbag.reports.page import SHOWN_CARDS, render_page
-from unbag.reports.wording import comparison_sentence, p_text
 from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 OWN = {

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from unbag.metrics.definitions import DEFINITIONS
+from unbag.reports.formatting import over_prompts, prompt_lines, published_only
 from unbag.reports.page import render_page
-from unbag.reports.prompts import over_prompts, prompt_lines, published_only
 from unbag.reports.table import terminal_table
 from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
 

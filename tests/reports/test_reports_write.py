@@ -10,7 +10,7 @@ import pytest
 
 import unbag as ub
 from unbag.cli import main
-from unbag.reports.write import FORMS
+from unbag.reports.exports import FORMS
 from unbag.types import RunContents
 
 FORM = pytest.mark.parametrize("form", FORMS)

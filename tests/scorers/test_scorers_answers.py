@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from unbag.engine.one_picture import score
+from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.evaluation.api import score
 from unbag.metrics.choice import Choice
-from unbag.pictures import PixelPicture
-from unbag.scorers.chat_answer import FreeAnswer
-from unbag.scorers.parsing import read_answer
+from unbag.scorers.chat import FreeAnswer
 from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, chosen, filled
-from unbag.scorers.questions import asked_of, is_turned
+from unbag.scorers.questions import asked_of, is_turned, read_answer
 from unbag.types import Case, Item, Picture, Query, Question, Scores, TieRule
 
 PICTURE = PixelPicture(np.zeros((2, 2, 3), dtype=np.uint8), name="black")

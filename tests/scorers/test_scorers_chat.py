@@ -7,9 +7,9 @@ from math import exp, log
 import numpy as np
 import pytest
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.asks import Ask
-from unbag.pictures import PixelPicture
+from unbag.models.huggingface.chat import Ask
 from unbag.registry import ABOUT, names
 from unbag.scorers import make_scorer, make_scorers
 from unbag.types import Item, ItemScorer, Picture, Query, Question, Scorer

@@ -8,9 +8,9 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models.caption_only import CaptionOnly, load
-from unbag.pictures import PixelPicture
+from unbag.models.baselines import CaptionOnly, load
 from unbag.scorers import Cosine, Placement, choose_device, load_model, make_scorer, needs_device
 from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Query, Scorer
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from unbag.scorers.logistic import fit_logistic
+from unbag.scorers.linear_probe import fit_logistic
 from unbag.types import FloatArray, IntArray
 
 
@@ -108,6 +108,6 @@ def test_a_solver_that_was_stopped_shows_it() -> None:
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vector_ND, class_N = cloud(100, 3, 4, apart=1.0)
     whole = fit_logistic(vector_ND, class_N, classes=3, strength=1e-2)
-    monkeypatch.setattr("unbag.scorers.logistic._BLOCK", 7)
+    monkeypatch.setattr("unbag.scorers.linear_probe._BLOCK", 7)
     parts = fit_logistic(vector_ND, class_N, classes=3, strength=1e-2)
     assert parts.weight_CD == pytest.approx(whole.weight_CD, abs=1e-5)

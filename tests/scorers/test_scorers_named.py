@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag.scorers.named import model_name
+from unbag.models.loading import model_name
 from unbag.scorers.resolve import load_model
 
 

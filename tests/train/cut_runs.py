@@ -15,13 +15,13 @@ import os, signal
 from dataclasses import replace
 from pathlib import Path
 
-from unbag.losses.objective import Objective, Term
-from unbag.losses.contrastive import contrastive
+from unbag.training.objective import Objective, Term
+from unbag.training.losses import contrastive
 from unbag.metrics.triples import Triples
-from unbag.train import checkpoint
-from unbag.train.recipes import ce_clip_fixed
+from unbag.training import checkpoint
+from unbag.training.recipes import ce_clip_fixed
 from unbag.types import Benchmark
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 # What cuts the run off: nothing, or "loss 5 SIGKILL", or "last 2 SIGKILL".
 WHAT, AT, SIGNAL = (Path("cut").read_text() if Path("cut").exists() else "none 0 SIGKILL").split()

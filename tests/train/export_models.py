@@ -38,7 +38,7 @@ def scatter(state: dict[str, Tensor], seed: int = 0) -> None:
 
 def save_open_clip(folder: Path, config: dict[str, Any], **preparation: Any) -> str:
     """The name under which unbag loads it."""
-    from unbag.models.open_clip.weights import build
+    from unbag.models.open_clip.checkpoint import build
 
     model = build(config, has_bias=False)
     state = {key: value.clone() for key, value in model.state_dict().items()}
@@ -52,7 +52,7 @@ def save_open_clip(folder: Path, config: dict[str, Any], **preparation: Any) -> 
 
 def save_clip(folder: Path, *, act: str = "quick_gelu", **text: Any) -> str:
     """A CLIPModel with CLIP's own tokenizer."""
-    from unbag.train.clip_tokens import clip_tokenizer
+    from unbag.training.export.clip import clip_tokenizer
 
     tf: Any = import_module("transformers")
     shape = {"intermediate_size": 48, "num_hidden_layers": 2, "hidden_act": act}

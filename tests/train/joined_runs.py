@@ -12,20 +12,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unbag.engine.progress import Silent
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
 from unbag.models.joined import Joined
 from unbag.models.tiny import write
-from unbag.train.card import Card
-from unbag.train.config import Locks, Recipe
-from unbag.train.job import TrainJob
-from unbag.train.joined_trainable import JoinedTrainable
-from unbag.train.loop import train
-from unbag.train.make_trainable import make_trainable
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs import Pairs
-from unbag.train.photo_features import keep_features
-from unbag.train.settings import make_recipe
+from unbag.reports.cards import Card
+from unbag.runs.progress import Silent
+from unbag.training.data.pairs import PairBatches
+from unbag.training.job import TrainJob
+from unbag.training.recipes import Locks, Recipe
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import JoinedTrainable, make_trainable
+from unbag.training.towers.cached_features import keep_features
+from unbag.training.trainer import train
 
 from .small_world import small
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.losses.objective import Objective, Term
-from unbag.train.batch import Batch
-from unbag.train.config import Recipe, Slot
-from unbag.train.pairs import Pairs
+from unbag.data.pairs import Pairs
+from unbag.training.data.batch import Batch
+from unbag.training.objective import Objective, Term
+from unbag.training.recipes import Recipe, Slot
 from unbag.types import Embedded
 
 if TYPE_CHECKING:

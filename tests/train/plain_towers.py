@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.train.batch import Batch, Inputs, Said, make_batch
+from unbag.training.data.batch import Batch, Inputs, Said, make_batch
 from unbag.types import DualEncoder
 
 WIDTH = 5

@@ -8,12 +8,12 @@ from pathlib import Path
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.train import checkpoint
-from unbag.train.config import Recipe
-from unbag.train.job import TrainJob
-from unbag.train.make_trainable import make_trainable
-from unbag.train.settings import make_recipe
-from unbag.train.world_batches import WorldBatches
+from unbag.training import checkpoint
+from unbag.training.data.world import WorldBatches
+from unbag.training.job import TrainJob
+from unbag.training.recipes import Recipe
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import make_trainable
 
 from .small_world import small
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import Tiny, TinyConfig, untrained
 from unbag.types import Benchmark, Item
-from unbag.world.items import triple_items
+from unbag.world.benchmarks import triple_items
 
 WORDS = (
     "a", "red", "star", "to", "the", "left", "of", "small", "striped", "cup", "two", "crimson",
@@ -40,7 +39,7 @@ SWAP = Benchmark("small-swap", "Colours exchanged.", _load_triples, (Triples(),)
 
 
 def _load_gallery(root: Path | None) -> tuple[Item, ...]:
-    from unbag.world.items import retrieval_items
+    from unbag.world.benchmarks import retrieval_items
 
     return tuple(item for item in retrieval_items(n=12) if item.tags["order"] == "kept")
 

@@ -8,9 +8,9 @@ import pytest
 
 from unbag.cli import main
 from unbag.errors import UserError
-from unbag.train.job import NAME, write_record
-from unbag.train.loop import train
-from unbag.train.repair import repair
+from unbag.training.job import NAME, write_record
+from unbag.training.repair import repair
+from unbag.training.trainer import train
 
 from .small_runs import fast, job_of
 from .small_world import small
@@ -30,7 +30,7 @@ def test_a_folder_of_photographs_is_refused(
     assert caught.value.expected == "an empty or new folder, or the folder of a run to go on with"
     assert caught.value.way_out == "choose another with --out"
     # Before towers are copied, and on the command line before a model is loaded.
-    monkeypatch.delattr("unbag.train.repair.make_trainable")
+    monkeypatch.delattr("unbag.training.repair.make_trainable")
     with pytest.raises(UserError, match="is not empty and holds no training run"):
         repair(small(1), "world", fast(), tmp_path)
     words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
@@ -51,7 +51,7 @@ def test_what_a_killed_run_leaves_does_not_block(
         write_record(*_)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unbag.train.loop.write_record", killed)
+    monkeypatch.setattr("unbag.training.trainer.write_record", killed)
     with pytest.raises(KeyboardInterrupt):
         train(job_of(tmp_path))
     monkeypatch.undo()

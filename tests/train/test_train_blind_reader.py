@@ -12,11 +12,17 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from unbag.train.blind_reader import Contrast, blind_reader, differences, fit_reader
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pair_batches import PairBatches
-from unbag.train.price import price
-from unbag.train.price_shown import price_markdown, price_table
+from unbag.data.readers import open_pairs
+from unbag.training.before_after import (
+    Contrast,
+    blind_reader,
+    differences,
+    fit_reader,
+    price,
+    price_markdown,
+    price_table,
+)
+from unbag.training.data.pairs import PairBatches
 from unbag.types import Query
 
 from .pair_files import Bytes, numbered, recipe

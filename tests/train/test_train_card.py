@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from unbag.train.card import Card, Cost, card_of_copy, render
-from unbag.train.exported import Agreement, Exported, Folder, LeftOut
+from unbag.reports.cards import Agreement, Card, Cost, Exported, Folder, LeftOut, card_of_copy
+from unbag.reports.cards import card_render as render
 
 FOUND = Exported(
     Path("out"),

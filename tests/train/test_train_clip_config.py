@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from unbag.train.clip_config import (
+from unbag.training.export.clip import (
     NoOtherFormError,
     to_open_clip_config,
     to_preparation,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.train.clip_names import to_open_clip, to_transformers
+from unbag.training.export.clip import to_open_clip, to_transformers
 
 from .export_models import open_clip_config, scatter
 

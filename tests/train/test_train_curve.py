@@ -12,11 +12,24 @@ import pytest
 from rich.console import Console
 
 from unbag.errors import UserError
-from unbag.train.curve import Choice, Curve, Point, Value, check_weights, choose, measure_curve
-from unbag.train.curve_page import Axis, curve_page
-from unbag.train.curve_shown import curve_csv, curve_json, curve_markdown, curve_table
-from unbag.train.merge import Mix, mix
-from unbag.train.price_sides import Side
+from unbag.training.before_after import Side
+from unbag.training.merge import (
+    Axis,
+    Choice,
+    Curve,
+    Mix,
+    Point,
+    Value,
+    check_weights,
+    choose,
+    curve_csv,
+    curve_json,
+    curve_markdown,
+    curve_page,
+    curve_table,
+    measure_curve,
+    mix,
+)
 from unbag.types import Estimate
 
 from .small_world import FIND, SWAP, small

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.train.curve import Choice, Curve, Point, Value
-from unbag.train.curve_page import curve_page
-from unbag.train.price_sides import Side
+from unbag.training.before_after import Side
+from unbag.training.merge import Choice, Curve, Point, Value, curve_page
 from unbag.types import Estimate
 
 if TYPE_CHECKING:

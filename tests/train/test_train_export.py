@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from unbag.reports.cards import Card, Cost, Exported
 from unbag.scorers.resolve import load_model
-from unbag.train.card import Card, Cost
-from unbag.train.clip_names import to_open_clip
-from unbag.train.export import export
-from unbag.train.exported import Exported
+from unbag.training.export.clip import to_open_clip
+from unbag.training.export.export import export
 from unbag.types import DualEncoder
 
 from .export_models import SIDE, open_clip_config, save_open_clip

@@ -13,12 +13,11 @@ from unbag.cli import main
 from unbag.errors import UserError
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.tiny import Tiny, load, untrained
+from unbag.reports.cards import Card, LeftOut, card_of_copy
 from unbag.scorers.resolve import load_model
-from unbag.train import export_forms
-from unbag.train.card import Card, card_of_copy
-from unbag.train.clip_names import to_transformers
-from unbag.train.export import export
-from unbag.train.exported import LeftOut
+from unbag.training.export import formats as export_forms
+from unbag.training.export.clip import to_transformers
+from unbag.training.export.export import export
 
 from .export_models import open_clip_config, save_open_clip
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from unbag.models.hf_dual import HfDual
+from unbag.models.huggingface.dual import HfDual
+from unbag.reports.cards import Exported, LeftOut, card_of_copy
 from unbag.scorers.resolve import load_model
-from unbag.train.card import card_of_copy
-from unbag.train.export import export
-from unbag.train.exported import Exported, LeftOut
+from unbag.training.export.export import export
 
 from .export_models import save_clip
 

@@ -14,14 +14,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.losses.contrastive import contrastive
-from unbag.losses.objective import Objective, Term
-from unbag.train import checkpoint
-from unbag.train.checkpoint import BEST, LAST
-from unbag.train.config import Recipe
-from unbag.train.job import TrainJob, read_record
-from unbag.train.log import Log
-from unbag.train.loop import train
+from unbag.training import checkpoint
+from unbag.training.checkpoint import BEST, LAST
+from unbag.training.job import TrainJob, read_record
+from unbag.training.logging import Log
+from unbag.training.losses import contrastive
+from unbag.training.objective import Objective, Term
+from unbag.training.recipes import Recipe
+from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_runs import column, fast, job_of, said, same, weights
@@ -242,7 +242,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_for_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(f"unbag.train.loop.{name}", full)
+    monkeypatch.setattr(f"unbag.training.trainer.{name}", full)
     job = replace(job_of(tmp_path), benchmarks=(SWAP,))
     with pytest.raises(UserError, match=f"no room is left on the disk of {tmp_path}"):
         train(job)
@@ -250,7 +250,7 @@ def test_a_disk_that_is_full_for_everything_else(
     def other(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "not yours")
 
-    monkeypatch.setattr(f"unbag.train.loop.{name}", other)
+    monkeypatch.setattr(f"unbag.training.trainer.{name}", other)
     with pytest.raises(PermissionError):
         train(replace(job, out=tmp_path / "other"))
 

@@ -13,14 +13,12 @@ from PIL import Image
 from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.models.hf import load
-from unbag.models.hf_dual import HfDual
-from unbag.train.config import Locks, Lora
-from unbag.train.layers import weights_of
-from unbag.train.locks import apply_locks, set_training
-from unbag.train.lora import add_lora, merged
-from unbag.train.make_trainable import make_trainable
-from unbag.train.trainable import Trainable
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.huggingface.loading import load
+from unbag.training.recipes import Locks, Lora
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.lora import add_lora, merged
 
 pytest.importorskip("transformers")
 
@@ -213,7 +211,7 @@ def test_lora_without_peft_names_the_extra(
     def missing(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr("unbag.train.lora.import_module", missing)
+    monkeypatch.setattr("unbag.training.towers.lora.import_module", missing)
     with pytest.raises(UserError) as raised:
         add_lora(trainable, Lora())
     assert str(raised.value) == (

@@ -12,21 +12,19 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from unbag.data.pairs import Pairs
 from unbag.errors import UserError
-from unbag.models.joined import Joined
-from unbag.models.joined_names import load
-from unbag.scorers.named import model_name
-from unbag.train.config import Locks, Lora
-from unbag.train.export import export
-from unbag.train.job import TrainJob
-from unbag.train.joined_trainable import JoinedTrainable
-from unbag.train.locks import apply_locks
-from unbag.train.loop import train
-from unbag.train.make_trainable import make_trainable
-from unbag.train.merge import mix
-from unbag.train.pairs import Pairs
-from unbag.train.settings import make_recipe
-from unbag.train.world_batches import WorldBatches
+from unbag.models.joined import Joined, load
+from unbag.models.loading import model_name
+from unbag.training.data.world import WorldBatches
+from unbag.training.export.export import export
+from unbag.training.job import TrainJob
+from unbag.training.merge import mix
+from unbag.training.recipes import Locks, Lora
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import JoinedTrainable, make_trainable
+from unbag.training.towers.base import apply_locks
+from unbag.training.trainer import train
 
 from .joined_runs import (
     CAPTIONS,
@@ -142,7 +140,7 @@ def test_only_what_is_open_changes_and_is_exported(
     assert joined.origin.picture_fingerprint in note
     assert ("numbers that were trained" in note) is (len(changes) > 1)
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "import unbag.models.joined_names\n" in card
+    assert "import unbag.models.joined\n" in card
     assert model_name(str(tmp_path / "out")) == f"joined:{tmp_path / 'out'}/joined"
 
 

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.engine.progress import Silent
+from unbag.data.pairs import Pairs
 from unbag.errors import UserError
-from unbag.models.joined import Joined
-from unbag.models.joined_names import load
-from unbag.models.text_table import write_table
-from unbag.train.config import Locks
-from unbag.train.export import export
-from unbag.train.kept_joined import KeptJoined
-from unbag.train.pairs import Pairs
-from unbag.train.photo_features import keep_features
-from unbag.train.repair import repair
-from unbag.train.trainable import Trainable
+from unbag.models.joined import Joined, load
+from unbag.models.text_encoders import write_table
+from unbag.runs.progress import Silent
+from unbag.training.export.export import export
+from unbag.training.recipes import Locks
+from unbag.training.repair import repair
+from unbag.training.towers.base import Trainable
+from unbag.training.towers.cached_features import KeptJoined, keep_features
 
 from .joined_runs import (
     CAPTIONS,

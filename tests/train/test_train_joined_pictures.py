@@ -9,13 +9,12 @@ import pytest
 import torch
 from PIL import Image
 
-from unbag.models.joined_files import module_of
-from unbag.models.joined_names import load
-from unbag.train.config import Locks
-from unbag.train.export import export
-from unbag.train.job import TrainJob
-from unbag.train.loop import train
-from unbag.train.world_batches import WorldBatches
+from unbag.models.joined import load, module_of
+from unbag.training.data.world import WorldBatches
+from unbag.training.export.export import export
+from unbag.training.job import TrainJob
+from unbag.training.recipes import Locks
+from unbag.training.trainer import train
 
 from .export_models import open_clip_config, save_open_clip
 from .joined_runs import CAPTIONS, CARD, recipe, towers_of

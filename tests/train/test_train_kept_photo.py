@@ -9,15 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from unbag.models.photo import read, write
-from unbag.models.photo_heads import PhotoHeads, load_heads
-from unbag.models.photo_parts import WIDE, WORDS_WIDE
-from unbag.pictures import PixelPicture
-from unbag.train.config import Locks
-from unbag.train.kept_features import Features
-from unbag.train.kept_photo import KeptPhoto
-from unbag.train.locks import apply_locks
-from unbag.train.trainable import read_picture
+from unbag.data import PixelPicture
+from unbag.models.photo import WIDE, WORDS_WIDE, PhotoHeads, load_heads, read, write
+from unbag.training.recipes import Locks
+from unbag.training.towers.base import apply_locks, read_picture
+from unbag.training.towers.cached_features import Features, KeptPhoto
 
 TEXTS = ("a dog", "two cats on a mat", "a mat")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from unbag.train import checkpoint
-from unbag.train.checkpoint import BEST, LAST
+from unbag.training import checkpoint
+from unbag.training.checkpoint import BEST, LAST
 
 from .cut_runs import arguments, make_folder, start
 from .small_runs import column, rows, same, weights

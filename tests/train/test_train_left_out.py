@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbag.train.left_out import MOST, left_out_lines, with_names
+from unbag.training.data.loader import MOST, left_out_lines, with_names
 
 
 def test_the_first_are_named_and_the_others_counted() -> None:

@@ -12,15 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from unbag.losses.contrastive import contrastive
-from unbag.losses.distil import distil
-from unbag.losses.objective import Objective, Term
-from unbag.train import checkpoint
-from unbag.train.batch import Batch
-from unbag.train.checkpoint import BEST
-from unbag.train.config import Recipe
-from unbag.train.loop import train
-from unbag.train.world_batches import WorldBatches
+from unbag.training import checkpoint
+from unbag.training.checkpoint import BEST
+from unbag.training.data.batch import Batch
+from unbag.training.data.world import WorldBatches
+from unbag.training.losses import contrastive, distil
+from unbag.training.objective import Objective, Term
+from unbag.training.recipes import Recipe
+from unbag.training.trainer import train
 
 from .small_runs import column, fast, job_of, rows, same, weights
 from .small_world import SWAP, small
@@ -125,7 +124,7 @@ def test_distillation_compares_with_the_start_also_when_it_goes_on(tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         train(replace(job_of(tmp_path / "cut", stops)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unbag.train.loop.check_same", lambda *_, **__: None)
+        patch.setattr("unbag.training.trainer.check_same", lambda *_, **__: None)
         train(job_of(tmp_path / "cut", recipe))
     train(job_of(tmp_path / "whole", recipe))
     distilled = column(tmp_path / "whole", "distil")

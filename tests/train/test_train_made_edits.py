@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.kinds import Parts
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
+from unbag.edits.kinds import Parts
 from unbag.errors import UserError
-from unbag.train.batches import Share
-from unbag.train.config import Slot
-from unbag.train.draw import Columns
-from unbag.train.made_edits import MadeEdits, made_edits
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pairs import Pairs
-from unbag.train.ready_batches import ready_batches
+from unbag.training.data.batch import Share
+from unbag.training.data.checks import ready_batches
+from unbag.training.data.pairs import Columns, MadeEdits, made_edits
+from unbag.training.recipes import Slot
 
 from .pair_files import ARTICLE, SWAP, Bytes, lines, picture, recipe, spoken
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.losses.contrastive import contrastive
-from unbag.losses.objective import Objective, Term
-from unbag.train import checkpoint
-from unbag.train.loop import train
+from unbag.training import checkpoint
+from unbag.training.losses import contrastive
+from unbag.training.objective import Objective, Term
+from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_runs import fast, job_of

@@ -17,8 +17,8 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, untrained
 from unbag.scorers import load_model
-from unbag.train.make_trainable import make_trainable
-from unbag.train.merge import interpolate, mix
+from unbag.training.merge import interpolate, mix
+from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
 from .export_models import open_clip_config, save_clip, save_open_clip

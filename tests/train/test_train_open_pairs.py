@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from unbag.captions.edit import make_editor
-from unbag.corpus.forms import form_of
-from unbag.corpus.job import EditJob
-from unbag.corpus.local import InProcess
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.corpus.work import Worker
+from unbag.data.captions import Source
+from unbag.data.pairs import PackedPairs, Pairs
+from unbag.data.readers import form_of, open_pairs
+from unbag.edits.editor import make_editor
+from unbag.edits.jobs.run import EditJob, run_edit
+from unbag.edits.jobs.workers import InProcess, Worker
 from unbag.errors import UserError
-from unbag.train.open_pairs import open_pairs
-from unbag.train.packed import PackedPairs
-from unbag.train.pairs import Pairs
 
 from .pair_files import DOG, MAN, lines, negative, picture, said, two_lines, two_pictures
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from unbag.train.job import TrainJob
-from unbag.train.loop import train
-from unbag.train.make_trainable import make_trainable
-from unbag.train.settings import make_recipe
-from unbag.train.world_batches import WorldBatches
+from unbag.training.data.world import WorldBatches
+from unbag.training.job import TrainJob
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.trainer import train
 from unbag.types import Embedded
 
 from .small_world import small

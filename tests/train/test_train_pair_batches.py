@@ -12,14 +12,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.train.batch import Batch
-from unbag.train.batches import Share
-from unbag.train.config import Recipe, Slot
-from unbag.train.open_pairs import open_pairs
-from unbag.train.order import order_of
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs import Pairs
+from unbag.training.data.batch import Batch, Share
+from unbag.training.data.pairs import PairBatches, order_of
+from unbag.training.recipes import Recipe, Slot
 
 from .pair_files import ARTICLE, Bytes, lines, negative, numbered, picture, recipe, spoken
 

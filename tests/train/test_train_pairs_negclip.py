@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.train.open_pairs import open_pairs
 
 from .pair_files import picture
 

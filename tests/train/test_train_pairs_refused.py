@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.train.open_pairs import open_pairs
 
 from .pair_files import DOG, MAN, lines, negative, said, two_lines, two_pictures
 

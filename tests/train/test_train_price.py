@@ -11,16 +11,22 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from unbag.engine.evaluate import benchmark
-from unbag.engine.folder import read_contents
-from unbag.engine.job import Job
-from unbag.engine.run import run
 from unbag.errors import UserError
+from unbag.evaluation.api import benchmark
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.evaluation.store import read_contents
 from unbag.models.tiny import Tiny, untrained
 from unbag.scorers import Cosine
-from unbag.train.price import Priced, price
-from unbag.train.price_shown import price_markdown, price_table
-from unbag.train.price_sides import DEFAULT, kind_of, side_of
+from unbag.training.before_after import (
+    DEFAULT,
+    Priced,
+    kind_of,
+    price,
+    price_markdown,
+    price_table,
+    side_of,
+)
 
 from .small_world import CONFIG, FIND, SWAP, small
 

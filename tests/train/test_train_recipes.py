@@ -8,16 +8,15 @@ from functools import partial
 
 import pytest
 
-from unbag.captions.kinds import find_kinds
 from unbag.cli.main import main
+from unbag.edits.kinds import find_kinds
 from unbag.errors import UserError
-from unbag.losses.contrastive import contrastive
-from unbag.losses.distil import distil
-from unbag.losses.objective import Objective, Term, ThresholdRule
-from unbag.registered import OURS
-from unbag.train.config import Locks, Lora, Recipe
-from unbag.train.described import described, differences
-from unbag.train.settings import make_recipe
+from unbag.registry import OURS
+from unbag.runs.identity import described, differences
+from unbag.training.losses import contrastive, distil
+from unbag.training.objective import Objective, Term, ThresholdRule
+from unbag.training.recipes import Locks, Lora, Recipe
+from unbag.training.settings import make_recipe
 from unbag.types import Embedded
 
 RECIPES = sorted(OURS["recipe"])
@@ -222,7 +221,7 @@ def test_the_list_of_recipes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_recipes_need_no_torch() -> None:
     code = (
         "import sys\n"
-        "from unbag.train.settings import make_recipe\n"
+        "from unbag.training.settings import make_recipe\n"
         f"for name in {RECIPES!r}: make_recipe(name)\n"
         "print('torch' in sys.modules)"
     )

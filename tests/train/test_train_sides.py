@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.models import tiny
-from unbag.train.sides import assert_no_flip, check_sides, speaks_of_sides
+from unbag.training.data.checks import assert_no_flip, check_sides, speaks_of_sides
 
 from .pair_files import Bytes
 

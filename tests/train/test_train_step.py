@@ -10,14 +10,12 @@ import torch
 from torch import Tensor, distributed
 from torch.multiprocessing.spawn import spawn
 
-from unbag.engine.team import ALONE, Team
-from unbag.losses.contrastive import contrastive
-from unbag.losses.distil import distil
-from unbag.losses.objective import Objective, Term
-from unbag.train.batch import Batch, Truth
-from unbag.train.config import Recipe, Slot
-from unbag.train.recipes import ce_clip_fixed, hard_positive
-from unbag.train.step import Plan, Taken, add_gradient
+from unbag.runs.distributed import ALONE, Team
+from unbag.training.data.batch import Batch, Truth
+from unbag.training.losses import contrastive, distil
+from unbag.training.objective import Objective, Term
+from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, hard_positive
+from unbag.training.step import Plan, Taken, add_gradient
 from unbag.types import Embedded
 
 from .plain_towers import SAID, PlainTowers, batch_of
@@ -100,7 +98,7 @@ def test_parts_give_the_gradient_of_the_whole(micro: int, dropout: float) -> Non
 
 
 def _parts_with_graph(towers: PlainTowers, batch: Batch, both: Plan) -> tuple[Tensor, Tensor]:
-    from unbag.train.step import _caption_parts, _picture_parts
+    from unbag.training.step import _caption_parts, _picture_parts
 
     pictures = torch.cat([part() for part in _picture_parts(towers, batch, both, 3)])
     captions = torch.cat([part() for part in _caption_parts(towers, batch, both, 3)])

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.train.config import Slot
-from unbag.train.open_pairs import open_pairs
-from unbag.train.ready_batches import ready_batches
-from unbag.train.survey import survey
+from unbag.training.data.checks import ready_batches, survey
+from unbag.training.recipes import Slot
 
 from .pair_files import SWAP, Bytes, lines, negative, numbered, picture, recipe
 
@@ -29,7 +28,7 @@ def test_what_a_collection_offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         "swap: an edit for 100.0% of captions",
         "colour: an edit for 0.0% of captions, so nothing is learned from such edits",
     ]
-    monkeypatch.setattr("unbag.train.survey.SAMPLED", 3)
+    monkeypatch.setattr("unbag.training.data.checks.SAMPLED", 3)
     part = survey(pairs, recipe(), reads=Bytes())
     assert (part.sampled, part.captions, part.is_estimated) == (3, 16, True)
     assert part.lines()[0].startswith("8 pictures, about 16 captions")

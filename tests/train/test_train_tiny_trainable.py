@@ -10,15 +10,12 @@ from PIL import Image
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.models.caption_only import load as load_caption_only
-from unbag.models.tiny import Tiny, untrained
-from unbag.models.tiny_towers import TinyConfig
-from unbag.train.config import Locks, Lora
-from unbag.train.layers import weights_of
-from unbag.train.locks import apply_locks, set_training
-from unbag.train.lora import add_lora, merged
-from unbag.train.make_trainable import make_trainable
-from unbag.train.trainable import Trainable
+from unbag.models.baselines import load as load_caption_only
+from unbag.models.tiny import Tiny, TinyConfig, untrained
+from unbag.training.recipes import Locks, Lora
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.lora import add_lora, merged
 
 WORDS = ("a", "red", "blue", "cube", "ball", "left", "of")
 CAPTIONS = ["a red cube", "a blue ball left of a red cube", "a GREEN ball", ""]

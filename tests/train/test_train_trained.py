@@ -8,13 +8,13 @@ import torch
 
 from unbag.errors import UserError
 from unbag.scorers.resolve import load_model
-from unbag.train.job import NAME, TrainJob
-from unbag.train.loop import train
-from unbag.train.make_trainable import make_trainable
-from unbag.train.settings import make_recipe
-from unbag.train.trainable import Trainable
-from unbag.train.trained import read_trained
-from unbag.train.world_batches import WorldBatches
+from unbag.training.data.world import WorldBatches
+from unbag.training.job import NAME, TrainJob
+from unbag.training.repair import read_trained
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable
+from unbag.training.trainer import train
 from unbag.types import DualEncoder
 
 from .export_models import open_clip_config, save_clip, save_open_clip

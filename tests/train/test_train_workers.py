@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset, get_worker_info
 
-from unbag.engine.atomic import locked_folder
 from unbag.errors import UserError
-from unbag.train import checkpoint
-from unbag.train.batch import Batch
-from unbag.train.checkpoint import LAST
-from unbag.train.job import TrainJob
-from unbag.train.loop import train
-from unbag.train.world_batches import WorldBatches
+from unbag.runs.files import locked_folder
+from unbag.training import checkpoint
+from unbag.training.checkpoint import LAST
+from unbag.training.data.batch import Batch
+from unbag.training.data.world import WorldBatches
+from unbag.training.job import TrainJob
+from unbag.training.trainer import train
 
 from .small_runs import column, job_of, said, same, weights
 

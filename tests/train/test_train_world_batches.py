@@ -9,26 +9,20 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from unbag.captions.kinds import GROUPS
+from unbag.edits.kinds import GROUPS
 from unbag.errors import UserError
 from unbag.registry import names
-from unbag.train.batch import Batch
-from unbag.train.batches import Share
-from unbag.train.config import Recipe, Slot
-from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_positive, neg_clip
-from unbag.train.tiny_trainable import TinyReads
-from unbag.train.world_batches import WorldBatches
-from unbag.train.world_captions import PRESETS, SAME_AS, columns_of
-from unbag.train.world_pixels import DrawnPixels
-from unbag.world.draw import draw
+from unbag.training.data.batch import Batch, Share
+from unbag.training.data.world import PRESETS, SAME_AS, DrawnPixels, WorldBatches, columns_of
+from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, clip_ft, hard_positive, neg_clip
+from unbag.training.towers.adapters import TinyReads
+from unbag.world.benchmarks import SEED as TEST_SEED
 from unbag.world.edits import NEGATIVES, POSITIVES
-from unbag.world.grammar import And, Rel, holds, objects_of
-from unbag.world.items import SEED as TEST_SEED
-from unbag.world.knobs import withheld_combinations
-from unbag.world.parse import parse, words
+from unbag.world.grammar import And, Rel, holds, objects_of, parse, words
+from unbag.world.rendering import draw
 from unbag.world.stream import batch as stream
 from unbag.world.stream import split_seed
-from unbag.world.words import DEFAULT, UNIT
+from unbag.world.vocabulary import DEFAULT, UNIT, withheld_combinations
 
 SIZE = 24
 RECIPE = replace(

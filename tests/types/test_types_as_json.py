@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from unbag.errors import UserError
 from unbag.types import Comparison, Estimate, EvalProtocol, Failure, Result, RunRecord
-from unbag.types.as_json import (
+from unbag.types.json import (
     comparison_from_json,
     comparison_to_json,
     estimate_from_json,

@@ -6,7 +6,7 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.types import Estimate, Published, Reference
-from unbag.types.reference_json import reference_from_json, reference_to_json
+from unbag.types.json import reference_from_json, reference_to_json
 
 OURS = Estimate(0.60, 0.55, 0.65, 100, chance=0.5)
 THEIRS = Published(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.pictures import PixelPicture
 from unbag.types import (
     Aggregate,
     DualEncoder,

@@ -6,10 +6,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from unbag.engine.asking import QueryScoring
-from unbag.engine.plan import make_plan
-from unbag.metrics.measure import judge, measure
-from unbag.models.caption_only import load as caption_only
+from unbag.evaluation.plan import make_plan
+from unbag.evaluation.scoring import QueryScoring
+from unbag.metrics.aggregate import judge, measure
+from unbag.models.baselines import load as caption_only
 from unbag.registry import find, names
 from unbag.types import (
     Benchmark,
@@ -22,15 +22,13 @@ from unbag.types import (
     Sparse,
     TieRule,
 )
-from unbag.world.draw import ScenePicture
-from unbag.world.grammar import holds
-from unbag.world.items import shuffled
-from unbag.world.knobs import Knobs
+from unbag.world.benchmarks import shuffled
+from unbag.world.grammar import holds, parse
 from unbag.world.oracles import bag_of_words, best_blind, detector, position_blind, semantic
-from unbag.world.parse import parse
-from unbag.world.scene import scene_key
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import scene_key
 from unbag.world.stream import batch, split_seed
-from unbag.world.words import DEFAULT
+from unbag.world.vocabulary import DEFAULT, Knobs
 
 WORLD = [name for name in names("benchmark") if name.startswith("world-")]
 TRIPLES = ["world-swap", "world-replace", "world-relation"]

@@ -5,10 +5,10 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.types import Picture
-from unbag.world.draw import BACKGROUND, ScenePicture, draw, gaussian, noise, pixel_difference
-from unbag.world.scene import RENDERER, Scene, Thing
+from unbag.world.rendering import BACKGROUND, ScenePicture, draw, gaussian, noise, pixel_difference
+from unbag.world.scenes import RENDERER, Scene, Thing
 from unbag.world.shapes import mask
-from unbag.world.words import DEFAULT, UNIT, Texture
+from unbag.world.vocabulary import DEFAULT, UNIT, Texture
 
 
 def scene_of(texture: Texture = "plain", *, seed: int = 5) -> Scene:

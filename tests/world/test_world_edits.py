@@ -5,11 +5,24 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.world.edits import NEGATIVES, PARTNER, POSITIVES, edit
-from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, holds
-from unbag.world.parse import read
-from unbag.world.realise import PLAIN, RELATION, Statement, Style, sample_style
-from unbag.world.scene import Scene, Thing
-from unbag.world.words import DEFAULT, UNIT, Size, Texture
+from unbag.world.grammar import (
+    PLAIN,
+    RELATION,
+    And,
+    Ast,
+    Count,
+    Has,
+    Not,
+    Obj,
+    Rel,
+    Statement,
+    Style,
+    holds,
+    read,
+    sample_style,
+)
+from unbag.world.scenes import Scene, Thing
+from unbag.world.vocabulary import DEFAULT, UNIT, Size, Texture
 
 
 def thing(

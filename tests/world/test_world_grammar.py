@@ -17,8 +17,8 @@ from unbag.world.grammar import (
     with_objects,
     with_value,
 )
-from unbag.world.scene import Scene, Thing
-from unbag.world.words import Size, Texture
+from unbag.world.scenes import Scene, Thing
+from unbag.world.vocabulary import Size, Texture
 
 
 def thing(

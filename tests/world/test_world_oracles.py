@@ -8,7 +8,6 @@ from PIL import Image
 
 from unbag.errors import UserError
 from unbag.types import Ensemble, Item, Query, Scorer, Sparse
-from unbag.world.draw import ScenePicture
 from unbag.world.oracles import (
     Oracle,
     bag_of_words,
@@ -18,7 +17,8 @@ from unbag.world.oracles import (
     position_blind,
     semantic,
 )
-from unbag.world.scene import Scene, Thing
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene, Thing
 
 SCENE = Scene(
     (

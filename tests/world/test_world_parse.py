@@ -5,10 +5,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.world.grammar import ATTRIBUTES, And, Ast, Count, Has, Not, Obj, Rel
-from unbag.world.parse import CONTENT_WORDS, content_words, parse, read, words
-from unbag.world.realise import RELATION, Slot, Style, realise
-from unbag.world.words import COLOURS, DEFAULT, NOUNS, RELATIONS, SIZES, TEXTURES
+from unbag.world.grammar import (
+    ATTRIBUTES,
+    CONTENT_WORDS,
+    RELATION,
+    And,
+    Ast,
+    Count,
+    Has,
+    Not,
+    Obj,
+    Rel,
+    Slot,
+    Style,
+    content_words,
+    parse,
+    read,
+    realise,
+    words,
+)
+from unbag.world.vocabulary import COLOURS, DEFAULT, NOUNS, RELATIONS, SIZES, TEXTURES
 
 SLOTS: list[Slot] = [(index, attribute) for index in (0, 1) for attribute in ATTRIBUTES]
 OBJECTS = st.builds(
@@ -93,7 +109,7 @@ def test_unknown_words_are_named(text: str, word: str) -> None:
         parse(text)
     assert caught.value.found == f"unknown word {word!r} in {text!r}"
     assert "words of the built-in world" in caught.value.expected
-    assert caught.value.way_out == "unbag.world.parse.words() lists them all"
+    assert caught.value.way_out == "unbag.world.grammar.words() lists them all"
 
 
 @pytest.mark.parametrize("text", ["", "   "])

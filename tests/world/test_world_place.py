@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.world.draw import draw
-from unbag.world.place import (
+from unbag.world.placement import (
     Look,
     exchange_colours,
     place_apart,
@@ -20,9 +19,9 @@ from unbag.world.place import (
     what_sup_set,
     with_texture,
 )
-from unbag.world.scene import Scene, Thing, counts, is_clear, relations
-from unbag.world.slots import depth_steps
-from unbag.world.words import DEFAULT, INVERSE, RELATIONS, UNIT, WORLDS, Relation, Size, World
+from unbag.world.rendering import draw
+from unbag.world.scenes import Scene, Thing, counts, depth_steps, is_clear, relations
+from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS, UNIT, WORLDS, Relation, Size, World
 
 SEEDS = st.integers(0, 2**32 - 1)
 SOME_WORLD = st.sampled_from(("default", "unit")).map(lambda name: WORLDS[name])

@@ -8,16 +8,21 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.types import FloatArray, Item, Query
-from unbag.world.draw import ScenePicture
-from unbag.world.families import FAMILIES
-from unbag.world.grammar import holds
-from unbag.world.knobs import withheld_combinations
+from unbag.world.grammar import holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, best_blind, detector, position_blind, semantic
-from unbag.world.parse import parse
-from unbag.world.place import Look
-from unbag.world.quads import Quad, Triple, orbit, quads, triples
-from unbag.world.scene import counts, is_clear, relations
-from unbag.world.words import DEFAULT, INVERSE, RELATIONS, UNIT, Relation, World
+from unbag.world.placement import Look
+from unbag.world.quads import FAMILIES, Quad, Triple, orbit, quads, triples
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import counts, is_clear, relations
+from unbag.world.vocabulary import (
+    DEFAULT,
+    INVERSE,
+    RELATIONS,
+    UNIT,
+    Relation,
+    World,
+    withheld_combinations,
+)
 
 EVERY: tuple[Relation, ...] = tuple(RELATIONS)
 TIES = ("swap", "relation", "replace_relation", "count", "negate")

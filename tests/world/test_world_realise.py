@@ -3,9 +3,23 @@
 import numpy as np
 import pytest
 
-from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel
-from unbag.world.realise import PLAIN, RELATION, Statement, Style, realise, sample_style, slots_of
-from unbag.world.words import COLOURS, NOUNS, RELATIONS, SIZES, TEXTURES, THING
+from unbag.world.grammar import (
+    PLAIN,
+    RELATION,
+    And,
+    Ast,
+    Count,
+    Has,
+    Not,
+    Obj,
+    Rel,
+    Statement,
+    Style,
+    realise,
+    sample_style,
+    slots_of,
+)
+from unbag.world.vocabulary import COLOURS, NOUNS, RELATIONS, SIZES, TEXTURES, THING
 
 A = Obj("circle", "red")
 B = Obj("square", "orange")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.errors import UserError
-from unbag.world.scene import (
+from unbag.world.scenes import (
     Scene,
     Thing,
     counts,
@@ -16,7 +16,7 @@ from unbag.world.scene import (
     scene_key,
     to_json,
 )
-from unbag.world.words import COLOURS, DEFAULT, INVERSE, UNIT, Relation, Size, Texture
+from unbag.world.vocabulary import COLOURS, DEFAULT, INVERSE, UNIT, Relation, Size, Texture
 
 
 def thing(

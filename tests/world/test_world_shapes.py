@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.world.shapes import mask, outline, overlap
-from unbag.world.shapes_figures import FIGURES
-from unbag.world.shapes_region import box, disc, mirrored, polygon, stroke
-from unbag.world.words import DEFAULT, UNIT, World
+from unbag.world.shapes import FIGURES, box, disc, mask, mirrored, outline, overlap, polygon, stroke
+from unbag.world.vocabulary import DEFAULT, UNIT, World
 
 LOPSIDED = {
     *("moon", "arrow", "house", "fish", "cup", "key", "flag", "boat", "umbrella", "mushroom"),

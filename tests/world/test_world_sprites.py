@@ -2,12 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from unbag.world import sprites
-from unbag.world.draw import draw
-from unbag.world.place import Look, place_apart, place_copies, sample_look, what_sup_set
-from unbag.world.scene import Scene, Thing
-from unbag.world.sprites import draw_batch, pack, sprite_index, sprite_table
-from unbag.world.words import DEFAULT, UNIT, World
+from unbag.world import rendering as sprites
+from unbag.world.placement import Look, place_apart, place_copies, sample_look, what_sup_set
+from unbag.world.rendering import draw, draw_batch, pack, sprite_index, sprite_table
+from unbag.world.scenes import Scene, Thing
+from unbag.world.vocabulary import DEFAULT, UNIT, World
 
 
 def some_scenes(world: World) -> list[Scene]:

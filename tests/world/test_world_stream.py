@@ -9,14 +9,42 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, holds, objects_of
-from unbag.world.incentive import bag_matrix, bag_of, collision_rate, describe, incentive
-from unbag.world.knobs import Knobs, Mixture, withheld_combinations, withheld_pairs
+from unbag.world.grammar import (
+    CONTENT_WORDS,
+    And,
+    Ast,
+    Count,
+    Has,
+    Not,
+    Obj,
+    Rel,
+    holds,
+    objects_of,
+    parse,
+)
 from unbag.world.oracles import bag_score
-from unbag.world.parse import CONTENT_WORDS, parse
-from unbag.world.scene import Scene, Thing, is_clear
-from unbag.world.stream import Sample, batch, sample, split_seed
-from unbag.world.words import DEFAULT, RELATIONS, UNIT, World
+from unbag.world.scenes import Scene, Thing, is_clear
+from unbag.world.stream import (
+    Sample,
+    bag_matrix,
+    bag_of,
+    batch,
+    collision_rate,
+    describe,
+    incentive,
+    sample,
+    split_seed,
+)
+from unbag.world.vocabulary import (
+    DEFAULT,
+    RELATIONS,
+    UNIT,
+    Knobs,
+    Mixture,
+    World,
+    withheld_combinations,
+    withheld_pairs,
+)
 
 BOUND = Mixture(0.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 RELATED = Mixture(0.0, 0.0, 0.0, 0.0, 0.0, 1.0)

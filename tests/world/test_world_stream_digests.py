@@ -4,10 +4,9 @@ from hashlib import blake2b
 
 import pytest
 
-from unbag.world.knobs import Knobs, Mixture
-from unbag.world.scene import to_json
+from unbag.world.scenes import to_json
 from unbag.world.stream import batch
-from unbag.world.words import WORLDS
+from unbag.world.vocabulary import WORLDS, Knobs, Mixture
 
 KNOBS = {
     "plain": Knobs(withheld_combinations=0.2),

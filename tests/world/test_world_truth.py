@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, holds
-from unbag.world.scene import Scene, Thing
+from unbag.world.scenes import Scene, Thing
 from unbag.world.truth import (
     captions_on,
     encode_captions,
@@ -15,7 +15,7 @@ from unbag.world.truth import (
     holds_matrix,
     scenes_on,
 )
-from unbag.world.words import RELATIONS, Relation, Size, Texture
+from unbag.world.vocabulary import RELATIONS, Relation, Size, Texture
 
 SHAPES = ["circle", "square", "robot"]
 COLOURS = ["red", "blue", "lime"]

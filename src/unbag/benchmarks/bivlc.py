@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.parquet import ParquetPicture, parquet_files, parquet_rows
-from unbag.benchmarks.sources_later import BIVLC_FILES
-from unbag.metrics.groups import Groups
-from unbag.published.every import published_for
+from unbag.benchmarks.files import (
+    MATCHING_2,
+    Folder,
+    ParquetPicture,
+    Record,
+    parquet_files,
+    parquet_rows,
+)
+from unbag.benchmarks.sources import BIVLC_FILES
+from unbag.metrics.pairs import Groups
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
-from unbag.types.json_fields import wrong
+from unbag.types.json import wrong
 
 PATTERN = "data/test-*.parquet"
 _TEXTS = ("caption", "negative_caption", "type", "subtype")

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.rows import named
-from unbag.benchmarks.sources_later import COLA_FILES
-from unbag.metrics.groups import Groups
+from unbag.benchmarks.files import MATCHING_2, Folder, Record, named
+from unbag.benchmarks.sources import COLA_FILES
+from unbag.metrics.pairs import Groups
 from unbag.types import MICRO, Benchmark, Item
 
 FILE = "COLA_multiobjects_matching_benchmark.json"

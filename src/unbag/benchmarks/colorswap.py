@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources_hosted import COLORSWAP_BY_HAND
-from unbag.metrics.groups import Groups
-from unbag.metrics.relaxed_pairs import Relaxed
-from unbag.published.every import published_for
+from unbag.benchmarks.sources import COLORSWAP_BY_HAND
+from unbag.metrics.pairs import Groups, Relaxed
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
 
 

@@ -15,14 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.present import present
-from unbag.benchmarks.sources import VISUAL_GENOME_PICTURES
-from unbag.benchmarks.sources_hosted import CREPE_BY_HAND
+from unbag.benchmarks.files import Folder, Record, present
+from unbag.benchmarks.sources import CREPE_BY_HAND, VISUAL_GENOME_PICTURES
+from unbag.data.images import Box
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.pictures.files import Box
-from unbag.published.every import published_for
+from unbag.published.lookup import published_for
 from unbag.types import Aggregate, Benchmark, Item
 
 NEGATIVES = ("atom", "swap", "negate")

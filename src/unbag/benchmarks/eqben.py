@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources_later import EQBEN_FILES
-from unbag.metrics.groups import Groups
-from unbag.pictures.files import FilePicture
+from unbag.benchmarks.sources import EQBEN_FILES
+from unbag.data.images import FilePicture
+from unbag.metrics.pairs import Groups
 from unbag.types import MICRO, Benchmark, Item, Picture
 
 if TYPE_CHECKING:

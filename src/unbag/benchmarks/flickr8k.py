@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources_later import FLICKR8K_BY_HAND
+from unbag.benchmarks.sources import FLICKR8K_BY_HAND
 from unbag.errors import UserError
-from unbag.metrics.correlation import Correlation
-from unbag.published.every import published_for
+from unbag.metrics.statements import Correlation
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, FloatArray, Item
 
 TOKENS = "Flickr8k.token.txt"

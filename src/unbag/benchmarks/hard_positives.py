@@ -14,12 +14,15 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.sources import VISUAL_GENOME_PICTURES
-from unbag.benchmarks.sources_hosted import ARO_PICTURES, HARD_POSITIVE_SWAP_BY_HAND
-from unbag.benchmarks.sources_pinned import HARD_POSITIVE_REPLACE
+from unbag.benchmarks.sources import (
+    ARO_PICTURES,
+    HARD_POSITIVE_REPLACE,
+    HARD_POSITIVE_SWAP_BY_HAND,
+    VISUAL_GENOME_PICTURES,
+)
 from unbag.errors import UserError
 from unbag.metrics.triples import Triples
-from unbag.published.every import published_for
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Picture
 
 SUBSETS = ("attributes", "relations")

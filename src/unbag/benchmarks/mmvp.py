@@ -10,15 +10,13 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, Folder, Record
-from unbag.benchmarks.sources_hosted import MMVP as _FILES
-from unbag.benchmarks.sources_hosted import MMVP_VLM as _VLM_FILES
-from unbag.benchmarks.sources_hosted import MMVP_VLM_BY_HAND
+from unbag.benchmarks.sources import MMVP as _FILES
+from unbag.benchmarks.sources import MMVP_VLM as _VLM_FILES
+from unbag.benchmarks.sources import MMVP_VLM_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.metrics.groups import Groups
-from unbag.metrics.joined import JoinedPairs
-from unbag.metrics.relaxed_pairs import Relaxed
-from unbag.published.every import published_for
+from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Errata, Item, Question
 
 SECOND_OF_2: BoolArray = np.array([[False, True]])

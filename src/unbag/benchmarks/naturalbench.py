@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, named
 from unbag.benchmarks.mmvp import SECOND_OF_2
-from unbag.benchmarks.rows import named
-from unbag.benchmarks.sources_hosted import NATURALBENCH_BY_HAND
+from unbag.benchmarks.sources import NATURALBENCH_BY_HAND
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.metrics.joined import Joined
+from unbag.metrics.pairs import Joined
 from unbag.types import MICRO, Benchmark, Item, Question
 
 FILE = "test_set.json"

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources_later import NATURALBENCH_RETRIEVAL_BY_HAND
+from unbag.benchmarks.sources import NATURALBENCH_RETRIEVAL_BY_HAND
 from unbag.errors import UserError
-from unbag.metrics.groups import Groups
-from unbag.published.every import published_for
+from unbag.metrics.pairs import Groups
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
 
 FILE = "metadata.json"

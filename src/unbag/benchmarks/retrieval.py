@@ -5,20 +5,28 @@ Dimensions: T true cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import COCO_VAL2014
-from unbag.benchmarks.sources_hosted import FLICKR30K_BY_HAND
-from unbag.benchmarks.sources_pinned import karpathy_coco, karpathy_flickr30k
+from unbag.benchmarks.sources import (
+    COCO_VAL2014,
+    FLICKR30K_BY_HAND,
+    karpathy_coco,
+    karpathy_flickr30k,
+)
+from unbag.benchmarks.taggers import tags_of, warn_untagged
+from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
+from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
 from unbag.errors import UserError
-from unbag.metrics.retrieval import Recall
-from unbag.pictures.files import FilePicture
-from unbag.published.every import published_for
-from unbag.types import MICRO, Benchmark, Item, Sparse
+from unbag.metrics.intervals import generator
+from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention
+from unbag.published.lookup import published_for
+from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader, Sparse
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
@@ -93,3 +101,171 @@ FLICKR30K_RETRIEVAL = Benchmark(
     gated=FLICKR30K_BY_HAND,
     published=published_for("flickr30k_retrieval"),
 )
+
+# Can it be solved without order? Captions, or pictures, are shuffled as queries and in the gallery
+# alike, and recall is compared with that of the original (methods.md 3.4). Shuffled captions keep
+# their case and punctuation; a caption that has no other order stays as it is.
+
+TEXT = (
+    "all_but_nouns_and_adjectives",
+    "nouns_and_adjectives",
+    "trigrams",
+    "within_trigrams",
+    "all_words",
+)
+SHUFFLES = (*TEXT, *GRIDS)
+"""Every shuffle of captions, then every shuffle of pictures."""
+TAG, ORIGINAL = "shuffle", "none"
+_ABOUT = (
+    "Its queries and gallery again with the words of the captions, or the parts of the pictures, "
+    "shuffled: what is retained was found without order."
+)
+
+
+@dataclass(frozen=True)
+class OrderFree:
+    """Loads the galleries of a retrieval benchmark, and every shuffle of each."""
+
+    load: Loader
+    only: Mapping[str, str]
+    """Tags of the galleries that count as the original."""
+    shuffles: tuple[str, ...] = SHUFFLES
+    seeds: tuple[int, ...] = (0, 1, 2)
+    tagger: Tagger | None = None
+
+    def with_tagger(self, tagger: Tagger | None) -> OrderFree:
+        """The same with another tagger."""
+        return replace(self, tagger=tagger)
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """The original first; the others share its pictures, or its captions, and its truth."""
+        if self.tagger is None and set(self.shuffles) & set(BY_TAG):
+            warn_untagged("the other shuffles are")
+        galleries = [
+            item for item in self.load(root) if self.only.items() <= dict(item.tags).items()
+        ]
+        return [item for gallery in galleries for item in self._shuffled(gallery)]
+
+    def _shuffled(self, gallery: Item) -> list[Item]:
+        texts = _texts(gallery)
+        needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
+        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
+        found = [_variant(gallery, ORIGINAL)]
+        unchanged: dict[str, int] = {}
+        for name in self.shuffles:
+            if name in BY_TAG and tagged is None:
+                continue
+            for seed in self.seeds:
+                if name in GRIDS:
+                    found.append(_with_shuffled_pictures(gallery, name, seed))
+                else:
+                    item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
+                    found.append(item)
+                    unchanged[name] = unchanged.get(name, 0) + item.kinds.count(ORIGINAL)
+        _warn_unchanged(unchanged, len(texts) * len(self.seeds))
+        return found
+
+
+def order_free(
+    benchmark: Benchmark,
+    *,
+    seeds: tuple[int, ...] = (0, 1, 2),
+    tagger: Tagger | None = None,
+    shuffles: Sequence[str] = SHUFFLES,
+) -> Benchmark:
+    """Any retrieval benchmark under shuffles, each with its recall and its retention.
+
+    A shuffle is drawn once a seed; its numbers are over all draws, and the queries about one
+    picture are resampled together with all their draws. Without a tagger the two shuffles by part
+    of speech are left out, with a warning.
+    """
+    recall = next((metric for metric in benchmark.metrics if isinstance(metric, Recall)), None)
+    unknown = sorted(set(shuffles) - set(SHUFFLES))
+    if recall is None:
+        raise UserError(
+            f"the benchmark {benchmark.name!r} is no retrieval: none of its metrics is Recall",
+            expected="a benchmark of galleries, such as coco_retrieval",
+        )
+    if unknown or not shuffles or not seeds:
+        raise UserError(
+            f"shuffles {unknown or list(shuffles)}, seeds {list(seeds)}",
+            expected=f"at least one seed, and some of {', '.join(SHUFFLES)}",
+        )
+    only = dict(benchmark.aggregates[0].only)
+    load = OrderFree(benchmark.load, only, tuple(shuffles), seeds, tagger)
+    errata = benchmark.errata
+    return replace(
+        benchmark,
+        name=f"order_free:{benchmark.name}",
+        about=f"{benchmark.about} {_ABOUT}",
+        load=load,
+        metrics=(
+            Recall(tuple(sorted({1, *recall.ks}))),
+            Retention(TAG, ORIGINAL, directions=DIRECTIONS, is_beside_kept=False),
+        ),
+        headline="text_to_image@1",
+        aggregates=tuple(
+            Aggregate(only=((TAG, name),), label="original" if name == ORIGINAL else name)
+            for name in (ORIGINAL, *shuffles)
+        ),
+        folder=benchmark.place if benchmark.files else "",
+        published=(),
+        errata=errata and replace(errata, load=replace(load, load=errata.load)),
+        load_training=None,
+        compares_captions=False,
+    )
+
+
+def _texts(gallery: Item) -> list[str]:
+    texts = [spaced(caption) for caption in gallery.captions if isinstance(caption, str)]
+    if len(texts) < len(gallery.captions):
+        raise UserError(
+            f"gallery {gallery.id!r} has captions made of several prompts",
+            expected="plain captions: only those have one order of words",
+        )
+    return texts
+
+
+def _variant(gallery: Item, name: str, seed: int | None = None) -> Item:
+    return replace(
+        gallery,
+        id=f"{gallery.id}/{name}" + ("" if seed is None else f"/{seed}"),
+        group=gallery.group or gallery.id,
+        tags={**gallery.tags, TAG: name},
+    )
+
+
+def _with_shuffled_pictures(gallery: Item, name: str, seed: int) -> Item:
+    pictures = tuple(ShuffledPicture(picture, name, seed) for picture in gallery.pictures)
+    return replace(_variant(gallery, name, seed), pictures=pictures)
+
+
+def _with_shuffled_captions(
+    gallery: Item, texts: Sequence[str], tagged: Sequence[Tagged] | None, name: str, seed: int
+) -> Item:
+    tags = tagged if tagged is not None and name not in BY_WORD else [None] * len(texts)
+    found = [
+        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
+        for text, tag in zip(texts, tags, strict=True)
+    ]
+    return replace(
+        _variant(gallery, name, seed),
+        captions=tuple(
+            old if new is None else new for old, new in zip(gallery.captions, found, strict=True)
+        ),
+        kinds=tuple(ORIGINAL if new is None else name for new in found),
+    )
+
+
+def _warn_unchanged(unchanged: Mapping[str, int], drawn: int) -> None:
+    counts = [f"{name} {count}" for name, count in unchanged.items() if count]
+    if counts:
+        warnings.warn(
+            f"captions that have no other order stay as they are: {', '.join(counts)} "
+            f"of {drawn} draws",
+            stacklevel=4,
+        )
+
+
+COCO_ORDER_FREE = replace(order_free(COCO_RETRIEVAL), name="coco_order_free")
+FLICKR30K_ORDER_FREE = replace(order_free(FLICKR30K_RETRIEVAL), name="flickr30k_order_free")

@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
 from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources_pinned import SUGARCREPE as _FILES
+from unbag.benchmarks.sources import SUGARCREPE as _FILES
 from unbag.metrics.choice import Choice
-from unbag.published.every import published_for
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 
 KINDS = (

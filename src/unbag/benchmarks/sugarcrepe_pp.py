@@ -11,8 +11,8 @@ from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
 from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources_pinned import SUGARCREPE_PP as _FILES
-from unbag.metrics.text_only import TextOnly
+from unbag.benchmarks.sources import SUGARCREPE_PP as _FILES
+from unbag.metrics.choice import TextOnly
 from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 

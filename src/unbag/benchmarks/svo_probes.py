@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.sources_hosted import SVO_PROBES as _FILES
-from unbag.benchmarks.sources_hosted import SVO_PROBES_BY_HAND
+from unbag.benchmarks.sources import SVO_PROBES as _FILES
+from unbag.benchmarks.sources import SVO_PROBES_BY_HAND
 from unbag.errors import UserError
-from unbag.metrics.pick import PickPicture
-from unbag.published.every import published_for
+from unbag.metrics.choice import PickPicture
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Item
 
 FILE = "svo_probes.csv"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from unbag.captions.pipelines import HOW_TO, find_installed, load_pipeline, name_of
-from unbag.captions.shuffles import Tagged, Tagger, spaced
+from unbag.edits.parsing import HOW_TO, find_installed, load_pipeline, name_of
+from unbag.edits.shuffles import Tagged, Tagger, spaced
 from unbag.errors import IncompleteWarning, UserError
 from unbag.registry import find, names
 from unbag.types import Benchmark, Item

@@ -21,12 +21,12 @@ from unbag.benchmarks.sources import (
     VISDIAL_VAL,
     VISUAL7W,
 )
-from unbag.benchmarks.sources_pinned import VALSE as _FILES
+from unbag.benchmarks.sources import VALSE as _FILES
 from unbag.metrics.choice import Choice
-from unbag.published.every import published_for
-from unbag.published.rules import VALSE_PHENOMENA
+from unbag.published.lookup import published_for
+from unbag.published.tables import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
-from unbag.types.json_fields import Fields
+from unbag.types.json import Fields
 
 LEAST_VOTES = 2
 

@@ -12,16 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.present import present
-from unbag.benchmarks.sources import SWIG, VISUAL_GENOME_PICTURES
-from unbag.benchmarks.sources_hosted import VL_CHECKLIST_BY_HAND
-from unbag.benchmarks.sources_pinned import vl_checklist
+from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, present
+from unbag.benchmarks.sources import (
+    SWIG,
+    VISUAL_GENOME_PICTURES,
+    VL_CHECKLIST_BY_HAND,
+    vl_checklist,
+)
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
-from unbag.published.every import published_for
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item
-from unbag.types.json_fields import Fields, as_text
+from unbag.types.json import Fields, as_text
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
 from unbag.benchmarks.sources import COCO_TRAIN2017, COCO_VAL2017
-from unbag.benchmarks.sources_pinned import VSR as _FILES
+from unbag.benchmarks.sources import VSR as _FILES
+from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.statements import Statements
-from unbag.pictures.files import FilePicture
 from unbag.types import MICRO, Benchmark, BoolArray, Item
-from unbag.types.json_fields import wrong
+from unbag.types.json import wrong
 
 SPLITS = ("dev", "test")
 _TRUTHS: tuple[BoolArray, BoolArray] = (np.array([[False]]), np.array([[True]]))

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources_hosted import WINOGROUND as _FILES
-from unbag.benchmarks.sources_hosted import WINOGROUND_BY_HAND
-from unbag.metrics.groups import Groups
-from unbag.metrics.relaxed_pairs import Relaxed
-from unbag.published.every import published_for
+from unbag.benchmarks.sources import WINOGROUND as _FILES
+from unbag.benchmarks.sources import WINOGROUND_BY_HAND
+from unbag.metrics.pairs import Groups, Relaxed
+from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
-from unbag.types.json_fields import as_mapping, as_text, as_tuple
+from unbag.types.json import as_mapping, as_text, as_tuple
 
 WHY_FILE = "new_tag_assignments.json"
 REASONS = (

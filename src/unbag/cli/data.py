@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from unbag.engine.evaluate import benchmark as find_benchmark
-from unbag.engine.missing import absent_pictures
+from rich.console import Console
+
+from unbag.cli.console import ShownBytes
+from unbag.data.download import Obtained, is_there, obtain, wanted
+from unbag.data.http import PATIENCE, Patience, Task, UnreachableError, readable
 from unbag.errors import UserError
+from unbag.evaluation.api import benchmark as find_benchmark
+from unbag.evaluation.loading import absent_pictures
 from unbag.registry import find, names
-from unbag.types import Benchmark
+from unbag.types import Benchmark, Download
 
 _SHOWN = 10
 _CLASS_FOLDERS = ("*/*", "**/*")
@@ -130,3 +139,143 @@ def print_found(one: Benchmark, data: Path, found: Found) -> None:
         print(f"  by hand:  {one.gated}")
     if not found.problem:
         print("complete")
+
+
+# `unbag data get`: say what will come, fetch what has a public address, explain the rest.
+
+_GET_SHOWN = 12
+
+
+def get_data(
+    names: Sequence[str], data: Path, *, pictures: bool, patience: Patience = PATIENCE
+) -> int:
+    """Fetch files, and pictures if asked for; 0 if everything asked for is there in the end."""
+    found = [find_benchmark(name) for name in dict.fromkeys(names)]
+    benchmarks = [one for one in found if one.files]
+    for one in found:
+        if not one.files:
+            print(f"{one.name} makes its own data; nothing is needed")
+    for one in benchmarks:
+        _print_plan(one, data, pictures=pictures)
+    _print_total(wanted(benchmarks, pictures=pictures), data)
+    work = _Work(data, ShownBytes(Console(stderr=True)).task, patience)
+    try:
+        work.get(wanted(benchmarks, pictures=False))
+        if pictures:
+            work.get(_pictures(benchmarks, data))
+    except KeyboardInterrupt:
+        print(
+            "unbag: stopped. What came is kept; the same command goes on from the .part file",
+            file=sys.stderr,
+        )
+        return 130
+    complete = [_summed_up(one, data, pictures=pictures) for one in benchmarks]
+    return 1 if work.failed or not all(complete) else 0
+
+
+@dataclass
+class _Work:
+    """Gets one download after the other; one that fails stops no other."""
+
+    data: Path
+    task: Task
+    patience: Patience
+    failed: bool = False
+    silent: set[str] = field(default_factory=set)
+    """Hosts that did not answer: hundreds of small files must not wait for each anew."""
+
+    def get(self, downloads: Iterable[Download]) -> None:
+        for download in downloads:
+            host = urlsplit(download.url).netloc
+            if host in self.silent:
+                self._fail(f"{download.to} was not tried: {host} did not answer")
+                continue
+            try:
+                got = obtain(download, self.data, task=self.task, patience=self.patience)
+            except UserError as error:
+                if isinstance(error, UnreachableError):
+                    self.silent.add(host)
+                self._fail(str(error))
+            else:
+                _print_got(download, got)
+
+    def _fail(self, message: str) -> None:
+        self.failed = True
+        print(f"unbag: {message}", file=sys.stderr)
+
+
+def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
+    """Pictures of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
+    lacking = []
+    for one in benchmarks:
+        if _has_pictures(one, data):
+            print(f"there     all pictures of {one.name}")
+        else:
+            lacking.append(one)
+    return tuple(download for download in wanted(lacking, pictures=True) if download.has_pictures)
+
+
+def _has_pictures(one: Benchmark, data: Path) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # They are said once, with the summary.
+            return not look(one, data).problem
+    except UserError:
+        return False
+
+
+def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
+    print(f"{one.name}")
+    print(f"  licence:  {one.licence or 'not stated'}")
+    later = [d for d in one.downloads if d.has_pictures and not pictures]
+    now = [d for d in one.downloads if d not in later]
+    for download in now[:_GET_SHOWN]:
+        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {_described(download)}")
+    if len(now) > _GET_SHOWN:
+        print(f"            and {len(now) - _GET_SHOWN} more")
+    for download in later[:_GET_SHOWN]:
+        print(f"  pictures  {_described(download)}: only with --pictures")
+    if len(later) > _GET_SHOWN:
+        print(f"  pictures  and {len(later) - _GET_SHOWN} more")
+    if one.gated:
+        print(f"  by hand:  {one.gated}")
+    elif not one.downloads:
+        print("  by hand:  no public address is known; see the page of its authors")
+
+
+def _described(download: Download) -> str:
+    size = readable(download.size) if download.size else "size not known"
+    return f"{download.to} ({size})"
+
+
+def _print_total(downloads: Sequence[Download], data: Path) -> None:
+    pending = [download for download in downloads if not is_there(download, data)]
+    unknown = sum(not download.size for download in pending)
+    known = sum(download.size for download in pending)
+    more = f" and {unknown} files whose size is not known" if unknown and known else ""
+    size = readable(known) if known or not unknown else "size not known"
+    files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
+    print(f"{files} to fetch into {data} ({size}{more})", flush=True)
+
+
+def _print_got(download: Download, got: Obtained) -> None:
+    if got.was_there or (download.has_pictures and not download.unpack):
+        return
+    unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
+    known = "as it should be" if download.sha256 else "none is published to compare it with"
+    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
+
+
+def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:
+    """Print what `data check` prints; whether everything that was asked for is there."""
+    try:
+        found = look(one, data)
+    except UserError as error:
+        print(f"unbag: {error}", file=sys.stderr)
+        return False
+    print_found(one, data, found)
+    if not found.problem:
+        return True
+    can_get = found.absent and not pictures and any(d.has_pictures for d in one.downloads)
+    print(f"{found.problem}{'; --pictures fetches them' if can_get else ''}")
+    return not found.missing and not pictures

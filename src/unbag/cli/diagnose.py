@@ -8,19 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unbag.cli.console import Shown, output
 from unbag.cli.run import cache_of
-from unbag.cli.show import Shown, output
-from unbag.diagnosis.answers import Diagnosis
-from unbag.diagnosis.as_json import to_json
-from unbag.diagnosis.inquiry import Inquiry, examine, registered_probes
-from unbag.diagnosis.table import print_diagnosis
-from unbag.diagnosis.written import JSON, PAGE, check_folder, write_diagnosis
-from unbag.engine.progress import Progress
-from unbag.models.device import choose_device
-from unbag.probes.finding import Options
-from unbag.probes.material_find import find_material
-from unbag.reports.wording import count_text
-from unbag.scorers.named import model_name
+from unbag.models.loading import choose_device, model_name
+from unbag.probes.base import Options
+from unbag.probes.data import find_material
+from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine, registered_probes
+from unbag.probes.diagnosis.page import JSON, PAGE, check_folder, write_diagnosis
+from unbag.probes.diagnosis.text import print_diagnosis, to_json
+from unbag.reports.formatting import count_text
+from unbag.runs.progress import Progress
 from unbag.scorers.resolve import Model, Placement, load_model, make_scorer, needs_device
 
 FOLDER = Path("unbag-diagnosis")

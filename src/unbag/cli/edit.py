@@ -10,19 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from unbag.captions.edit import make_editor
-from unbag.captions.filters_named import make_filters
-from unbag.captions.kinds import Kind, Parts, find_kinds
-from unbag.captions.tally import KindTally
-from unbag.cli.show import Shown, output
-from unbag.corpus.forms import form_of
-from unbag.corpus.job import EditJob
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.corpus.summary import Summary
-from unbag.engine.cache import default_cache
+from unbag.cli.console import Shown, output
+from unbag.data.captions import Source
+from unbag.data.readers import form_of
+from unbag.edits.editor import KindTally, make_editor
+from unbag.edits.filters import make_filters
+from unbag.edits.jobs.run import EditJob, Summary, run_edit
+from unbag.edits.kinds import Kind, Parts, find_kinds
 from unbag.errors import UserError
-from unbag.models.device import check_device
+from unbag.models.loading import check_device
+from unbag.runs.cache import default_cache
 from unbag.types import Edited, Given
 
 _LONG = 60

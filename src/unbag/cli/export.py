@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 
 from unbag.errors import UserError
+from unbag.reports.cards import Card, Exported, card_of_copy
 from unbag.scorers.resolve import load_model
-from unbag.train.card import Card, card_of_copy
-from unbag.train.export import export
-from unbag.train.exported import Exported
-from unbag.train.trained import read_trained
+from unbag.training.export.export import export
+from unbag.training.repair import read_trained
 from unbag.types import DualEncoder
 
 

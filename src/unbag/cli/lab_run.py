@@ -26,7 +26,7 @@ from unbag.lab.run_folder import check_folder, opened, results_in
 from unbag.lab.running import Failure, Machine, carry_out
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import judge_claims
-from unbag.models.device import choose_device
+from unbag.models.loading import choose_device
 
 _WORKERS = 15
 """An arm that shares its scenes with no other wants that many; those that share some wait for none.

@@ -30,7 +30,7 @@ def _about(kind: Kind, name: str) -> str:
 
 
 def _about_edit(thing: object) -> str:
-    from unbag.captions.kinds import Kind as Edit
+    from unbag.edits.kinds import Kind as Edit
 
     if not isinstance(thing, Edit):
         return ""

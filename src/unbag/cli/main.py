@@ -5,24 +5,51 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
-from unbag.cli.data_options import add_data, start_data
-from unbag.cli.diagnose_options import add_diagnose, start_diagnose
-from unbag.cli.edit_options import add_edit
-from unbag.cli.export_options import add_export
-from unbag.cli.lab_options import add_lab, start_lab
-from unbag.cli.merge_options import add_merge
-from unbag.cli.nearest_options import add_nearest
-from unbag.cli.positive import positive
-from unbag.cli.score_options import add_score
-from unbag.cli.train_options import add_train
-from unbag.cli.verify_options import add_verify
-from unbag.cli.warned import plain_warnings
+from unbag.cli.options import (
+    add_data,
+    add_diagnose,
+    add_edit,
+    add_export,
+    add_lab,
+    add_merge,
+    add_nearest,
+    add_score,
+    add_train,
+    add_verify,
+    positive,
+    start_data,
+    start_diagnose,
+    start_lab,
+)
 from unbag.errors import UserError
 from unbag.registry import PLURALS
 from unbag.version import __version__
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """What is said, without the line of our code that said it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show
+        yield
+
+
+def _show(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    print(f"unbag: {message}", file=sys.stderr if file is None else file)
+
 
 _ABOUT = """\
 Measure, explain and repair bag-of-words behaviour in vision-language models:
@@ -124,7 +151,7 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return train_command(options)
     if options.command == "verify":
-        from unbag.cli.verify import verify_command
+        from unbag.cli.report import verify_command
 
         return verify_command(options)
     from unbag.cli import run

@@ -9,21 +9,29 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unbag.cli.console import Shown, output
 from unbag.cli.run import cache_of, tagged
-from unbag.cli.show import Shown, output
-from unbag.engine.atomic import make_folder, write_text
-from unbag.engine.evaluate import find_benchmarks
 from unbag.errors import UserError
-from unbag.models.device import choose_device
-from unbag.scorers.named import model_name
+from unbag.evaluation.api import find_benchmarks
+from unbag.models.loading import RECORD, choose_device, model_name
+from unbag.reports.cards import Card
+from unbag.runs.files import make_folder, write_text
 from unbag.scorers.resolve import Placement, load_model
-from unbag.train.card import Card
-from unbag.train.curve import Curve, check_sides, check_weights, measure_curve
-from unbag.train.curve_page import curve_page
-from unbag.train.curve_shown import curve_csv, curve_json, curve_markdown, curve_table
-from unbag.train.export import RECORD, export
-from unbag.train.merge import Mix, mix
-from unbag.train.price_sides import DEFAULT, DRAWINGS, Side, are_drawings, side_of
+from unbag.training.before_after import DEFAULT, DRAWINGS, Side, are_drawings, side_of
+from unbag.training.export.export import export
+from unbag.training.merge import (
+    Curve,
+    Mix,
+    check_sides,
+    check_weights,
+    curve_csv,
+    curve_json,
+    curve_markdown,
+    curve_page,
+    curve_table,
+    measure_curve,
+    mix,
+)
 from unbag.types import Benchmark, DualEncoder
 
 

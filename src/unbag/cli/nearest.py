@@ -7,20 +7,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from unbag.cli.show import Shown
-from unbag.corpus.forms import entries, form_of
-from unbag.corpus.nearest import (
+from unbag.cli.console import Shown
+from unbag.data.captions import Source
+from unbag.data.readers import entries, form_of
+from unbag.errors import UserError
+from unbag.evaluation.neighbours import (
     check_place,
     check_search,
     find_pictures,
     nearest_pictures,
     write_neighbours,
 )
-from unbag.corpus.source import Source
-from unbag.engine.atomic import make_folder
-from unbag.engine.cache import default_cache
-from unbag.errors import UserError
-from unbag.models.device import choose_device
+from unbag.models.loading import choose_device
+from unbag.runs.cache import default_cache
+from unbag.runs.files import make_folder
 from unbag.scorers.resolve import Placement, load_model
 from unbag.types import DualEncoder
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from unbag.cli.run import cache_of, tagged
+from unbag.errors import UserError
+from unbag.evaluation.api import Verified, benchmark, find_benchmarks, verify
+from unbag.evaluation.loading import Job
+from unbag.published.tables import known_as
+from unbag.registry import names
 from unbag.reports import (
     beside_lines,
     check_place,
+    merge_runs,
     prompt_lines,
     read_runs,
     report,
     terminal_table,
     warning_lines,
 )
+from unbag.reports.table import notes, verified_table
+from unbag.scorers import choose_device, load_model, make_scorer, needs_device
+from unbag.types import Benchmark
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
@@ -22,7 +38,7 @@ def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
         check_place(out)
     contents = read_runs(runs)
     if out is None:
-        from unbag.cli.show import output
+        from unbag.cli.console import output
 
         console = output()
         for line in warning_lines(contents):
@@ -33,3 +49,60 @@ def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
         return 0
     print(f"report: {report(contents, out)}")
     return 0
+
+
+OUTSIDE = 3
+"""Exit code where a number that can be compared lies outside our interval."""
+
+
+def verify_command(options: argparse.Namespace) -> int:
+    """Run every protocol that published numbers of this model need, and compare."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown, output
+
+    device = choose_device(options.device, is_needed=needs_device(options.model))
+    scorer = make_scorer(load_model(options.model, device=device), options.scorer)
+    name = options.published_as or known_as(options.model)
+    job = Job(
+        scorers=[scorer],
+        benchmarks=tagged(_benchmarks(options.bench), "auto"),
+        out=options.out,
+        data=options.data,
+        cache=cache_of(options),
+        published_as={scorer.name: name} if name else {},
+        missing=options.missing,
+        device=device,
+        command=options.typed,
+    )
+    return _finish(verify(job, progress=Shown(Console(stderr=True))), options.out, output())
+
+
+def _benchmarks(asked: list[str]) -> list[Benchmark]:
+    every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
+    return [one for one in every if one.published]
+
+
+def _finish(found: Verified, out: Path, console: Console) -> int:
+    for one in found.skipped:
+        print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)
+    if not found.references:
+        raise UserError(
+            f"nothing published of {found.model!r} could be run",
+            expected="the files of at least one benchmark under --data",
+            way_out="get them with the commands above",
+        )
+    console.print(verified_table(found.references))
+    for text, number in notes(found.references).items():
+        console.print(f"{number:>3}  {text}", highlight=False, markup=False)
+    print(_verdict(found))
+    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
+    return 0 if found.is_reproduced else OUTSIDE
+
+
+def _verdict(found: Verified) -> str:
+    comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
+    inside = sum(bool(r.is_inside) for r in comparable)
+    rest = len(found.references) - len(comparable)
+    more = f"; {rest} cannot be compared" if rest else ""
+    return f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}"

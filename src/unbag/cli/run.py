@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
-from unbag.cli.demo_readout import BENCHMARKS, TITLE, changes, readout_job
-from unbag.cli.probe import NAME as LINEAR_PROBE
-from unbag.cli.probe import fit_probes
-from unbag.engine.cache import default_cache
-from unbag.engine.evaluate import find_benchmarks
-from unbag.engine.job import Job
-from unbag.engine.progress import Silent
-from unbag.engine.run import Finished, run
-from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError
-from unbag.models.caption_only import ALL
-from unbag.published.names import known_as
+from unbag.evaluation.api import find_benchmarks
+from unbag.evaluation.linear_probe import fit_linear_probe
+from unbag.evaluation.loading import Job, Missing, folder_of, without_missing
+from unbag.evaluation.run import Finished, run
+from unbag.models.baselines import ALL
+from unbag.published.tables import known_as
 from unbag.reports import (
     beside_lines,
     prompt_lines,
@@ -29,6 +24,10 @@ from unbag.reports import (
     terminal_table,
     warning_lines,
 )
+from unbag.reports.formatting import value_text
+from unbag.runs.cache import default_cache
+from unbag.runs.distributed import join_team, leave_team
+from unbag.runs.progress import Progress, Silent
 from unbag.scorers import (
     Placement,
     choose_device,
@@ -38,10 +37,122 @@ from unbag.scorers import (
     needs_device,
 )
 from unbag.scorers.resolve import Model
-from unbag.types import Benchmark, EvalProtocol, Scorer
+from unbag.types import (
+    Benchmark,
+    Comparison,
+    DualEncoder,
+    EvalProtocol,
+    Item,
+    Loader,
+    RunContents,
+    Scorer,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+MODEL, READOUT = "tiny:base", "decoder"
+BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
+"""Two that gain, one that stays, one that loses."""
+FOLDER = "another-readout"
+TITLE = (
+    f"the same frozen {MODEL}, by cosine and by a small language model that looks at its patches "
+    "(docs/decoder.md):"
+)
+
+
+def readout_job(options: argparse.Namespace, *, cache: Path | None) -> Job:
+    """Both read-outs on some benchmarks, in a folder inside that of the demo."""
+    model = load_model(MODEL)
+    return Job(
+        scorers=[make_scorer(model), make_scorer(model, READOUT)],
+        benchmarks=find_benchmarks(BENCHMARKS),
+        out=options.out / FOLDER,
+        cache=cache,
+        command=options.typed,
+    )
+
+
+def changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
+    """What the second read-out gains and loses, by headline and by paired intervals."""
+    said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
+    for benchmark in benchmarks:
+        for one in contents.comparisons:
+            if (one.benchmark, one.metric) == (benchmark.name, benchmark.headline):
+                said[_verdict(one)].append(f"{benchmark.name} {_from_to(contents, one)}")
+    return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
+
+
+def _verdict(one: Comparison) -> str:
+    if one.low > 0:
+        return "gained"
+    return "lost" if one.high < 0 else "no difference shown"
+
+
+def _from_to(contents: RunContents, one: Comparison) -> str:
+    value = {
+        result.scorer: value_text(result.overall[one.metric])
+        for result in contents.results
+        if result.benchmark == one.benchmark
+    }
+    return f"{value[one.first]} to {value[one.second]}"
+
+
+NAME = "linear-probe"
+"""Of the scorer."""
+
+
+def fit_probes(
+    models: Sequence[Model],
+    benchmarks: Sequence[Benchmark],
+    *,
+    data: Path | None,
+    cache: Path | None,
+    batch: int,
+    missing: Missing,
+    progress: Progress,
+) -> list[Scorer]:
+    """A probe for each model, all fitted to the same training split."""
+    benchmark, load = _only(benchmarks)
+    encoders = [_encoder(model) for model in models]
+    items: Sequence[Item] = tuple(load(folder_of(benchmark, data)))
+    items = without_missing(benchmark.name, items, missing=missing, progress=progress)
+    found: list[Scorer] = []
+    for encoder in encoders:
+        probe = fit_linear_probe(encoder, items, cache=cache, batch=batch, progress=progress)
+        progress.say(
+            f"linear probe of {encoder.name}: fitted to {len(items)} pictures of "
+            f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
+            f"{probe.held_out:.1%} right on the held-out part"
+        )
+        found.append(probe)
+    return found
+
+
+def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
+    if len(benchmarks) != 1:
+        raise UserError(
+            f"--scorer {NAME} with {len(benchmarks)} benchmarks",
+            expected="one: a probe knows the classes of its own training split only",
+            way_out="run it once for each benchmark; vectors are kept in the cache",
+        )
+    if benchmarks[0].load_training is None:
+        raise UserError(
+            f"the benchmark {benchmarks[0].name!r} has no training split for a linear probe",
+            expected="a benchmark with load_training, such as cifar10",
+            way_out="see docs/benchmarks.md for those that have one",
+        )
+    return benchmarks[0], benchmarks[0].load_training
+
+
+def _encoder(model: Model) -> DualEncoder:
+    if isinstance(model, DualEncoder):
+        return model
+    raise UserError(
+        f"--scorer {NAME} needs vectors of pictures, and {model.name!r} has none",
+        expected="a dual encoder",
+    )
+
 
 DEMO_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
 """Before and after a repair, and two that can know nothing."""
@@ -77,7 +188,7 @@ def run_command(options: argparse.Namespace) -> int:
     _check_names(options.model, models)
     scorers = (
         _probes(models, benchmarks, options)
-        if options.scorer == LINEAR_PROBE
+        if options.scorer == NAME
         else [s for model in models for s in make_scorers(model, options.scorer, options.prompts)]
     )
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
@@ -149,7 +260,7 @@ def _probes(
 ) -> list[Scorer]:
     from rich.console import Console
 
-    from unbag.cli.show import Shown
+    from unbag.cli.console import Shown
 
     return fit_probes(
         models,
@@ -166,7 +277,7 @@ def _carry_out(job: Job, *, beside: Callable[[], Job] | None = None) -> int:
     """Run it, then what is shown beside it, which is made only then."""
     from rich.console import Console
 
-    from unbag.cli.show import Shown, output
+    from unbag.cli.console import Shown, output
 
     team = join_team()
     console = Console(stderr=True)

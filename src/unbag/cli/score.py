@@ -17,13 +17,18 @@ from PIL.Image import registered_extensions
 from rich.table import Table
 from rich.text import Text
 
-from unbag.cli.show import output
-from unbag.engine.bounds import count_bounded, said_bounded
-from unbag.engine.cutting import count_cut, said_cut
-from unbag.engine.one_picture import answered, opened
-from unbag.engine.unknown_words import said_unknown, unknown_words
+from unbag.cli.console import output
+from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.pictures import FilePicture
+from unbag.evaluation.api import answered, opened
+from unbag.evaluation.scoring import (
+    count_bounded,
+    count_cut,
+    said_bounded,
+    said_cut,
+    said_unknown,
+    unknown_words,
+)
 from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
 from unbag.scorers.prompts import PUBLISHED
 from unbag.types import FloatArray, Scorer

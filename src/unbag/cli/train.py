@@ -7,23 +7,22 @@ import os
 
 from rich.console import Console
 
+from unbag.cli.console import Shown, output
 from unbag.cli.export import shown
 from unbag.cli.run import cache_of
-from unbag.cli.show import Shown, output
-from unbag.engine.evaluate import find_benchmarks
-from unbag.engine.progress import Progress, Silent
-from unbag.engine.team import join_team, leave_team
 from unbag.errors import UserError, unknown_name
-from unbag.models.device import choose_device
+from unbag.evaluation.api import find_benchmarks
+from unbag.models.loading import choose_device, model_name
 from unbag.registry import find, names
-from unbag.scorers.named import model_name
+from unbag.runs.distributed import join_team, leave_team
+from unbag.runs.progress import Progress, Silent
 from unbag.scorers.resolve import load_model
-from unbag.train.begun import check_begun
-from unbag.train.config import Precision
-from unbag.train.left_out import MOST, left_out_lines
-from unbag.train.price_shown import price_table
-from unbag.train.repair import Repaired, Wanted, Where, repair
-from unbag.train.settings import make_recipe
+from unbag.training.before_after import price_table
+from unbag.training.data.loader import MOST, left_out_lines
+from unbag.training.job import check_begun
+from unbag.training.recipes import Precision
+from unbag.training.repair import Repaired, Wanted, Where, repair
+from unbag.training.settings import make_recipe
 from unbag.types import DualEncoder
 
 _WORKERS = 8
@@ -76,7 +75,7 @@ def _is_readout(name: str) -> bool:
         raise unknown_name("recipe", name, [*recipes, *readouts])
     if name in recipes or name in readouts:
         return name in readouts
-    from unbag.readouts.readout import Readout
+    from unbag.readouts.base import Readout
 
     return isinstance(find("recipe", name), Readout)
 
@@ -108,8 +107,8 @@ def _check_readout(options: argparse.Namespace) -> None:
 
 def _train_readout(options: argparse.Namespace) -> int:
     """A reader, connector or decoder on a model that stays as it is."""
-    from unbag.readouts.head import LAST
-    from unbag.readouts.trained import train_readout
+    from unbag.readouts.base import train_readout
+    from unbag.readouts.reader import LAST
 
     _check_readout(options)
     device = choose_device(options.device)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from unbag.engine.atomic import write_text
 from unbag.errors import UserError
+from unbag.runs.files import write_text
 
 Size = Literal["full", "small"]
 BEFORE = "base"

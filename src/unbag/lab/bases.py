@@ -14,7 +14,6 @@ from hashlib import blake2b
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from unbag.engine.atomic import write_atomically, write_text
 from unbag.errors import UserError
 from unbag.lab.arm_result import Size
 from unbag.lab.base_names import named
@@ -22,10 +21,10 @@ from unbag.lab.experiment import Say
 from unbag.lab.pretrain import Settings, pretrain
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.run_folder import base_path
-from unbag.models.tiny import read, write
-from unbag.models.tiny_towers import TinyConfig
+from unbag.models.tiny import TinyConfig, read, write
+from unbag.runs.files import write_atomically, write_text
 from unbag.version import __version__
-from unbag.world.parse import words
+from unbag.world.grammar import words
 
 _SECONDS = 100.0
 """That one base takes on one H200."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from math import isfinite
 from textwrap import wrap
 
-from unbag.diagnosis.axis import Axis
 from unbag.lab.clock import counted
 from unbag.lab.effect_marks import (
     LEFT,
@@ -25,6 +24,7 @@ from unbag.lab.effect_marks import (
 from unbag.lab.overview_figure import MANY, many_figure
 from unbag.lab.verdict import Tested, Verdict, Word
 from unbag.lab.wording import effect_text
+from unbag.reports.charts import Axis
 
 LINE, STRIP = 18, 52
 """Heights in pixels: of a line of text, and of the band that holds dots and interval."""

@@ -15,15 +15,12 @@ from torch import Tensor
 
 from unbag.lab.arm_result import FEW_STEPS
 from unbag.lab.readout_vectors import precision_of
-from unbag.models.seeded import seeded
-from unbag.readouts.decoder_language import scratch_language
-from unbag.readouts.decoder_lessons import make_lessons
-from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.decoder_questions import Lesson
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import Taught as Step
-from unbag.readouts.decoder_teach import Teaching, fits, share_right
-from unbag.readouts.decoder_words import Words
+from unbag.models.weights import seeded
+from unbag.readouts.decoder.language import scratch_language
+from unbag.readouts.decoder.lessons import DecoderSettings, Lesson, Words, make_lessons
+from unbag.readouts.decoder.model import DecoderNet
+from unbag.readouts.decoder.training import Taught as Step
+from unbag.readouts.decoder.training import Teaching, fits, share_right
 
 
 @dataclass(frozen=True, eq=False)

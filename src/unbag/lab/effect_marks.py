@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from html import escape
 from math import isfinite
 
-from unbag.diagnosis.axis import Axis
 from unbag.lab.claim import Prediction
 from unbag.lab.verdict import FAILED, REPRODUCED, UNDECIDED, Tested, Word
 from unbag.lab.wording import found_text
+from unbag.reports.charts import Axis
 
 WIDE = 760
 LEFT, RIGHT = 16, 16

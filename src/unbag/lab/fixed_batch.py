@@ -1,6 +1,6 @@
 """Batches of any shape come in; the same ones, always in the same place and shape, go out.
 
-A recorded step reads its inputs where they lay when it was recorded (`unbag.readouts.recorded`). So
+A recorded step reads its inputs where they lay when it was recorded (`unbag.training.optim`). So
 strings stand in one group, padded to a round length and a round number: few rooms hold all batches.
 What is padded is never looked at, since text towers are causal and no row points there.
 
@@ -14,10 +14,20 @@ from collections.abc import Mapping
 import torch
 
 from unbag.lab.repair_arms import View
-from unbag.train.batch import Batch, Group
+from unbag.training.data.batch import Batch, Group
+
+"""Batches of any shape come in; the same ones, always in the same place and shape, go out.
+
+A recorded step reads its inputs where they lay when it was recorded (`unbag.training.optim`). So
+strings stand in one group, padded to a round length and a round number: few rooms hold all batches.
+What is padded is never looked at, since text towers are causal and no row points there.
+
+Dimensions: B batch, K negatives, P positives of a caption, U strings, L tokens.
+"""
+
 
 _TOKENS, _ENDS = "token_NL", "end_N"
-"""What `unbag.train.tiny_trainable` calls the inputs of its text tower."""
+"""What `unbag.training.towers.adapters` calls the inputs of its text tower."""
 _ROUND_STRINGS, _ROUND_TOKENS = 256, 8
 """A room more is a recording more of every arm; room that is not used is time in every step."""
 

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from unbag.engine.atomic import make_folder, write_text
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult
 from unbag.lab.base_names import place
 from unbag.lab.run_folder import results_in
 from unbag.lab.script import run_script
 from unbag.lab.shipped import RESULTS, shipped_results
+from unbag.runs.files import make_folder, write_text
 
 _DIGITS = 10
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import isfinite
 from textwrap import wrap
 
-from unbag.diagnosis.axis import Axis
 from unbag.lab.effect_marks import (
     FORMS,
     KINDS,
@@ -27,6 +26,7 @@ from unbag.lab.effect_marks import (
 )
 from unbag.lab.verdict import Tested, Verdict, Word
 from unbag.lab.wording import difference_text, points
+from unbag.reports.charts import Axis
 
 MANY = 6
 """Predictions beyond which those of a claim stand in lanes on one axis."""

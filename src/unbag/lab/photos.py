@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-from unbag.engine.atomic import write_atomically
-from unbag.engine.team import Team
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
 from unbag.lab.photos_data import (
     WHOLE_PART,
     Questions,
@@ -35,20 +35,26 @@ from unbag.lab.photos_data import (
     opened,
 )
 from unbag.lab.script import run_script
-from unbag.models.photo import Photo, build, load, read, write
-from unbag.models.photo_towers import PhotoConfig
-from unbag.train.config import Locks, Recipe, Slot
-from unbag.train.load import Waiting
-from unbag.train.load import load as flow_of
-from unbag.train.locks import apply_locks
-from unbag.train.open_pairs import open_pairs
-from unbag.train.optimise import change_weights, make_optimiser
-from unbag.train.pair_batches import PairBatches
-from unbag.train.pairs import Pairs
-from unbag.train.photo_trainable import PhotoReads
-from unbag.train.recipes import ce_clip_fixed, clip_ft, hard_negative, hard_positive, neg_clip
-from unbag.train.step import Plan, add_gradient
-from unbag.train.trainable import Trainable
+from unbag.models.photo import Photo, PhotoConfig, build, load, read, write
+from unbag.runs.distributed import Team
+from unbag.runs.files import write_atomically
+from unbag.training.data.loader import Waiting
+from unbag.training.data.loader import load as flow_of
+from unbag.training.data.pairs import PairBatches
+from unbag.training.optim import change_weights, make_optimiser
+from unbag.training.recipes import (
+    Locks,
+    Recipe,
+    Slot,
+    ce_clip_fixed,
+    clip_ft,
+    hard_negative,
+    hard_positive,
+    neg_clip,
+)
+from unbag.training.step import Plan, add_gradient
+from unbag.training.towers.adapters import PhotoReads
+from unbag.training.towers.base import Trainable, apply_locks
 
 WHOLE_TEXT = 7
 """Layers of the caption tower before its head."""

@@ -2,7 +2,7 @@
 
     python -m unbag.lab.photos_blind --train train-edits.jsonl --val val-edits.jsonl
 
-The reader of `unbag.train.blind_reader` on MiniLM's frozen features, told of kinds of edits that
+The reader of `unbag.training.before_after` on MiniLM's frozen features, told of kinds of edits that
 photo arms are trained on. What it reaches on other photographs can be had by reading alone.
 Dimensions: N pairs of texts, F features.
 """
@@ -13,14 +13,22 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from unbag.data.readers import open_pairs
 from unbag.lab.photos_table import SEEN_KINDS
 from unbag.lab.script import run_script
-from unbag.metrics.intervals import bootstrap
-from unbag.metrics.resample import generator
+from unbag.metrics.intervals import bootstrap, generator
 from unbag.models.photo import load
-from unbag.train.blind_reader import Contrast, differences, fit_reader
-from unbag.train.open_pairs import open_pairs
+from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.types import FloatArray
+
+"""Edited captions come in; how far a reader that never sees a picture tells them apart goes out.
+
+    python -m unbag.lab.photos_blind --train train-edits.jsonl --val val-edits.jsonl
+
+The reader of `unbag.training.before_after` on MiniLM's frozen features, told of kinds of edits that
+photo arms are trained on. What it reaches on other photographs can be had by reading alone.
+Dimensions: N pairs of texts, F features.
+"""
 
 
 def edited(

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from unbag.corpus.forms import form_of
-from unbag.corpus.job import EditJob
-from unbag.corpus.run import run_edit
-from unbag.corpus.source import Source
-from unbag.engine.progress import Silent
+from unbag.data.captions import Source
+from unbag.data.pairs import Pair, Pairs
+from unbag.data.readers import form_of, open_pairs
+from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.errors import UserError
 from unbag.lab.experiment import Say
 from unbag.lab.photos_table import SEEN_KINDS, SEEN_POSITIVE_KINDS
 from unbag.lab.photos_wanted import captions_file
-from unbag.models.photo import load
-from unbag.models.photo_parts import check_parts
-from unbag.train.kept_features import Features
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pairs import Pair, Pairs
-from unbag.train.photo_features import caption_table, picture_table
+from unbag.models.photo import check_parts, load
+from unbag.runs.progress import Silent
+from unbag.training.towers.cached_features import Features, caption_table, picture_table
 
 APART = 10
 """One photograph of so many is kept to ask about."""
@@ -35,7 +31,7 @@ _EDITS = "edits.jsonl"
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """Pairs in memory; see `unbag.train.pairs.Pairs`."""
+    """Pairs in memory; see `unbag.data.pairs.Pairs`."""
 
     pairs: tuple[Pair, ...]
     about: str

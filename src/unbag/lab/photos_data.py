@@ -16,15 +16,14 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from unbag.data.pairs import Pair, Pairs
 from unbag.models.photo import Photo
-from unbag.train.pairs import Pair, Pairs
-from unbag.train.photo_trainable import PhotoReads, PhotoTrainable
-from unbag.train.trainable import Trainable
+from unbag.training.towers.adapters import PhotoReads, PhotoTrainable
+from unbag.training.towers.base import Trainable
 from unbag.types import Edit, Picture
 
 if TYPE_CHECKING:
     from torch import Tensor
-
 
 _AT_ONCE = 512
 WHOLE_PART = 18

@@ -12,11 +12,11 @@ from itertools import combinations, product
 import numpy as np
 import torch
 
+from unbag.data import PixelPicture
+from unbag.data.pairs import Pair
 from unbag.lab.photos_collection import Collection, Seen, shared_out
-from unbag.models.photo_parts import WIDE, WORDS_WIDE
-from unbag.pictures import PixelPicture
-from unbag.train.kept_features import Features
-from unbag.train.pairs import Pair
+from unbag.models.photo import WIDE, WORDS_WIDE
+from unbag.training.towers.cached_features import Features
 from unbag.types import Edit
 
 _NOUNS = ("dog", "boy", "ball", "horse", "car", "bird", "girl", "boat", "man", "cup", "tree")

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from unbag.benchmarks.taggers import find_tagger
-from unbag.engine.atomic import write_atomically
-from unbag.engine.progress import Silent
+from unbag.data.pairs import Pair, Pairs
+from unbag.data.readers import open_pairs
 from unbag.lab.photos import BUILD, Arm, repair_arms, start_of, take_steps
 from unbag.lab.photos_blind import edited
 from unbag.lab.photos_data import Questions, answers, make_questions, opened
@@ -39,14 +39,13 @@ from unbag.lab.photos_table import (
     write_numbers,
 )
 from unbag.lab.script import run_script
-from unbag.models.caption_likelihood import load_likelihood
+from unbag.models.baselines import load_likelihood
 from unbag.models.photo import Photo, load, write
-from unbag.train.blind_reader import Contrast, differences, fit_reader
-from unbag.train.kept_photo import Features, KeptPhoto
-from unbag.train.merge import interpolate, state_of
-from unbag.train.open_pairs import open_pairs
-from unbag.train.pairs import Pair, Pairs
-from unbag.train.photo_features import caption_table, picture_table
+from unbag.runs.files import write_atomically
+from unbag.runs.progress import Silent
+from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.merge import interpolate, state_of
+from unbag.training.towers.cached_features import Features, KeptPhoto, caption_table, picture_table
 from unbag.types import FloatArray
 
 HEADS: Mapping[str, Arm] = MappingProxyType(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbag.benchmarks.aro_order import options_of
+from unbag.benchmarks.aro import options_of
 from unbag.benchmarks.taggers import tags_of
-from unbag.captions.shuffles import SHUFFLES, Tagger, spaced
-from unbag.train.pairs import Pair
+from unbag.data.pairs import Pair
+from unbag.edits.shuffles import SHUFFLES, Tagger, spaced
 from unbag.types import FloatArray
 
 PRECISION = "order: precision"

@@ -14,16 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unbag.engine.atomic import make_folder, write_atomically
-from unbag.engine.cache import default_cache
 from unbag.errors import UserError
-from unbag.lab.arm_result import (
-    ArmResult,
-    Extent,
-    find_same,
-    result_path,
-    write_result,
-)
+from unbag.lab.arm_result import ArmResult, Extent, find_same, result_path, write_result
 from unbag.lab.bases import seed_of
 from unbag.lab.experiment import Experiment, Order, Say
 from unbag.lab.photos import BUILD, repair_arms, take_steps
@@ -33,11 +25,12 @@ from unbag.lab.photos_drawn import drawn_collection, drawn_features
 from unbag.lab.photos_experiment import BLIND, START
 from unbag.lab.photos_table import FEWEST, SEEN_KINDS, Told, groups_of, judged
 from unbag.lab.photos_wanted import edits_folder
-from unbag.models.photo import write
-from unbag.models.photo_heads import load_heads
-from unbag.train.blind_reader import Contrast, differences, fit_reader
-from unbag.train.config import Locks, Recipe
-from unbag.train.kept_photo import KeptPhoto
+from unbag.models.photo import load_heads, write
+from unbag.runs.cache import default_cache
+from unbag.runs.files import make_folder, write_atomically
+from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.recipes import Locks, Recipe
+from unbag.training.towers.cached_features import KeptPhoto
 from unbag.types import FloatArray
 
 READER_LEARNS_FROM = 1_500

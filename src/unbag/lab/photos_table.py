@@ -22,8 +22,7 @@ import numpy as np
 from unbag.lab.over_bases import interval
 from unbag.lab.photos import SEEN, SEEN_POSITIVES
 from unbag.lab.script import run_script
-from unbag.metrics.intervals import bootstrap
-from unbag.metrics.resample import generator
+from unbag.metrics.intervals import bootstrap, generator
 from unbag.types import FloatArray, IntArray
 
 SEEN_KINDS = frozenset(kind for slot in SEEN for kind in slot.kinds)
@@ -165,8 +164,8 @@ def difference(one: Number, control: Number) -> tuple[float, float]:
 
 def read_told(path: str, pictures: Path | None) -> Told:
     """The same questions as `unbag.lab.photos` asks."""
+    from unbag.data.readers import open_pairs
     from unbag.lab.photos_data import make_questions, opened
-    from unbag.train.open_pairs import open_pairs
 
     pairs = opened(open_pairs(path, pictures=pictures))
     place = {pair.picture.name: at for at, pair in enumerate(pairs)}

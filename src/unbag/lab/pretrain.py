@@ -19,20 +19,16 @@ from pathlib import Path
 import torch
 from torch.utils.data import Dataset, Subset
 
-from unbag.engine.collector import paused_collector
 from unbag.lab.pretrain_kept import Kept
 from unbag.lab.pretraining_arms import Arm
 from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Training, load, put_on, show
 from unbag.lab.script import run_script
-from unbag.models.tiny import write
-from unbag.models.tiny_towers import TinyConfig, TinyTowers
-from unbag.models.tiny_words import WordTokenizer
-from unbag.world.incentive import describe
-from unbag.world.knobs import Knobs
-from unbag.world.parse import words
-from unbag.world.sprites import sprite_table
-from unbag.world.stream import batch, split_seed
-from unbag.world.words import WORLDS
+from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, write
+from unbag.runs.files import paused_collector
+from unbag.world.grammar import words
+from unbag.world.rendering import sprite_table
+from unbag.world.stream import batch, describe, split_seed
+from unbag.world.vocabulary import WORLDS, Knobs
 
 
 @dataclass(frozen=True)

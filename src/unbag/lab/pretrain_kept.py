@@ -14,9 +14,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from unbag.engine.atomic import write_atomically
-from unbag.models.tiny_towers import TinyTowers
-from unbag.train.moments import moments_of, put_moments
+from unbag.models.tiny import TinyTowers
+from unbag.runs.files import write_atomically
+from unbag.training.checkpoint import moments_of, put_moments
 
 _WEIGHT, _MOMENT, _NOISE = "weight.", "moment.", "noise"
 

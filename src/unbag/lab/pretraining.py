@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from unbag.engine.atomic import write_atomically
 from unbag.lab.apart import say_now
 from unbag.lab.arm_result import (
     ArmResult,
@@ -37,7 +36,8 @@ from unbag.lab.pretraining_steps import Schedule, measure, train_side_by_side
 from unbag.lab.questions import Questions
 from unbag.lab.script import run_script
 from unbag.models.tiny import read, write
-from unbag.train.tiny_trainable import TinyTrainable
+from unbag.runs.files import write_atomically
+from unbag.training.towers.adapters import TinyTrainable
 
 NAME = "pretraining"
 _SMALL_QUESTIONS = (

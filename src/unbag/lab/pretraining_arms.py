@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from unbag.errors import unknown_name
-from unbag.models.tiny_towers import TinyConfig
-from unbag.world.knobs import Knobs, Mixture
-from unbag.world.parse import words
+from unbag.models.tiny import TinyConfig
+from unbag.world.grammar import words
+from unbag.world.vocabulary import Knobs, Mixture
 
 
 @dataclass(frozen=True)

@@ -18,29 +18,25 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from unbag.engine.collector import paused_collector
 from unbag.lab.pretraining_arms import Arm
-from unbag.losses.contrastive import contrastive
-from unbag.models.tiny import untrained
-from unbag.models.tiny_towers import TinyTowers
-from unbag.models.tiny_words import WordTokenizer
-from unbag.readouts.compiled import compile_layers
-from unbag.readouts.recorded import Memory, Recorded, shared_memory
-from unbag.train.optimise import decay_groups, put_rate, share_of_rate
+from unbag.models.tiny import TinyTowers, WordTokenizer, untrained
+from unbag.runs.files import paused_collector
+from unbag.training.losses import contrastive
+from unbag.training.optim import (
+    Memory,
+    Recorded,
+    compile_layers,
+    decay_groups,
+    put_rate,
+    share_of_rate,
+    shared_memory,
+)
 from unbag.types import Embedded, IntArray
 from unbag.world.grammar import Rel
-from unbag.world.incentive import collision_rate, incentive
-from unbag.world.knobs import Knobs
-from unbag.world.sprites import Packed, draw_batch, pack, sprite_table
-from unbag.world.stream import Sample, batch, split_seed
-from unbag.world.truth import (
-    CaptionCodes,
-    SceneCodes,
-    encode_captions,
-    encode_scenes,
-    holds_codes,
-)
-from unbag.world.words import DEFAULT
+from unbag.world.rendering import Packed, draw_batch, pack, sprite_table
+from unbag.world.stream import Sample, batch, collision_rate, incentive, split_seed
+from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
+from unbag.world.vocabulary import DEFAULT, Knobs
 
 T = TypeVar("T")
 _SAID_EVERY = 100

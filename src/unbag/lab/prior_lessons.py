@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from unbag.readouts.decoder_questions import Fact, Lesson, asked_between
-from unbag.readouts.vlm2vec_prompts import OPPOSITE, stated
+from unbag.readouts.decoder.lessons import Fact, Lesson, asked_between
+from unbag.readouts.vlm2vec.data import OPPOSITE, stated
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.scorers.questions import BETWEEN

@@ -29,12 +29,11 @@ from unbag.lab.readout_decoders import DECODERS, keep, question_features
 from unbag.lab.readout_vectors import precision_of
 from unbag.lab.readouts import finish
 from unbag.metrics.pairs import TWO_WAY
-from unbag.models.m3id import M3ID
-from unbag.readouts.decoder_kept import read_decoder
-from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_words import Words, words_of
-from unbag.world.items import set_items
+from unbag.models.huggingface.chat_runner import M3ID
+from unbag.readouts.decoder.lessons import DecoderSettings, Words, words_of
+from unbag.readouts.decoder.model import DecoderNet
+from unbag.readouts.decoder.saving import read_decoder
+from unbag.world.benchmarks import set_items
 
 _BLIND_SETS = 100
 SMALL_EVERY = 10

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from unbag.lab.prior_lessons import item_lessons
 from unbag.lab.questions import Score
-from unbag.models.m3id import M3ID
-from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, make_lessons
-from unbag.readouts.decoder_net import DecoderNet
-from unbag.readouts.decoder_words import Words
+from unbag.models.huggingface.chat_runner import M3ID
+from unbag.readouts.decoder.lessons import NOTHING, LessonBatch, Words, make_lessons
+from unbag.readouts.decoder.model import DecoderNet
 from unbag.types import FloatArray, IntArray, Item
 
 _ROWS = 2_048

@@ -11,8 +11,7 @@ from pathlib import Path
 from unbag.errors import UserError, unknown_name
 from unbag.lab.arm_result import BEFORE, UNTRAINED, result_path
 from unbag.lab.claim import ArmKey
-from unbag.models.tiny import Tiny, read, untrained
-from unbag.models.tiny_towers import TinyTowers
+from unbag.models.tiny import Tiny, TinyTowers, read, untrained
 
 REPAIRS_OF = "default"
 """The experiment whose repairs are asked."""
@@ -58,7 +57,7 @@ def load_arm(arm: str, base: Path, out: Path, *, seed: int, device: str) -> Tiny
 
 def _mixed(first: Tiny, tuned: Tiny, arm: str) -> Tiny:
     # It imports all kinds of models, and PIL with them.
-    from unbag.train.merge import interpolate
+    from unbag.training.merge import interpolate
 
     weight = float(arm.removeprefix(_MIX))
     towers = TinyTowers(first.config)

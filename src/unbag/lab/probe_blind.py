@@ -21,8 +21,8 @@ import numpy as np
 
 from unbag.lab.probe_material import Amount
 from unbag.lab.questions import Questions
-from unbag.readouts.pool_world import world_rows
-from unbag.train.config import Slot
+from unbag.readouts.data import world_rows
+from unbag.training.recipes import Slot
 from unbag.types import FloatArray, IntArray, Item, Sparse
 
 if TYPE_CHECKING:

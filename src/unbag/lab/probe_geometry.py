@@ -33,14 +33,11 @@ import numpy as np
 
 from unbag.lab.probe_material import Asked, Triple
 from unbag.probes.agreement import agree
-from unbag.probes.concept_vectors import Concepts, concept_vectors
-from unbag.probes.concepts import THINGS
-from unbag.probes.condition_samples import condition_samples
-from unbag.probes.conditions import CONDITIONS, for_all
+from unbag.probes.concepts import THINGS, Concepts, concept_vectors
+from unbag.probes.conditions import CONDITIONS, condition_samples, for_all
 from unbag.probes.sensitivity import Sensitivity, sensitivity
-from unbag.probes.space import Space
+from unbag.probes.space import Space, centred, cosines, spearman
 from unbag.probes.superposition import cone, fit_additive, superposition
-from unbag.probes.vectors import centred, cosines, spearman
 from unbag.types import FloatArray
 
 Numbers = dict[str, dict[str, float]]

@@ -8,14 +8,13 @@ from types import MappingProxyType
 
 from unbag.lab.arm_result import Size
 from unbag.lab.questions import Questions
+from unbag.probes.base import Gallery
+from unbag.probes.classifiers import Effort
 from unbag.probes.concepts import Ring, rings
-from unbag.probes.extract_pictures import orbit_sheet
-from unbag.probes.extract_sheets import Sheet
-from unbag.probes.material import Gallery
-from unbag.probes.order_shuffles import Shuffled, WorldTagger, shuffle_captions
-from unbag.probes.reader_tasks import Effort
+from unbag.probes.extract_data import Sheet, orbit_sheet
+from unbag.probes.order import Shuffled, WorldTagger, shuffle_captions
 from unbag.types import Item, Picture, Sparse
-from unbag.world.items import pair_items, retrieval_items, set_items, triple_items
+from unbag.world.benchmarks import pair_items, retrieval_items, set_items, triple_items
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import numpy as np
 
 from unbag.lab.probe_material import Asked
 from unbag.metrics.retrieval import DIRECTIONS
-from unbag.probes.order_pairs import encode_shuffled
-from unbag.probes.order_search import Search, search, search_captions, search_pictures
+from unbag.probes.order import Search, encode_shuffled, search, search_captions, search_pictures
 from unbag.probes.space import Space
 
 

@@ -22,11 +22,10 @@ import numpy as np
 from unbag.lab.probe_material import Asked
 from unbag.lab.probe_space import TinySpace
 from unbag.probes.agreement import agree
-from unbag.probes.extract_probe import credits
-from unbag.probes.extract_sheets import Label
-from unbag.probes.reader_tasks import Effort, Feature, Task, tasks_of
-from unbag.probes.readers_linear import scale_of
-from unbag.scorers.logistic import Logistic, fit_logistic
+from unbag.probes.classifiers import Effort, Feature, Task, scale_of, tasks_of
+from unbag.probes.extract import credits
+from unbag.probes.extract_data import Label
+from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.types import FloatArray, IntArray
 
 TOLERANCE = 1e-3
@@ -99,8 +98,8 @@ def read_linear(
 ) -> list[tuple[FloatArray, FloatArray]]:
     """For each label 1 where a logistic regression is right on unseen groups, and its control.
 
-    As `unbag.probes.readers.read`, for features in thousands: the best weights lie in the span of
-    the training rows, so features are first turned into that span, once for all labels.
+    As `unbag.probes.classifiers.read`, for features in thousands: the best weights lie in the
+    span of the training rows, so features are first turned into that span, once for all labels.
     """
     tasks = [tasks_of(label.class_N, groups, effort, inner=INNER, seed=seed) for label in labels]
     credit = np.zeros((len(labels), 2, len(feature_NF)))

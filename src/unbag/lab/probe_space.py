@@ -1,6 +1,6 @@
 """A tiny model comes in; a space that draws and encodes each scene and caption once goes out.
 
-Like `unbag.probes.encoded`, but pictures are drawn together where the model computes, which needs
+Like `unbag.probes.space`, but pictures are drawn together where the model computes, which needs
 neither files nor PIL, and patches of the last layer come from the same pass.
 
 Dimensions: N pictures or captions, B a batch, D joint space, L patches, W width of the last layer.
@@ -16,13 +16,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unbag.engine.cache import Vectors
+from unbag.data.images import GRIDS, ShuffledPicture, rearranged
 from unbag.models.tiny import Tiny
-from unbag.pictures.shuffled import GRIDS, ShuffledPicture, rearranged
-from unbag.train.world_pixels import drawn
+from unbag.runs.cache import Vectors
+from unbag.training.data.world import drawn
 from unbag.types import FloatArray, Picture
-from unbag.world.draw import ScenePicture
-from unbag.world.scene import Scene
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
+
+"""A tiny model comes in; a space that draws and encodes each scene and caption once goes out.
+
+Like `unbag.probes.space`, but pictures are drawn together where the model computes, which needs
+neither files nor PIL, and patches of the last layer come from the same pass.
+
+Dimensions: N pictures or captions, B a batch, D joint space, L patches, W width of the last layer.
+"""
+
 
 _PICTURES = (512, 64)
 """That go through the tower at once, on a GPU and on a processor."""

@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from unbag.errors import unknown_name
-from unbag.metrics.aggregate import groups_of, share_out
-from unbag.metrics.measure import judge
-from unbag.train.trainable import Trainable
-from unbag.train.world_pixels import drawn
+from unbag.metrics.aggregate import groups_of, judge, share_out
+from unbag.training.data.world import drawn
+from unbag.training.towers.base import Trainable
 from unbag.types import (
     Aggregate,
     Benchmark,
@@ -33,9 +32,9 @@ from unbag.types import (
     Scores,
 )
 from unbag.world import benchmarks as world
-from unbag.world.draw import ScenePicture
-from unbag.world.items import order_items, pair_items, retrieval_items, set_items, triple_items
-from unbag.world.scene import Scene
+from unbag.world.benchmarks import order_items, pair_items, retrieval_items, set_items, triple_items
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
 
 Score = Callable[[IntArray, IntArray, Sequence[Item]], FloatArray]
 """Numbers of pictures and of captions, pair by pair, to their scores. Pairs of an item stand

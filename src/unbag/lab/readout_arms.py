@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 
 from unbag.errors import UserError, unknown_name
-from unbag.readouts.choose import choose
-from unbag.readouts.fit import Effort
-from unbag.readouts.reader_readout import ReaderReadout
-from unbag.readouts.trained import find_readout
+from unbag.readouts.base import find_readout
+from unbag.readouts.training import Effort, ReaderReadout
+from unbag.training.settings import choose
 
 _FEW = ("crowd=8",)
 """A map costs a hundred times what a cosine does: fewer of them in a step."""

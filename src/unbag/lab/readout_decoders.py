@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.engine.progress import Silent
 from unbag.lab.arm_result import BY_STEP, ArmResult, result_path
 from unbag.lab.at_once import each_apart, shares
 from unbag.lab.decoder_taught import Course, Look, shrunk, teach
@@ -40,16 +39,23 @@ from unbag.lab.readout_base import (
 from unbag.lab.readout_vectors import precision_of, run_vectors
 from unbag.lab.readouts import finish, missing
 from unbag.lab.script import run_script
-from unbag.readouts.decoder_data import of_world
-from unbag.readouts.decoder_kept import Origin, read_decoder, save_decoder
-from unbag.readouts.decoder_lessons import NOTHING, LessonBatch, make_lessons
-from unbag.readouts.decoder_model import Made, view_of
-from unbag.readouts.decoder_net import DecoderNet, picture_tokens
-from unbag.readouts.decoder_questions import Lesson, lessons_of, words_asked
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_words import Words, words_of
-from unbag.readouts.parts import stacked
-from unbag.readouts.vlm2vec_prompts import about_caption, instruction
+from unbag.readouts.decoder.lessons import (
+    NOTHING,
+    DecoderSettings,
+    Lesson,
+    LessonBatch,
+    Words,
+    lessons_of,
+    make_lessons,
+    words_asked,
+    words_of,
+)
+from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
+from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
+from unbag.readouts.decoder.training import of_world
+from unbag.readouts.features import stacked
+from unbag.readouts.vlm2vec.data import about_caption, instruction
+from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled
 from unbag.types import FloatArray, IntArray, Item

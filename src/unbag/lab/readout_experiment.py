@@ -24,7 +24,7 @@ from unbag.lab.readout_decoders import DECODERS, decoder_groups, run_decoders, t
 from unbag.lab.readout_vectors import VECTOR_BATCH
 from unbag.lab.readouts import reader_groups, run_base
 from unbag.lab.small_text import write_small_text
-from unbag.models.text_parts import load_part
+from unbag.models.text_encoders import load_part
 
 SMALL = Settings(
     scenes=192,

@@ -18,21 +18,21 @@ from torch import Tensor
 
 from unbag.lab.arm_result import FEW_STEPS, ArmResult
 from unbag.lab.readout_arms import VECTOR_ARMS
-from unbag.readouts.decoder_settings import DecoderSettings
-from unbag.readouts.decoder_teach import autocast
-from unbag.readouts.small_language import lean
-from unbag.readouts.vlm2vec_core import contrast, share_of_rate, unit
-from unbag.readouts.vlm2vec_prompts import about_caption, instruction, question_of
-from unbag.train.config import Precision
-from unbag.train.optimise import put_rate
-from unbag.train.world_batches import FindWorldTruth
+from unbag.readouts.decoder.language import lean
+from unbag.readouts.decoder.lessons import DecoderSettings
+from unbag.readouts.decoder.training import autocast
+from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
+from unbag.readouts.vlm2vec.model import contrast, share_of_rate, unit
+from unbag.training.data.world import FindWorldTruth
+from unbag.training.optim import put_rate
+from unbag.training.recipes import Precision
 from unbag.types import FloatArray, IntArray, Item
 
 if TYPE_CHECKING:
     from unbag.lab.questions import Score
     from unbag.lab.readout_base import Base
-    from unbag.readouts.decoder_net import DecoderNet
-    from unbag.readouts.decoder_words import Words
+    from unbag.readouts.decoder.lessons import Words
+    from unbag.readouts.decoder.model import DecoderNet
 
 _SETTINGS = DecoderSettings(keeps="float16")
 VECTOR_BATCH, _RATE, _WARM_UP = 256, 3e-4, 100

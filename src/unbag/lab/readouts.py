@@ -35,22 +35,13 @@ from unbag.lab.at_once import each_apart, shares
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions, Score
 from unbag.lab.readout_arms import READERS, ReaderArm, find_arm
-from unbag.lab.readout_base import (
-    EXPERIMENT,
-    Base,
-    Settings,
-    add_options,
-    settings_of,
-)
+from unbag.lab.readout_base import EXPERIMENT, Base, Settings, add_options, settings_of
 from unbag.lab.script import run_script
-from unbag.readouts.fit import Fit, Taken, share_told_apart
-from unbag.readouts.head import Head, save_head
-from unbag.readouts.parts import Parts, View
-from unbag.readouts.pool import Pool
-from unbag.readouts.pool_world import RELATION
-from unbag.readouts.reader import Reader
-from unbag.readouts.reader_training import held_rows, sizes_of
-from unbag.train.tiny_trainable import TinyTrainable
+from unbag.readouts.data import RELATION, Pool
+from unbag.readouts.features import Parts, View
+from unbag.readouts.reader import Head, Reader, save_head
+from unbag.readouts.training import Fit, Taken, held_rows, share_told_apart, sizes_of
+from unbag.training.towers.adapters import TinyTrainable
 from unbag.types import FloatArray, IntArray, Item
 
 _PAIRS = 4_096

@@ -17,34 +17,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from unbag.engine.atomic import write_atomically
 from unbag.lab.apart import apart, one_thread
-from unbag.lab.arm_result import (
-    BEFORE,
-    UNTRAINED,
-    ArmResult,
-    find_same,
-    read_results,
-    write_result,
-)
+from unbag.lab.arm_result import BEFORE, UNTRAINED, ArmResult, find_same, read_results, write_result
 from unbag.lab.questions import Questions
 from unbag.lab.repair_arms import ARMS, EXPERIMENTS, VARIANTS, make_recipe
 from unbag.lab.repair_curve import curve_numbers
 from unbag.lab.repair_leak import BLIND, LEAK, STEPS, leak_of
 from unbag.lab.repair_table import table
-from unbag.lab.repair_training import (
-    Say,
-    Settings,
-    checkpoint_of,
-    curve_of,
-    seed_of,
-    train_arms,
-)
+from unbag.lab.repair_training import Say, Settings, checkpoint_of, curve_of, seed_of, train_arms
 from unbag.lab.script import run_script
-from unbag.models.device import choose_device
+from unbag.models.loading import choose_device
 from unbag.models.tiny import Tiny, read, untrained, write
-from unbag.train.tiny_trainable import TinyTrainable
-from unbag.train.world_batches import WorldBatches
+from unbag.runs.files import write_atomically
+from unbag.training.data.world import WorldBatches
+from unbag.training.towers.adapters import TinyTrainable
 
 
 def repair(

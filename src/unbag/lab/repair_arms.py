@@ -13,10 +13,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from unbag.errors import unknown_name
-from unbag.losses.objective import Objective
-from unbag.readouts.pool_world import NEGATIVES
-from unbag.train.config import Locks, Recipe, Slot
-from unbag.train.recipes import (
+from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.training.data.world import DEFAULT_PRESET
+from unbag.training.objective import Objective
+from unbag.training.recipes import (
+    Locks,
+    Recipe,
+    Slot,
     ce_clip,
     ce_clip_fixed,
     clip_ft,
@@ -24,7 +27,6 @@ from unbag.train.recipes import (
     hard_positive,
     neg_clip,
 )
-from unbag.train.world_captions import DEFAULT_PRESET
 
 CONTROL = "clip_ft"
 """Plain fine-tuning on the same captions: what every other arm is read against."""
@@ -49,7 +51,7 @@ class Experiment:
 
     about: str
     preset: str
-    """Of `unbag.train.world_captions`."""
+    """Of `unbag.training.data.world`."""
     positives: tuple[Slot, ...]
 
 

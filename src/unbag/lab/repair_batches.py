@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.engine.collector import paused_collector
 from unbag.lab.repair_arms import View
-from unbag.readouts.pool_world import NEGATIVES
-from unbag.train.batch import Batch, Group, Pixels, Said, Truth, make_batch
-from unbag.train.load import Waiting, load
-from unbag.train.world_batches import FindWorldTruth, WorldBatches, encode
-from unbag.train.world_captions import Told
-from unbag.world.realise import Statement, Style
+from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.runs.files import paused_collector
+from unbag.training.data.batch import Batch, Group, Pixels, Said, Truth, make_batch
+from unbag.training.data.loader import Waiting, load
+from unbag.training.data.world import FindWorldTruth, Told, WorldBatches, encode
+from unbag.world.grammar import Statement, Style
 
 SWAPS = "swap"
 """The slot of negatives that exchange words; all others put another word."""

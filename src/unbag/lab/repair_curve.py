@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import ceil
 
 from unbag.lab.repair_training import Arm
-from unbag.losses.rank import UPPER
+from unbag.training.losses import UPPER
 
 THRESHOLD = "threshold-"
 """Begins the name under which the curve of a kind of negatives is kept."""

@@ -14,12 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.readouts.pool_world import NEGATIVES
-from unbag.train.blind_reader import Contrast, differences, fit_reader
-from unbag.train.world_batches import WorldBatches
-from unbag.train.world_captions import Told
-from unbag.world.grammar import Ast, Rel
-from unbag.world.parse import words
+from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.training.before_after import Contrast, differences, fit_reader
+from unbag.training.data.world import Told, WorldBatches
+from unbag.world.grammar import Ast, Rel, words
 
 BLIND = "blind"
 """The name under which the reader stands beside the arms."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from unbag.models.tiny import Tiny
-from unbag.train.batch import Batch
-from unbag.train.tiny_trainable import TinyTrainable
+from unbag.training.data.batch import Batch
+from unbag.training.towers.adapters import TinyTrainable
 
 
 class SharedPictures:

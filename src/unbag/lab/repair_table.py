@@ -15,13 +15,7 @@ from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 
-from unbag.lab.arm_result import (
-    BEFORE,
-    UNTRAINED,
-    ArmResult,
-    read_results,
-    write_results,
-)
+from unbag.lab.arm_result import BEFORE, UNTRAINED, ArmResult, read_results, write_results
 from unbag.lab.base_names import in_order, numbers
 from unbag.lab.over_bases import interval
 from unbag.lab.questions import PAIR_COSINE

@@ -17,24 +17,30 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from unbag.engine.atomic import write_atomically
-from unbag.engine.team import Team
 from unbag.lab.arm_result import Size
 from unbag.lab.fixed_batch import FixedViews
 from unbag.lab.repair_arms import ARMS, EXPERIMENTS, make_recipe, view_of
 from unbag.lab.repair_batches import Known, RepairBatches, views_on_device
 from unbag.lab.repair_locked import LockedTiny, SharedPictures
 from unbag.models.tiny import read
-from unbag.readouts.compiled import compile_layers
-from unbag.readouts.recorded import Memory, Recorded, shared_memory
-from unbag.train import checkpoint
-from unbag.train.batch import Batch
-from unbag.train.config import Precision, Recipe
-from unbag.train.load import Waiting
-from unbag.train.locks import apply_locks
-from unbag.train.optimise import apply_gradient, make_optimiser, set_rate
-from unbag.train.step import Plan, add_gradient
-from unbag.train.tiny_trainable import TinyTrainable
+from unbag.runs.distributed import Team
+from unbag.runs.files import write_atomically
+from unbag.training import checkpoint
+from unbag.training.data.batch import Batch
+from unbag.training.data.loader import Waiting
+from unbag.training.optim import (
+    Memory,
+    Recorded,
+    apply_gradient,
+    compile_layers,
+    make_optimiser,
+    set_rate,
+    shared_memory,
+)
+from unbag.training.recipes import Precision, Recipe
+from unbag.training.step import Plan, add_gradient
+from unbag.training.towers.adapters import TinyTrainable
+from unbag.training.towers.base import apply_locks
 
 Say = Callable[[str], None]
 

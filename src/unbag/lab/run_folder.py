@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from unbag.engine.atomic import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.errors import UserError
 from unbag.lab.arm_result import ArmResult, Size, read_results, result_path
+from unbag.runs.files import locked_folder, make_folder, remove_leftovers, write_text
 from unbag.version import __version__
 
 LAB_VERSION = 3

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from unbag.engine.atomic import write_text
 from unbag.errors import UserError
 from unbag.lab.apart import BrokenError, DiedError, apart, can_fork
 from unbag.lab.arm_result import Size
@@ -21,6 +20,7 @@ from unbag.lab.clock import Clock, counted
 from unbag.lab.experiment import Order, Say
 from unbag.lab.plan import Find, Part, Plan, first_few
 from unbag.lab.run_folder import base_path, has_result
+from unbag.runs.files import write_text
 
 _BASE = ""
 """Stands for the making of a base among experiments."""

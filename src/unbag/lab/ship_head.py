@@ -15,9 +15,15 @@ from pathlib import Path
 
 from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.lab.script import run_script
-from unbag.readouts.decoder_kept import Origin, on_encoder, read_decoder, save_change, save_decoder
-from unbag.readouts.head import check_encoder, read_head, write_head
-from unbag.readouts.reader_readout import encoder_of
+from unbag.readouts.decoder.saving import (
+    Origin,
+    on_encoder,
+    read_decoder,
+    save_change,
+    save_decoder,
+)
+from unbag.readouts.reader import check_encoder, read_head, write_head
+from unbag.readouts.training import encoder_of
 from unbag.scorers.resolve import load_model
 
 

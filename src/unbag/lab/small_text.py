@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from unbag.models.hf_source import quietly
-from unbag.models.seeded import seeded
-from unbag.world.parse import words as words_of_world
+from unbag.models.huggingface.loading import quietly
+from unbag.models.weights import seeded
+from unbag.world.grammar import words as words_of_world
 
 _UNKNOWN = "[UNK]"
 _CONTEXT = 32

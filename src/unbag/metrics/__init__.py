@@ -1,33 +1,37 @@
 """From scores to numbers: pure functions on arrays, intervals, averages and comparisons."""
 
-from unbag.metrics.aggregate import by_tag, estimate
-from unbag.metrics.chance import CHANCE, CHANCE_INDEPENDENT, hit_chance, simulate
-from unbag.metrics.choice import Choice
-from unbag.metrics.classify import Classify, class_weights
+from unbag.metrics.aggregate import (
+    CHANCE,
+    CHANCE_INDEPENDENT,
+    Measured,
+    by_tag,
+    estimate,
+    hit_chance,
+    judge,
+    measure,
+    simulate,
+)
+from unbag.metrics.cases import Credit, credit
+from unbag.metrics.choice import Choice, Classify, Flips, PickPicture, TextOnly, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
-from unbag.metrics.correlation import Correlation, kendall
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
-from unbag.metrics.flips import Flips
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
-from unbag.metrics.groups import Groups, judge_groups
-from unbag.metrics.intervals import Interval, bootstrap, wilson
-from unbag.metrics.joined import Joined, JoinedPairs
-from unbag.metrics.measure import Measured, judge, measure
-from unbag.metrics.pairs import Pairs, judge_pair
-from unbag.metrics.pick import PickPicture
-from unbag.metrics.ranking import Block, hits, rank, rank_blocks
-from unbag.metrics.relaxed import (
+from unbag.metrics.intervals import Interval, bootstrap, generator, wilson
+from unbag.metrics.pairs import (
+    Groups,
+    Joined,
+    JoinedPairs,
+    Pairs,
+    Relaxed,
     additive_margin,
+    judge_groups,
+    judge_pair,
     perplexity_margin,
     printed_perplexity_margin,
     ratio_margin,
 )
-from unbag.metrics.relaxed_pairs import Relaxed
-from unbag.metrics.resample import generator
-from unbag.metrics.retrieval import Recall, Retention
-from unbag.metrics.statements import Statements, area_values, best_threshold
-from unbag.metrics.text_only import TextOnly
-from unbag.metrics.ties import Credit, credit
+from unbag.metrics.retrieval import Block, Recall, Retention, hits, rank, rank_blocks
+from unbag.metrics.statements import Correlation, Statements, area_values, best_threshold, kendall
 from unbag.metrics.triples import Triples, judge_triples
 
 __all__ = [

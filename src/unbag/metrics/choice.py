@@ -5,12 +5,27 @@ Dimensions: N cases of one shape, C captions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unbag.metrics.cases import cluster_of, outcomes, per_item, stacks
-from unbag.metrics.ties import credit, has_choice
-from unbag.types import Case, Outcomes, TieRule
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.metrics.aggregate import CHANCE, hit_chance
+from unbag.metrics.cases import (
+    Judged,
+    cluster_of,
+    credit,
+    has_choice,
+    outcomes,
+    per_item,
+    score_cells,
+    stacks,
+    true_cells,
+)
+from unbag.metrics.retrieval import hits, rank_rows
+from unbag.types import BoolArray, Caption, Case, Ensemble, FloatArray, Item, Outcomes, TieRule
 
 
 @dataclass(frozen=True)
@@ -34,3 +49,200 @@ class Choice:
             chance_N = true_NC.mean(axis=1)
             parts.append(per_item(stack.cases, credit_N, tie_N, chance=chance_N, clusters=clusters))
         return [outcomes("accuracy", parts)]
+
+
+# Dimensions: N pictures, C classes, T prompts of a class, D embedding.
+
+
+@dataclass(frozen=True)
+class Classify:
+    """Zero-shot classification: one picture, one caption (or ensemble of prompts) a class.
+
+    Items carry the tag "class", so that Aggregate(by=("class",)) is the mean over classes. With
+    five classes or fewer `top5` says nothing and is left out.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every one-picture item."""
+        # By identity: items share their tuple of classes, and hashing it 50,000 times is slow.
+        for captions in {id(case.item.captions): case.item.captions for case in cases}.values():
+            check_names([_name(caption) for caption in captions])
+        top1: list[Judged] = []
+        top5: list[Judged] = []
+        for stack in stacks(cases, [(1, None)]):
+            score_NC, true_NC = stack.score_NPC[:, 0], stack.true_NPC[:, 0]
+            clusters = [cluster_of(case.item) for case in stack.cases]
+            value_N, tie_N = credit(score_NC, true_NC, ties=ties, tie_eps=tie_eps)
+            chance_N = true_NC.mean(axis=1)
+            top1.append(per_item(stack.cases, value_N, tie_N, chance=chance_N, clusters=clusters))
+            if true_NC.shape[1] > 5:
+                ranks = rank_rows(score_NC, true_NC, tie_eps=tie_eps)
+                value_N, tie_N = hits(ranks, 5, ties=ties)
+                chance_N = hit_chance(ranks.gallery, ranks.true_Q, 5)
+                top5.append(
+                    per_item(stack.cases, value_N, tie_N, chance=chance_N, clusters=clusters)
+                )
+        found = [outcomes("accuracy", top1)]
+        return [*found, outcomes("top5", top5)] if top5 else found
+
+
+def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) -> FloatArray:
+    """One unit vector a class [C, D]: the mean of its unit prompt vectors [T, D], made unit again.
+
+    A class whose vectors cancel out, or hold a zero vector, becomes NaN: invalid, never a guess.
+    """
+    check_names(names)
+    for name, vector_TD in zip(names, prompt_vectors, strict=True):
+        if len(vector_TD) == 0:
+            raise UserError(
+                f"class {name!r} has no prompts",
+                expected="at least one template",
+                way_out="give at least one template, such as 'a photo of a {}.'",
+            )
+    return np.stack([_unit(_unit(np.asarray(v)).mean(axis=0)) for v in prompt_vectors])
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Class names must differ: no model can tell two equal ones apart."""
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    if repeated:
+        raise UserError(
+            f"class names given more than once: {', '.join(repeated)}",
+            expected="every class name once",
+            way_out="rename them, such as 'crane (bird)' and 'crane (machine)'",
+        )
+
+
+def _name(caption: Caption) -> str:
+    return caption.name if isinstance(caption, Ensemble) else caption
+
+
+def _unit(vector_TD: FloatArray) -> FloatArray:
+    norm_T1 = np.linalg.norm(vector_TD, axis=-1, keepdims=True)
+    unit_TD: FloatArray = vector_TD / np.where(norm_T1 > 0, norm_T1, np.nan)
+    return unit_TD
+
+
+@dataclass(frozen=True)
+class Flips:
+    """Does the choice change when the options change places? One unit a picture.
+
+    Only where a scorer kept log-probabilities of each order; a tie for the first place in one order
+    counts as a change, since then no option was chosen.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every picture with several orders."""
+        units, clusters, tags, values, tied = [], [], [], [], []
+        for case in cases:
+            rows, pictures = case.scores.order_logprobs, len(case.item.pictures)
+            if not rows:
+                continue
+            log_POC = np.array(rows, dtype=np.float64).reshape(pictures, -1, len(rows[0]))
+            for p, log_OC in enumerate(log_POC):
+                top_OC = log_OC >= log_OC.max(axis=1, keepdims=True) - tie_eps
+                is_tied = bool((top_OC.sum(axis=1) > 1).any())
+                is_same = not is_tied and len(set(log_OC.argmax(axis=1).tolist())) == 1
+                units.append(f"{case.item.id}/picture {p}")
+                clusters.append(case.item.group or case.item.pictures[0].key)
+                tags.append(case.item.tags)
+                finite = bool(np.isfinite(log_OC).all())
+                values.append(float(not is_same) if finite else np.nan)
+                tied.append(is_tied and finite)
+        judged = Judged(
+            units=units,
+            clusters=clusters,
+            tags=tags,
+            unparsed=[0] * len(units),
+            value_U=np.array(values, dtype=np.float64),
+            tie_U=np.array(tied, dtype=np.bool_),
+            chance_U=np.full(len(units), np.nan),
+        )
+        return [outcomes("order_flip", [judged])]
+
+
+def has_orders(cases: Sequence[Case]) -> bool:
+    """Whether there is anything to judge."""
+    return any(case.scores.order_logprobs for case in cases)
+
+
+# Dimensions: N cases of one shape, P pictures.
+
+
+@dataclass(frozen=True)
+class PickPicture:
+    """Pick among the pictures of one caption (SVO-Probes).
+
+    Items of one group are resampled together: give items with the same sentence one group.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every item of several pictures and one caption."""
+        sizes: dict[int, list[Case]] = {}
+        for case in cases:
+            pictures, captions = case.item.truth.shape
+            if captions == 1 and pictures > 1:
+                sizes.setdefault(pictures, []).append(case)
+        parts = [_picked(members, ties=ties, tie_eps=tie_eps) for members in sizes.values()]
+        return [outcomes("picture_accuracy", parts)]
+
+
+def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> Judged:
+    true_NP = np.stack([true_cells(case.item.truth, case.item.id)[:, 0] for case in cases])
+    score_NP = np.stack([score_cells(case)[:, 0] for case in cases])
+    keep_N = has_choice(true_NP)
+    kept = [case for case, keep in zip(cases, keep_N, strict=True) if keep]
+    credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
+    clusters = [case.item.group or case.item.id for case in kept]
+    chance_N = true_NP[keep_N].mean(axis=1)
+    return per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters)
+
+
+# Dimensions: N cases, C = 3 captions in the item's own order.
+
+NAME = "text_only"
+
+
+@dataclass(frozen=True)
+class TextOnly:
+    """Is a caption closer to its paraphrase than either is to the hard negative?
+
+    SugarCrepe++ asks this of the text encoder alone: no picture takes part. A scorer that has no
+    similarity of captions gets no such metric.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every item with two true captions and a false one, all different."""
+        asked = [c for c in cases if c.scores.caption_CC is not None and _is_triple(c.item)]
+        if not asked:
+            return []
+        score_N3 = np.array([_similarities(case) for case in asked])
+        true_N3: BoolArray = np.broadcast_to(np.array([True, False, False]), score_N3.shape)
+        credit_N, tie_N = credit(score_N3, true_N3, ties=ties, tie_eps=tie_eps)
+        clusters = [cluster_of(case.item) for case in asked]
+        judged: Judged = per_item(asked, credit_N, tie_N, chance=CHANCE[NAME], clusters=clusters)
+        return [outcomes(NAME, [judged])]
+
+
+def _similarities(case: Case) -> FloatArray:
+    """Caption with paraphrase, caption with negative, paraphrase with negative."""
+    caption_CC = case.scores.caption_CC
+    assert caption_CC is not None
+    true_C = true_cells(case.item.truth, case.item.id)[0]
+    c, p = np.flatnonzero(true_C)
+    n = int(np.flatnonzero(~true_C)[0])
+    return np.array([caption_CC[c, p], caption_CC[c, n], caption_CC[p, n]])
+
+
+def _is_triple(item: Item) -> bool:
+    if tuple(item.truth.shape) != (1, 3) or len(set(item.captions)) < 3:
+        return False
+    return int(true_cells(item.truth, item.id).sum()) == 2

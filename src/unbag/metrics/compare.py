@@ -12,17 +12,17 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.metrics.aggregate import Group, groups_of, share_out
-from unbag.metrics.intervals import Stratum, cluster_names, cluster_rows, draws, percentile, ratio
-from unbag.metrics.resample import CELLS, generator
-from unbag.types import (
-    MICRO,
-    Aggregate,
-    Comparison,
-    EvalProtocol,
-    FloatArray,
-    IntArray,
-    Outcomes,
+from unbag.metrics.intervals import (
+    CELLS,
+    Stratum,
+    cluster_names,
+    cluster_rows,
+    draws,
+    generator,
+    percentile,
+    ratio,
 )
+from unbag.types import MICRO, Aggregate, Comparison, EvalProtocol, FloatArray, IntArray, Outcomes
 
 MCNEMAR, SIGN_FLIP = "mcnemar", "sign flip over clusters"
 ENUMERATED = 12

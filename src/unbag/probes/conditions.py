@@ -10,13 +10,32 @@ Dimensions: N samples of a condition.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
 from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from unbag.errors import UserError
+from unbag.probes.base import (
+    Bar,
+    Bars,
+    Finding,
+    Known,
+    Material,
+    Options,
+    Probe,
+    Quantity,
+    Subject,
+    Tone,
+    Verdict,
+    mean,
+    shown,
+)
+from unbag.probes.concepts import THINGS, WAYS, Concepts, concept_vectors, rings
+from unbag.runs.progress import Progress
 from unbag.types import FloatArray
 
 DELTA = 0.05
@@ -134,3 +153,386 @@ def for_all(held: Held, of_N: Sequence[Hashable]) -> FloatArray:
 
 def _held(margin_N: FloatArray) -> Held:
     return Held(np.where(np.isnan(margin_N), np.nan, margin_N > TIE), margin_N)
+
+
+# Where a condition says i(y), y takes the place of x in the second picture: same colour, place,
+# size, texture and noise, another shape. Things of one ring are compared in pictures; names of
+# things are compared over all rings.
+#
+# Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, G places, D
+# space.
+
+
+class Sample(NamedTuple):
+    """One case of a condition."""
+
+    ring: int
+    thing: str
+    """x"""
+    against: str
+    """What tells it from other samples of this x."""
+    first: float
+    """The cosine that must be larger, or must not be 1."""
+    second: float | None = None
+    """The cosine that must be smaller; None where the first must not be 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A condition on all its cases."""
+
+    held: Held
+    first_N: FloatArray
+    things: tuple[str, ...]
+    units: tuple[str, ...]
+    clusters: tuple[str, ...]
+
+
+def condition_samples(concepts: Concepts) -> Mapping[str, Samples]:
+    """All conditions, by name."""
+    return {name: _samples(concepts, put(concepts)) for name, put in _ASKED.items()}
+
+
+def _samples(concepts: Concepts, samples: Iterator[Sample]) -> Samples:
+    found = tuple(samples)
+    first_N = np.array([one.first for one in found])
+    seconds = [one.second for one in found if one.second is not None]
+    return Samples(
+        larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
+        first_N,
+        tuple(one.thing for one in found),
+        tuple(f"{one.thing}/{one.against}" for one in found),
+        tuple(concepts.rings[one.ring].name for one in found),
+    )
+
+
+def _each(concepts: Concepts) -> Iterator[tuple[int, int, str]]:
+    """Every ring, thing and the thing's name."""
+    for b, ring in enumerate(concepts.rings):
+        for s, shape in enumerate(ring.shapes):
+            yield b, s, shape
+
+
+def _named(c: Concepts) -> Iterator[Sample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        picture_D = c.thing_BSD[b, s]
+        yield Sample(b, x, y, _dot(picture_D, c.name_BSD[b, s]), _dot(picture_D, c.name_BSD[d, t]))
+
+
+def _named_in_pair(c: Concepts) -> Iterator[Sample]:
+    for (b, s, x), (d, t, z) in product(_each(c), repeat=2):
+        for pair in (s, s - 1):
+            shown = c.rings[b].neighbours(pair % THINGS)
+            if z not in shown:
+                picture_D = c.pair_BSD[b, pair]
+                right, wrong = c.name_BSD[b, s], c.name_BSD[d, t]
+                against = f"{'+'.join(shown)}/{z}"
+                yield Sample(b, x, against, _dot(picture_D, right), _dot(picture_D, wrong))
+
+
+def _condition_samples_beyond(vector_BSWD: FloatArray, c: Concepts) -> Iterator[Sample]:
+    """A thing x one way is nearer to x the other way than to y the other way."""
+    for b, ring in enumerate(c.rings):
+        for (s, x), (t, y) in permutations(enumerate(ring.shapes), 2):
+            for w in WAYS:
+                one_D, itself_D = vector_BSWD[b, s, w], vector_BSWD[b, s, 1 - w]
+                other_D = vector_BSWD[b, t, 1 - w]
+                yield Sample(b, x, f"{y}/{w}", _dot(one_D, itself_D), _dot(one_D, other_D))
+
+
+def _coloured_word(c: Concepts) -> Iterator[Sample]:
+    for b, s, x in _each(c):
+        for k in WAYS:
+            word_D = c.colour_BKD[b, k]
+            right, wrong = c.coloured_BSKD[b, s, k], c.coloured_BSKD[b, s, 1 - k]
+            yield Sample(b, x, c.rings[b].colours[k], _dot(right, word_D), _dot(wrong, word_D))
+
+
+def _apart(vector_BSWD: FloatArray, c: Concepts) -> Iterator[Sample]:
+    """The two ways of a thing, or of the pair that begins with it, are told apart."""
+    for b, s, x in _each(c):
+        yield Sample(b, x, c.rings[b].neighbours(s)[1], _dot(*vector_BSWD[b, s]))
+
+
+def _same_relation(c: Concepts) -> Iterator[Sample]:
+    """Each thing has two neighbours: x g y against x g z and x g' z, and with y and z exchanged."""
+    for b, s, x in _each(c):
+        _, after = c.rings[b].neighbours(s)
+        before, _ = c.rings[b].neighbours((s - 1) % THINGS)
+        # x comes second in the pair before it, so that place g of x is place 1 - g of that pair.
+        to_next_GD, to_last_GD = c.related_BSGD[b, s], c.related_BSGD[b, s - 1][::-1]
+        for y, z, y_GD, z_GD in (
+            (after, before, to_next_GD, to_last_GD),
+            (before, after, to_last_GD, to_next_GD),
+        ):
+            for g in WAYS:
+                same, opposite = _dot(y_GD[g], z_GD[g]), _dot(y_GD[g], z_GD[1 - g])
+                yield Sample(b, x, f"{y}/{z}/{g}", same, opposite)
+
+
+def _denied_in_words(c: Concepts) -> Iterator[Sample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        no_D = c.denial_BSD[b, s]
+        yield Sample(b, x, y, _dot(c.name_BSD[d, t], no_D), _dot(c.name_BSD[b, s], no_D))
+
+
+def _denied_in_picture(c: Concepts) -> Iterator[Sample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        picture_D = c.thing_BSD[b, s]
+        other, no = c.name_BSD[d, t], c.denial_BSD[b, s]
+        yield Sample(b, x, y, _dot(picture_D, other), _dot(picture_D, no))
+
+
+def _dot(first_D: FloatArray, second_D: FloatArray) -> float:
+    return float(first_D @ second_D)
+
+
+_ASKED: Mapping[str, Callable[[Concepts], Iterator[Sample]]] = MappingProxyType(
+    {
+        "1.1a": _named,
+        "1.1b": _named_in_pair,
+        "1.2a": lambda c: _condition_samples_beyond(c.coloured_BSKD, c),
+        "1.2b": lambda c: _condition_samples_beyond(c.placed_BSGD, c),
+        "2.1": lambda c: _apart(c.coloured_BSKD, c),
+        "2.2": _coloured_word,
+        "2.3": lambda c: _apart(c.bound_BSKD, c),
+        "3.1": lambda c: _apart(c.placed_BSGD, c),
+        "3.2": lambda c: _apart(c.related_BSGD, c),
+        "3.3": _same_relation,
+        "4.1": _denied_in_words,
+        "4.2": _denied_in_picture,
+    }
+)
+
+HOLDS = 0.9
+"""A condition holds if it does in at least this share of cases."""
+EVEN = 0.5
+"""A condition fails if nothing says that it holds in more than half of the cases."""
+BEYOND = ("2.3", "3.1", "3.2", "3.3")
+"""What tells pictures of the same words apart: no bag of words can, a perfect space must."""
+UNDECIDED = ("4.1",)
+"""Reported, and decides nothing: a caption and its negation share a topic."""
+
+State = Literal["holds", "in part", "fails", "unknown"]
+
+
+def state(rate: Quantity) -> State:
+    """What is said of one condition."""
+    found = rate.estimate
+    if not found.n:
+        return "unknown"
+    if found.value >= HOLDS and found.low > EVEN:
+        return "holds"
+    return "fails" if found.low <= EVEN and found.high < HOLDS else "in part"
+
+
+def say(finding: Finding) -> Verdict:
+    """How many conditions hold, and in words which do not."""
+    rates = [finding[name] for name in CONDITIONS if name not in UNDECIDED]
+    known = [one for one in rates if state(one) != "unknown"]
+    if not known:
+        return Verdict("Nothing could be measured: no picture or caption has a direction.", "told")
+    held = [one for one in known if state(one) == "holds"]
+    head = finding[finding.headline].estimate
+    sentence = (
+        f"{len(held)} of {len(known)} conditions of an ideal space hold; those that no bag of "
+        f"words can meet hold in {shown(head)} of cases."
+    )
+    for which, word in (("fails", "Fail"), ("in part", "In part")):
+        told = [_told(one) for one in known if state(one) == which]
+        if which == "fails" and len(told) == len(known):
+            return Verdict(sentence, "fails")
+        sentence += f" {word}: {'; '.join(told)}." if told else ""
+    return Verdict(sentence, _tone(known))
+
+
+def _told(rate: Quantity) -> str:
+    found = rate.estimate
+    return f"{rate.name}, {CONDITIONS[rate.name].plain}: {found.show(found.value)} %"
+
+
+def _tone(known: list[Quantity]) -> Tone:
+    """Like a bag of words where nothing holds that none can meet."""
+    if all(state(one) == "holds" for one in known):
+        return "holds"
+    beyond = [one for one in known if one.name in BEYOND]
+    return "mixed" if any(state(one) == "holds" for one in beyond) else "fails"
+
+
+# Dimensions: N samples of a condition.
+
+NAME = "conditions"
+HEADLINE = "beyond a bag"
+RINGS, ALL_RINGS = 8, 12
+"""By default; and with every thing of the world."""
+NEGATION = ("4.1", "4.2")
+"""A bag of words must fail these too: it takes "no star" for "a star"."""
+NO_SCENES = (
+    "needs drawn scenes, the same but for one thing: diagnose on the world's pictures as well"
+)
+NO_VECTORS = "has no vectors of pictures and captions: the conditions are about cosines"
+ABOUT = f"""\
+Twelve conditions of an ideal joint space of pictures and captions (methods.md 4.4; source S1,
+section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
+mean of the unit vectors of at least 8 pictures of a concept, at unit length again; pictures that
+are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
+of x in the second picture, in its colour. "Less than 1" is asked as "at most
+{1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
+all vectors point anywhere: it tells everything apart, so "less than 1" says something only
+together with the comparisons. A tie does not hold. Intervals resample rings of four things that
+share no thing with another ring. Limits: colours are the only attributes, and left/right and
+above/below the only places and relations; 4.1 is arguably too strong, since a caption and its
+negation share a topic, and decides nothing; 4.2 ranks two false captions, which truth alone does
+not do."""
+
+
+def draw_concepts(
+    name: str, subject: Subject, material: Material, options: Options, *, no_vectors: str
+) -> Concepts | Finding:
+    """Draw the scenes and encode them; a finding of that name where this cannot be done."""
+    if not material.is_world:
+        return Finding(name, skipped=f"{material.about}: {NO_SCENES}")
+    if subject.space is None:
+        return Finding(name, skipped=f"{subject.name} {no_vectors}")
+    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
+    return concept_vectors(subject.space, drawn)
+
+
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
+    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
+    return found if isinstance(found, Finding) else conditions(found, options)
+
+
+def conditions(concepts: Concepts, options: Options) -> Finding:
+    """All conditions on vectors of concepts."""
+    samples = condition_samples(concepts)
+    rates = [_rate(name, found, options) for name, found in samples.items()]
+    quantities = [_conditions_probe_beyond(samples, options), *rates]
+    for name, found in samples.items():
+        quantities += _beside(name, found, options)
+    return Finding(NAME, tuple(quantities), HEADLINE, (_bars(rates),))
+
+
+def _rate(name: str, found: Samples, options: Options) -> Quantity:
+    condition = CONDITIONS[name]
+    return mean(
+        name,
+        found.held.holds_N,
+        about=f"{condition.requirement}: {condition.plain}",
+        options=options,
+        units=found.units,
+        clusters=found.clusters,
+        known=Known(
+            bag=0.0 if name in BEYOND + NEGATION else 1.0,
+            perfect=None if name in UNDECIDED else 1.0,
+            chance=condition.chance,
+        ),
+        better="higher",
+        is_rate=True,
+    )
+
+
+def _conditions_probe_beyond(samples: Mapping[str, Samples], options: Options) -> Quantity:
+    """Each condition counts alike, each ring counts alike."""
+    values, units, clusters = [], [], []
+    for name in BEYOND:
+        found = samples[name]
+        for ring in dict.fromkeys(found.clusters):
+            holds_N = found.held.holds_N[np.array(found.clusters) == ring]
+            known_N = holds_N[np.isfinite(holds_N)]
+            values.append(float(known_N.mean()) if len(known_N) else np.nan)
+            units.append(f"{name}/{ring}")
+            clusters.append(ring)
+    return mean(
+        HEADLINE,
+        np.array(values),
+        about=f"mean rate of {', '.join(BEYOND)}, which no bag of words can meet",
+        options=options,
+        units=units,
+        clusters=clusters,
+        known=Known(0.0, 1.0, float(np.mean([CONDITIONS[name].chance for name in BEYOND]))),
+        better="higher",
+        is_rate=True,
+    )
+
+
+def _beside(name: str, found: Samples, options: Options) -> list[Quantity]:
+    """What else is reported of a condition: its margin, its cosine, and x against all y."""
+    condition = CONDITIONS[name]
+    is_below_one = condition.chance == 1.0
+    quantities = []
+    if is_below_one:
+        quantities.append(
+            mean(
+                f"{name} cosine",
+                found.first_N,
+                about=f"mean of {condition.requirement.removesuffix(' < 1')}",
+                options=options,
+                units=found.units,
+                clusters=found.clusters,
+                known=Known(bag=1.0 if name in BEYOND else None),
+            )
+        )
+    side = f"{1 - DELTA:g} minus the cosine" if is_below_one else "the larger minus the smaller"
+    quantities.append(
+        mean(
+            f"{name} margin",
+            found.held.margin_N,
+            about=f"mean of {side}",
+            options=options,
+            units=found.units,
+            clusters=found.clusters,
+            better="higher",
+        )
+    )
+    if condition.asks_all:
+        quantities.append(_all(name, found, options))
+    return quantities
+
+
+def _all(name: str, found: Samples, options: Options) -> Quantity:
+    cluster_of = dict(zip(found.things, found.clusters, strict=True))
+    others = len(found.things) // len(cluster_of)
+    return mean(
+        f"{name} for all",
+        for_all(found.held, found.things),
+        about=f"share of things x for which {name} holds against every one of {others} y",
+        options=options,
+        units=tuple(cluster_of),
+        clusters=tuple(cluster_of.values()),
+        # In a random space the cosine with "no x" is the lowest of others + 1 equally often.
+        known=Known(bag=0.0, chance=1 / (others + 1)),
+        better="higher",
+        is_rate=True,
+    )
+
+
+def _bars(rates: Sequence[Quantity]) -> Bars:
+    return Bars(
+        "Conditions of an ideal space",
+        tuple(
+            Bar(
+                one.name,
+                one.estimate.value,
+                one.estimate.low,
+                one.estimate.high,
+                chance=one.known.chance,
+                note=CONDITIONS[one.name].plain,
+            )
+            for one in rates
+        ),
+        about=(
+            "Share of cases in which each condition holds. A bag of words has "
+            f"{', '.join(BEYOND + NEGATION)} at 0 and the rest at 100."
+        ),
+    )
+
+
+CONDITIONS_PROBE = Probe(
+    NAME,
+    "Which conditions of an ideal space does it meet?",
+    ABOUT,
+    ask,
+    say,
+)

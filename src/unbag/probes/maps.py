@@ -5,17 +5,35 @@ Dimensions: N captions, L patches or pieces of words, D joint space, S patches o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice, pairwise, product
 from math import isqrt
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from unbag.engine.cache import Vectors
-from unbag.engine.gallery import thumbnail
+from unbag.data.images import PixelPicture
 from unbag.errors import UserError
-from unbag.probes.plots import Maps, WordMap
-from unbag.probes.space import Space, TokenView
-from unbag.readouts.word_pieces import ends
-from unbag.types import FloatArray, Picture
+from unbag.evaluation.measuring import thumbnail
+from unbag.models.huggingface.chat import Ask, ChatModel, HiddenGenerator, logprobs_of
+from unbag.models.server import ServerModel
+from unbag.probes.base import Maps, Material, PicturePair, Subject, WordMap
+from unbag.probes.space import EncoderSpace, Space, TokenView
+from unbag.readouts.dcsm_words import ends
+from unbag.readouts.decoder.model import PatchDecoder
+from unbag.readouts.occlusion import PROMPT, WORD, Taken, met, said, spans
+from unbag.readouts.reader import MappedReader
+from unbag.readouts.scorer import ReaderScorer
+from unbag.readouts.vlm2vec.data import about_relation, instruction
+from unbag.readouts.vlm2vec.model import Vlm2Vec, hidden_generator, unit
+from unbag.readouts.vlm2vec.readout import AskedCosine
+from unbag.runs.cache import Vectors
+from unbag.runs.progress import Progress, Silent
+from unbag.scorers.cosine import Cosine
+from unbag.types import FloatArray, Generator, Picture, Scorer
 
 MOST_WORDS = 24
 ABOUT = (
@@ -90,3 +108,404 @@ def _mean(piece_LD: Vectors) -> Vectors:
     mean_D: FloatArray = piece_LD.mean(axis=0)
     size = float(np.linalg.norm(mean_D))
     return (mean_D / size if size else mean_D).astype(np.float32)
+
+
+# Dimensions: N captions, T parts of a caption, L patches.
+
+WHOLE = "(the whole caption)"
+
+
+def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """The reader's own number for each word and patch, rows of patches from the top left.
+
+    A word of several pieces is their mean. A scorer that is no reader of patches, or one that draws
+    no map, raises UserError.
+    """
+    if not isinstance(scorer, ReaderScorer) or not isinstance(scorer.reader, MappedReader):
+        raise UserError(f"{scorer.name} scores without a map of words over patches")
+    map_TL = _maps(scorer, picture, [caption])[0]
+    check_square(map_TL.shape[1], name=scorer.name, picture=picture)
+    if len(map_TL) == 1:
+        words = caption.split()[:MOST_WORDS]
+        alone = [one_TL[0] for one_TL in _maps(scorer, picture, words)] if words else []
+        found = [(WHOLE, map_TL[0]), *zip(words, alone, strict=True)]
+    else:
+        found = _reader_maps_words(scorer, caption, map_TL)
+    shown = tuple(WordMap(word, squared(map_L)) for word, map_L in found)
+    reader = scorer.reader
+    is_signed = reader.maps_are_signed
+    return Maps(scorer.name, thumbnail(picture), caption, shown, reader.maps_show, is_signed)
+
+
+@torch.inference_mode()
+def _maps(scorer: ReaderScorer, picture: Picture, captions: Sequence[str]) -> Vectors:
+    """[N, T, L] of the patches that there are."""
+    assert isinstance(scorer.reader, MappedReader)
+    device = scorer.read_from.device
+    seen = scorer.store.pictures([picture]).to(device)
+    said = scorer.store.captions(captions).to(device)
+    map_NTL = scorer.reader.word_maps(seen.rows(torch.zeros(len(said), dtype=torch.long)), said)
+    found: Vectors = map_NTL[:, :, seen.mask_NL[0]].float().cpu().numpy()
+    return found
+
+
+def _reader_maps_words(
+    scorer: ReaderScorer, caption: str, map_TL: Vectors
+) -> list[tuple[str, Vectors]]:
+    """By word; by piece where it cannot be known which pieces form a word."""
+    words = caption.split()
+    twice = [f"{word} {word}" for word in words]
+    count, *counts = scorer.count_tokens([caption, *words, *twice])
+    columns = ends(count, counts[: len(words)], counts[len(words) :]) if words else None
+    if columns is None:
+        pieces = map_TL[:count]
+        return [(f"piece {at}", map_L) for at, map_L in enumerate(pieces, start=1)][:MOST_WORDS]
+    return [
+        (word, map_TL[start:stop].mean(axis=0))
+        for word, (start, stop) in zip(words, columns, strict=True)
+        # Beyond the reader's last column there is nothing to show.
+        if start < min(stop, len(map_TL))
+    ][:MOST_WORDS]
+
+
+# A number says what becomes worse without one patch (`unbag.readouts.occlusion`).
+#
+# Dimensions: L patches.
+
+"""A decoder or a VLM2Vec on patches, a picture and a caption come in; maps of words go out.
+
+A number says what becomes worse without one patch (`unbag.readouts.occlusion`).
+
+Dimensions: L patches.
+"""
+
+
+def about_said(taken: str, part: str, parts: str) -> str:
+    """What a map of log-probabilities shows; `taken` says how, `part` what is taken away."""
+    return (
+        f"It is asked to say the caption. {taken}the log-probability of the word, behind the words "
+        f"before it, then falls: orange where the {part} speaks for the word, blue where it speaks "
+        "against it. A word that those before it already tell (of, behind left) stays pale "
+        f"whatever the picture shows. What several {parts} show alike is not missed where one of "
+        "them is gone. This is no map of its answers to questions, such as Yes."
+    )
+
+
+def about_met(taken: str, part: str, parts: str) -> str:
+    """The same of a map of cosines."""
+    return (
+        f"{taken}its cosine with the caption then falls: orange where the {part} brings both "
+        "together, blue where it keeps them apart. A caption is one vector and not one for each "
+        "word: the map of a word is that of the whole caption less that of the caption without "
+        f"this word, so what the {part} does for the cosine because the word is there. What "
+        f"several {parts} show alike is not missed where one of them is gone."
+    )
+
+
+_TAKEN = (
+    "One patch at a time is replaced by the mean patch of the picture, and a number is by how much "
+)
+OCCLUSION_MAPS_SAID = about_said(_TAKEN, "patch", "patches")
+OCCLUSION_MAPS_MET = about_met(_TAKEN, "patch", "patches")
+Found = tuple[str, Tensor, str]
+"""A word, its map [L], and its number with all patches in words."""
+
+
+def model_of(scorer: Scorer) -> object:
+    """The model that a scorer asks or embeds with; None where it has no such model."""
+    if isinstance(scorer, Cosine) and isinstance(scorer.encoder, Vlm2Vec):
+        return scorer.encoder.model
+    return getattr(scorer, "model", None)
+
+
+def decoder_of(scorer: Scorer) -> PatchDecoder | None:
+    """The decoder on patches that a scorer asks or embeds with; None for every other scorer."""
+    model = model_of(scorer)
+    return model if isinstance(model, PatchDecoder) else None
+
+
+def asked_of(scorer: AskedCosine | Cosine, caption: str) -> str:
+    """What stands behind the picture where VLM2Vec embeds it."""
+    question = about_relation([caption], is_turned=False)
+    return instruction(question if isinstance(scorer, AskedCosine) else None)
+
+
+def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """What each patch does for each word, rows of patches from the top left.
+
+    A scorer without a decoder on patches, one that sees no patches or was never taught to say
+    captions, and patches that make no square raise UserError.
+    """
+    decoder = decoder_of(scorer)
+    if decoder is None:
+        raise UserError(f"{scorer.name} shows no patches that could be taken away")
+    if isinstance(scorer, AskedCosine | Cosine):
+        text = asked_of(scorer, caption)
+        taken = met(decoder, picture, text, with_less(caption))
+        found, about = list(of_caption(caption, taken)), OCCLUSION_MAPS_MET
+    else:
+        text = PROMPT if decoder.settings.asks else ""
+        found, about = list(_occlusion_maps_said(decoder, picture, caption)), OCCLUSION_MAPS_SAID
+    shown = tuple(
+        WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
+    )
+    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+
+
+def _grid(map_L: Tensor, scorer: Scorer, picture: Picture) -> tuple[tuple[float, ...], ...]:
+    check_square(len(map_L), name=scorer.name, picture=picture)
+    return squared(map_L.float().numpy())
+
+
+def _occlusion_maps_said(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[Found]:
+    """Logarithms of the pieces of a word add up to that of the word."""
+    found = said(decoder, picture, caption)
+    for span in spans(decoder, caption)[:MOST_WORDS]:
+        pieces = slice(span.start, span.stop)
+        fall_L = found.fall_NL[pieces].sum(dim=0)
+        yield of_word(span.word, float(found.whole_N[pieces].sum()), fall_L)
+
+
+def of_word(word: str, log: float, fall_L: Tensor) -> Found:
+    """A word that is said, with the logarithm of its probability."""
+    # Adding nothing takes the sign off zero.
+    return word, fall_L, f"log p {round(log, 2) + 0.0:.2f}"
+
+
+def with_less(caption: str) -> list[str]:
+    """The whole caption, then without each word that is shown."""
+    words = caption.split()
+    return [caption, *(_without(words, at) for at in range(len(_shown(words))))]
+
+
+def of_caption(caption: str, found: Taken) -> Iterator[Found]:
+    """The whole caption, then what each word changes in it; found of `with_less`."""
+    whole_L, *less_L = found.fall_NL
+    yield WHOLE, whole_L, f"cosine {float(found.whole_N[0]):.3f}"
+    for word, one_L in zip(_shown(caption.split()), less_L, strict=True):
+        yield word, whole_L - one_L, ""
+
+
+def _shown(words: Sequence[str]) -> Sequence[str]:
+    return words[:MOST_WORDS] if len(words) > 1 else []
+
+
+def _without(words: Sequence[str], at: int) -> str:
+    return " ".join([*words[:at], *words[at + 1 :]])
+
+
+# Cells of the picture itself are painted over before the model prepares it, so that nothing needs
+# to be known of its image tokens. A number says what becomes worse without one cell.
+#
+# Dimensions: H height, W width, C colours, L cells, B pictures (as it is, then without each cell),
+# N numbers that are looked at.
+
+GRID = 6
+"""Cells of a row and of a column: a chat model runs once for each, and it is slow."""
+AT_ONCE = 8
+"""Pictures given to the model together; if they do not fit, it takes fewer by itself."""
+_PAINTED = (
+    f"The picture is cut into {GRID} x {GRID} cells. One at a time is painted with the mean colour "
+    "of the picture, before the model prepares it, and a number is by how much "
+)
+_PAINT = " A painted cell is itself something to see, so small numbers may be the paint's."
+COVERED_MAPS_SAID = about_said(_PAINTED, "cell", "cells") + _PAINT
+COVERED_MAPS_MET = about_met(_PAINTED, "cell", "cells") + _PAINT
+
+
+def chat_of(scorer: Scorer) -> Generator | None:
+    """The chat model that a scorer asks or embeds with; None for every other scorer."""
+    model = model_of(scorer)
+    return model if isinstance(model, Generator) and not scorer.is_blind else None
+
+
+def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """What each cell does for each word, rows of cells from the top left.
+
+    A scorer without a chat model, one behind a server, and a picture smaller than the grid raise
+    UserError.
+    """
+    model = chat_of(scorer)
+    if model is None:
+        raise UserError(f"{scorer.name} asks no chat model about pictures")
+    if isinstance(model, ServerModel):
+        raise UserError(
+            f"{model.name} is behind a server, which tells the probability of one token and not "
+            "of a caption",
+            expected="a chat model on this machine, such as hf:FOLDER",
+        )
+    pictures = covered(picture)
+    if isinstance(scorer, AskedCosine | Cosine):
+        text, about = asked_of(scorer, caption), COVERED_MAPS_MET
+        found = list(_met(hidden_generator(model), pictures, text, caption))
+    else:
+        text, about = PROMPT, COVERED_MAPS_SAID
+        found = list(_covered_maps_said(model, pictures, caption))
+    shown = tuple(WordMap(word, squared(map_L.numpy()), whole) for word, map_L, whole in found)
+    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+
+
+def covered(picture: Picture) -> Iterator[PixelPicture]:
+    """The picture as it is, then one for each cell in which that cell has the mean colour.
+
+    All are of one size, and painted when they are asked for: a photograph is large, and all of its
+    copies together may not fit. Cells differ by a pixel where the sides do not divide evenly.
+    """
+    pixel_HWC = np.asarray(picture.open().convert("RGB"))
+    height, width = pixel_HWC.shape[:2]
+    if min(height, width) < GRID:
+        raise UserError(
+            f"{picture.name} has {width} x {height} pixels",
+            expected=f"at least {GRID} x {GRID}, one for each cell of a map",
+        )
+    colour_C = pixel_HWC.mean(axis=(0, 1)).round().astype(np.uint8)
+    yield PixelPicture(pixel_HWC, picture.name)
+    for rows, columns in product(cells(height, GRID), cells(width, GRID)):
+        painted_HWC = pixel_HWC.copy()
+        painted_HWC[rows, columns] = colour_C
+        yield PixelPicture(painted_HWC, picture.name)
+
+
+def cells(pixels: int, count: int) -> list[slice]:
+    """Which pixels of a side each of so many cells takes."""
+    edges = [round(at * pixels / count) for at in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
+
+
+def _met(
+    model: HiddenGenerator, pictures: Iterable[Picture], text: str, caption: str
+) -> Iterator[Found]:
+    """Cosines of the caption, and of it without each word."""
+    hidden = [model.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
+    caption_NW = unit(model.last_hidden([(None, one) for one in with_less(caption)])).double()
+    cosine_BN = unit(torch.cat(hidden)).double() @ caption_NW.T
+    yield from of_caption(caption, _taken(cosine_BN))
+
+
+def _covered_maps_said(
+    model: Generator, pictures: Iterable[Picture], caption: str
+) -> Iterator[Found]:
+    """Log-probabilities of words, each behind those before it.
+
+    Where pieces of words are known, those of a word are added up; else a word is what it takes
+    from the probability of the words before it, which asks for every beginning of the caption.
+    """
+    if isinstance(model, ChatModel):
+        parts = spans(model, caption)[:MOST_WORDS]
+        words = [span.word for span in parts]
+        log_BN = torch.tensor(
+            [
+                [sum(log_A[span.start : span.stop]) for span in parts]
+                for (log_A,) in _logs(model, pictures, (caption,))
+            ],
+            dtype=torch.float64,
+        )
+    else:
+        matches = list(WORD.finditer(caption))[:MOST_WORDS]
+        words = [match.group() for match in matches]
+        begun = tuple(caption[: match.end()] for match in matches)
+        sums = [[0.0, *(sum(one) for one in row)] for row in _logs(model, pictures, begun)]
+        log_BN = torch.tensor(sums, dtype=torch.float64).diff(dim=1)
+    found = _taken(log_BN)
+    for word, log, fall_L in zip(words, found.whole_N.tolist(), found.fall_NL, strict=True):
+        yield of_word(word, log, fall_L)
+
+
+def _logs(
+    model: Generator, pictures: Iterable[Picture], answers: tuple[str, ...]
+) -> Iterator[list[list[float]]]:
+    """For each picture, the log-probabilities of the tokens of each answer."""
+    for some in _some(pictures):
+        yield from logprobs_of(model, [Ask(one, PROMPT, answers) for one in some])
+
+
+def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+    left = iter(pictures)
+    while some := list(islice(left, AT_ONCE)):
+        yield some
+
+
+def _taken(value_BN: Tensor) -> Taken:
+    return Taken(value_BN[0], (value_BN[:1] - value_BN[1:]).T)
+
+
+SHOWN = 3
+"""Pictures; more of them make a page heavy and teach little."""
+
+NOTE = "no map of words over patches"
+
+
+def map_words(
+    subject: Subject, material: Material, *, progress: Progress | None = None
+) -> tuple[tuple[Maps, ...], tuple[str, ...]]:
+    """Of the model, its read-out, and the one it is set against; a note for each that has none."""
+    progress = progress or Silent()
+    maps: dict[tuple[str, str], Maps] = {}
+    notes: dict[str, None] = {}
+    shown = examples(material)
+    every = [(one, _ways(one)) for one in (subject, subject.other) if one is not None]
+    # A map of a chat model runs it dozens of times.
+    with progress.task("maps", len(shown) * sum(len(ways) for _, ways in every)) as advance:
+        for one, ways in every:
+            if not ways:
+                notes[f"{NOTE}: {one.name} shows no patches"] = None
+            # Of two the second is that of a read-out, and the first of the model that it reads.
+            named = zip(ways, ("before training", "after training")[: len(ways)], strict=True)
+            for (way, when), (picture, caption) in product(named, shown):
+                try:
+                    found = way(picture, caption)
+                    found = replace(found, when=when) if len(ways) == 2 else found
+                    # A model that its own read-out is set against is drawn once.
+                    maps.setdefault((found.title, picture.key), found)
+                except UserError as error:
+                    notes[f"{NOTE}: {error.found}"] = None
+                except Exception as error:
+                    # All questions are answered by now; a map is not worth to lose them.
+                    notes[f"{NOTE}: {type(error).__name__}: {error}"] = None
+                advance(1)
+    return tuple(maps.values()), tuple(notes)
+
+
+def _ways(subject: Subject) -> list[Callable[[Picture, str], Maps]]:
+    """Before training first: cosines of the model, or of the tower that a decoder sees through."""
+    space, decoder = subject.space, decoder_of(subject.scorer)
+    if decoder is None and chat_of(subject.scorer) is not None:
+        # Vectors of VLM2Vec, if any, are of whole pictures: no cosines of patches stand before.
+        return [partial(covered_maps, subject.scorer)]
+    if decoder is not None and decoder.settings.sees == "patches":
+        tower = decoder.tower
+        is_own = space is not None and space.fingerprint == tower.fingerprint
+        space = space if is_own else EncoderSpace(tower)
+    ways: list[Callable[[Picture, str], Maps]] = []
+    if space is not None:
+        ways.append(partial(word_maps, space))
+    if decoder is not None:
+        ways.append(partial(occlusion_maps, subject.scorer))
+    elif subject.has_readout:
+        ways.append(partial(reader_maps, subject.scorer))
+    return ways
+
+
+def examples(material: Material) -> tuple[tuple[Picture, str], ...]:
+    """Both pictures of a left/right pair and one of exchanged colours, or what there is."""
+    found: dict[str, tuple[Picture, str]] = {}
+    for picture, caption in _candidates(material):
+        found.setdefault(picture.key, (picture, caption))
+    return tuple(found.values())[:SHOWN]
+
+
+def _candidates(material: Material) -> Iterator[tuple[Picture, str]]:
+    pairs = [pair for pair in material.pairs if pair.captions is not None]
+    sides = [pair for pair in pairs if pair.relation == "left/right"][:1]
+    swaps = [pair for pair in pairs if pair.relation == "swap_attributes"][:1]
+    for pair in sides or pairs[:1]:
+        yield from _both(pair)
+    for pair in swaps or pairs[1:2]:
+        yield from _both(pair)
+    for row in material.rows[:SHOWN]:
+        yield row.picture, row.caption
+
+
+def _both(pair: PicturePair) -> Iterator[tuple[Picture, str]]:
+    assert pair.captions is not None
+    yield from zip((pair.first, pair.second), pair.captions, strict=True)

@@ -11,12 +11,53 @@ Dimensions: P pictures, C captions, B pictures of a block, N captions with a shu
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
 import numpy as np
 
-from unbag.metrics.ranking import hits, rank_blocks
-from unbag.metrics.retrieval import Direction
-from unbag.probes.vectors import TIE, cosines
-from unbag.types import FloatArray, Sparse
+from unbag.benchmarks.retrieval import TEXT
+from unbag.benchmarks.taggers import find_tagger, tags_of
+from unbag.data.images import GRIDS, ShuffledPicture
+from unbag.edits.parsing import HOW_TO
+from unbag.edits.shuffles import BY_TAG, Tagged, Tagger, shuffle, spaced
+from unbag.metrics.aggregate import hit_chance
+from unbag.metrics.intervals import generator
+from unbag.metrics.retrieval import DIRECTIONS, Direction, hits, rank_blocks
+from unbag.probes.base import (
+    Bars,
+    Finding,
+    Gallery,
+    Known,
+    Material,
+    Options,
+    Plot,
+    Probe,
+    Quantity,
+    Row,
+    Subject,
+    Verdict,
+    bars_of,
+    mean,
+    shown,
+)
+from unbag.probes.sampling import (
+    choose_gallery,
+    choose_rows,
+    cluster_of,
+    first_pictures,
+    hashed,
+    is_swap,
+    told_part,
+    truth_of,
+    unite,
+)
+from unbag.probes.space import TIE, Space, cosines
+from unbag.runs.progress import Progress
+from unbag.types import BoolArray, FloatArray, IntArray, Picture, Sparse
+from unbag.world.grammar import CONTENT_WORDS
+from unbag.world.oracles import semantic
 
 
 def found_first(
@@ -42,3 +83,609 @@ def preferred(picture_ND: FloatArray, caption_ND: FloatArray, other_ND: FloatArr
     """1 where the picture is nearer to its caption than to the other one, else 0; NaN unknown."""
     ahead_N = cosines(picture_ND, caption_ND) - cosines(picture_ND, other_ND)
     return np.where(np.isfinite(ahead_N), ahead_N > TIE, np.nan)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """One draw of one shuffle of all captions."""
+
+    name: str
+    seed: int
+    captions: tuple[str | None, ...]
+    """None where there is no other order."""
+
+
+@dataclass(frozen=True)
+class WorldTagger:
+    """Parts of speech in captions of the world: its words are known, so no parser is needed."""
+
+    name: str = "the words of the world"
+
+    def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
+        """Nouns and adjectives by name; all else is another part of speech."""
+        for caption in captions:
+            yield [(word, _tag(word)) for word in caption.split()]
+
+
+def _tag(word: str) -> str:
+    known = CONTENT_WORDS.get(word)
+    if known is None:
+        return "XX"
+    if known.attribute != "shape":
+        return "JJ"
+    return "NNS" if known.plural else "NN"
+
+
+def tagger_for(material: Material) -> Tagger | None:
+    """That of the world for its captions, else the spaCy pipeline that is installed, if any."""
+    return WorldTagger() if material.is_world else find_tagger("auto")
+
+
+def shuffle_captions(
+    captions: Sequence[str], *, seeds: Sequence[int], tagger: Tagger | None
+) -> list[Shuffled]:
+    """Every shuffle at every seed; those by part of speech only with a tagger."""
+    texts = [spaced(caption) for caption in captions]
+    tagged = tags_of(tagger, texts) if tagger is not None else None
+    return [
+        Shuffled(name, seed, _draw(texts, name, seed, tagged if name in BY_TAG else None))
+        for name in TEXT
+        if tagged is not None or name not in BY_TAG
+        for seed in seeds
+    ]
+
+
+def _draw(
+    texts: Sequence[str], name: str, seed: int, tagged: Sequence[Tagged] | None
+) -> tuple[str | None, ...]:
+    tags = tagged if tagged is not None else [None] * len(texts)
+    return tuple(
+        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
+        for text, tag in zip(texts, tags, strict=True)
+    )
+
+
+def is_still_true(picture: Picture, caption: str) -> bool:
+    """A shuffle can say the same: "a red star and a blue cup" the other way round.
+
+    Known of scenes of the world only.
+    """
+    return semantic().judge(picture, caption) == 1
+
+
+# The verdict is about the headline: order precision on swaps, else on a shuffle.
+
+PRECISION, SIMILARITY = "order precision, ", "similarity, "
+SWAPS, OTHER = "swaps", "another caption"
+KEPT, WHOLE = "retention, all_words, text to image", "R@1, original, text to image"
+LEAST = 20
+"""Queries that must be answered as they are before it makes sense to say how many still are, and
+captions of a kind of swap before it is named: the interval of one right answer holds chance."""
+SEES = 0.9
+"""Order precision above which, by its interval, order is seen."""
+UNSURE = 0.75
+"""Half way from chance to all: an interval from chance to above it decides nothing."""
+ALIKE = 0.95
+"""Cosine above which captions of other words are all alike."""
+
+
+def say(finding: Finding) -> Verdict:
+    """No where precision is about chance or less, yes where it is surely above 90 % on swaps.
+
+    A kind of swap that may be chance makes it a part only, if there are enough of it to say.
+    """
+    label = finding.headline.removeprefix(PRECISION)
+    found, similar = finding[finding.headline].estimate, finding[SIMILARITY + label].estimate
+    is_swap = label == SWAPS
+    other = "another sentence of the same words" if is_swap else "the same words shuffled"
+    if found.n == 0:
+        return Verdict("Not known: no caption and picture have vectors that are numbers.", "told")
+    if similar.value >= 1 - TIE:
+        return Verdict(
+            f"No: a caption and {other} have the same vector (cosine {shown(similar)}), and the "
+            f"picture prefers the caption in {shown(found)} of cases{_retained(finding)}.",
+            "fails",
+        )
+    told = (
+        f"the picture prefers a caption to {other} in {shown(found)} of cases, where 50 % is "
+        f"chance; their vectors have cosine {shown(similar)}"
+        f"{_order_verdict_beside(finding)}{_retained(finding)}"
+    )
+    if found.low <= 0.5:
+        if found.high > UNSURE:
+            return Verdict(f"Not decided: {told}.", "mixed")
+        return Verdict(f"No: {told}.", "fails")
+    if not is_swap:
+        return Verdict(f"Perhaps, since language alone tells nonsense: {told}.", "mixed")
+    worst = min(_by_kind(finding), key=lambda one: one.estimate.low, default=None)
+    if worst is not None and worst.estimate.low <= 0.5:
+        kind = worst.name.removeprefix(f"{PRECISION}{SWAPS}: ")
+        return Verdict(f"In part ({kind}: {shown(worst.estimate)}): {told}.", "mixed")
+    if found.low < SEES:
+        return Verdict(f"In part: {told}.", "mixed")
+    return Verdict(f"Yes: {told}.", "holds")
+
+
+def _by_kind(finding: Finding) -> list[Quantity]:
+    begin = f"{PRECISION}{SWAPS}: "
+    every = [one for one in finding.quantities if one.name.startswith(begin)]
+    return [one for one in every if one.estimate.n >= LEAST]
+
+
+def _order_verdict_beside(finding: Finding) -> str:
+    other = finding.get(SIMILARITY + OTHER)
+    if other is None or not other.estimate.n:
+        return ""
+    alike = " (all captions are alike)" if other.estimate.value > ALIKE else ""
+    return f", those of unrelated captions {other.estimate.show(other.estimate.value)}{alike}"
+
+
+def _retained(finding: Finding) -> str:
+    kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
+    if kept is None or whole is None or not whole.estimate.value * whole.estimate.n >= LEAST:
+        return ""
+    return f"; {shown(kept.estimate)} of retrieval is left with all words shuffled"
+
+
+def plots(quantities: Sequence[Quantity]) -> tuple[Plot, ...]:
+    """What is retained, what is preferred and how near shuffles are."""
+    found = (
+        Bars(
+            "R@1 left without order",
+            bars_of(quantities, "retention, ", ", text to image"),
+            about="Captions, or pictures, are shuffled in the whole gallery; 100 % lost nothing.",
+        ),
+        Bars(
+            "Order precision",
+            bars_of(quantities, PRECISION),
+            about="How often a picture prefers its caption to the same words in another order.",
+        ),
+        Bars(
+            "Similarity to itself in another order",
+            bars_of(quantities, SIMILARITY),
+            is_rate=False,
+            about="Mean cosine; 1 is blind to order.",
+        ),
+    )
+    return tuple(one for one in found if one.bars)
+
+
+# Dimensions: N captions with another, A captions asked about, P pictures, S seeds, D space.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A caption with a picture it is true of."""
+
+    picture: Picture
+    caption: str
+    at: int
+    """Place of the caption among all that are shuffled."""
+    cluster: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A caption beside the same words in another order."""
+
+    picture: Picture
+    caption: str
+    other: str
+    id: str
+    cluster: str
+    kind: str
+
+
+def of_gallery(gallery: Gallery) -> list[Asked]:
+    """Every caption with its first picture; one without a picture only distracts."""
+    first = first_pictures(gallery).tolist()
+    return [
+        Asked(gallery.pictures[place], caption, at, f"picture {place}")
+        for at, (caption, place) in enumerate(zip(gallery.captions, first, strict=True))
+        if place >= 0
+    ]
+
+
+def of_rows(rows: Sequence[Row], most: int | None) -> list[Asked]:
+    """Every picture with its caption once, or so many of them, chosen by hash."""
+    every = {(row.picture.key, row.caption): row for row in rows}
+    chosen = sorted(every, key=lambda pair: hashed("\0".join(pair)))[:most]
+    found = unite([every[pair] for pair in chosen])
+    return [Asked(row.picture, row.caption, at, cluster_of(row)) for at, row in enumerate(found)]
+
+
+def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> list[Quantity]:
+    """Captions beside another sentence of the same words, false of the picture; by kind too."""
+    pairs = [
+        Beside(row.picture, row.caption, row.negative, row.id, cluster_of(row), row.kind)
+        for row in rows
+        if row.negative is not None
+    ]
+    picture_ND = space.pictures([pair.picture for pair in pairs])
+    what = "another sentence of the same words"
+    found = _order_pairs_beside(space, picture_ND, pairs, SWAPS, what, options)
+    kinds = sorted({pair.kind for pair in pairs})
+    for kind in kinds if len(kinds) > 1 else ():
+        places = [at for at, pair in enumerate(pairs) if pair.kind == kind]
+        some = [pairs[at] for at in places]
+        found += _order_pairs_beside(
+            space, picture_ND[places], some, f"{SWAPS}: {kind}", what, options
+        )
+    return found
+
+
+def shuffled_captions(
+    space: Space,
+    picture_AD: FloatArray,
+    asked: Sequence[Asked],
+    drawn: Sequence[Shuffled],
+    options: Options,
+    *,
+    is_world: bool,
+) -> list[Quantity]:
+    """Captions beside their shuffles of one kind, unless these say the same."""
+    pairs, places = [], []
+    for one in drawn:
+        for place, ask in enumerate(asked):
+            other = one.captions[ask.at]
+            if other is None or (is_world and is_still_true(ask.picture, other)):
+                continue
+            id = f"{ask.at}/{one.seed - options.seed}"
+            places.append(place)
+            pairs.append(Beside(ask.picture, ask.caption, other, id, ask.cluster, one.name))
+    picture_ND = picture_AD[np.array(places, dtype=np.int64)]
+    return _order_pairs_beside(
+        space, picture_ND, pairs, drawn[0].name, "the same words shuffled", options
+    )
+
+
+def _order_pairs_beside(
+    space: Space,
+    picture_ND: FloatArray,
+    pairs: Sequence[Beside],
+    label: str,
+    what: str,
+    options: Options,
+) -> list[Quantity]:
+    caption_ND = space.captions([pair.caption for pair in pairs])
+    other_ND = space.captions([pair.other for pair in pairs])
+    units, clusters = [pair.id for pair in pairs], [pair.cluster for pair in pairs]
+    tags = [{"kind": pair.kind} for pair in pairs]
+    precision = mean(
+        f"{PRECISION}{label}",
+        preferred(picture_ND, caption_ND, other_ND),
+        about=f"Share of captions that their picture prefers to {what}; a tie is no preference",
+        options=options,
+        units=units,
+        clusters=clusters,
+        known=Known(bag=0.0, perfect=1.0, chance=0.5),
+        better="higher",
+        is_rate=True,
+        tags=tags,
+    )
+    similarity = mean(
+        f"{SIMILARITY}{label}",
+        cosines(caption_ND, other_ND),
+        about=f"Mean cosine of a caption and {what}, in the text tower alone; 1 is blind",
+        options=options,
+        units=units,
+        clusters=clusters,
+        known=Known(bag=1.0),
+        better="lower",
+        tags=tags,
+    )
+    return [precision, similarity]
+
+
+def other_captions(space: Space, asked: Sequence[Asked], options: Options) -> list[Quantity]:
+    """How near two captions of other words are: what the similarity to a shuffle is read by."""
+    texts = sorted({one.caption for one in asked}, key=hashed)
+    if len(texts) < 2:
+        return []
+    caption_ND = space.captions(texts)
+    return [
+        mean(
+            f"{SIMILARITY}{OTHER}",
+            cosines(caption_ND, np.roll(caption_ND, 1, axis=0)),
+            about="Mean cosine of a caption and one drawn at random, to read the others by",
+            options=options,
+            units=texts,
+        )
+    ]
+
+
+def shuffled_pictures(
+    picture_PD: FloatArray, shuffled_SPD: Mapping[str, FloatArray], options: Options
+) -> list[Quantity]:
+    """How near a picture is to itself with its parts in another order, in the picture tower."""
+    found = []
+    names = [f"picture {at}" for at in range(len(picture_PD))]
+    for kind, every_SPD in shuffled_SPD.items():
+        quantity = mean(
+            f"{SIMILARITY}{kind}",
+            cosines(picture_PD, every_SPD).ravel(),
+            about=f"Mean cosine of a picture and itself with {kind} shuffled",
+            options=options,
+            units=[f"{name}/{at}" for at in range(len(every_SPD)) for name in names],
+            clusters=names * len(every_SPD),
+            better="lower",
+        )
+        found.append(quantity)
+    return found
+
+
+def encode_shuffled(
+    space: Space, pictures: Sequence[Picture], seeds: Sequence[int]
+) -> dict[str, FloatArray]:
+    """Vectors [S, P, D] of all pictures cut and put together anew, by kind of cut."""
+    return {
+        kind: np.array(
+            [
+                space.pictures([ShuffledPicture(one, kind, seed) for one in pictures])
+                for seed in seeds
+            ]
+        )
+        for kind in GRIDS
+    }
+
+
+# Dimensions: P pictures, C captions, Q queries of one direction, S seeds, D space.
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is found first in a gallery under one shuffle."""
+
+    name: str
+    hit: Mapping[Direction, FloatArray]
+    """[S, Q], one row a seed; NaN where nothing was asked."""
+
+
+def search(picture_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
+    """As it is."""
+    found = found_first(picture_PD, caption_CD, truth_of(gallery))
+    return Search(ORIGINAL, {direction: hit_Q[None] for direction, hit_Q in found.items()})
+
+
+def search_captions(
+    space: Space, picture_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
+) -> list[Search]:
+    """With all captions shuffled, in every way that was drawn.
+
+    A caption that has no other order stays in the gallery, and is no query.
+    """
+    found = []
+    for name, every in groupby(drawn, key=lambda one: one.name):
+        hits = [_shuffled_captions(space, picture_PD, gallery, one) for one in every]
+        found.append(_search(name, hits))
+    return found
+
+
+def _shuffled_captions(
+    space: Space, picture_PD: FloatArray, gallery: Gallery, one: Shuffled
+) -> Mapping[Direction, FloatArray]:
+    pairs = zip(one.captions, gallery.captions, strict=True)
+    caption_CD = space.captions([old if new is None else new for new, old in pairs])
+    hit = found_first(picture_PD, caption_CD, truth_of(gallery))
+    is_new_C = np.array([new is not None for new in one.captions], dtype=np.bool_)
+    is_new_P = np.zeros(len(gallery.pictures), dtype=np.bool_)
+    is_new_P[gallery.picture_T[is_new_C[gallery.caption_T]]] = True
+    asked: Mapping[Direction, BoolArray] = {"text_to_image": is_new_C, "image_to_text": is_new_P}
+    return {direction: np.where(asked[direction], hit[direction], np.nan) for direction in hit}
+
+
+def search_pictures(
+    shuffled_SPD: Mapping[str, FloatArray], caption_CD: FloatArray, gallery: Gallery
+) -> list[Search]:
+    """With all pictures cut and put together in another order, for each kind of cut."""
+    truth = truth_of(gallery)
+    return [
+        _search(kind, [found_first(picture_PD, caption_CD, truth) for picture_PD in every_SPD])
+        for kind, every_SPD in shuffled_SPD.items()
+    ]
+
+
+def _search(name: str, hits: Sequence[Mapping[Direction, FloatArray]]) -> Search:
+    return Search(name, {way: np.stack([hit[way] for hit in hits]) for way in DIRECTIONS})
+
+
+def recalls(found: Search, gallery: Gallery, options: Options, beside: str = "") -> list[Quantity]:
+    """R@1 in both directions."""
+    is_original = found.name == ORIGINAL
+    return [
+        mean(
+            f"R@1, {found.name}{beside}, {_spoken(way)}",
+            found.hit[way][:, asked.query_Q].ravel(),
+            about=f"Share of queries whose counterpart comes first, {_spoken(way)}; a tie is wrong",
+            options=options,
+            units=asked.units(len(found.hit[way])),
+            clusters=asked.clusters * len(found.hit[way]),
+            known=Known(perfect=1.0 if is_original else None, chance=asked.chance),
+            better="higher" if is_original else "neither",
+            is_rate=True,
+        )
+        for way, asked in _asked(gallery)
+    ]
+
+
+def retentions(
+    found: Search, original: Search, gallery: Gallery, options: Options
+) -> list[Quantity]:
+    """R@1 under the shuffle over R@1 of the same queries as they are, in both directions."""
+    quantities = []
+    for way, asked in _asked(gallery):
+        value_SQ = found.hit[way][:, asked.query_Q]
+        weight_SQ = np.broadcast_to(original.hit[way][:, asked.query_Q], value_SQ.shape)
+        is_valid_SQ = np.isfinite(value_SQ) & np.isfinite(weight_SQ)
+        quantity = mean(
+            f"retention, {found.name}, {_spoken(way)}",
+            np.where(is_valid_SQ, value_SQ, np.nan).ravel(),
+            about=f"R@1 with {found.name} shuffled over R@1 as it is, {_spoken(way)}",
+            options=options,
+            units=asked.units(len(value_SQ)),
+            clusters=asked.clusters * len(value_SQ),
+            weight_N=np.where(is_valid_SQ, weight_SQ, 0.0).ravel(),
+            known=Known(bag=None if found.name in GRIDS else 1.0),
+            better="lower",
+            is_rate=True,
+        )
+        quantities.append(quantity)
+    return quantities
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The queries of one direction that have a counterpart."""
+
+    query_Q: IntArray
+    clusters: tuple[str, ...]
+    """The picture that each is about."""
+    chance: float
+
+    def units(self, seeds: int) -> tuple[str, ...]:
+        return tuple(f"{query}/{seed}" for seed in range(seeds) for query in self.query_Q)
+
+
+def _asked(gallery: Gallery) -> Iterator[tuple[Direction, _Asked]]:
+    first_C = first_pictures(gallery)
+    for way in DIRECTIONS:
+        is_text = way == "text_to_image"
+        asking_T = gallery.caption_T if is_text else gallery.picture_T
+        query_Q, true_Q = np.unique(asking_T, return_counts=True)
+        picture_Q = first_C[query_Q] if is_text else query_Q
+        size = len(gallery.pictures if is_text else gallery.captions)
+        chance = float(hit_chance(size, true_Q, 1).mean()) if len(query_Q) else float("nan")
+        yield way, _Asked(query_Q, tuple(f"picture {at}" for at in picture_Q), chance)
+
+
+def _spoken(way: Direction) -> str:
+    return way.replace("_", " ")
+
+
+NAME = "order"
+MOST_PICTURES = 160
+"""Of the gallery whose captions are shuffled, unless all is asked for."""
+MOST_SHUFFLED_PICTURES = 80
+"""Of the gallery whose pictures are shuffled: each must be encoded anew."""
+SEEDS = 3
+ABOUT = """\
+R@1 of retrieval with the words of all captions, or the parts of all pictures, in another order, and
+its retention: R@1 shuffled over R@1 as it is (methods.md 3.4; Yuksekgonul et al. 2023). Order
+precision: the share of captions that their picture prefers to the same words in another order; a
+tie is no preference. Similarity: the mean cosine of a caption to the same words in another order,
+from the text tower alone; 1 is blind to order. "Swaps" are negatives of the same words that make
+another sentence, false of the picture; the other shuffles mostly make nonsense, which a model of
+language can tell without any picture, so the verdict is about swaps where there are any. Limits: a
+shuffle that happens to say the same is left out on the world, where that is known, and nowhere
+else; retention says little where R@1 is low to begin with."""
+
+
+def order(
+    space: Space, material: Material, options: Options, *, tagger: Tagger | None = None
+) -> Finding:
+    """Retrieval without order, order precision and similarity in any space of vectors."""
+    gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
+    asked = of_rows(material.rows, _most(MOST_PICTURES, options))
+    if gallery is not None:
+        asked = of_gallery(gallery)
+    if not asked:
+        return Finding(NAME, skipped=f"{material.about}: no captions with their pictures")
+    seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
+    texts = [one.caption for one in asked] if gallery is None else gallery.captions
+    drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
+    swaps = choose_rows(list(filter(is_swap, material.rows)), options)
+    quantities = swapped_captions(space, swaps, options) if swaps else []
+    asked_AD = space.pictures([one.picture for one in asked])
+    for name in dict.fromkeys(one.name for one in drawn):
+        every = [one for one in drawn if one.name == name]
+        quantities += shuffled_captions(
+            space, asked_AD, asked, every, options, is_world=material.is_world
+        )
+    quantities += other_captions(space, asked, options)
+    if gallery is not None and _can_search(gallery):
+        quantities += _text_search(space, gallery, drawn, options)
+        quantities += _picture_search(space, gallery, seeds, options)
+    # Whatever caption has another order has one when all of its words move.
+    headline = PRECISION + (SWAPS if swaps else "all_words")
+    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps)) + _parts(gallery, material, swaps)
+    return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
+
+
+def _most(most: int, options: Options) -> int | None:
+    return None if options.is_full else most
+
+
+def _can_search(gallery: Gallery) -> bool:
+    return len(gallery.pictures) > 1 and len(gallery.captions) > 1
+
+
+def _text_search(
+    space: Space, gallery: Gallery, drawn: Sequence[Shuffled], options: Options
+) -> list[Quantity]:
+    picture_PD = space.pictures(gallery.pictures)
+    original = search(picture_PD, space.captions(gallery.captions), gallery)
+    found = recalls(original, gallery, options)
+    for one in search_captions(space, picture_PD, gallery, drawn):
+        found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
+    return found
+
+
+def _picture_search(
+    space: Space, gallery: Gallery, seeds: Sequence[int], options: Options
+) -> list[Quantity]:
+    """The original again, since the gallery may be a smaller one."""
+    gallery = choose_gallery(gallery, _most(MOST_SHUFFLED_PICTURES, options))
+    picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
+    shuffled_SPD = encode_shuffled(space, gallery.pictures, seeds)
+    original = search(picture_PD, caption_CD, gallery)
+    found = recalls(original, gallery, options, beside=f" ({len(gallery.pictures)} pictures)")
+    for one in search_pictures(shuffled_SPD, caption_CD, gallery):
+        found += recalls(one, gallery, options) + retentions(one, original, gallery, options)
+    return found + shuffled_pictures(picture_PD, shuffled_SPD, options)
+
+
+def _notes(
+    gallery: Gallery | None, drawn: Sequence[Shuffled], tagger: Tagger | None, *, has_swaps: bool
+) -> tuple[str, ...]:
+    notes = []
+    if tagger is None:
+        without = " and ".join(name for name in TEXT if name in BY_TAG)
+        notes.append(f"No tagger, so {without} are not asked: {HOW_TO}.")
+    else:
+        notes.append(f"Parts of speech: {tagger.name}.")
+    same = {
+        name: sum(one.captions.count(None) for one in drawn if one.name == name)
+        for name in dict.fromkeys(one.name for one in drawn)
+    }
+    counts = ", ".join(f"{name} {count}" for name, count in same.items() if count)
+    if counts:
+        notes.append(f"Captions without another order are left out: {counts}.")
+    if gallery is None or not _can_search(gallery):
+        notes.append("Retrieval is not asked: it needs two pictures and two captions.")
+    if not has_swaps:
+        notes.append(
+            "No negative has the words of its caption, so all other orders are shuffles, mostly "
+            "into nonsense: these can be told by language alone."
+        )
+    return tuple(notes)
+
+
+def _parts(gallery: Gallery | None, material: Material, swaps: Sequence[Row]) -> tuple[str, ...]:
+    """What was left out to be quick."""
+    every = sum(map(is_swap, material.rows))
+    notes = told_part(len(swaps), every, "captions with swaps")
+    if gallery is None or material.gallery is None:
+        return notes
+    whole = len(material.gallery.pictures)
+    return notes + told_part(len(gallery.pictures), whole, "pictures of the gallery")
+
+
+def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of captions")
+    return order(subject.space, material, options, tagger=tagger_for(material))
+
+
+ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say)

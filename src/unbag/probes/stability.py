@@ -13,13 +13,33 @@ Dimensions: N comparisons, D space.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from unbag.probes.vectors import TIE, cosines, unit
+from unbag.probes.base import (
+    Better,
+    Finding,
+    Known,
+    Material,
+    Options,
+    PicturePair,
+    Point,
+    Probe,
+    Quantity,
+    Row,
+    Scatter,
+    Subject,
+    Verdict,
+    mean,
+    shown,
+    statistic,
+)
+from unbag.probes.sampling import choose_pairs, choose_rows, cluster_of, hashed, is_swap, told_part
+from unbag.probes.space import TIE, Space, cosines, unit
+from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
 
 LEAST = 3
@@ -124,3 +144,340 @@ def _centred_ranks(code_M: IntArray) -> FloatArray:
 
 def _sides(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> FloatArray:
     return np.sign(decide(vector_ND, right_ND, wrong_ND).margin_N)
+
+
+# Dimensions: N comparisons, M some of them, D space.
+
+SIZES = (0.05, 0.10)
+"""Of noise, relative to the vector."""
+ROUNDINGS: tuple[Rounding, ...] = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Comparisons with what is known of each."""
+
+    units: tuple[str, ...]
+    clusters: tuple[str, ...]
+    kinds: tuple[str, ...]
+    found: Decisions
+    changed: dict[Rounding, FloatArray]
+    width: int
+
+    def at(self, place_M: IntArray) -> Compared:
+        """Some of them."""
+        units, clusters, kinds = (
+            tuple(one[at] for at in place_M) for one in (self.units, self.clusters, self.kinds)
+        )
+        found = Decisions(
+            *(
+                one[place_M]
+                for one in (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
+            )
+        )
+        changed = {name: value_N[place_M] for name, value_N in self.changed.items()}
+        return Compared(units, clusters, kinds, found, changed, self.width)
+
+    def mean(
+        self,
+        name: str,
+        value_N: FloatArray,
+        about: str,
+        options: Options,
+        *,
+        weight_N: FloatArray | None = None,
+        known: Known | None = None,
+        better: Better = "neither",
+        is_rate: bool = False,
+    ) -> Quantity:
+        """Over all, or over those with a weight."""
+        return mean(
+            name,
+            value_N,
+            about=about,
+            options=options,
+            units=self.units,
+            clusters=self.clusters,
+            weight_N=weight_N,
+            known=known,
+            better=better,
+            is_rate=is_rate,
+            tags=[{"kind": kind} for kind in self.kinds],
+        )
+
+
+def of_rows(space: Space, rows: Sequence[Row]) -> Compared:
+    """A picture between its caption and a false one."""
+    there = [row for row in rows if row.negative is not None]
+    return _compared(
+        space.pictures([row.picture for row in there]),
+        space.captions([row.caption for row in there]),
+        space.captions([row.negative or "" for row in there]),
+        [(row.id, cluster_of(row), row.kind) for row in there],
+    )
+
+
+def of_pairs(space: Space, pairs: Sequence[PicturePair]) -> Compared:
+    """A caption between the picture it is true of and the other one, both captions of a pair."""
+    every = [
+        (caption, *pictures, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
+        for pair in pairs
+        if pair.captions is not None
+        for at, (caption, pictures) in enumerate(
+            zip(pair.captions, ((pair.first, pair.second), (pair.second, pair.first)), strict=True)
+        )
+    ]
+    return _compared(
+        space.captions([one[0] for one in every]),
+        space.pictures([one[1] for one in every]),
+        space.pictures([one[2] for one in every]),
+        [one[3] for one in every],
+    )
+
+
+def _compared(
+    vector_ND: FloatArray,
+    right_ND: FloatArray,
+    wrong_ND: FloatArray,
+    names: Sequence[tuple[str, str, str]],
+) -> Compared:
+    changed = {to: changed_by(to, vector_ND, right_ND, wrong_ND) for to in ROUNDINGS}
+    units, clusters, kinds = zip(*names, strict=True) if names else ((), (), ())
+    found = decide(vector_ND, right_ND, wrong_ND)
+    return Compared(units, clusters, kinds, found, changed, vector_ND.shape[-1])
+
+
+def firmness(
+    asked: Compared, suffix: str, options: Options, *, is_swap: bool = False
+) -> list[Quantity]:
+    """Share that is right, the angle of these, and what noise turns of them.
+
+    Args:
+        asked: Comparisons.
+        suffix: What the name of each quantity ends with.
+        options: How to resample.
+        is_swap: Both captions have the same words, so that a bag of words ties.
+    """
+    right_N, held_N = asked.found.right, np.nan_to_num(asked.found.held)
+    angle_N = np.nan_to_num(asked.found.angle_N)
+    tie = 0.0 if is_swap else None
+    right = asked.mean(
+        f"right{suffix}",
+        right_N,
+        "Share of preferences that are right; a tie is not",
+        options,
+        known=Known(bag=tie, perfect=1.0, chance=0.5),
+        better="higher",
+        is_rate=True,
+    )
+    middle = statistic(
+        f"angle{suffix}",
+        lambda place_M: _median(angle_N[place_M], held_N[place_M]),
+        len(angle_N),
+        about="Median rotation, in degrees, that takes a right preference away; a tie is at 0",
+        options=options,
+        clusters=asked.clusters,
+        known=Known(bag=tie),
+        better="higher",
+    )
+    average = asked.mean(
+        f"mean angle{suffix}",
+        angle_N * held_N,
+        "The same, as a mean",
+        options,
+        weight_N=held_N,
+        known=Known(bag=tie),
+        better="higher",
+    )
+    is_right_N = np.nan_to_num(right_N)
+    flips = [
+        asked.mean(
+            f"flipped at {size:.0%}{suffix}".replace("%", " %"),
+            flip_chance(angle_N, width=asked.width, size=size) * is_right_N,
+            "Share of right preferences that noise of this relative size on the vector turns",
+            options,
+            weight_N=is_right_N,
+            better="lower",
+            is_rate=True,
+        )
+        for size in SIZES
+    ]
+    return [right, middle, average, *flips]
+
+
+def _median(angle_M: FloatArray, held_M: FloatArray) -> float:
+    kept_M = angle_M[held_M > 0]
+    return float(np.median(kept_M)) if len(kept_M) else float("nan")
+
+
+def by_cosine(asked: Compared, suffix: str, options: Options) -> list[Quantity]:
+    """Rank correlation of the angle with the cosine of the two, over what is right."""
+    is_right_N = asked.found.right == 1
+    correlation = rank_correlation(asked.found.angle_N, asked.found.cosine_N)
+    return [
+        statistic(
+            f"angle against cosine{suffix}",
+            lambda place_M: correlation(place_M[is_right_N[place_M]]),
+            len(is_right_N),
+            about="Rank correlation of the angle with the cosine of the two that are compared",
+            options=options,
+            clusters=asked.clusters,
+        )
+    ]
+
+
+def by_rounding(asked: Compared, options: Options) -> list[Quantity]:
+    """Preferences that differ when vectors are kept in half precision."""
+    return [
+        asked.mean(
+            f"changed by {to}",
+            asked.changed[to],
+            f"Share of preferences that differ, or are lost, with vectors in {to}",
+            options,
+            better="lower",
+            is_rate=True,
+        )
+        for to in ROUNDINGS
+    ]
+
+
+SAME_WORDS, PICTURES = ", same words", ", pictures"
+FIRM, FRAGILE = 0.1, 0.25
+"""Share of right preferences that noise of 10 % turns: surely below, surely above."""
+UNSURE = 0.75
+"""Half way from chance to all right: an interval from chance to above it decides nothing."""
+_BETWEEN = {
+    SAME_WORDS: "two captions of the same words",
+    "": "two captions",
+    PICTURES: "two pictures",
+}
+
+
+def say(finding: Finding) -> Verdict:
+    """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
+    suffix = finding.headline.removeprefix("angle")
+    between = _BETWEEN[suffix]
+    right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
+    flipped = finding[f"flipped at 10 %{suffix}"].estimate
+    if not right.n:
+        return Verdict("Not known: no preference between vectors that are numbers.", "told")
+    if not right.value and angle.value != 0 and right.high > UNSURE:
+        told = f"none of {right.n:,} preferences between {between} is right, too few to say more"
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if not right.value:
+        ties = "ties" if angle.value == 0 else "ties or wrong"
+        at = (
+            ""
+            if angle.n == 0 or angle.value != angle.value
+            else f", {shown(angle, 'degrees', digits=1)}"
+        )
+        return Verdict(
+            f"Nothing holds them: all preferences between {between} are {ties}{at}.", "fails"
+        )
+    told = (
+        f"{shown(right)} of preferences between {between} are right; a rotation of "
+        f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
+        f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
+    )
+    if right.low <= 0.5 and right.high > UNSURE:
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if right.low <= 0.5:
+        return Verdict(f"It decides no better than chance: {told}.", "fails")
+    if flipped.low > FRAGILE:
+        return Verdict(f"Very little: {told}.", "fails")
+    if flipped.high < FIRM:
+        return Verdict(f"Much is needed: {told}.", "holds")
+    return Verdict(f"Some noise is enough: {told}.", "mixed")
+
+
+def _against(finding: Finding, suffix: str) -> str:
+    """What the cosine of the two has to do with it, where the interval leaves 0 out."""
+    side = PICTURES if suffix == PICTURES else ""
+    found = finding.get(f"angle against cosine{side}")
+    if found is None or not (found.estimate.low > 0 or found.estimate.high < 0):
+        return ""
+    how = "less" if found.estimate.high < 0 else "more"
+    return f"; over all kinds, the more alike the two the {how} it takes ({shown(found.estimate)})"
+
+
+NAME = "stability"
+MOST_POINTS = 400
+ABOUT = """\
+A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
+angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
+it is told in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
+of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
+of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
+brought back to unit length or not. The same for a caption between two pictures. Against the cosine:
+Spearman's rank correlation of the angle with the cosine of the two that are compared; below 0, the
+more alike they are the less it takes. Changed by bfloat16 or float16: the share of all preferences
+that differ when vectors are kept in that precision. The question follows Li et al. 2024, the
+formulas are ours. Limits: noise of a real channel is not equal in all directions, and a model that
+is surely wrong is stable too; look at the share that is right first."""
+
+
+def stability(space: Space, material: Material, options: Options) -> Finding:
+    """How firm the preferences of any space of vectors are."""
+    rows = [row for row in material.rows if row.negative is not None]
+    pairs = [pair for pair in material.pairs if pair.captions is not None]
+    if not rows and not pairs:
+        needs = "captions with hard negatives, or pairs of pictures with a caption each"
+        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+    kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
+    notes = (
+        "A preference that is wrong does not count: see how many are right first.",
+        *told_part(len(kept), len(rows), "rows"),
+        *told_part(len(kept_pairs), len(pairs), "pairs of pictures"),
+    )
+    quantities: list[Quantity] = []
+    plots: list[Scatter] = []
+    if kept:
+        asked = of_rows(space, kept)
+        quantities += _of_captions(asked, kept, options)
+        plots.append(_scatter(asked, "captions", options))
+    if kept_pairs:
+        between = of_pairs(space, kept_pairs)
+        quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
+        plots.append(_scatter(between, "pictures", options))
+    headline = next(one.name for one in quantities if one.name.startswith("angle"))
+    return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
+
+
+def _of_captions(asked: Compared, rows: Sequence[Row], options: Options) -> list[Quantity]:
+    """Where only the order differs first, if it does anywhere: the verdict is about that."""
+    found = []
+    swap_M = np.flatnonzero([is_swap(row) for row in rows])
+    if len(swap_M):
+        found = firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
+    found += firmness(asked, "", options) + by_cosine(asked, "", options)
+    return found + by_rounding(asked, options)
+
+
+def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
+    every = [at for at in range(len(asked.units)) if np.isfinite(asked.found.angle_N[at])]
+    chosen = sorted(every, key=lambda at: hashed(asked.units[at]))
+    return Scatter(
+        title=f"Firmness between two {what}",
+        x=f"cosine of the two {what}",
+        y="degrees to the boundary",
+        points=tuple(
+            Point(
+                float(asked.found.cosine_N[at]),
+                float(asked.found.angle_N[at]),
+                asked.kinds[at],
+                asked.units[at],
+            )
+            for at in (chosen if options.is_full else chosen[:MOST_POINTS])
+        ),
+        lines=(("boundary", 0.0),),
+        about="Below the boundary a preference is wrong. A tie stands on it.",
+    )
+
+
+def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+    return stability(subject.space, material, options)
+
+
+STABILITY = Probe(NAME, "How little turns its preferences?", ABOUT, _ask, say)

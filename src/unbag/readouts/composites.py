@@ -18,24 +18,18 @@ import torch
 from numpy.random import Generator
 from torch import Tensor
 
-from unbag.engine.progress import Progress
 from unbag.errors import UserError, unknown_name
-from unbag.readouts.parts import View
-from unbag.readouts.pool import Pool
-from unbag.readouts.pool_world import STEP, WorldRows, world_pool
-from unbag.train.world_batches import encode
-from unbag.train.world_captions import DEFAULT_PRESET, Told, find_preset
-from unbag.train.world_pixels import drawn
+from unbag.readouts.data import STEP, Pool, WorldRows, world_pool
+from unbag.readouts.features import View
+from unbag.runs.progress import Progress
+from unbag.training.data.world import DEFAULT_PRESET, Told, drawn, encode, find_preset
 from unbag.types import DualEncoder
-from unbag.world.grammar import And, Has, Not, Obj, holds
-from unbag.world.knobs import Withheld, withheld
-from unbag.world.parse import read
-from unbag.world.place import Look, jittered, place_apart, sample_look
+from unbag.world.grammar import And, Has, Not, Obj, Statement, Style, holds, read
+from unbag.world.placement import Look, jittered, place_apart, sample_look
 from unbag.world.quads import FLAT, Quad, quad
-from unbag.world.realise import Statement, Style
-from unbag.world.scene import Scene, is_clear
+from unbag.world.scenes import Scene, is_clear
 from unbag.world.stream import split_seed
-from unbag.world.words import DEFAULT, Relation, World
+from unbag.world.vocabulary import DEFAULT, Relation, Withheld, World, withheld
 
 _TRAIN = 2**30
 """First of the seeds of the training split that are drawn here; `unbag train` takes others."""

@@ -11,32 +11,219 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
 from torch.nn import functional
 
 from unbag.errors import UserError
-from unbag.readouts.cells import filled
-from unbag.readouts.dcsm_map import (
-    LEAST_DEVIATION,
-    Moments,
-    Only,
-    cosine_maps,
-    functional_rows,
-    kept_cells,
-    moments,
-    standardise,
-    with_words,
-)
-from unbag.readouts.dcsm_net import CHANNELS, map_net
-from unbag.readouts.dcsm_view import MapCaptions
-from unbag.readouts.dcsm_words import Align
-from unbag.readouts.fit import Effort
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import Parts
-from unbag.readouts.reader import Reader, ReaderBatch
+from unbag.readouts.dcsm_words import END, FUNCTIONAL, Align, MapCaptions
+from unbag.readouts.features import Parts, View
+from unbag.readouts.reader import Reader, ReaderBatch, Sizes, filled
+from unbag.readouts.training import Effort, ReaderReadout
+
+# Dimensions: K calls, of which each compares P pictures with C captions; R rows of a map (CLS and
+# patches), L columns (tokens), W width, T functional words, N pictures or captions of all calls.
+
+Only: TypeAlias = Literal["all", "cls", "eos", "cls_eos"]
+LEAST_DEVIATION = 1e-6
+
+
+class Moments(NamedTuple):
+    """Mean and sample standard deviation, shaped to be taken off maps."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+def functional_rows(rows: int, *, seed: int) -> Tensor:
+    """What stands in a map for each functional word, [T, R]: about a third everywhere."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn_TR = torch.randn((len(FUNCTIONAL), rows), generator=generator)
+    return (functional.normalize(drawn_TR, dim=1) + 1) / 3
+
+
+def cosine_maps(picture_NRW: Tensor, caption_NLW: Tensor, *, calls: int) -> Tensor:
+    """All pictures with all captions of each call, [K, P, C, R, L], in one product."""
+    rows, width = picture_NRW.shape[1:]
+    length = caption_NLW.shape[1]
+    flat = torch.bmm(
+        picture_NRW.reshape(calls, -1, width), caption_NLW.reshape(calls, -1, width).transpose(1, 2)
+    )
+    pictures, captions = len(picture_NRW) // calls, len(caption_NLW) // calls
+    return flat.view(calls, pictures, rows, captions, length).transpose(2, 3)
+
+
+def with_words(map_KPCRL: Tensor, mark_NL: Tensor, row_TR: Tensor) -> Tensor:
+    """Columns of functional words replaced by the row of the word, whatever the picture."""
+    calls, _, captions, rows, length = map_KPCRL.shape
+    mark_NL = mark_NL % END
+    word_NRL = row_TR[(mark_NL - 1).clamp(min=0)].transpose(1, 2).to(map_KPCRL.dtype)
+    return torch.where(
+        (mark_NL > 0).view(calls, 1, captions, 1, length),
+        word_NRL.reshape(calls, 1, captions, rows, length),
+        map_KPCRL,
+    )
+
+
+def kept_cells(only: Only, mark_NL: Tensor, *, rows: int, calls: int) -> Tensor | None:
+    """True in the row of CLS, or in the column where each caption ends, or in both.
+
+    None where all cells count, else [K, 1, C, R, L].
+    """
+    if only == "all":
+        return None
+    is_end_NRL = (mark_NL >= END)[:, None].expand(-1, rows, -1)
+    is_cls_NRL = torch.zeros_like(is_end_NRL)
+    is_cls_NRL[:, 0] = True
+    is_kept_NRL = {"cls": is_cls_NRL, "eos": is_end_NRL, "cls_eos": is_cls_NRL | is_end_NRL}[only]
+    return is_kept_NRL.view(calls, 1, -1, *is_kept_NRL.shape[1:])
+
+
+def moments(map_KPCRL: Tensor, keep: Tensor | None, *, by: Literal["map", "call"]) -> Moments:
+    """Over the cells of each map, or over all maps of a call; those that are kept count."""
+    dims = (3, 4) if by == "map" else (1, 2, 3, 4)
+    if keep is None:
+        variance, mean = torch.var_mean(map_KPCRL, dims, correction=1, keepdim=True)
+        return Moments(mean, variance.sqrt().clamp(min=LEAST_DEVIATION))
+    weight = keep.expand_as(map_KPCRL).to(map_KPCRL.dtype)
+    count = weight.sum(dims, keepdim=True)
+    mean = (map_KPCRL * weight).sum(dims, keepdim=True) / count
+    squared = ((map_KPCRL - mean).square() * weight).sum(dims, keepdim=True)
+    return Moments(mean, (squared / (count - 1)).sqrt().clamp(min=LEAST_DEVIATION))
+
+
+def standardise(map_KPCRL: Tensor, found: Moments, keep: Tensor | None) -> Tensor:
+    """Zero mean and unit deviation; cells that are not kept are 0."""
+    map_KPCRL = (map_KPCRL - found.mean) / found.deviation
+    return map_KPCRL if keep is None else map_KPCRL.masked_fill(~keep, 0)
+
+
+# Dimensions: N maps, R rows (CLS and patches), L columns (tokens), O and I channels, D down and A
+# across a window, H hidden units.
+
+CHANNELS, HIDDEN = 4, 128
+MLP_HIDDEN = (64, 32)
+
+
+class MapCnn(nn.Module):
+    """Two 3 x 3 convolutions over the map, then two layers over all of it.
+
+    At 197 x 30 it has 3,026,365 weights. Rows follow one another as patches do, line by line, so a
+    window sees a patch and its neighbours to the left and right, not those above and below.
+    """
+
+    def __init__(self, rows: int, columns: int, *, dropout: float = 0.0) -> None:
+        """Dropout follows every stage."""
+        super().__init__()
+        self.first = nn.Conv2d(1, CHANNELS, 3, padding=1)
+        self.second = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1)
+        self.hidden = nn.Linear(CHANNELS * rows * columns, HIDDEN)
+        self.out = nn.Linear(HIDDEN, 1)
+        self.stage = nn.Sequential(nn.ReLU(), nn.Dropout(dropout))
+
+    def forward(self, map_NRL: Tensor) -> Tensor:
+        """[N, R, L] to [N]."""
+        return self.by_products(map_NRL) if map_NRL.is_cuda else self.convolved(map_NRL)
+
+    def convolved(self, map_NRL: Tensor) -> Tensor:
+        """As the paper writes it, [N, R, L] to [N]."""
+        found = self.stage(self.first(map_NRL[:, None]))
+        found = self.stage(self.second(found))
+        score_N1: Tensor = self.out(self.stage(self.hidden(found.flatten(1))))
+        return score_N1[:, 0]
+
+    def by_products(self, map_NRL: Tensor) -> Tensor:
+        """The same sums as products of matrices, for a GPU, [N, R, L] to [N].
+
+        Four channels are few for its convolutions. Here the columns of all channels stand side by
+        side, a window is three rows of them, and its weights are a matrix with zeros off a band:
+        ten times the products, in a shape that a GPU is made for.
+        """
+        rows, columns = map_NRL.shape[1:]
+        found = map_NRL
+        for layer in (self.first, self.second):
+            assert layer.bias is not None
+            bias = layer.bias.repeat_interleave(columns)
+            found = functional.linear(_Windows.apply(found), _band(layer, columns), bias)
+            found = self.stage(found)
+        weight_HORL = self.hidden.weight.view(len(self.hidden.weight), -1, rows, columns)
+        weight = weight_HORL.transpose(1, 2).flatten(1)
+        hidden = functional.linear(found.flatten(1), weight, self.hidden.bias)
+        score_N1: Tensor = self.out(self.stage(hidden))
+        return score_N1[:, 0]
+
+
+class _Windows(torch.autograd.Function):
+    """Each row between the ones above and below it, zeros beyond the map: [N, R, C] to [N, R, 3C].
+
+    Windows are the most that a step reads and writes. By padding, cutting and joining, with the
+    gradients that torch makes of them, it would be twice as much.
+    """
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, found_NRC: Tensor) -> Tensor:
+        """Written once."""
+        maps, rows, size = found_NRC.shape
+        window = found_NRC.new_empty((maps, rows, 3 * size))
+        above, own, below = torch.chunk(window, 3, dim=2)
+        above[:, 0] = 0
+        above[:, 1:] = found_NRC[:, :-1]
+        own.copy_(found_NRC)
+        below[:, :-1] = found_NRC[:, 1:]
+        below[:, -1] = 0
+        return window
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
+        """Of a row: from its own window and from those of its neighbours."""
+        above, own, below = torch.chunk(gradient, 3, dim=2)
+        total = own.clone(memory_format=torch.contiguous_format)
+        total[:, :-1] += above[:, 1:]
+        total[:, 1:] += below[:, :-1]
+        return total
+
+
+def _band(layer: nn.Conv2d, columns: int) -> Tensor:
+    """[O, I, D, A] to [O x L, D x I x L]: a column sees itself and those beside it."""
+    like = layer.weight
+    beside = torch.stack([like.new_ones(columns - abs(at)).diag(at) for at in (-1, 0, 1)])
+    found = torch.einsum("oida,amn->omdin", like, beside)
+    return found.flatten(2).flatten(0, 1)
+
+
+class MapMlp(nn.Module):
+    """Three layers over all of the map."""
+
+    def __init__(self, rows: int, columns: int, *, dropout: float = 0.0) -> None:
+        """Dropout follows every stage."""
+        super().__init__()
+        wide, narrow = MLP_HIDDEN
+        self.layers = nn.Sequential(
+            nn.Linear(rows * columns, wide),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(wide, narrow),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(narrow, 1),
+        )
+
+    def forward(self, map_NRL: Tensor) -> Tensor:
+        """[N, R, L] to [N]."""
+        score_N1: Tensor = self.layers(map_NRL.flatten(1))
+        return score_N1[:, 0]
+
+
+def map_net(
+    kind: Literal["cnn", "mlp"], *, rows: int, columns: int, dropout: float
+) -> MapCnn | MapMlp:
+    """By name."""
+    return (MapCnn if kind == "cnn" else MapMlp)(rows, columns, dropout=dropout)
 
 
 @dataclass(frozen=True)
@@ -292,3 +479,18 @@ def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
 def _lost(logit: Tensor, calls: int) -> Tensor:
     own_N = torch.arange(len(logit) // calls, device=logit.device).repeat(calls)
     return functional.cross_entropy(logit, own_N, reduction="none")
+
+
+# DCSM under the names by which it is trained and scored.
+
+
+def _view(settings: DcsmSettings) -> View:
+    return MapCaptions(settings.align, settings.length, settings.padding).view
+
+
+DCSM = ReaderReadout(
+    "dcsm", DcsmSettings(align="word_index", norm="batch"), _view, partial(Dcsm, name="dcsm")
+)
+"""As released: a word marks the column of its number, maps of a call are standardised together."""
+DCSM_FIXED = ReaderReadout("dcsm_fixed", DcsmSettings(), _view, partial(Dcsm, name="dcsm_fixed"))
+"""A word marks its own tokens, each map is standardised by itself."""

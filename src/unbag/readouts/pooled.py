@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.readouts.fit import Effort
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import POOLED_ONLY, Parts, View
-from unbag.readouts.reader import Reader
-from unbag.readouts.reader_readout import ReaderReadout
+from unbag.readouts.features import POOLED_ONLY, Parts, View
+from unbag.readouts.reader import Reader, Sizes
+from unbag.readouts.training import Effort, ReaderReadout
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,80 @@ G rows that are told apart (a crowd).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unbag.readouts.parts import Parts, View
+from unbag.errors import UserError, said_by
+from unbag.models.weights import check_finite, fingerprint
+from unbag.readouts.features import Parts, View
+from unbag.runs.files import write_atomically
+from unbag.types import DualEncoder
+from unbag.version import __version__
+
+# Dimensions: B rows of a batch, K negatives of a caption, G rows that are told apart (a crowd), P
+# pictures, C captions.
+
+MOST_NUMBERS = 1 << 25
+"""Of one array at a time while a matrix is filled; 128 MB in float32."""
+
+
+def find_own(logit_GG: Tensor, negative_GK: Tensor | None, also_true_GG: Tensor) -> Tensor:
+    """Cross-entropy of rows and of columns, [2, G]; negatives are further columns of their row.
+
+    Cells that are true too are left out; a negative that is missing is minus infinity.
+    """
+    logit_GG = logit_GG.float().masked_fill(also_true_GG, -torch.inf)
+    own_G = torch.arange(len(logit_GG), device=logit_GG.device)
+    wide = logit_GG if negative_GK is None else torch.cat([logit_GG, negative_GK.float()], dim=1)
+    by_row_G = functional.cross_entropy(wide, own_G, reduction="none")
+    return torch.stack([by_row_G, functional.cross_entropy(logit_GG.T, own_G, reduction="none")])
+
+
+def find_own_in_crowds(
+    cells: Callable[[slice], Tensor],
+    negative_BK: Tensor | None,
+    also_true_BB: Tensor,
+    *,
+    crowd: int,
+) -> Tensor:
+    """The mean over rows and columns, where `cells` gives logits [G, G] of some rows."""
+    found = []
+    for part in crowds(len(also_true_BB), crowd):
+        negative_GK = None if negative_BK is None else negative_BK[part]
+        found.append(find_own(cells(part), negative_GK, also_true_BB[part, part]))
+    return torch.cat(found, dim=1).mean()
+
+
+def crowds(size: int, crowd: int) -> Iterator[slice]:
+    """Rows that are told apart together; the last crowd may be smaller."""
+    for start in range(0, size, crowd):
+        yield slice(start, min(start + crowd, size))
+
+
+def filled(
+    pictures: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
+) -> Tensor:
+    """[P, C] from blocks of it, none of which needs more than `MOST_NUMBERS`.
+
+    `numbers` is what one cell needs while it is computed.
+    """
+    across = max(1, min(captions, MOST_NUMBERS // numbers))
+    down = max(1, MOST_NUMBERS // (numbers * across))
+    rows = []
+    for some in crowds(pictures, down):
+        rows.append(torch.cat([block(some, others) for others in crowds(captions, across)], dim=1))
+    return torch.cat(rows)
+
 
 PAIRS_AT_ONCE = 2_048
 """Pairs that are compared together where a reader has no quicker way to fill a matrix."""
@@ -112,3 +179,177 @@ def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
     other_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
     other_BK = other_BK.masked_fill(~batch.negative_mask_BK, -torch.inf)
     return own_B > other_BK.amax(dim=1)
+
+
+FILE = "reader.safetensors"
+LAST = "last.safetensors"
+"""Beside it: what training goes on from."""
+_HEADER = "unbag_reader"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a reader must know of the features it is given."""
+
+    patches: int
+    picture_width: int
+    caption_width: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a file says of itself."""
+
+    readout: str
+    settings: Mapping[str, Any]
+    sizes: Sizes
+    encoder: str
+    """Name of the model it was trained on."""
+    fingerprint: str
+    """Of that model."""
+    version: str = __version__
+
+
+def save_head(
+    reader: Reader, path: Path, head: Head, *, dtype: torch.dtype = torch.float16
+) -> None:
+    """Weights in half precision, as they are shipped, and all that is needed to read them."""
+    state = {k: _saved(v, dtype) for k, v in reader.state_dict().items()}
+    check_finite(state, source=f"the reader {head.readout}")
+    write_head(state, path, head)
+
+
+def write_head(state: Mapping[str, Tensor], path: Path, head: Head) -> None:
+    """Weights as they are, under a header."""
+    header = {_HEADER: json.dumps(asdict(head))}
+    write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
+
+
+def check_encoder(
+    path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
+) -> None:
+    """Raise UserError, with both fingerprints, if what lies there was trained on another."""
+    if fingerprint != encoder.fingerprint:
+        raise UserError(
+            f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
+            f"{encoder.name} ({encoder.fingerprint})",
+            expected="the model it was trained on: to another, its numbers mean nothing",
+            way_out=f"--model {spec}, or train a {kind} for this model",
+        )
+
+
+def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
+    """What `save_head` wrote; the file is data only, nothing in it is executed."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = json.loads((file.metadata() or {})[_HEADER])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        said["sizes"] = Sizes(**said["sizes"])
+        head = Head(**said)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a reader: {said_by(error)}",
+            expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
+            way_out="train one; docs/readouts.md shows how",
+        ) from error
+    check_finite(state, source=f"{path}")
+    return head, state
+
+
+def load_reader(
+    folder: Path,
+    encoder: DualEncoder,
+    *,
+    readout: str,
+    settings: type[Any],
+    build: Callable[[Any, Sizes], Reader],
+) -> tuple[Reader, Head]:
+    """The reader of a folder, for the encoder it was trained on and no other."""
+    path = folder if folder.is_file() else folder / FILE
+    if not path.exists() and (folder / LAST).exists():
+        raise UserError(
+            f"{folder} holds a training that was stopped before its end",
+            expected=f"a folder with {FILE}, which the last step writes",
+            way_out="give the same `unbag train` command again: it goes on",
+        )
+    head, state = read_head(path)
+    if head.readout != readout:
+        raise UserError(
+            f"{path} holds the read-out {head.readout!r}",
+            expected=f"{readout!r}",
+            way_out=f"--scorer {head.readout}@{folder}",
+        )
+    check_encoder(path, encoder, spec=head.encoder, fingerprint=head.fingerprint)
+    known = {field.name for field in fields(settings)}
+    said = {key: value for key, value in head.settings.items() if key in known}
+    try:
+        reader = build(settings(**said), head.sizes)
+        reader.load_state_dict({name: _loaded(value) for name, value in state.items()})
+    except (RuntimeError, TypeError) as error:
+        raise UserError(
+            f"{path} does not fit the read-out {readout!r}: {said_by(error)}",
+            expected=f"weights as unbag {__version__} writes them; this is by {head.version}",
+            way_out="train it again with this version",
+        ) from error
+    return reader.eval(), head
+
+
+def reader_fingerprint(reader: Reader, encoder: DualEncoder) -> str:
+    """Of encoder, weights and settings."""
+    said = json.dumps(asdict(reader.settings), sort_keys=True)  # type: ignore[call-overload]
+    return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, said)
+
+
+def _saved(value: Tensor, dtype: torch.dtype) -> Tensor:
+    value = value.detach().cpu().contiguous()
+    return value.to(dtype) if value.is_floating_point() else value
+
+
+def _loaded(value: Tensor) -> Tensor:
+    return value.float() if value.is_floating_point() else value
+
+
+# What a reader must offer to be drawn: a map over the patches for each part of a caption.
+#
+# Dimensions: N pairs, T parts of a caption, L patches.
+
+
+@runtime_checkable
+class MappedReader(Protocol):
+    """A reader that `unbag diagnose` draws over pictures."""
+
+    maps_show: str
+    """What a number of a map is, for people: a sentence or two."""
+    maps_are_signed: bool
+    """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
+
+    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """Row with row, [N, T, L], larger where a patch counts more.
+
+        A reader to which a caption is one part (T = 1) is also asked with each word alone.
+        """
+
+
+WEIGHTS = Path(str(files("unbag.models") / "weights"))
+
+
+def shipped_reader(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+    """`MODEL.READOUT.reader.safetensors` whose header has this encoder's fingerprint.
+
+    None where there is none. What such a file is called says what to look at; only its header
+    says whom it was trained for.
+    """
+    for path in sorted(weights.glob(f"*.{readout}.reader.safetensors")):
+        head, _ = read_head(path)
+        if (head.readout, head.fingerprint) == (readout, encoder.fingerprint):
+            return path
+    return None
+
+
+def shipped_decoder(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+    """The folder `MODEL.READOUT` of a decoder that was trained on this encoder; None if none is."""
+    for config in sorted(weights.glob(f"*.{readout}/config.json")):
+        origin = json.loads(config.read_text(encoding="utf-8"))["origin"]
+        if origin["fingerprint"] == encoder.fingerprint:
+            return config.parent
+    return None

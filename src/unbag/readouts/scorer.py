@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from unbag.engine.progress import Progress
-from unbag.engine.unknown_words import unknown_to
-from unbag.readouts.head import reader_fingerprint
-from unbag.readouts.parts import Parts
-from unbag.readouts.shelf import Laid
-from unbag.readouts.store import PartsStore
+from unbag.evaluation.scoring import unknown_to
+from unbag.readouts.features import Laid, Parts, PartsStore
+from unbag.readouts.reader import reader_fingerprint
+from unbag.runs.progress import Progress
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
 
 if TYPE_CHECKING:

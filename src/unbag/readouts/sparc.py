@@ -17,14 +17,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unbag.readouts.cells import filled, find_own_in_crowds
-from unbag.readouts.fit import Effort
-from unbag.readouts.head import Sizes
-from unbag.readouts.parts import LAST, Parts, View, last_captions, last_pictures
-from unbag.readouts.projections import CaptionProjection, PatchProjection, check_space
-from unbag.readouts.reader import Reader, ReaderBatch, contrast
-from unbag.readouts.reader_readout import ReaderReadout
-from unbag.readouts.rotary import Form, Rope, check_rotary, turned
+from unbag.readouts.features import LAST, Parts, View, last_captions, last_pictures
+from unbag.readouts.pacl import (
+    CaptionProjection,
+    Form,
+    PatchProjection,
+    Rope,
+    check_rotary,
+    check_space,
+    turned,
+)
+from unbag.readouts.reader import Reader, ReaderBatch, Sizes, contrast, filled, find_own_in_crowds
+from unbag.readouts.training import Effort, ReaderReadout
 from unbag.types import DualEncoder, LayerEncoder
 
 EPS = 1e-8

@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from unbag.reports.alike import Part
-from unbag.reports.beside import Beside, same_model, scales
-from unbag.reports.compared import compared
-from unbag.reports.join import notes_of, parts_of
-from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, lay_out
+from unbag.errors import UserError
+from unbag.evaluation.store import read_contents
+from unbag.metrics.definitions import DEFINITIONS
+from unbag.reports.formatting import chance_text, interval_text, trouble_text, value_text
+from unbag.reports.join import Part, merge_runs, notes_of, parts_of
+from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, compared, lay_out
+from unbag.reports.page import render_page
+from unbag.reports.references import Beside, same_model, scales
 from unbag.reports.summary import against_chance, chance_legend, summarise
-from unbag.reports.wording import chance_text, interval_text, trouble_text, value_text
-from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents
-from unbag.types.as_json import JsonObject, comparison_to_json, result_to_json
-from unbag.types.reference_json import reference_to_json
+from unbag.runs.files import write_text
+from unbag.types import Comparison, Estimate, Published, Reference, Result, RunContents, RunRecord
+from unbag.types.json import JsonObject, comparison_to_json, reference_to_json, result_to_json
 
 CSV_HEAD = (
     "benchmark", "scorer", "protocol", "aggregate", "is_blind", "is_headline", "tag", "tag_value",
@@ -256,3 +260,122 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def escaped(text: str) -> str:
     """A text that Markdown shows as it is and that stays in its cell."""
     return "".join(_MARKDOWN.get(sign, sign) for sign in text)
+
+
+Given = Result | Sequence[Result] | RunContents | str | Path | Sequence[str | Path]
+"""What a report can be written of."""
+
+
+def to_html(contents: RunContents) -> str:
+    """The page, with our own definitions of the metrics."""
+    return render_page(contents, DEFINITIONS)
+
+
+FORMS: dict[str, Callable[[RunContents], str]] = {
+    ".html": to_html,
+    ".md": to_markdown,
+    ".csv": to_csv,
+    ".json": to_json,
+}
+
+
+_BEGINS = {
+    ".html": "<title>unbag report: ",
+    ".md": "# unbag report\n",
+    ".csv": ",".join(CSV_HEAD[:5]) + ",",
+}
+"""What is near the beginning of each form; of CSV the columns that reports of all versions have."""
+_KEYS = {"results", "references", "warnings", "problems"}
+"""Of JSON."""
+_NEAR = 2048
+"""Characters in which it is."""
+
+
+def form_of(path: Path) -> Callable[[RunContents], str]:
+    """The writer that the ending of a path asks for."""
+    if path.suffix not in FORMS:
+        raise UserError(
+            f"the ending {path.suffix!r} of {path.name!r} is not known",
+            expected=f"one of {', '.join(FORMS)}",
+            way_out="choose the form with the ending of the file",
+        )
+    return FORMS[path.suffix]
+
+
+def check_place(path: Path) -> None:
+    """Whether a report can be written there; a file that is there must be one."""
+    form_of(path)
+    if not path.parent.is_dir():
+        raise UserError(
+            f"there is no folder {path.parent}", way_out="create it, or choose another place"
+        )
+    if path.is_file() and not _is_report(path):
+        raise UserError(
+            f"{path} exists and is no report of unbag",
+            expected="a new file, or an earlier report, which is replaced",
+            way_out="choose another name, or delete it",
+        )
+
+
+def read_runs(folders: Sequence[Path]) -> RunContents:
+    """Finished runs as one."""
+    return merge_runs([read_contents(folder) for folder in folders], folders=folders)
+
+
+def report(results: Given, path: str | Path) -> Path:
+    """Write results as a page, Markdown, CSV or JSON, by the ending of the path.
+
+    Args:
+        results: What `evaluate` gave, the contents of a finished run, or one run folder or several.
+        path: A new file, or an earlier report, which is replaced.
+    """
+    path = Path(path)
+    check_place(path)
+    text = form_of(path)(_contents(results))
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}", way_out="choose another place"
+        ) from error
+    return path
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with path.open(encoding="utf-8") as file:
+            if path.suffix == ".json":
+                found = json.load(file)
+                return isinstance(found, dict) and set(found) >= _KEYS
+            head = file.read(_NEAR)
+    except (OSError, ValueError, RecursionError):
+        return False
+    begins = _BEGINS[path.suffix]
+    return begins in head if path.suffix == ".html" else head.startswith(begins)
+
+
+def _contents(results: Given) -> RunContents:
+    if isinstance(results, RunContents):
+        return results
+    given = [results] if isinstance(results, Result | str | Path) else results
+    every = list(given) if isinstance(given, Sequence) else [given]
+    found = [one for one in every if isinstance(one, Result)]
+    folders = [Path(one) for one in every if isinstance(one, str | Path)]
+    if every and len(found) == len(every):
+        return _as_run(found)
+    if every and len(folders) == len(every):
+        return read_runs(folders)
+    kinds = ", ".join(sorted({type(one).__name__ for one in every}))
+    raise UserError(
+        f"a report of {kinds}" if every else "a report of no results",
+        expected="results of ub.evaluate, or run folders, at least one and all of one sort",
+        way_out="give ub.report([result], path), ub.report(ub.run(job).contents, path) or "
+        'ub.report("runs/first", path)',
+    )
+
+
+def _as_run(results: Sequence[Result]) -> RunContents:
+    record = next((result.run for result in results if result.run is not None), None)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    empty = RunRecord("", now, 0, "", versions={}, fingerprints={})
+    return RunContents(record or empty, tuple(results))

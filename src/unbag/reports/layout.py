@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from unbag.types import Estimate, EvalProtocol, Result, RunContents, RunRecord
+from unbag.reports.formatting import comparison_sentence, difference_text, p_text
+from unbag.types import Comparison, Estimate, EvalProtocol, Result, RunContents, RunRecord
 
 FAMILIES: tuple[tuple[str, ...], ...] = (
     ("original", "augmented", "brittleness"),
@@ -229,3 +230,37 @@ def records(run: RunContents) -> tuple[RunRecord, ...]:
         if result.run is not None and result.run not in found:
             found.append(result.run)
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """A comparison in words and numbers."""
+
+    words: str
+    metric: str
+    difference: str
+    interval: str
+    n: int
+    p: str
+    p_holm: str
+
+
+def compared(
+    comparisons: Sequence[Comparison], sheets: Sequence[Sheet], *, benchmark: str
+) -> tuple[ComparedPair, ...]:
+    """Those made on one benchmark; its sheets say which metrics are rates."""
+    return tuple(_pair(made, sheets) for made in comparisons if made.benchmark == benchmark)
+
+
+def _pair(made: Comparison, sheets: Sequence[Sheet]) -> ComparedPair:
+    is_rate = any(sheet.row(made.metric).is_rate for sheet in sheets)
+    low, high = (difference_text(end, is_rate=is_rate) for end in (made.low, made.high))
+    return ComparedPair(
+        words=comparison_sentence(made, is_rate=is_rate),
+        metric=made.metric if made.aggregate == "micro" else f"{made.metric}, {made.aggregate}",
+        difference=difference_text(made.difference, is_rate=is_rate),
+        interval=f"[{low}, {high}]",
+        n=made.n,
+        p=p_text(made.p_value),
+        p_holm=p_text(made.p_holm),
+    )

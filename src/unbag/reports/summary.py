@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from unbag.reports.formatting import and_list, chance_levels, value_text
 from unbag.reports.layout import Column, Layout, Sheet
-from unbag.reports.wording import and_list, chance_levels, value_text
 from unbag.types import Comparison, Estimate
 
 Standing = Literal["above", "at", "below", "unknown"]

@@ -2,21 +2,349 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from string import ascii_uppercase
 from typing import Any
 
+import numpy as np
+
 from unbag.errors import UserError
-from unbag.models.asks import ContrastiveGenerator
+from unbag.models.baselines import text_of
+from unbag.models.huggingface.chat import (
+    Ask,
+    ContrastiveGenerator,
+    answers_of,
+    logprobs_of,
+    scores_ends,
+)
 from unbag.scorers import prompts as sets
-from unbag.scorers.chat_answer import FreeAnswer
-from unbag.scorers.chat_letters import Letters
-from unbag.scorers.chat_options import OptionLikelihood
-from unbag.scorers.chat_yes import Yes
-from unbag.scorers.prompts import Prompt, chosen
-from unbag.scorers.questions import VERSION
-from unbag.types import Generator, Scorer
+from unbag.scorers.prompts import Prompt, chosen, filled
+from unbag.scorers.questions import (
+    CLOSED,
+    VERSION,
+    Asked,
+    alternatives,
+    asked_of,
+    is_closed,
+    lettered,
+    option_of,
+    read_answer,
+)
+from unbag.types import BoolArray, FloatArray, Generator, Item, Query, Scorer, Scores
+
+# Dimensions: P pictures, C captions.
+
+
+@dataclass(frozen=True)
+class FreeAnswer:
+    """The caption that an answer means gets 1, the other false ones 1/2, a true one not meant 0.
+
+    Without a true one, as in `unbag score`, all others get 0.
+
+    So a wrong answer is wrong under every tie rule, and an answer that cannot be read is a wrong
+    one; such answers are counted apart. A caption that stands alone gets 1 for yes and 0 for no.
+    """
+
+    model: Generator
+    prompt_set: Prompt
+    name: str
+    fingerprint: str
+    is_variant: bool = False
+    is_contrastive: bool = False
+    """Decoded with M3ID instead of greedily."""
+    longest: int = 32
+    """Tokens of an answer."""
+    is_blind: bool = False
+    relaxed_form: str = "additive"
+
+    @property
+    def prompt(self) -> str:
+        """The prompt's name, for the protocol."""
+        return self.prompt_set.name
+
+    @property
+    def scoring(self) -> str:
+        """For the protocol."""
+        return "free answers, M3ID" if self.is_contrastive else "free answers"
+
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        """One answer a picture."""
+        asked = [self._checked(item) for item in items]
+        asks = [
+            Ask(picture, self._prompt(item, one))
+            for item, one in zip(items, asked, strict=True)
+            for picture in item.pictures
+        ]
+        answers = iter(self._answers(asks))
+        return [
+            _scores(item, one, [next(answers) for _ in item.pictures])
+            for item, one in zip(items, asked, strict=True)
+        ]
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """Not possible: an answer chooses among the captions of an item."""
+        raise UserError(
+            f"the scorer {self.scoring!r} was given {len(queries)} captions without their items",
+            expected="items of a benchmark, whose captions are the possible answers",
+            way_out="use --scorer yes for single captions",
+        )
+
+    def _answers(self, asks: Sequence[Ask]) -> list[str]:
+        if not self.is_contrastive:
+            return answers_of(self.model, asks, longest=self.longest)
+        assert isinstance(self.model, ContrastiveGenerator)
+        return self.model.answers_of_m3id(asks, longest=self.longest)
+
+    def _prompt(self, item: Item, asked: Asked) -> str:
+        form = self.prompt_set.question if item.question else self.prompt_set.caption
+        return filled(form, question=asked.text)
+
+    def _checked(self, item: Item) -> Asked:
+        truth = item.truth
+        if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
+            raise UserError(
+                f"item {item.id!r} has ratings or a gallery, and an answer names one caption",
+                expected="items with a few captions, each true or false of each picture",
+                way_out="score this benchmark with --scorer yes",
+            )
+        return asked_of(item)
+
+
+def _scores(item: Item, asked: Asked, answers: Sequence[str]) -> Scores:
+    true_PC: BoolArray = np.asarray(item.truth, dtype=np.bool_)
+    # Nothing is true where nobody said what is: captions scored outside of a benchmark.
+    value_PC: FloatArray = np.where(true_PC | ~true_PC.any(), 0.0, 0.5)
+    unparsed = 0
+    for p, answer in enumerate(answers):
+        meant = read_answer(answer, asked.keywords, labels=asked.labels)
+        unparsed += meant is None
+        if asked.is_statement:
+            says = not true_PC[p, 0] if meant is None else meant == 0
+            value_PC[p, 0] = float(says)
+        elif meant is not None:
+            value_PC[p, meant] = 1.0
+    return Scores(item.id, value_PC, answers=tuple(answers), unparsed=unparsed)
+
+
+# Models like some letters better than others, so options are shown in as many orders as there are
+# of them, each at every letter once, and log-probabilities are averaged. For two, that is both
+# orders.
+#
+# Dimensions: P pictures, C captions, O orders.
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Multiple choice. A question that brings its own letters is asked as it is, in one order."""
+
+    model: Generator
+    prompt_set: Prompt
+    name: str
+    fingerprint: str
+    is_variant: bool = False
+    is_blind: bool = False
+    relaxed_form: str = "additive"
+
+    @property
+    def prompt(self) -> str:
+        """The prompt's name, for the protocol."""
+        return self.prompt_set.name
+
+    @property
+    def scoring(self) -> str:
+        """For the protocol."""
+        end = "" if scores_ends(self.model) else ", without end"
+        return f"letters, as many orders as options{end}"
+
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        """Mean log-probability of each caption's letter; each order is kept beside it."""
+        asks = [ask for item in items for ask in self._asks(item)]
+        found = iter(logprobs_of(self.model, asks))
+        return [self._scores(item, [next(found) for _ in self._asks(item)]) for item in items]
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """Captions asked about one picture under one question are the options of one choice."""
+        groups: dict[tuple[str, object], list[int]] = {}
+        for n, query in enumerate(queries):
+            groups.setdefault((query.picture.key, query.question), []).append(n)
+        found: dict[int, float] = {}
+        for number, places in enumerate(groups.values()):
+            first = queries[places[0]]
+            captions = tuple(dict.fromkeys(queries[n].caption for n in places))
+            nothing = np.zeros((1, len(captions)), dtype=np.bool_)
+            item = Item(str(number), (first.picture,), captions, nothing, question=first.question)
+            (scores,) = self.score_items([item])
+            assert scores.values is not None
+            for n in places:
+                found[n] = float(scores.values[0, captions.index(queries[n].caption)])
+        return [found[n] for n in range(len(queries))]
+
+    def _orders(self, item: Item) -> list[list[int]]:
+        """Which caption stands at which letter: every rotation, so each at every letter once."""
+        order = list(range(len(item.captions)))
+        if _answers_itself(item):
+            return [order]
+        return [order[n:] + order[:n] for n in order]
+
+    def _asks(self, item: Item) -> list[Ask]:
+        """For each picture, each order."""
+        texts = [text_of(caption) for caption in item.captions]
+        ends = scores_ends(self.model)
+        if item.question is not None and _answers_itself(item):
+            return [Ask(p, item.question.text, tuple(texts), ends) for p in item.pictures]
+        if len(texts) == 1:
+            raise UserError(
+                f"item {item.id!r} has one caption, and a letter chooses among several",
+                expected="items with two captions or more",
+                way_out="score this benchmark with --scorer yes",
+            )
+        letters = tuple(ascii_uppercase[: len(texts)])
+        asks = []
+        for order in self._orders(item):
+            options = lettered([texts[n] for n in order])
+            if item.question is None:
+                prompt = filled(self.prompt_set.caption, options=options)
+            else:
+                question = item.question.text
+                prompt = filled(self.prompt_set.question, question=question, options=options)
+            asks.append((prompt, letters))
+        return [Ask(p, prompt, letters, ends) for p in item.pictures for prompt, letters in asks]
+
+    def _scores(self, item: Item, found: Sequence[list[list[float]]]) -> Scores:
+        orders = self._orders(item)
+        rows = []
+        for number, one in enumerate(found):
+            order = orders[number % len(orders)]
+            by_place = [float(np.sum(tokens)) for tokens in one]
+            rows.append(tuple(by_place[order.index(n)] for n in range(len(order))))
+        log_POC = np.array(rows).reshape(len(item.pictures), len(orders), len(item.captions))
+        kept = tuple(rows) if len(orders) > 1 else ()
+        # Sorted, since a sum in another order ends in other digits, and breaks an exact tie.
+        mean_PC = np.sort(log_POC, axis=1).mean(axis=1)
+        return Scores(item.id, mean_PC, order_logprobs=kept)
+
+
+def _answers_itself(item: Item) -> bool:
+    """The item's own question says what Yes, No or a letter means."""
+    return item.question is not None and is_closed(item.captions)
+
+
+@dataclass(frozen=True)
+class OptionLikelihood:
+    """Log-probability of the whole option as the answer, with its end where the model has it.
+
+    By default the mean over tokens, which orders options as their perplexity does; else the sum,
+    which prefers short options.
+    """
+
+    model: Generator
+    prompt_set: Prompt
+    name: str
+    fingerprint: str
+    is_variant: bool = False
+    is_mean: bool = True
+    is_blind: bool = False
+    relaxed_form: str = "additive"
+
+    @property
+    def prompt(self) -> str:
+        """The prompt's name, for the protocol."""
+        return self.prompt_set.name
+
+    @property
+    def scoring(self) -> str:
+        """For the protocol."""
+        end = "" if scores_ends(self.model) else ", without end"
+        return f"option {'perplexity' if self.is_mean else 'likelihood'}{end}"
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """Mean or sum of log-probabilities; larger is better, unlike a perplexity."""
+        found = logprobs_of(self.model, [self._ask(query) for query in queries])
+        return [float(np.mean(one[0]) if self.is_mean else np.sum(one[0])) for one in found]
+
+    def _ask(self, query: Query) -> Ask:
+        text = text_of(query.caption)
+        ends = scores_ends(self.model)
+        if query.question is None:
+            return Ask(query.picture, self.prompt_set.caption, (text,), ends)
+        if is_closed([text]):
+            return Ask(query.picture, query.question.text, (text,), ends)
+        options = " ".join(query.question.options)
+        prompt = filled(self.prompt_set.question, question=query.question.text, options=options)
+        return Ask(query.picture, prompt.strip(), (option_of(query.question, text),), ends)
+
+
+@dataclass(frozen=True)
+class Yes:
+    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
+
+    A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
+    is, and the score of such a caption is its probability as the answer.
+    """
+
+    model: Generator
+    prompt_set: Prompt
+    name: str
+    fingerprint: str
+    is_variant: bool = False
+    """Another prompt than the published one; not compared with other models."""
+    is_normalised: bool = False
+    """Divided by the sum over Yes and No, or over all answers of a closed question."""
+    is_contrast: bool = False
+    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
+    is_blind: bool = False
+
+    @property
+    def prompt(self) -> str:
+        """The prompt's name, for the protocol."""
+        return self.prompt_set.name
+
+    @property
+    def scoring(self) -> str:
+        """For the protocol."""
+        if self.is_contrast:
+            return "yes-probability, log ratio to the language prior"
+        return "yes-probability, normalised" if self.is_normalised else "yes-probability"
+
+    @property
+    def relaxed_form(self) -> str:
+        """Probabilities are compared by ratio, log-probabilities by difference."""
+        return "additive" if self.is_contrast else "ratio"
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """One number a query."""
+        asks = [self._ask(query) for query in queries]
+        mean = [[float(np.mean(tokens)) for tokens in one] for one in logprobs_of(self.model, asks)]
+        if self.is_contrast:
+            prior = self._prior(asks)
+            return [one[0] - prior[ask.prompt, ask.continuations] for one, ask in
+                    zip(mean, asks, strict=True)]  # fmt: skip
+        if self.is_normalised:
+            return [float(np.exp(one[0] - np.logaddexp.reduce(one))) for one in mean]
+        return [float(np.exp(one[0])) for one in mean]
+
+    def _ask(self, query: Query) -> Ask:
+        """The wanted answer comes first among the continuations."""
+        text = text_of(query.caption)
+        if query.question is None:
+            prompt = filled(self.prompt_set.caption, text=text)
+            return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+        if is_closed([text]):
+            others = alternatives(query.question, text)
+            return Ask(query.picture, query.question.text, self._with(text, others))
+        prompt = filled(self.prompt_set.question, question=query.question.text, text=text)
+        return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+
+    def _with(self, wanted: str, others: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((wanted, *others))) if self.is_normalised else (wanted,)
+
+    def _prior(self, asks: Sequence[Ask]) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Log-probability of the same answer to the same prompt without the picture, each once."""
+        keys = list(dict.fromkeys((ask.prompt, ask.continuations) for ask in asks))
+        found = logprobs_of(self.model, [Ask(None, *key) for key in keys])
+        return {key: float(np.mean(one[0])) for key, one in zip(keys, found, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unbag.errors import UserError
-from unbag.models.ragged import even
-from unbag.models.returned import as_tensor, of_one_size
+from unbag.models.batching import as_tensor, even, of_one_size
 from unbag.types import Caption, DualEncoder, Picture, Query
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeGuard
 
 from unbag.errors import UserError, unknown_name
+from unbag.models.loading import model_name
 from unbag.registry import find, names
-from unbag.scorers.named import model_name
 from unbag.types import DualEncoder, Generator, Scorer
 
 Model = DualEncoder | Generator | Scorer
@@ -162,7 +162,7 @@ def _read_out(model: Model, typed: str) -> list[Scorer]:
         raise UserError(
             f"the read-out {name!r} is a {type(readout).__name__}",
             expected="name, train(job, progress=...) and scorers(model, folder)",
-            way_out="see unbag.readouts.readout",
+            way_out="see unbag.readouts.base",
         )
     found: list[Scorer] = readout.scorers(model, Path(folder).expanduser() if folder else None)
     return found

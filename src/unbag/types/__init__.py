@@ -1,14 +1,16 @@
 """The central types: what flows from files to report. Records without behaviour; one way only."""
 
-from unbag.types.arrays import BoolArray, FloatArray, IntArray
 from unbag.types.benchmarks import Benchmark, Download, Errata, Loader, Published
 from unbag.types.items import (
+    BoolArray,
     Caption,
     Change,
     Edit,
     Edited,
     Ensemble,
+    FloatArray,
     Given,
+    IntArray,
     Item,
     Picture,
     Query,

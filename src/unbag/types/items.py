@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unbag.errors import UserError
-from unbag.types.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+# Names for the array types used everywhere.
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+BoolArray: TypeAlias = NDArray[np.bool_]
 
 
 @runtime_checkable

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from unbag.types.arrays import FloatArray
-from unbag.types.items import Caption, Item, Picture, Query
+from unbag.types.items import Caption, FloatArray, Item, Picture, Query
 from unbag.types.scores import Scores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+if TYPE_CHECKING:
     Numbers: TypeAlias = Sequence[float] | FloatArray | Tensor
 
 

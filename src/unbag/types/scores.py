@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Literal, NamedTuple, Protocol
 
-from unbag.types.arrays import BoolArray, FloatArray, IntArray
-from unbag.types.items import Item
+from unbag.types.items import BoolArray, FloatArray, IntArray, Item
 
 TieRule = Literal["wrong", "half", "right", "argmax_first", "argmax_last"]
 """What an exactly equal top score is worth. `wrong` is ours; the others reproduce public code:

@@ -2,17 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
+
+import numpy as np
 
 from unbag.metrics.choice import Choice
-from unbag.metrics.groups import Groups
-from unbag.metrics.pairs import Pairs
+from unbag.metrics.pairs import Groups, Pairs
 from unbag.metrics.retrieval import Recall, Retention
 from unbag.metrics.triples import Triples
-from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric
-from unbag.world.items import order_items, pair_items, retrieval_items, set_items, triple_items
+from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric, Sparse
+from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
+from unbag.world.placement import place_apart, sample_look, what_sup_set
+from unbag.world.quads import FLAT, Orbit, Quad, Triple, orbit, quads, triples
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene, is_clear
+from unbag.world.stream import split_seed
+from unbag.world.truth import holds_matrix
+from unbag.world.vocabulary import DEFAULT, INVERSE, Relation, World, withheld_combinations
+
+# From quads, orbits and sets of scenes to items: the test questions of the world's benchmarks.
+#
+# Every caption of an item is true of some picture of its group and false of another, so that a
+# scorer that never looks gains nothing (methods.md 12.3).
+
+SEED = split_seed("test", 0)
+_SETS: dict[Literal["a", "b"], tuple[Relation, ...]] = {
+    "a": ("left of", "right of", "on", "under"),
+    "b": ("left of", "right of", "in front of", "behind"),
+}
+
+
+def triple_items(
+    families: Sequence[str], *, n: int, relations: Sequence[Relation] = FLAT
+) -> tuple[Item, ...]:
+    """Eight triples (c, c_n, c_p) from each of n quads a family."""
+    return tuple(
+        Item(
+            id=f"{family}/{i}/{k}",
+            pictures=(ScenePicture(t.scene, f"world/{family}/{i}/{k // 4}"),),
+            captions=(t.caption, t.negative, t.positive),
+            truth=np.array([[True, False, True]]),
+            group=f"{family}/{i}",
+            tags={**quad_tags(q), "form": t.order},
+            kinds=("original", _negative_kind(q, t), q.positive),
+        )
+        for family in families
+        for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED, relations=relations))
+        for k, t in enumerate(triples(q))
+    )
+
+
+def _negative_kind(q: Quad, t: Triple) -> str:
+    """A negative of the other form differs by both edits of its family."""
+    return q.negative if t.order == "kept" else f"{q.negative} and {q.positive}"
+
+
+def pair_items(family: str, *, n: int) -> tuple[Item, ...]:
+    """2 x 2: the two scenes of a quad, each with its caption of the first form."""
+    return tuple(
+        Item(
+            id=f"{family}/{i}",
+            pictures=tuple(
+                ScenePicture(scene, f"world/{family}/{i}/{k}") for k, scene in enumerate(q.scenes)
+            ),
+            captions=(q.captions[0][0], q.captions[1][0]),
+            truth=np.eye(2, dtype=np.bool_),
+            tags=quad_tags(q),
+        )
+        for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED))
+    )
+
+
+def order_items(*, n: int) -> tuple[Item, ...]:
+    """1 x 4: captions of exactly the same words in four orders, one true; each true of one scene.
+
+    ARO shuffles words into nonsense, which a language model can tell without the picture. Here all
+    four are sentences, and each is the truth of another scene.
+    """
+    found = []
+    for i in range(n):
+        relation = FLAT[i % len(FLAT)]
+        o = orbit(DEFAULT, np.random.default_rng((SEED, 1, i)), relation=relation)
+        found += [_order_item(o, i, k) for k in range(4)]
+    return tuple(found)
+
+
+def _order_item(o: Orbit, i: int, k: int) -> Item:
+    # In an orbit index 1 exchanges the things, 2 the colours, 3 both: exclusive or relates them.
+    others = [k ^ change for change in (0, 1, 2, 3)]
+    return Item(
+        id=f"order/{i}/{k}",
+        pictures=(ScenePicture(o.scenes[k], f"world/order/{i}/{k}"),),
+        captions=tuple(o.captions[j] for j in others),
+        truth=np.array([[True, False, False, False]]),
+        group=f"order/{i}",
+        tags={"relation": o.relation, "combination": combination(o.scenes)},
+        kinds=("original", "swap_arguments", "swap_attributes", "swap_both"),
+    )
+
+
+def set_items(subset: Literal["a", "b"], *, n: int) -> tuple[Item, ...]:
+    """4 x 4: one pair of things in four arrangements, as in What'sUp."""
+    found: list[Item] = []
+    number = 0
+    while len(found) < n:
+        rng = np.random.default_rng((SEED, 2, ord(subset), number))
+        number += 1
+        item = _set_item(DEFAULT, subset, len(found), rng)
+        if item is not None:
+            found.append(item)
+    return tuple(found)
+
+
+def _set_item(
+    world: World, subset: Literal["a", "b"], i: int, rng: np.random.Generator
+) -> Item | None:
+    """None where the two things do not make a clear set; the caller draws again."""
+    first, second = sample_look(world, rng), sample_look(world, rng)
+    if first.shape == second.shape or first.colour == second.colour:
+        return None
+    second = replace(second, size=first.size)
+    scenes = what_sup_set(world, first, second, subset, rng)
+    asts = [Rel(Obj(first.shape), r, Obj(second.shape)) for r in _SETS[subset]]
+    truth = np.array([[holds(ast, scene) for ast in asts] for scene in scenes])
+    if not np.array_equal(truth, np.eye(4, dtype=np.bool_)) or not all(map(is_clear, scenes)):
+        return None
+    return Item(
+        id=f"pairs-{subset}/{i}",
+        pictures=tuple(
+            ScenePicture(scene, f"world/pairs-{subset}/{i}/{k}") for k, scene in enumerate(scenes)
+        ),
+        captions=tuple(realise(ast) for ast in asts),
+        truth=truth,
+        tags={"size": first.size},
+    )
+
+
+def retrieval_items(*, n: int) -> tuple[Item, ...]:
+    """Two galleries of the same n pictures: captions as they are, and with all words shuffled.
+
+    Captions name both things with their colours. Truth is what holds, so a caption may have more
+    than one picture.
+    """
+    scenes: list[Scene] = []
+    asts: list[Ast] = []
+    said: set[str] = set()
+    for i in range(2 * n):
+        rng = np.random.default_rng((SEED, 3, i))
+        a, b = sample_look(DEFAULT, rng), sample_look(DEFAULT, rng)
+        scene = place_apart(DEFAULT, (a, b), rng)
+        ast = And(Obj(a.shape, a.colour), Obj(b.shape, b.colour))
+        if a.shape != b.shape and a.colour != b.colour and realise(ast) not in said:
+            said.add(realise(ast))
+            scenes.append(scene)
+            asts.append(ast)
+        if len(scenes) == n:
+            break
+    row_T, column_T = np.nonzero(holds_matrix(asts, scenes))
+    captions = [realise(ast) for ast in asts]
+    pictures = tuple(ScenePicture(s, f"world/retrieval/{i}") for i, s in enumerate(scenes))
+    return tuple(
+        Item(
+            id=f"retrieval/{order}",
+            pictures=pictures,
+            captions=tuple(captions if order == "kept" else map(shuffled, captions)),
+            truth=Sparse((n, n), row_T, column_T),
+            group="retrieval",
+            tags={"order": order},
+        )
+        for order in ("kept", "shuffled")
+    )
+
+
+def shuffled(caption: str) -> str:
+    """All words in another order, drawn by the caption itself."""
+    seed = int.from_bytes(blake2b(caption.encode(), digest_size=8).digest(), "big")
+    rng = np.random.default_rng(seed)
+    words = caption.split()
+    for _ in range(20):
+        mixed = " ".join(rng.permutation(words).tolist())
+        if mixed != caption:
+            return mixed
+    return caption
+
+
+def quad_tags(q: Quad) -> dict[str, str]:
+    """What results on a quad are broken down by."""
+    tags = {"kind": q.negative, "combination": combination(q.scenes)}
+    if q.relation:
+        # The axis, not the word: captions of a quad say both, and a breakdown by what a caption
+        # says would split the mirror that keeps blind scorers at chance.
+        tags["relation"] = "/".join(sorted((q.relation, INVERSE[q.relation]))).replace(" of", "")
+    if q.family == "count":
+        tags["counts"] = "-".join(map(str, sorted(len(scene.things) for scene in q.scenes)))
+    return tags
+
+
+def combination(scenes: Iterable[Scene]) -> str:
+    """Whether some shape here has a colour that `tiny:base` never saw it in."""
+    withheld = withheld_combinations(DEFAULT)
+    shown = {(thing.shape, thing.colour) for scene in scenes for thing in scene.things}
+    return "unseen" if shown & withheld else "seen"
+
 
 _REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from unbag.errors import unknown_name
 from unbag.world.grammar import (
     ATTRIBUTES,
+    RELATION,
     And,
     Attribute,
     Count,
@@ -19,16 +20,17 @@ from unbag.world.grammar import (
     Not,
     Obj,
     Rel,
+    Slot,
+    Statement,
+    Style,
     holds,
     objects_of,
     value_of,
     with_objects,
     with_value,
 )
-from unbag.world.knobs import Combination
-from unbag.world.realise import RELATION, Slot, Statement, Style
-from unbag.world.scene import Scene
-from unbag.world.words import INVERSE, NUMBERS, SIZES, TEXTURES, World
+from unbag.world.scenes import Scene
+from unbag.world.vocabulary import INVERSE, NUMBERS, SIZES, TEXTURES, Combination, World
 
 if TYPE_CHECKING:
     from numpy.random import Generator

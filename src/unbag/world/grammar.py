@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, assert_never, cast
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never, cast
 
-from unbag.world.scene import Scene, Thing, relations
-from unbag.world.words import INVERSE, Relation, Size, Texture
+from unbag.errors import UserError
+from unbag.world.scenes import Scene, Thing, relations
+from unbag.world.vocabulary import (
+    COLOURS,
+    INVERSE,
+    NOUNS,
+    NUMBERS,
+    RELATIONS,
+    SIZES,
+    TEXTURES,
+    THING,
+    Relation,
+    Size,
+    Texture,
+)
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 Attribute = Literal["shape", "colour", "size", "texture"]
 ATTRIBUTES: tuple[Attribute, ...] = ("shape", "colour", "size", "texture")
@@ -158,3 +175,355 @@ def meaning(ast: Ast) -> Ast:
             return Rel(second, INVERSE[relation], first)
         case _:
             return ast
+
+
+# From a syntax tree and a style to the words of a caption.
+
+Slot: TypeAlias = tuple[int, Attribute | Literal["relation"]]
+"""Which word of a caption: of the first (0) or second (1) thing, or the relation (2)."""
+RELATION: Slot = (2, "relation")
+
+NOUN_OF = {noun.name: noun for noun in NOUNS}
+# "hourglass" has a silent h; no other word of the vocabulary departs from its first letter.
+_AN = ("a", "e", "i", "o", "u", "hour")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """The choices of wording that leave the meaning alone."""
+
+    rare: frozenset[Slot] = frozenset()
+    """Words said by their rarer synonym."""
+    long: bool = False
+    """"to the left of" instead of "left of", where the relation has both."""
+    joint: Literal["and", "with"] = "and"
+    digit: bool = False
+    """"3" instead of "three"."""
+    negation: Literal["no", "without"] = "no"
+    """"but no x" or "without a x"."""
+    double: bool = False
+    """"there is a x and there is a y"; also for one thing, present or absent."""
+    article: Literal["a", "the"] = "a"
+    """Of the things that are there; denials and the double form always say "a"."""
+
+
+PLAIN = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is said and how."""
+
+    ast: Ast
+    style: Style = PLAIN
+
+    @property
+    def text(self) -> str:
+        """The caption."""
+        return realise(self.ast, self.style)
+
+
+def slots_of(ast: Ast) -> tuple[Slot, ...]:
+    """Every word of it that has a synonym."""
+    objects = objects_of(ast)
+    first, second = objects[0], objects[-1]
+    found = _slots(0, bool(first.colour), bool(first.size), bool(first.texture))
+    if len(objects) == 2:
+        found += _slots(1, bool(second.colour), bool(second.size), bool(second.texture))
+    return (*found, RELATION) if isinstance(ast, Rel) else found
+
+
+@cache
+def _slots(index: int, *says: bool) -> tuple[Slot, ...]:
+    """Of one thing that has a shape, and is said to have a colour, size and texture or not."""
+    others: tuple[Attribute, ...] = ("colour", "size", "texture")
+    said = [(index, name) for name, is_said in zip(others, says, strict=True) if is_said]
+    return (index, "shape"), *said
+
+
+def sample_style(ast: Ast, rng: Generator, *, p_synonym: float, p_form: float = 0.2) -> Style:
+    """Draw the wording: each word rare with `p_synonym`, each less usual form with `p_form`."""
+    slots = slots_of(ast)
+    draw = rng.random(len(slots) + 6).tolist()
+    form = [value < p_form for value in draw[:6]]
+    rare = [slot for slot, value in zip(slots, draw[6:], strict=True) if value < p_synonym]
+    return _style(frozenset(rare), *form)
+
+
+@cache
+def _style(
+    rare: frozenset[Slot],
+    is_long: bool,
+    is_with: bool,
+    is_digit: bool,
+    is_without: bool,
+    is_double: bool,
+    is_the: bool,
+) -> Style:
+    return Style(
+        rare=rare,
+        long=is_long,
+        joint="with" if is_with else "and",
+        digit=is_digit,
+        negation="without" if is_without else "no",
+        double=is_double,
+        article="the" if is_the else "a",
+    )
+
+
+def realise(ast: Ast, style: Style = PLAIN) -> str:
+    """The caption: lower case, no full stop."""
+    match ast:
+        case Obj():
+            return f"there is {_a(_say(ast, 0, style))}" if style.double else _name(ast, 0, style)
+        case And(first, second):
+            if style.double:
+                a, b = (_a(_say(o, i, style)) for i, o in enumerate((first, second)))
+                return f"there is {a} and there is {b}"
+            return f"{_name(first, 0, style)} {style.joint} {_name(second, 1, style)}"
+        case Rel(first, relation, second):
+            form = relation_form(relation, style)
+            return f"{_name(first, 0, style)} {form} {_name(second, 1, style)}"
+        case Count(n, obj):
+            number = str(n) if style.digit else NUMBERS[n - 1]
+            return f"{number} {_say(obj, 0, style, plural=n > 1)}"
+        case Not(obj):
+            said = _say(obj, 0, style)
+            if style.double:
+                return f"there is no {said}"
+            return f"no {said}" if style.negation == "no" else f"without {_a(said)}"
+        case Has(present, Not(absent)):
+            said = _say(absent, 1, style)
+            denied = f"but no {said}" if style.negation == "no" else f"without {_a(said)}"
+            return f"{_name(present, 0, style)} {denied}"
+        case _:
+            assert_never(ast)
+
+
+def relation_form(relation: Relation, style: Style) -> str:
+    """The words of a relation in this style."""
+    usual, synonym = RELATIONS[relation]
+    if RELATION in style.rare:
+        return synonym
+    return usual[-1] if style.long else usual[0]
+
+
+def _name(obj: Obj, index: int, style: Style) -> str:
+    said = _say(obj, index, style)
+    return _a(said) if style.article == "a" else f"the {said}"
+
+
+def _a(said: str) -> str:
+    return f"an {said}" if said.startswith(_AN) else f"a {said}"
+
+
+def _say(obj: Obj, index: int, style: Style, *, plural: bool = False) -> str:
+    rare = style.rare
+    words: list[str] = []
+    if obj.size:
+        words.append(SIZES[obj.size] if (index, "size") in rare else obj.size)
+    if obj.colour:
+        words.append(COLOURS[obj.colour][0] if (index, "colour") in rare else obj.colour)
+    if obj.texture:
+        words.append(TEXTURES[obj.texture] if (index, "texture") in rare else obj.texture)
+    noun = NOUN_OF[obj.shape] if obj.shape else THING
+    if (index, "shape") in rare:
+        words.append(noun.synonym_plural if plural else noun.synonym)
+    else:
+        words.append(noun.plural if plural else noun.name)
+    return " ".join(words)
+
+
+# From the words of a caption back to its syntax tree and style: the inverse of realise.
+
+_NUMBERS = {word: n + 1 for n, word in enumerate(NUMBERS)}
+_NUMBERS |= {str(n): n for n in _NUMBERS.values()}
+_FUNCTION_WORDS = ("a", "an", "the", "and", "with", "but", "no", "without", "there", "is")
+
+
+@dataclass(frozen=True, slots=True)
+class ContentWord:
+    """What a word says of a thing."""
+
+    attribute: Attribute
+    value: str | None
+    """None for the words that leave the shape open."""
+    rare: bool
+    plural: bool = False
+
+
+def _content_words() -> dict[str, ContentWord]:
+    table: dict[str, ContentWord] = {}
+    for noun in (*NOUNS, THING):
+        value = None if noun is THING else noun.name
+        table[noun.plural] = ContentWord("shape", value, rare=False, plural=True)
+        table[noun.synonym_plural] = ContentWord("shape", value, rare=True, plural=True)
+        table[noun.name] = ContentWord("shape", value, rare=False)
+        table[noun.synonym] = ContentWord("shape", value, rare=True)
+    attributes: list[tuple[Attribute, str, str]] = []
+    attributes += [("colour", word, synonym) for word, (synonym, _) in COLOURS.items()]
+    attributes += [("size", word, synonym) for word, synonym in SIZES.items()]
+    attributes += [("texture", word, synonym) for word, synonym in TEXTURES.items()]
+    for attribute, word, synonym in attributes:
+        table[word] = ContentWord(attribute, word, rare=False)
+        table[synonym] = ContentWord(attribute, word, rare=True)
+    return table
+
+
+CONTENT_WORDS = _content_words()
+"""Every word that says something of a thing."""
+# Longest first: "on the left side of" begins with "on".
+_RELATION_FORMS: tuple[tuple[tuple[str, ...], Relation, bool, bool], ...] = tuple(
+    sorted(
+        [
+            (tuple(form.split()), relation, False, place > 0)
+            for relation, (usual, _) in RELATIONS.items()
+            for place, form in enumerate(usual)
+        ]
+        + [
+            (tuple(rare.split()), relation, True, False)
+            for relation, (_, rare) in RELATIONS.items()
+        ],
+        key=lambda row: -len(row[0]),
+    )
+)
+
+
+@lru_cache(maxsize=1)
+def words() -> tuple[str, ...]:
+    """Every word any caption can hold, sorted: the vocabulary of the tiny models."""
+    found = {*_FUNCTION_WORDS, *CONTENT_WORDS, *_NUMBERS}
+    return tuple(sorted(found.union(*(form for form, *_ in _RELATION_FORMS))))
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    return frozenset(words())
+
+
+def content_words(text: str) -> tuple[ContentWord, ...]:
+    """What the words of a text, in whatever order, say of things; other words are passed over."""
+    return tuple(CONTENT_WORDS[word] for word in text.split() if word in CONTENT_WORDS)
+
+
+@lru_cache(maxsize=1 << 16)
+def parse(text: str) -> Ast:
+    """The meaning of a caption of the world."""
+    return read(text).ast
+
+
+def read(text: str) -> Statement:
+    """Meaning and wording of a caption; `read(text).text == text` for every caption of the world.
+
+    Raises:
+        UserError: for a word or a form that the world does not have.
+    """
+    unknown = [word for word in text.split() if word not in _known()]
+    if unknown or not text.strip():
+        raise UserError(
+            f"unknown word {unknown[0]!r} in {text!r}" if unknown else "an empty caption",
+            expected="only words of the built-in world, such as 'a red circle and a blue square'",
+            way_out="unbag.world.grammar.words() lists them all",
+        )
+    try:
+        statement = _Reader(text.split()).caption()
+    except _UnreadableError:
+        raise _no_caption(text, "one of the forms of its grammar") from None
+    if statement.text != text:
+        raise _no_caption(text, repr(statement.text))
+    return statement
+
+
+def _no_caption(text: str, expected: str) -> UserError:
+    return UserError(
+        f"{text!r} is not a caption of the built-in world",
+        expected=expected,
+        way_out="write it like 'a red circle left of a blue square' or 'three red circles'",
+    )
+
+
+class _UnreadableError(Exception):
+    """No form of the grammar begins or goes on like this."""
+
+
+class _Reader:
+    """Reads left to right; what it accepts too kindly fails the comparison in `read`."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.rare: set[Slot] = set()
+
+    def caption(self) -> Statement:
+        first = self.tokens[0]
+        if first in _NUMBERS:
+            self.at = 1
+            ast = Count(_NUMBERS[first], self._thing(0))
+            return self._end(ast, Style(digit=first.isdigit()))
+        if self._take("there", "is"):
+            return self._double()
+        if self._take("no"):
+            return self._end(Not(self._thing(0)))
+        if self._take("without"):
+            self._article()
+            return self._end(Not(self._thing(0)), Style(negation="without"))
+        return self._two(Style(article=self._article()), self._thing(0))
+
+    def _double(self) -> Statement:
+        double = Style(double=True)
+        if self._take("no"):
+            return self._end(Not(self._thing(0)), double)
+        self._article()
+        obj = self._thing(0)
+        if self._take("and", "there", "is"):
+            self._article()
+            return self._end(And(obj, self._thing(1)), double)
+        return self._end(obj, double)
+
+    def _two(self, style: Style, obj: Obj) -> Statement:
+        if self._take("and") or self._take("with"):
+            joint: Literal["and", "with"] = "and" if self.tokens[self.at - 1] == "and" else "with"
+            self._article()
+            return self._end(And(obj, self._thing(1)), replace(style, joint=joint))
+        if self._take("but", "no"):
+            return self._end(Has(obj, Not(self._thing(1))), style)
+        if self._take("without"):
+            self._article()
+            return self._end(Has(obj, Not(self._thing(1))), replace(style, negation="without"))
+        for form, relation, is_rare, is_long in _RELATION_FORMS:
+            if self._take(*form):
+                self.rare |= {RELATION} if is_rare else set()
+                self._article()
+                return self._end(Rel(obj, relation, self._thing(1)), replace(style, long=is_long))
+        return self._end(obj, style)
+
+    def _end(self, ast: Ast, style: Style = PLAIN) -> Statement:
+        if self.at < len(self.tokens):
+            raise _UnreadableError
+        return Statement(ast, replace(style, rare=frozenset(self.rare)))
+
+    def _take(self, *wanted: str) -> bool:
+        found = tuple(self.tokens[self.at : self.at + len(wanted)]) == wanted
+        self.at += len(wanted) if found else 0
+        return found
+
+    def _article(self) -> Literal["a", "the"]:
+        if self._take("the"):
+            return "the"
+        if self._take("a") or self._take("an"):
+            return "a"
+        raise _UnreadableError
+
+    def _thing(self, index: int) -> Obj:
+        obj = Obj()
+        while self.at < len(self.tokens):
+            word = CONTENT_WORDS.get(self.tokens[self.at])
+            if word is None:
+                raise _UnreadableError
+            self.at += 1
+            if word.rare:
+                self.rare.add((index, word.attribute))
+            obj = with_value(obj, word.attribute, word.value)
+            if word.attribute == "shape":
+                return obj
+        raise _UnreadableError

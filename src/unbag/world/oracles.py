@@ -16,11 +16,10 @@ import numpy as np
 
 from unbag.errors import UserError, unknown_name
 from unbag.types import Caption, Ensemble, FloatArray, Item, Picture, Query, Sparse
-from unbag.world.grammar import holds
-from unbag.world.parse import ContentWord, content_words, parse
+from unbag.world.grammar import ContentWord, content_words, holds, parse
 
 if TYPE_CHECKING:
-    from unbag.world.scene import Scene
+    from unbag.world.scenes import Scene
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def load(rest: str, *, device: str) -> Oracle:
 
 def scene_of(picture: Picture) -> Scene:
     """The scene behind a picture of the world."""
-    from unbag.world.draw import ScenePicture
+    from unbag.world.rendering import ScenePicture
 
     if isinstance(picture, ScenePicture):
         return picture.scene

@@ -17,8 +17,8 @@ import numpy as np
 
 from unbag.types import BoolArray, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, objects_of
-from unbag.world.scene import Scene, Thing, relations
-from unbag.world.words import COLOURS, NOUNS, NUMBERS, RELATIONS, SIZES, TEXTURES
+from unbag.world.scenes import Scene, Thing, relations
+from unbag.world.vocabulary import COLOURS, NOUNS, NUMBERS, RELATIONS, SIZES, TEXTURES
 
 if TYPE_CHECKING:
     from torch import Tensor

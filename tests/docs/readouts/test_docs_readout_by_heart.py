@@ -12,7 +12,7 @@ from unbag.lab.claim import LEAST_FIT
 from unbag.lab.readout_arms import READERS
 from unbag.lab.readout_base import Settings
 from unbag.lab.shipped import RESULTS
-from unbag.readouts.pool_world import RELATION, world_rows
+from unbag.readouts.data import RELATION, world_rows
 
 from .readout_page import DOCS, ends, values, words_of
 

@@ -9,8 +9,7 @@ from unbag.lab.claim import FEWEST_BASES
 from unbag.lab.claims import all_claims
 from unbag.lab.shipped import shipped_results
 from unbag.lab.verdict import REPRODUCED, UNDECIDED, Verdict, judge_claims
-from unbag.readouts.head import read_head
-from unbag.readouts.shipped import WEIGHTS
+from unbag.readouts.reader import WEIGHTS, read_head
 
 from .readout_page import (
     DOCS,

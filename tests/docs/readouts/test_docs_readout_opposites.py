@@ -6,7 +6,7 @@ import re
 from statistics import mean
 
 from unbag.lab.arm_result import ArmResult
-from unbag.readouts.shipped import WEIGHTS
+from unbag.readouts.reader import WEIGHTS
 
 from .readout_page import DOCS, RELATION, shown, values, words_of
 

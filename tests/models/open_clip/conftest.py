@@ -145,8 +145,8 @@ def _save_bert(folder: Path) -> None:
 
 def random_state(name: str, seed: int = 0) -> dict[str, torch.Tensor]:
     """Weights large enough that every token matters to every other."""
-    from unbag.models.open_clip.names import architecture
-    from unbag.models.open_clip.weights import build
+    from unbag.models.open_clip.checkpoint import build
+    from unbag.models.open_clip.library import architecture
 
     model = build(architecture(f"tiny-{name}"), has_bias=False)
     chance = torch.Generator().manual_seed(seed)
@@ -180,7 +180,7 @@ def loaded(saved: Callable[[str], Path]) -> Callable[[str], Any]:
     known: dict[str, Any] = {}
 
     def load_once(name: str) -> Any:
-        from unbag.models.open_clip import load
+        from unbag.models.open_clip.loading import load
 
         if name not in known:
             with warnings.catch_warnings():

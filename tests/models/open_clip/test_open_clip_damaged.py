@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.open_clip import checkpoint, load
+from unbag.models.open_clip import checkpoint
 from unbag.models.open_clip.library import library
+from unbag.models.open_clip.loading import load
 
 Made = Callable[[str], Any]
 

@@ -109,7 +109,7 @@ def test_any_batch_and_order_gives_the_same_scores(name: str, loaded: Made) -> N
 
 @pytest.mark.parametrize("name", ["clip", "coca", "siglip", "bert-mean", "resnet"])
 def test_half_precision_agrees_with_float32(name: str, loaded: Made, saved: Made) -> None:
-    from unbag.models.open_clip import load
+    from unbag.models.open_clip.loading import load
 
     # "first" or "" would be equal for all captions; these differ.
     captions = CAPTIONS[:4]
@@ -151,10 +151,9 @@ def test_scale_and_bias_are_those_of_the_loss(loaded: Made) -> None:
 def test_full_size_vit_b_32(tmp_path: Any) -> None:
     from safetensors.torch import save_file
 
-    from unbag.models.open_clip import load
-    from unbag.models.open_clip.library import library
-    from unbag.models.open_clip.names import architecture
-    from unbag.models.open_clip.weights import build
+    from unbag.models.open_clip.checkpoint import build
+    from unbag.models.open_clip.library import architecture, library
+    from unbag.models.open_clip.loading import load
 
     torch.manual_seed(0)
     model = build(architecture("ViT-B-32-quickgelu"), has_bias=False).eval()

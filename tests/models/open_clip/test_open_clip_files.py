@@ -13,10 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.open_clip import checkpoint, load
-from unbag.models.open_clip.library import library
-from unbag.models.open_clip.names import parse
-from unbag.models.open_clip.sources import find, label
+from unbag.models.open_clip import checkpoint
+from unbag.models.open_clip.library import library, parse
+from unbag.models.open_clip.loading import find, label, load
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]

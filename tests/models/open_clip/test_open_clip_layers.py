@@ -12,8 +12,8 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.errors import UserError
-from unbag.models.open_clip import load
 from unbag.models.open_clip.layers import picture_layers, through
+from unbag.models.open_clip.loading import load
 from unbag.models.open_clip.text import Unknown, project
 from unbag.types import LayerEncoder, Layers
 

@@ -11,10 +11,8 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.models.open_clip import load
-from unbag.models.open_clip.library import library
-from unbag.models.open_clip.names import parse
-from unbag.models.open_clip.training_data import trained_on
+from unbag.models.open_clip.library import library, parse, trained_on
+from unbag.models.open_clip.loading import load
 from unbag.scorers import Placement, load_model
 
 Made = Callable[[str], Any]
@@ -111,7 +109,7 @@ def test_towers_and_tokenizers_of_the_hub_say_what_to_do(
         "open_clip cannot build roberta-ViT-B-32-quickgelu: offline mode is enabled more"
     )
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", offline)
-    from unbag.models.open_clip.tokens import load_tokenizer
+    from unbag.models.open_clip.text import load_tokenizer
 
     with pytest.raises(UserError) as raised:
         load_tokenizer("ViT-B-16-SigLIP", "ViT-B-16-SigLIP")

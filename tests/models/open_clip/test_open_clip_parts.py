@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from unbag.probes.transplant import Choice, parts_of, transplant
-from unbag.train.make_trainable import make_trainable
+from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
 pytest.importorskip("open_clip")

@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.errors import UserError
-from unbag.models.open_clip.patches import patches
+from unbag.models.open_clip.layers import patches
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a", "a dog left of a red cube"]

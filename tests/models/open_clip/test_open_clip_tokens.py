@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unbag.models.open_clip.library import library
-from unbag.models.open_clip.tokens import ClipTokenizer, Tokenizer, load_tokenizer
+from unbag.models.open_clip.text import ClipTokenizer, Tokenizer, load_tokenizer
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=60)
 

@@ -15,14 +15,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.models.open_clip.preparation import in_bytes
-from unbag.train.config import Locks, Lora
-from unbag.train.layers import weights_of
-from unbag.train.locks import apply_locks, set_training
-from unbag.train.lora import add_lora, merged
-from unbag.train.make_trainable import make_trainable
-from unbag.train.split_attention import SplitAttention
-from unbag.train.trainable import Trainable
+from unbag.models.open_clip.encoder import in_bytes
+from unbag.training.recipes import Locks, Lora
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable, apply_locks, set_training, weights_of
+from unbag.training.towers.lora import SplitAttention, add_lora, merged
 
 pytest.importorskip("open_clip")
 
@@ -171,7 +168,7 @@ def test_batch_norms_keep_their_averages(loaded: Loaded) -> None:
 
 @pytest.mark.parametrize("kind", ["clip", "siglip"])
 def test_a_snapshot_is_what_would_be_saved(loaded: Loaded, kind: str, tmp_path: Path) -> None:
-    from unbag.models.open_clip import load
+    from unbag.models.open_clip.loading import load
 
     trainable = make_trainable(loaded(kind), device="cpu")
     step(trainable)

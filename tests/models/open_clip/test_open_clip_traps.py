@@ -13,11 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.open_clip import load
-from unbag.models.open_clip.activation import for_file
-from unbag.models.open_clip.library import library
-from unbag.models.open_clip.names import architecture, parse
-from unbag.models.open_clip.sources import find
+from unbag.models.open_clip.checkpoint import for_file
+from unbag.models.open_clip.library import architecture, library, parse
+from unbag.models.open_clip.loading import find, load
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]
@@ -87,7 +85,7 @@ def test_weights_of_openai_get_their_activation_and_it_is_said() -> None:
 def test_no_published_tag_is_computed_with_the_wrong_activation() -> None:
     """Every pair of architecture and tag is refused, mended, or right."""
     open_clip = library()
-    from unbag.models.open_clip.activation import for_tag, is_quick
+    from unbag.models.open_clip.checkpoint import for_tag, is_quick
 
     refused, mended = [], 0
     for arch, tag in open_clip.list_pretrained():

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from unbag.models.open_clip.encoder import OpenClip
-from unbag.models.twin import random_twin
+from unbag.models.weights import random_twin
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a red cube"]

@@ -5,16 +5,147 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from unbag.errors import UserError, said_by
+from unbag.models.open_clip.library import QUICK, architecture, library
+from unbag.models.weights import check_finite
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+# OpenAI's CLIP and some later models were trained with QuickGELU, x * sigmoid(1.702 x); most
+# others with GELU. The weights have the same names and shapes, load without a word under the wrong
+# one, and give numbers a few points too low. Nothing in the tensors tells the two apart, so what
+# was written beside them is asked: open_clip's table for a tag; for a file its config, the
+# trainer's parameters and its name. Where nothing says, the activation that was used is said.
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """That weights were trained with (or without) QuickGELU, and how that is known."""
+
+    is_quick: bool
+    because: str
+
+
+def is_quick(config: Mapping[str, Any]) -> bool:
+    """Whether a model of this config computes with QuickGELU."""
+    return bool(config.get("quick_gelu", False))
+
+
+def name_of(quick: bool) -> str:
+    """As a sentence calls it."""
+    return "QuickGELU" if quick else "GELU"
+
+
+def has_choice(config: Mapping[str, Any]) -> bool:
+    """False if both towers come from other libraries, which bring their own activation."""
+    vision, text = config["vision_cfg"], config["text_cfg"]
+    own_picture = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
+    return bool(own_picture or not text.get("hf_model_name"))
+
+
+def other(arch: str) -> str:
+    """The same architecture with the other activation."""
+    return arch.removesuffix(QUICK) if arch.endswith(QUICK) else arch + QUICK
+
+
+def for_tag(arch: str, tag: str, config: dict[str, Any], *, is_tag_quick: bool) -> str:
+    """Checks, and for OpenAI's own weights sets, the activation; gives what must be said, or ""."""
+    if is_tag_quick == is_quick(config) or not has_choice(config):
+        return ""
+    if is_tag_quick and tag.lower() == "openai":
+        # This name meant QuickGELU in every open_clip before 3, and in every paper.
+        config["quick_gelu"] = True
+        return (
+            f"{arch}/{tag}: OpenAI's weights were trained with QuickGELU, so it is used; open_clip "
+            f"since version 3 would compute {arch} with GELU"
+        )
+    if not is_tag_quick:
+        return (
+            f"{arch}/{tag}: open_clip's table does not say QuickGELU and its architecture does; "
+            "computed with QuickGELU, as the architecture says"
+        )
+    raise UserError(
+        f"{arch}/{tag} was trained with QuickGELU, and {arch} computes with GELU",
+        expected="the activation the weights were trained with: the scores would be wrong",
+        way_out=f"write open_clip:{other(arch)}/{tag}",
+    )
+
+
+def for_file(arch: str, config: Mapping[str, Any], weights: Path, written: str) -> str:
+    """Checks the activation of a checkpoint; gives what must be said if nothing tells it."""
+    if not has_choice(config):
+        return ""
+    quick = is_quick(config)
+    found = [e for e in (_by_parameters(arch, weights), _by_name(weights)) if e is not None]
+    against = next((e for e in found if e.is_quick != quick), None)
+    if against is not None:
+        raise wrong(arch, quick, against, written)
+    if found or arch.endswith(QUICK) or _is_always_gelu(arch):
+        return ""
+    return (
+        f"{arch}@{weights.name}: nothing beside the file says its activation; computed with "
+        f"{name_of(quick)}, as {arch} is. If the weights come from OpenAI's, DFN's or MetaCLIP's, "
+        f"write open_clip:{other(arch)}@{written}"
+    )
+
+
+def wrong(arch: str, quick: bool, evidence: Evidence, written: str) -> UserError:
+    """The error for a checkpoint whose activation is known to be the other one."""
+    return UserError(
+        f"{arch} computes with {name_of(quick)}, and {evidence.because}",
+        expected="the activation the weights were trained with: the scores would be wrong",
+        way_out=f"write open_clip:{other(arch)}@{written}",
+    )
+
+
+def _is_always_gelu(arch: str) -> bool:
+    """Whether all published weights of an architecture have GELU."""
+    tags = library().list_pretrained_tags_by_model
+    return bool(tags(arch)) and not tags(arch + QUICK)
+
+
+def _by_parameters(arch: str, weights: Path) -> Evidence | None:
+    """What the trainer of open_clip wrote: params.txt, beside its folder of checkpoints."""
+    said = parameters(weights)
+    trained = said.get("model", "")
+    is_same = trained.removesuffix(QUICK) == arch.removesuffix(QUICK)
+    if not is_same or library().get_model_config(trained) is None:
+        # Weights of another architecture do not fit, and then that is said.
+        return None
+    if said.get("force_quick_gelu") == "True":
+        return Evidence(True, "the trainer's params.txt says force_quick_gelu")
+    quick = is_quick(architecture(trained))
+    if said.get("pretrained", "").lower() == "openai" and not quick:
+        # Before version 3 the trainer took QuickGELU for these weights, since then GELU.
+        return None
+    return Evidence(quick, f"the trainer's params.txt says model: {trained} ({name_of(quick)})")
+
+
+def parameters(weights: Path) -> dict[str, str]:
+    """The trainer's params.txt, if there is one."""
+    for folder in (weights.parent, weights.parent.parent):
+        try:
+            lines = (folder / "params.txt").read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+        return {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    return {}
+
+
+def _by_name(weights: Path) -> Evidence | None:
+    """Files that open_clip published carry it in their name."""
+    if "quickgelu" in weights.name.lower().replace("_", "").replace("-", ""):
+        return Evidence(True, f"the name of {weights.name} says QuickGELU")
+    return None
+
 
 INSIDE = ("state_dict", "model_state_dict", "model")
 """Where trainers keep the weights, beside optimizer and epoch."""
@@ -170,3 +301,111 @@ def _unwrapped(state: dict[str, Tensor]) -> dict[str, Tensor]:
         if all(name.startswith(wrapper) for name in state):
             state = {name.removeprefix(wrapper): value for name, value in state.items()}
     return state
+
+
+SHOWN = 3
+"""Names of tensors in a message."""
+_TEXT = ("text_projection", "positional_embedding", "token_embedding", "transformer.", "ln_final")
+# Sizes OpenAI kept among the tensors, and positions that transformers once did: no weights.
+_NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
+_POSITIONS = ".embeddings.position_ids"
+
+
+def put(model: Any, state: Mapping[str, Tensor], *, source: str, arch: str, hint: str = "") -> None:
+    """Load all of it, or raise; positions and vocabularies are never resized to fit."""
+    wanted: dict[str, Tensor] = model.state_dict()
+    state = _renamed(model, dict(state), wanted)
+    missing = [name for name in wanted if name not in state]
+    unexpected = sorted(name for name in state if name not in wanted)
+    shaped = [n for n in wanted if n in state and wanted[n].shape != state[n].shape]
+    _check_text(wanted, state, shaped, source, arch)
+    if missing or unexpected or shaped:
+        raise UserError(
+            f"{source} does not fit {arch}: {_listed(missing, unexpected, shaped, wanted, state)}",
+            expected=f"all {len(wanted)} tensors of {arch}, and no others",
+            way_out=hint or "name the architecture it was trained with before the @",
+        )
+    check_finite(state, source=source)
+    model.load_state_dict(state)
+
+
+def _renamed(
+    model: Any, state: dict[str, Tensor], wanted: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Other spellings of the same weights, as open_clip's own reader accepts them."""
+    from open_clip.convert import convert_state_dict  # type: ignore[import-untyped, unused-ignore]
+
+    state = convert_state_dict(model, state)
+    for name in [n for n in state if n in _NO_WEIGHTS or n.endswith(_POSITIONS)]:
+        if name not in wanted:
+            del state[name]
+    # The text tower stands at the top in the first form of CLIP, and below `text.` in the second.
+    if "text.token_embedding.weight" in wanted and "token_embedding.weight" in state:
+        state = {f"text.{n}" if n.startswith(_TEXT) else n: v for n, v in state.items()}
+    elif "token_embedding.weight" in wanted and "text.token_embedding.weight" in state:
+        state = {n.removeprefix("text."): v for n, v in state.items()}
+    for name in ("logit_scale", "logit_bias"):
+        if name in state and name in wanted and state[name].numel() == 1:
+            state[name] = state[name].reshape(wanted[name].shape)
+    return state
+
+
+def _check_text(
+    wanted: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+    shaped: Sequence[str],
+    source: str,
+    arch: str,
+) -> None:
+    """Another vocabulary or context means another tokenizer: said before all else."""
+    for ending, what in (("token_embedding.weight", "words"), ("positional_embedding", "places")):
+        for name in shaped:
+            is_text = name in (ending, f"text.{ending}")
+            if is_text and wanted[name].shape[1:] == state[name].shape[1:]:
+                raise UserError(
+                    f"the text tower of {source} has {len(state[name])} {what}, and the tokenizer "
+                    f"of {arch} gives {len(wanted[name])}",
+                    expected="weights trained with this tokenizer: the scores would be wrong",
+                    way_out="name the architecture it was trained with before the @",
+                )
+
+
+def _listed(
+    missing: Sequence[str],
+    unexpected: Sequence[str],
+    shaped: Sequence[str],
+    wanted: Mapping[str, Tensor],
+    state: Mapping[str, Tensor],
+) -> str:
+    other = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
+    parts = (
+        ("missing", missing),
+        ("not part of it", unexpected),
+        ("of another shape", other),
+    )
+    return "; ".join(f"{len(names)} {what} ({_some(names)})" for what, names in parts if names)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+
+
+def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
+    """The untrained model of a config, as open_clip's factory makes it, without a download.
+
+    The factory itself says "no pretrained weights loaded" of every model whose weights come later.
+    """
+    from copy import deepcopy
+
+    said = deepcopy(dict(config))
+    text = said["text_cfg"]
+    is_custom = bool(said.pop("custom_text", False)) or bool(text.get("hf_model_name"))
+    if text.get("hf_model_name"):
+        text["hf_model_pretrained"] = False
+    if said["vision_cfg"].get("timm_model_name"):
+        said["vision_cfg"]["timm_model_pretrained"] = False
+    if has_bias:
+        # Trained with the sigmoid loss: the trainer adds a bias to any architecture.
+        said.setdefault("init_logit_bias", 0.0)
+    names = ("CoCa" if "multimodal_cfg" in said else "CustomTextCLIP") if is_custom else "CLIP"
+    return getattr(library(), names)(**said)

@@ -1,0 +1,389 @@
+"""A folder with lists of pictures and classes comes in; labelled pictures go out.
+
+The layouts are those in which torchvision keeps the data sets, which are those of their authors.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.benchmarks.classification.folders import (
+    DIGITS,
+    FLOWERS,
+    TRAFFIC_SIGNS,
+    lines_of,
+    one_of,
+    templates_of,
+)
+from unbag.benchmarks.files import Folder
+from unbag.data.images import PixelPicture
+from unbag.errors import UserError
+from unbag.metrics.choice import check_names
+from unbag.types import Ensemble, Item, Picture
+from unbag.types.json import as_mapping, as_text, as_tuple
+
+
+class Labelled(NamedTuple):
+    """A picture, what to call it, and the number of its class."""
+
+    id: str
+    picture: Picture
+    label: int
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Everything a data set for classification says."""
+
+    names: tuple[str, ...]
+    pictures: Sequence[Labelled]
+
+
+@dataclass(frozen=True)
+class ClassList:
+    """Loads a data set through its own reader; call it with the folder.
+
+    classnames.txt (one name a line, in the order of the classes) and templates.txt beside the
+    files are used where they are there.
+    """
+
+    name: str
+    read: Callable[[Folder], Classes]
+    templates: tuple[str, ...]
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """One item a picture, with all classes as captions."""
+        folder = Folder.of(root, self.name)
+        found = self.read(folder)
+        names = _names(folder, found.names)
+        templates = templates_of(folder, self.templates)
+        captions = tuple(
+            Ensemble(name, tuple(template.replace("{}", name) for template in templates))
+            for name in names
+        )
+        truths = [one_of(at, len(names)) for at in range(len(names))]
+        return [
+            Item(
+                id=name,
+                pictures=(picture,),
+                captions=captions,
+                truth=truths[label],
+                tags={"class": names[label]},
+            )
+            for name, picture, label in found.pictures
+        ]
+
+
+def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
+    names = list(usual)
+    if folder.has("classnames.txt"):
+        names = lines_of(folder, "classnames.txt")
+    if len(names) != len(usual):
+        raise UserError(
+            f"classnames.txt of {folder.benchmark}: {len(names)} names, {len(usual)} classes",
+            expected="a line for each class, in their order",
+            way_out="complete the file, or remove it to use the usual names",
+        )
+    check_names(names)
+    return names
+
+
+def checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[Labelled]) -> Classes:
+    """What was read, if it is anything."""
+    if len(names) < 2 or not found:
+        raise UserError(
+            f"{file} of {folder.benchmark} gives {len(found)} pictures of {len(names)} classes",
+            expected="pictures of at least two classes",
+            way_out="check that the files are whole and lie where they belong",
+        )
+    return Classes(tuple(names), found)
+
+
+def no_line(folder: Folder, file: str, line: str, expected: str) -> UserError:
+    """The error for a line or entry that does not fit."""
+    return UserError(
+        f"{file} of {folder.benchmark}: {line!r}",
+        expected=expected,
+        way_out="check that it is the official file, whole",
+    )
+
+
+def flowers102(folder: Folder) -> Classes:
+    """setid.mat says which pictures are of the test split, imagelabels.mat their classes from 1."""
+    ids = _matlab(folder, "setid.mat", "tstid")
+    labels = _matlab(folder, "imagelabels.mat", "labels")
+    found = []
+    for number in map(int, ids):
+        label = int(labels[number - 1]) - 1 if 1 <= number <= len(labels) else -1
+        if not 0 <= label < len(FLOWERS):
+            raise no_line(folder, "setid.mat", f"picture {number}", "a picture with a class")
+        name = f"image_{number:05d}.jpg"
+        picture = folder.picture(folder.root / "jpg", name, "setid.mat")
+        found.append(Labelled(name, picture, label))
+    return checked(folder, "setid.mat", FLOWERS, found)
+
+
+def cars(folder: Folder) -> Classes:
+    """cars_test_annos_withlabels.mat: fname, class from 1; devkit/cars_meta.mat has the names."""
+    file = "cars_test_annos_withlabels.mat"
+    names = [str(name) for name in _matlab(folder, "devkit/cars_meta.mat", "class_names")]
+    notes = _matlab(folder, file, "annotations")
+    if not notes.dtype.names or not {"fname", "class"} <= set(notes.dtype.names):
+        raise no_line(folder, file, "annotations", "the fields fname and class")
+    found = []
+    for name, number in zip(notes["fname"], notes["class"], strict=True):
+        if not isinstance(name, str) or not 1 <= int(number) <= len(names):
+            raise no_line(folder, file, f"{name}: {number}", "a name and the number of a class")
+        picture = folder.picture(folder.root / "cars_test", name, f"{file}: {name}")
+        found.append(Labelled(name, picture, int(number) - 1))
+    return checked(folder, file, names, found)
+
+
+def _matlab(folder: Folder, file: str, variable: str) -> NDArray[Any]:
+    """One variable of a MATLAB file, as a row."""
+    content = matlab(folder, file)
+    if variable not in content:
+        raise UserError(
+            f"{file} of {folder.benchmark} has no variable {variable!r}",
+            expected=f"the variable {variable}",
+            way_out="check that it is the official file",
+        )
+    return np.atleast_1d(content[variable]).ravel()
+
+
+def matlab(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
+    """The variables of a MATLAB file, without dimensions of one."""
+    from scipy.io import loadmat
+
+    path = folder.root / file
+    if not path.is_file():
+        folder.text(file)  # Says what is missing.
+    try:
+        content = loadmat(str(path), squeeze_me=True, appendmat=False)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # SciPy's reader meets damaged bytes with anything from ValueError to struct.error.
+        raise UserError(
+            f"{file} of {folder.benchmark} cannot be read: {error}",
+            expected="the official MATLAB file, whole",
+            way_out="download it again",
+        ) from error
+    return {name: np.asarray(content[name]) for name in content if not name.startswith("__")}
+
+
+# Dimensions: N pictures, H and W pixels, C = 3 colours.
+
+Pixels = NDArray[np.uint8]
+
+_IDX_HEADER = 4
+"""Bytes of an IDX number: the magic and each dimension, most significant first."""
+_BYTES = 8
+"""The code of unsigned bytes in an IDX magic."""
+
+
+def mnist(folder: Folder) -> Classes:
+    """t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, unpacked; grey."""
+    grey_NHW = _idx(folder, "t10k-images-idx3-ubyte", dimensions=3)
+    label_N = _idx(folder, "t10k-labels-idx1-ubyte", dimensions=1)
+    pixel_NHWC = np.broadcast_to(grey_NHW[..., None], (*grey_NHW.shape, 3))
+    return _classes(folder, "t10k-images-idx3-ubyte", DIGITS, pixel_NHWC, label_N)
+
+
+def svhn(folder: Folder) -> Classes:
+    """test_32x32.mat: X is [H, W, C, N] and y the digit, where 10 stands for 0."""
+    file = "test_32x32.mat"
+    content = matlab(folder, file)
+    pixel, label = content.get("X"), content.get("y")
+    if pixel is None or label is None or pixel.ndim != 4 or pixel.dtype != np.uint8:
+        raise _odd(folder, file, "X of bytes [height, width, 3, pictures] and y")
+    label_N = np.atleast_1d(label).ravel().astype(np.int64) % 10
+    return _classes(folder, file, DIGITS, np.moveaxis(pixel, 3, 0), label_N)
+
+
+def stl10(folder: Folder) -> Classes:
+    """test_X.bin: colour by colour, column by column, 96 x 96; test_y.bin counts from 1."""
+    file, side = "test_X.bin", 96
+    byte_B = np.frombuffer(_bytes(folder, file), dtype=np.uint8)
+    if len(byte_B) % (3 * side * side):
+        raise _odd(folder, file, f"pictures of 3 x {side} x {side} bytes")
+    pixel_NHWC = byte_B.reshape(-1, 3, side, side).transpose(0, 3, 2, 1)
+    label_N = np.frombuffer(_bytes(folder, "test_y.bin"), dtype=np.uint8).astype(np.int64) - 1
+    names = lines_of(folder, "class_names.txt")
+    return _classes(folder, file, names, pixel_NHWC, label_N)
+
+
+def _classes(
+    folder: Folder,
+    file: str,
+    names: Sequence[str],
+    pixel_NHWC: Pixels,
+    label_N: NDArray[np.generic],
+) -> Classes:
+    """Views of the array, not copies: nothing is decoded before it is opened."""
+    labels = [int(label) for label in label_N]
+    fits = len(labels) == len(pixel_NHWC) > 0 and len(names) > 1
+    if not fits or not all(0 <= label < len(names) for label in labels):
+        raise _odd(folder, file, f"as many pictures as labels, each one of {len(names)} classes")
+    if pixel_NHWC.shape[3] != 3:
+        raise _odd(folder, file, "pictures of three colours")
+    found = [
+        Labelled(str(at), PixelPicture(pixels, f"{folder.root / file}[{at}]"), label)
+        for at, (pixels, label) in enumerate(zip(pixel_NHWC, labels, strict=True))
+    ]
+    return Classes(tuple(names), found)
+
+
+def _idx(folder: Folder, file: str, *, dimensions: int) -> Pixels:
+    """An array of bytes with a header: magic, then its dimensions."""
+    content = _bytes(folder, file)
+    start = _IDX_HEADER * (dimensions + 1)
+    header = np.frombuffer(content[:start], dtype=">u4") if len(content) >= start else None
+    if header is None or int(header[0]) != 256 * _BYTES + dimensions:
+        raise _odd(folder, file, f"an IDX file of bytes with {dimensions} dimensions")
+    shape = tuple(int(length) for length in header[1:])
+    if len(content) - start != int(np.prod([*shape], dtype=object)):
+        raise _odd(folder, file, f"{shape} bytes after the header")
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+
+
+def _bytes(folder: Folder, file: str) -> bytes:
+    path = folder.root / file
+    if not path.is_file():
+        folder.text(file)  # Says what is missing.
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _odd(folder, file, f"a file that can be read ({error})") from error
+
+
+def _odd(folder: Folder, file: str, expected: str) -> UserError:
+    return UserError(
+        f"{file} of {folder.benchmark} is not the file it should be",
+        expected=expected,
+        way_out="unpack or download it again",
+    )
+
+
+def food101(folder: Folder) -> Classes:
+    """meta/test.json: pictures by class."""
+    file = "meta/test.json"
+    listed = as_mapping(
+        folder.json(file), file, of=lambda value, where: as_tuple(value, where, of=as_text)
+    )
+    names = sorted(listed)
+    found = [
+        Labelled(name, folder.picture(folder.root / "images", f"{name}.jpg", file), at)
+        for at, kind in enumerate(names)
+        for name in listed[kind]
+    ]
+    return checked(folder, file, [_spaced(name) for name in names], found)
+
+
+def dtd(folder: Folder) -> Classes:
+    """dtd/labels/test1.txt, the first of ten official splits: class/picture."""
+    file = "dtd/labels/test1.txt"
+    return _by_folder(folder, file, lines_of(folder, file), folder.root / "dtd/images")
+
+
+def sun397(folder: Folder) -> Classes:
+    """ClassName.txt lists the classes; the pictures of one lie in its folder.
+
+    The authors' ten splits are not read: all pictures count, as in torchvision.
+    """
+    file = "ClassName.txt"
+    places = [line.strip("/") for line in lines_of(folder, file)]
+    found = [
+        Labelled(f"{place}/{path.name}", folder.picture(folder.root / place, path.name, file), at)
+        for at, place in enumerate(places)
+        for path in sorted((folder.root / place).glob("sun_*.jpg"))
+    ]
+    # Each begins with the letter its folder stands under: /a/apse/indoor.
+    names = [_spaced(place.partition("/")[2].replace("/", " ")) for place in places]
+    return checked(folder, file, names, found)
+
+
+def pets(folder: Folder) -> Classes:
+    """annotations/test.txt: picture, class from 1, cat or dog, breed; pictures bear the names."""
+    file = "annotations/test.txt"
+    names: dict[int, str] = {}
+    found = []
+    for line in lines_of(folder, file):
+        cells = line.split()
+        if len(cells) != 4 or not cells[1].isdecimal():
+            raise no_line(folder, file, line, "picture, class, species, breed")
+        label = int(cells[1]) - 1
+        names.setdefault(label, _spaced(cells[0].rpartition("_")[0]))
+        picture = folder.picture(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
+        found.append(Labelled(cells[0], picture, label))
+    if sorted(names) != list(range(len(names))):
+        raise UserError(
+            f"{file} of {folder.benchmark} has pictures of {len(names)} classes with gaps",
+            expected="pictures of every class",
+            way_out="download it again",
+        )
+    return checked(folder, file, [names[label] for label in range(len(names))], found)
+
+
+def aircraft(folder: Folder) -> Classes:
+    """data/variants.txt lists the classes, data/images_variant_test.txt: picture, class."""
+    file = "data/images_variant_test.txt"
+    names = lines_of(folder, "data/variants.txt")
+    label_of = {name: at for at, name in enumerate(names)}
+    found = []
+    for line in lines_of(folder, file):
+        picture, _, kind = line.partition(" ")
+        if kind not in label_of:
+            raise no_line(folder, file, line, "picture and one of data/variants.txt")
+        where = f"{file}: {line!r}"
+        place = folder.root / "data/images"
+        found.append(
+            Labelled(picture, folder.picture(place, f"{picture}.jpg", where), label_of[kind])
+        )
+    return checked(folder, file, names, found)
+
+
+def gtsrb(folder: Folder) -> Classes:
+    """GT-final_test.csv, between semicolons: Filename ... ClassId."""
+    file = "GT-final_test.csv"
+    found = []
+    rows = csv.DictReader(StringIO(folder.text(file)), delimiter=";", skipinitialspace=True)
+    for number, row in enumerate(rows, start=1):
+        name, label = row.get("Filename"), row.get("ClassId")
+        if not name or not label or not label.isdecimal() or int(label) >= len(TRAFFIC_SIGNS):
+            raise no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
+        place = folder.root / "GTSRB/Final_Test/Images"
+        found.append(
+            Labelled(name, folder.picture(place, name, f"{file}, row {number}"), int(label))
+        )
+    return checked(folder, file, TRAFFIC_SIGNS, found)
+
+
+def _by_folder(folder: Folder, file: str, lines: Sequence[str], place: Path) -> Classes:
+    """Lines that are class/picture."""
+    for line in lines:
+        if len(PurePosixPath(line).parts) != 2:
+            raise no_line(folder, file, line, "class/picture")
+    names = sorted({line.partition("/")[0] for line in lines})
+    label_of = {name: at for at, name in enumerate(names)}
+    found = [
+        Labelled(
+            line,
+            folder.picture(place, line, f"{file}: {line!r}"),
+            label_of[line.partition("/")[0]],
+        )
+        for line in lines
+    ]
+    return checked(folder, file, [_spaced(name) for name in names], found)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,501 @@
+"""An entry with its edited captions as the records that all forms write."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from unbag.errors import UserError
+from unbag.types import Edit, Edited, Given
+from unbag.types.json import Fields, as_text, edit_as_json, is_whole_text
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+def expand(text: str) -> list[Path]:
+    """A file; all shards of a folder; or a pattern: part-{000..017}.tar, part-*.tar."""
+    path = Path(text)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        return sorted(path.glob("*.tar"))
+    if _RANGE.search(text):
+        return [_there(Path(one), text) for one in _ranges(text)]
+    pattern = str(path.relative_to(path.anchor))
+    return sorted(found for found in Path(path.anchor).glob(pattern) if found.is_file())
+
+
+def _ranges(text: str) -> list[str]:
+    """Every {first..last} written out; the number of digits is kept."""
+    found = _RANGE.search(text)
+    if not found:
+        return [text]
+    first, last = found.groups()
+    numbers = range(int(first), int(last) + 1)
+    head, tail = text[: found.start()], _ranges(text[found.end() :])
+    return [f"{head}{n:0{len(first)}}{rest}" for n in numbers for rest in tail]
+
+
+def _there(path: Path, pattern: str) -> Path:
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}",
+            expected=f"every file of {pattern}",
+            way_out="get the missing file, or name the ones that are there",
+        )
+    return path
+
+
+# A file of captions as the user names it: its form, its columns, and what is broken in it.
+
+_BUFFER = 1 << 20
+_HEAD = 1 << 16
+"""Bytes of a file that are looked at to tell it from another."""
+_NAMED = 5
+"""Broken lines that are named; more are counted."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Captions on disk."""
+
+    path: str
+    """A file; for shards also a folder or a pattern."""
+    form: str
+    """See `unbag.data.readers`."""
+    caption_column: str = ""
+    """Column or field with the caption; empty for the usual names."""
+    picture_column: str = ""
+    skips_bad: bool = False
+    """Leave broken lines out and count them, instead of stopping at the first."""
+    limit: int | None = None
+    """Captions to read at most, and those that belong to the last picture."""
+    keeps_edits: bool = False
+    """Read edits that were made before, instead of refusing them."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return Path(self.path).name
+
+    @property
+    def file(self) -> Path:
+        """The one file."""
+        [path] = self.files()
+        return path
+
+    def files(self) -> list[Path]:
+        """All files, in order."""
+        found = expand(self.path)
+        if not found and Path(self.path).is_dir():
+            raise UserError(
+                f"the folder {self.path} holds no shards",
+                expected="files that end in .tar",
+                way_out="name the file of captions itself, or check the folder",
+            )
+        if not found:
+            raise UserError(
+                f"there is no file {self.path}",
+                expected="a file of captions",
+                way_out="check the path given with --captions",
+            )
+        if len(found) > 1 and self.form != "shards":
+            raise UserError(
+                f"{self.path} names {len(found)} files",
+                expected="one file; only shards (.tar) come in several",
+                way_out="edit them one after the other",
+            )
+        return found
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """The one file, for reading; errors of whoever reads are left as they are."""
+        path = self.file
+        with _told(path):
+            raw = _Read(path)
+        with BufferedReader(raw, _BUFFER) as file:
+            yield file
+
+    def fingerprint(self) -> str:
+        """Changes when a file does: sizes, times and first bytes of all files."""
+        digest = blake2b(digest_size=16)
+        for path in self.files():
+            state = path.stat()
+            digest.update(f"{path.name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+            with path.open("rb") as file:
+                digest.update(file.read(_HEAD))
+        return digest.hexdigest()
+
+
+class _Read(FileIO):
+    """A file whose errors say what could not be read."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """As that of any file."""
+        with _told(self.name):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        """As that of any file."""
+        with _told(self.name):
+            return super().readall()
+
+
+@contextmanager
+def _told(path: object) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@dataclass(eq=False)
+class Bad:
+    """What is done about broken lines: an error, or leaving them out and counting."""
+
+    skips: bool = False
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+    """The first few."""
+
+    def __call__(self, error: UserError) -> None:
+        """A broken line was met."""
+        if not self.skips:
+            usual = "mend it, or leave such lines out with --bad-lines skip"
+            way_out = error.way_out or usual
+            raise UserError(error.found, expected=error.expected, way_out=way_out) from error
+        self.count += 1
+        if len(self.named) < _NAMED:
+            self.named.append(error.found)
+
+
+def json_record(raw: bytes, where: str) -> dict[str, object]:
+    """An object written in JSON."""
+    found = json_value(raw, where)
+    if not isinstance(found, dict):
+        raise UserError(
+            f"{where} holds {type(found).__name__} instead of an object",
+            expected='an object such as {"caption": "..."}',
+        )
+    return found
+
+
+def json_value(raw: bytes, where: str) -> object:
+    """Anything written in JSON, in UTF-8, with whole characters."""
+    text = decoded(raw, where)
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not JSON: {error}", expected="valid JSON") from error
+    # An escape may name half of a character, which no file can hold.
+    if "\\u" in text and not is_whole_text(json.dumps(found, ensure_ascii=False)):
+        raise UserError(f"{where} holds half of a character", expected="whole characters")
+    return found
+
+
+def decoded(raw: bytes, where: str) -> str:
+    """Text in UTF-8."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start}",
+            expected="text in UTF-8",
+        ) from error
+
+
+def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str, ...] | str:
+    """The caption of a record, or several; from `column`, else from "caption" or "captions"."""
+    name = caption_field(record, column)
+    if name not in record:
+        raise UserError(
+            f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
+            f"only {_listed(record)}",
+            expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
+            "field with --caption-column",
+        )
+    value = record[name]
+    if isinstance(value, list) and value:
+        return tuple(as_text(one, f"{where}, {name}[{at}]") for at, one in enumerate(value))
+    if not isinstance(value, str):
+        shown = "an empty list" if value == [] else f"{value!r:.60}"
+        raise UserError(f"{where}: {name} is {shown}", expected="a text, or a list of texts")
+    return value
+
+
+def caption_field(record: dict[str, object], column: str) -> str:
+    """The field that captions are read from."""
+    return column or next((name for name in ("caption", "captions") if name in record), "")
+
+
+def name_in(record: dict[str, object], names: tuple[str, ...], where: str) -> str:
+    """A name under the first of these fields that is there: a text or a whole number."""
+    for name in names:
+        value = record.get(name)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        raise UserError(f"{where}: {name} is {value!r:.60}", expected="a text or a whole number")
+    return ""
+
+
+def find_column(wanted: str, usual: tuple[str, ...], columns: list[str], source: Source) -> str:
+    """The column that was named, or the first of the usual ones; empty if there is none."""
+    if wanted and wanted not in columns:
+        raise UserError(
+            f"{source.name} has no column {wanted!r}, only {', '.join(columns)}",
+            expected="the name of a column",
+        )
+    return wanted or next((name for name in usual if name in columns), "")
+
+
+def no_captions_column(columns: list[str], source: Source) -> UserError:
+    """The error for a table without captions."""
+    return UserError(
+        f"{source.name} has no column of captions, only {', '.join(columns) or 'an empty header'}",
+        expected="a column caption, title or text",
+        way_out="name it with --caption-column; a number is that of a column in a table without "
+        "a header line",
+    )
+
+
+def edited_before(what: str) -> UserError:
+    """The error for a collection that holds edits already."""
+    return UserError(
+        f"{what} holds edits already",
+        expected="captions without edits",
+        way_out="start from the original captions, or remove what is called edits",
+    )
+
+
+def _listed(record: dict[str, object]) -> str:
+    return ", ".join(map(str, list(record)[:8])) or "nothing"
+
+
+# What each edit changed in its caption is left unread: whoever trains on edits needs their texts.
+
+Edits = tuple[tuple[Edit, ...], ...]
+"""For each caption."""
+
+
+def edits_in(value: object, captions: int | None, where: str) -> Edits:
+    """A list of edits, or where a record has a list of so many captions, a list of such lists."""
+    if captions is None:
+        return (_edits(value, where),)
+    lists = value if isinstance(value, list) else []
+    if len(lists) != captions:
+        raise UserError(
+            f"{where}: edits is not one list for each of {captions} captions",
+            expected="as many lists of edits as captions",
+        )
+    return tuple(_edits(one, where) for one in lists)
+
+
+def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
+    """The same, written as JSON in the cell of a table; an empty cell holds no edits."""
+    if not cell:
+        return ((),) * (1 if captions is None else captions)
+    if isinstance(cell, str):
+        cell = json_value(cell.encode(), f"{where}, edits")
+    return edits_in(cell, captions, where)
+
+
+def check_wanted(source: Source, where: str) -> None:
+    """Edits were met: an error unless they are wanted."""
+    if not source.keeps_edits:
+        raise edited_before(where)
+
+
+def _edits(value: object, where: str) -> tuple[Edit, ...]:
+    if not isinstance(value, list):
+        raise UserError(
+            f"{where}: edits is {value!r:.60}",
+            expected='a list of {"text", "kind", "keeps_meaning"}',
+        )
+    return tuple(_edit(one, where) for one in value)
+
+
+def _edit(value: object, where: str) -> Edit:
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{where}: an edit is {value!r:.60}",
+            expected='an object {"text", "kind", "keeps_meaning"}',
+        )
+    fields = Fields(value, f"{where}, edits")
+    return Edit(fields.text("text"), fields.text("kind"), fields.truth("keeps_meaning"), (0, 0))
+
+
+# What is read from a collection: pictures with their captions, and where each stands.
+
+MOST_TOGETHER = 100
+"""Captions of one picture that are edited together and checked against each other; a field that
+says the same everywhere would otherwise make one picture of a whole file."""
+
+
+class Caption(NamedTuple):
+    """A caption as found."""
+
+    id: str
+    text: str
+    where: str
+    """Such as "captions.jsonl, line 17", for messages."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A picture and its captions."""
+
+    picture: str
+    """As the file names it; empty where it names none."""
+    captions: tuple[Caption, ...]
+    rest: tuple[object, ...] = ()
+    """What the writer of the same form needs, for each caption."""
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """For each caption, where edits were made before and are wanted."""
+
+    def given(self) -> Iterator[tuple[Given, ...]]:
+        """What the editor is given: captions that stay together, each with the others."""
+        for start in range(0, len(self.captions), MOST_TOGETHER):
+            part = self.captions[start : start + MOST_TOGETHER]
+            texts = tuple(caption.text for caption in part)
+            yield tuple(
+                Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
+                for at, caption in enumerate(part)
+            )
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Captions that are edited and saved together."""
+
+    index: int
+    given: tuple[Given, ...]
+
+    def __str__(self) -> str:
+        """For messages."""
+        first, last = self.given[0].id, self.given[-1].id
+        return f"chunk {self.index} (captions {first!r} to {last!r})"
+
+
+def together(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Entries that follow each other and have the same picture become one."""
+    held: list[Entry] = []
+    count = 0
+    for entry in entries:
+        is_same = held and entry.picture and entry.picture == held[0].picture
+        if held and (not is_same or count >= MOST_TOGETHER):
+            yield _merged(held)
+            held, count = [], 0
+        held.append(entry)
+        count += len(entry.captions)
+    if held:
+        yield _merged(held)
+
+
+def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
+    """Entries until so many captions were read; the last picture is whole."""
+    read = 0
+    for entry in entries:
+        if limit is not None and read >= limit:
+            return
+        read += len(entry.captions)
+        yield entry
+
+
+def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
+    """Chunks of so many captions or a few more: those that stay together are never parted."""
+    flow = (part for entry in entries for part in entry.given())
+    index = 0
+    while first := next(flow, None):
+        found = list(first)
+        while len(found) < size and (more := next(flow, None)):
+            found += more
+        yield Chunk(index, tuple(found))
+        index += 1
+
+
+def _merged(entries: list[Entry]) -> Entry:
+    first = entries[0]
+    if len(entries) == 1:
+        return first
+    captions = tuple(caption for entry in entries for caption in entry.captions)
+    rest = tuple(one for entry in entries for one in entry.rest)
+    edits = tuple(one for entry in entries for one in entry.edits or ((),) * len(entry.captions))
+    return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())
+
+
+EDITS, SKIPPED = "edits", "skipped"
+"""Names of the columns and fields that are added."""
+COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
+"""Of a table that is written from captions of another form."""
+
+
+class Pair(NamedTuple):
+    """An entry and what came of its captions, in their order."""
+
+    entry: Entry
+    edited: tuple[Edited, ...]
+
+    def rows(self) -> Iterator[tuple[object, Edited]]:
+        """For each caption what else the source knew of it, and what came of it."""
+        rest = self.entry.rest or (None,) * len(self.edited)
+        return zip(rest, self.edited, strict=True)
+
+
+class Pairs(Protocol):
+    """All entries with their edits, in the order of the source; can be gone through again."""
+
+    @property
+    def source(self) -> Source:
+        """Where the captions came from."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        """From the first."""
+
+
+def record(one: Edited, picture: str = "") -> dict[str, object]:
+    """A caption with its edits."""
+    said: dict[str, object] = {"id": one.id}
+    if picture:
+        said["image"] = picture
+    said["caption"] = one.text
+    return said | what_came(one)
+
+
+def what_came(one: Edited) -> dict[str, object]:
+    """The fields that are added to a caption."""
+    said: dict[str, object] = {EDITS: [edit_as_json(edit) for edit in one.edits]}
+    return said | ({SKIPPED: one.skipped} if one.skipped else {})
+
+
+def cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
+    """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
+    edits = [[edit_as_json(edit) for edit in one.edits] for one in several]
+    skipped = [one.skipped for one in several]
+    if is_list:
+        return as_json(edits), as_json(skipped) if any(skipped) else ""
+    return as_json(edits[0]), skipped[0]
+
+
+def row(pair: Pair) -> Iterator[tuple[str, ...]]:
+    """Rows of COLUMNS."""
+    for one in pair.edited:
+        yield (one.id, pair.entry.picture, one.text, *cells([one], is_list=False))
+
+
+def as_json(value: object) -> str:
+    """On one line, with every letter as it is."""
+    return json.dumps(value, ensure_ascii=False)

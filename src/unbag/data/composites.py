@@ -1,0 +1,436 @@
+"""Composites come in; pictures and a file that `unbag train --pairs` reads go out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.random import Generator
+
+from unbag.errors import UserError, said_by, unknown_name
+from unbag.runs.files import write_text
+from unbag.types import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Dimensions: H rows and W columns of pixels.
+
+ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
+PLAIN = 24
+"""Levels of a channel by which a pixel may differ from the background and still belong to it."""
+_BORDER = 0.9
+"""Share of the border that must be background."""
+_LEAST = 0.01
+"""Share of the picture that must be thing."""
+_NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
+
+
+@dataclass(frozen=True, eq=False)
+class Cutout:
+    """A thing without its background."""
+
+    name: str
+    """As a caption says it: "coffee cup"."""
+    image: Image
+    """RGBA, no larger than the thing."""
+
+
+def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
+    """All things of a folder, in the order of their file names.
+
+    A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
+    Where a picture is transparent around the thing, that is believed; else its background must be
+    plain, of the colour that its border has.
+    """
+    found = tuple(cut_out(path) for path in pictures_in(folder, what="cut-outs"))
+    names = sorted({one.name for one in found})
+    if len(names) < 2:
+        raise UserError(
+            f"{folder} shows one sort of thing: {names[0]}",
+            expected="two or more, since a composite shows two things",
+            way_out="name each file as a caption should call the thing: cup.png, plate_1.png",
+        )
+    return found
+
+
+def pictures_in(folder: Path, *, what: str) -> list[Path]:
+    """Files with the ending of a picture, below the folder too."""
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
+    if not paths:
+        raise UserError(
+            f"no pictures in {folder}",
+            expected=f"a folder of {what}: {', '.join(ENDINGS)}",
+            way_out="check the path",
+        )
+    return paths
+
+
+def cut_out(path: Path) -> Cutout:
+    """One thing; UserError where it cannot be told from its background."""
+    from PIL import Image as Images
+    from PIL import UnidentifiedImageError
+
+    try:
+        with Images.open(path) as opened:
+            image = opened.convert("RGBA")
+    except (OSError, UnidentifiedImageError, ValueError) as error:
+        raise UserError(f"{path} is no picture that can be opened: {said_by(error)}") from error
+    level_HW4 = np.array(image)
+    if (level_HW4[..., 3] == 255).all():
+        level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
+    is_there_HW = level_HW4[..., 3] > 127
+    if is_there_HW.mean() < _LEAST:
+        raise UserError(
+            f"{path}: no thing is left once its background is taken away",
+            expected=f"a thing that fills at least {_LEAST:.0%} of the picture",
+        )
+    row_N, column_N = np.nonzero(is_there_HW)
+    box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
+    return Cutout(thing_name(path), Images.fromarray(level_HW4).crop(box))
+
+
+def thing_name(path: Path) -> str:
+    """The words of a file name without numbers at its end."""
+    name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
+    if not name:
+        raise UserError(
+            f"{path} has no name that a caption could say",
+            expected="the name of the thing, such as cup.png or coffee_cup_2.png",
+        )
+    return name
+
+
+def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
+    """Where the picture is not of the colour that its border has."""
+    edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
+    border_N3 = np.concatenate(edge).astype(np.int64)
+    colour_3 = np.median(border_N3, axis=0)
+    if (np.abs(border_N3 - colour_3).max(axis=1) <= PLAIN).mean() < _BORDER:
+        raise UserError(
+            f"{path} has no plain background and is not transparent",
+            expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
+            f"{PLAIN} of 255 levels count as one",
+            way_out="cut the thing out with a picture editor and save it as RGBA PNG",
+        )
+    is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
+    return is_thing_HW
+
+
+# Spatial: two things on a background, and exchanged. Size: one small and one big, and the reverse.
+# Colour: tinted in two colours, and the reverse. Negation: one of the things, and the other.
+# Pictures are never flipped: captions speak of left and right.
+
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (220, 40, 40),
+    "green": (40, 160, 60),
+    "blue": (50, 90, 230),
+    "yellow": (245, 215, 50),
+    "purple": (140, 60, 200),
+    "orange": (250, 135, 25),
+}
+RELATIONS: Mapping[str, tuple[str, tuple[float, float], tuple[float, float]]] = {
+    "to the left of": ("to the right of", (0.27, 0.5), (0.73, 0.5)),
+    "to the right of": ("to the left of", (0.73, 0.5), (0.27, 0.5)),
+    "above": ("below", (0.5, 0.27), (0.5, 0.73)),
+    "below": ("above", (0.5, 0.73), (0.5, 0.27)),
+}
+"""A relation, its inverse, and where the first and the second thing lie, as shares of the side."""
+DENIALS = ("and not", "but no", "without")
+_LARGE, _SMALL = 0.42, 0.21
+"""The longer side of a thing, as a share of the picture's."""
+_JITTER = 0.03
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """Two pictures and two captions each; equal places have the same form."""
+
+    kind: str
+    pictures: tuple[Image, Image]
+    captions: tuple[tuple[str, str], tuple[str, str]]
+
+
+class _Start(NamedTuple):
+    a: Cutout
+    b: Cutout
+    background: Image
+    rng: Generator
+
+
+def paste(
+    cutouts: Sequence[Cutout],
+    backgrounds: Sequence[Image],
+    count: int,
+    *,
+    seed: int = 0,
+    kinds: Sequence[str] = (),
+    side: int = 224,
+) -> Iterator[Composite]:
+    """So many pairs of pictures, kinds taking turns; pair i whatever the count.
+
+    Without backgrounds things lie on plain colours.
+    """
+    asked = tuple(kinds) or tuple(KINDS)
+    for kind in asked:
+        if kind not in KINDS:
+            raise unknown_name("kind of composite", kind, KINDS)
+    if count < 1 or side < 32:
+        raise UserError(
+            f"{count} composites of {side} pixels", expected="at least one, of at least 32 pixels"
+        )
+    for i in range(count):
+        rng = np.random.default_rng((seed, crc32(b"pasted"), i))
+        a, b = _two(cutouts, rng)
+        start = _Start(a, b, _background(backgrounds, side, rng), rng)
+        yield KINDS[asked[i % len(asked)]](start)
+
+
+def _spatial(start: _Start) -> Composite:
+    a, b, background, rng = start
+    relation = list(RELATIONS)[rng.integers(len(RELATIONS))]
+    inverse, *places = RELATIONS[relation]
+    first, second = _shaken(places, rng)
+    size = _LARGE * float(rng.uniform(0.8, 1.0))
+    x, y = _a(a.name), _a(b.name)
+    return Composite(
+        "spatial",
+        (
+            _on(background, (a.image, first, size), (b.image, second, size)),
+            _on(background, (b.image, first, size), (a.image, second, size)),
+        ),
+        (
+            (f"{x} {relation} {y}", f"{y} {inverse} {x}"),
+            (f"{y} {relation} {x}", f"{x} {inverse} {y}"),
+        ),
+    )
+
+
+def _size(start: _Start) -> Composite:
+    a, b, background, rng = start
+    first, second = _shaken(_two_places(rng), rng)
+    return Composite(
+        "size",
+        (
+            _on(background, (a.image, first, _SMALL), (b.image, second, _LARGE)),
+            _on(background, (a.image, first, _LARGE), (b.image, second, _SMALL)),
+        ),
+        (
+            _both(f"small {a.name}", f"big {b.name}"),
+            _both(f"big {a.name}", f"small {b.name}"),
+        ),
+    )
+
+
+def _colour(start: _Start) -> Composite:
+    a, b, background, rng = start
+    one, other = (list(COLOURS)[at] for at in rng.permutation(len(COLOURS))[:2])
+    first, second = _shaken(_two_places(rng), rng)
+    pictures = [
+        _on(
+            background,
+            (tinted(a.image, COLOURS[x]), first, _LARGE),
+            (tinted(b.image, COLOURS[y]), second, _LARGE),
+        )
+        for x, y in ((one, other), (other, one))
+    ]
+    return Composite(
+        "colour",
+        (pictures[0], pictures[1]),
+        (
+            _both(f"{one} {a.name}", f"{other} {b.name}"),
+            _both(f"{other} {a.name}", f"{one} {b.name}"),
+        ),
+    )
+
+
+def _negation(start: _Start) -> Composite:
+    a, b, background, rng = start
+    (place,) = _shaken([(0.5, 0.5)], rng)
+    first, second = (DENIALS[at] for at in rng.permutation(len(DENIALS))[:2])
+    x, y = _a(a.name), _a(b.name)
+    return Composite(
+        "negation",
+        (_on(background, (a.image, place, _LARGE)), _on(background, (b.image, place, _LARGE))),
+        (
+            (_denied(x, first, b.name), _denied(x, second, b.name)),
+            (_denied(y, first, a.name), _denied(y, second, a.name)),
+        ),
+    )
+
+
+def tinted(image: Image, colour: tuple[int, int, int]) -> Image:
+    """A thing in shades of one colour; its light and shadow stay."""
+    from PIL import Image as Images
+
+    level_HW4 = np.array(image).astype(np.float64)
+    grey_HW = level_HW4[..., :3] @ (0.299, 0.587, 0.114)
+    # From a third of the colour where it was black to the whole of it where it was white.
+    share_HW = 1 / 3 + 2 / 3 * grey_HW / 255
+    level_HW4[..., :3] = share_HW[..., None] * np.array(colour)
+    return Images.fromarray(level_HW4.round().astype(np.uint8))
+
+
+def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
+    from PIL.Image import Resampling
+
+    canvas = background.copy()
+    side = canvas.width
+    for image, (x, y), share in things:
+        scale = share * side / max(image.size)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        shown = image.resize(size, Resampling.LANCZOS)
+        corner = round(x * side - size[0] / 2), round(y * side - size[1] / 2)
+        canvas.paste(shown, corner, shown)
+    return canvas
+
+
+def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Image:
+    """The middle square of one of them, or a plain colour."""
+    from PIL import Image as Images
+    from PIL import ImageOps
+
+    level_3 = rng.integers(90, 230, 3).tolist()
+    if not backgrounds:
+        return Images.new("RGB", (side, side), (level_3[0], level_3[1], level_3[2]))
+    return ImageOps.fit(
+        backgrounds[int(rng.integers(len(backgrounds)))].convert("RGB"), (side, side)
+    )
+
+
+def _two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
+    """Of different names, and neither name within the other: a cup is seen in a coffee cup."""
+    a = cutouts[int(rng.integers(len(cutouts)))]
+    others = [one for one in cutouts if one.name not in a.name and a.name not in one.name]
+    if not others:
+        raise UserError(
+            f"no thing to paste beside {_a(a.name)}", expected="cut-outs of two different things"
+        )
+    return a, others[int(rng.integers(len(others)))]
+
+
+def _two_places(rng: Generator) -> list[tuple[float, float]]:
+    _, first, second = list(RELATIONS.values())[rng.integers(len(RELATIONS))]
+    return [first, second]
+
+
+def _shaken(places: Sequence[tuple[float, float]], rng: Generator) -> list[tuple[float, float]]:
+    return [
+        (x + rng.uniform(-_JITTER, _JITTER), y + rng.uniform(-_JITTER, _JITTER)) for x, y in places
+    ]
+
+
+def _both(first: str, second: str) -> tuple[str, str]:
+    return f"{_a(first)} and {_a(second)}", f"{_a(second)} and {_a(first)}"
+
+
+def _denied(present: str, denial: str, absent: str) -> str:
+    return f"{present} {denial} {absent if denial == 'but no' else _a(absent)}"
+
+
+def _a(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+KINDS: Mapping[str, Callable[[_Start], Composite]] = {
+    "spatial": _spatial,
+    "colour": _colour,
+    "size": _size,
+    "negation": _negation,
+}
+
+PAIRS, PICTURES = "pairs.jsonl", "pictures"
+_SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
+_KINDS = {
+    "spatial": ("swap_arguments", "relation_inverse"),
+    "colour": ("swap_attributes", "conjunct_swap"),
+    "size": ("swap_attributes", "conjunct_swap"),
+    "negation": ("swap_arguments", "word_form"),
+}
+"""What leads to the opposite's caption and to the other version, as recipes call it."""
+_TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
+"""Degrees; share of the side that corners move, and how often; share of white and of black."""
+
+
+def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
+    """Both pictures of each pair and a line for each: its two captions with their edits.
+
+    The opposite's caption of the same form is a hard negative, the other true one a hard positive.
+
+    Args:
+        every: As `paste` makes them.
+        out: A folder that has no such pairs yet.
+        varied: A seed; then pictures are turned, bent and speckled a little, as in the paper.
+    """
+    path = out / PAIRS
+    if path.exists():
+        raise UserError(
+            f"{path} is there already", expected="a new folder", way_out="name another folder"
+        )
+    (out / PICTURES).mkdir(parents=True, exist_ok=True)
+    lines = []
+    for at, one in enumerate(every):
+        for side, image in enumerate(one.pictures):
+            name = f"{PICTURES}/{at:06d}-{'ab'[side]}.png"
+            if varied is not None:
+                image = vary(image, np.random.default_rng((varied, at, side)))
+            image.save(out / name)
+            lines.append(json.dumps(_line(one, side, name), ensure_ascii=False))
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _line(one: Composite, side: int, name: str) -> dict[str, object]:
+    own, other = one.captions[side], one.captions[1 - side]
+    negative, positive = _KINDS[one.kind]
+    edits = [
+        [
+            {"text": other[at], "kind": negative, "keeps_meaning": False},
+            {"text": own[1 - at], "kind": positive, "keeps_meaning": True},
+        ]
+        for at in (0, 1)
+    ]
+    return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
+
+
+def pair_name(name: str) -> str:
+    """The same for both pictures of a pair; any other name as it is."""
+    return _SIDE.sub("", name)
+
+
+def vary(image: Image, rng: Generator) -> Image:
+    """Turned by up to 4 degrees, seen slightly from the side, with specks; never flipped."""
+    from PIL import Image as Images
+    from PIL.Image import Resampling, Transform
+
+    if rng.random() < _SHIFTED:
+        bent = image.transform(
+            image.size, Transform.PERSPECTIVE, _perspective(image.size, rng), Resampling.BILINEAR
+        )
+        image = bent
+    image = image.rotate(float(rng.uniform(-_TURN, _TURN)), Resampling.BILINEAR)
+    level_HW3 = np.array(image)
+    draw_HW3 = rng.random(level_HW3.shape)
+    level_HW3[draw_HW3 < _SPECKLED] = 255
+    level_HW3[draw_HW3 > 1 - _SPECKLED] = 0
+    return Images.fromarray(level_HW3)
+
+
+def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
+    """The eight numbers of a map that moves each corner inwards by up to 2.5 % of a side."""
+    width, height = size
+    corner_42 = np.array([(0, 0), (width, 0), (width, height), (0, height)], dtype=np.float64)
+    inwards_42 = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)], dtype=np.float64)
+    moved_42 = corner_42 + inwards_42 * rng.uniform(0, _SHIFT / 2, (4, 2)) * (width, height)
+    rows, wanted = [], []
+    for (x, y), (u, v) in zip(moved_42, corner_42, strict=True):
+        rows += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+        wanted += [u, v]
+    found: list[float] = np.linalg.solve(np.array(rows), np.array(wanted)).tolist()
+    return found

@@ -1,0 +1,313 @@
+"""A picture comes in; the same picture with its rows, columns or patches in another order goes out.
+
+methods.md 5.2. The picture is cut before the model resizes it; what does not divide evenly is
+cropped at the bottom and on the right, where public code leaves it black.
+Dimensions: H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from io import BytesIO
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.errors import UserError
+from unbag.metrics.intervals import generator
+from unbag.types import Picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# Pictures from files and from pixels, opened late and known by their content.
+#
+# A file becomes the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
+# not blended; the first frame of an animation counts; pixels stay as they are stored, whatever
+# EXIF says of the camera, because official numbers and crop boxes are made that way. One thing
+# differs: 16-bit grey is scaled to 8 bits, where Pillow cuts everything above 255 to white.
+
+Box = tuple[int, int, int, int]
+"""x, y, width, height in pixels, from the top left."""
+
+# Pillow warns of large pictures and of odd headers. Filters of warnings belong to the whole
+# process, so only one reader thread may change them at a time; pixels are decoded outside the lock.
+_HEADER = Lock()
+_SIXTEEN_BIT = frozenset({"PNG", "PPM"})
+"""Formats whose mode I holds 16 bits."""
+
+
+@dataclass(frozen=True)
+class FilePicture:
+    """A picture on disk, optionally only the part inside a box (ARO scores crops)."""
+
+    path: Path
+    box: Box | None = None
+    turn_upright: bool = False
+    """Turn the image as its EXIF note says, before the box is cut. Right for photographs of your
+    own; no public benchmark is measured so."""
+
+    @property
+    def name(self) -> str:
+        """The path, with the box if there is one."""
+        return f"{self.path}{list(self.box) if self.box else ''}"
+
+    @property
+    def key(self) -> str:
+        """Hash of the file's bytes, so that one picture under two names is one picture.
+
+        A file that cannot be read gets a key of its path; opening it is what will fail.
+        """
+        try:
+            stat = self.path.stat()
+            content = _file_digest(str(self.path), stat.st_size, stat.st_mtime_ns)
+        except (OSError, ValueError):
+            # ValueError: no path can hold a NUL.
+            content = "missing:" + _digest(str(self.path).encode(errors="surrogatepass"))
+        box = ":" + ",".join(map(str, self.box)) if self.box else ""
+        return f"file:{content}{box}{':upright' if self.turn_upright else ''}"
+
+    def open(self) -> Image:
+        """Decode to RGB; OSError or ValueError, saying why, if that cannot be done."""
+        return decode(self.path, box=self.box, turn_upright=self.turn_upright)
+
+
+@dataclass(frozen=True, eq=False)
+class PixelPicture:
+    """A picture that is already in memory, as [height, width, 3] bytes."""
+
+    pixels: NDArray[np.uint8]
+    name: str = "pixels"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of size and pixels, which must not be changed."""
+        return "pixels:" + _digest(repr(self.pixels.shape).encode() + self.pixels.tobytes())
+
+    def open(self) -> Image:
+        """As an RGB image."""
+        from PIL import Image
+
+        if self.pixels.ndim != 3 or self.pixels.shape[2] != 3 or self.pixels.dtype != np.uint8:
+            raise ValueError(
+                f"pixels of shape {self.pixels.shape} and type {self.pixels.dtype}, "
+                "expected [height, width, 3] of uint8"
+            )
+        return Image.fromarray(self.pixels)
+
+
+def decode(
+    file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
+) -> Image:
+    """An encoded picture to RGB; `name` is said in errors instead of the path."""
+    from PIL import ImageOps
+
+    try:
+        with _header(file, name or str(file), keeps_exif=turn_upright) as image:
+            if turn_upright:
+                # In place: else an upright picture, as most are, would be copied for nothing.
+                ImageOps.exif_transpose(image, in_place=True)
+            part = image.crop(_corners(box, image.size)) if box else image
+            return _rgb(part, image.format)
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:
+        # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _header(file: Path | BytesIO, name: str, *, keeps_exif: bool) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with _HEADER, catch_warnings():
+            simplefilter("ignore")
+            image = Image.open(file)
+            if keeps_exif or image.format == "TIFF":
+                # Kept by the image. Pillow reads it again while it decodes a TIFF, which it
+                # turns upright by itself.
+                image.getexif()
+            return image
+    except Image.DecompressionBombError as error:
+        raise ValueError(str(error)) from error
+    except UnidentifiedImageError as error:
+        size = file.stat().st_size if isinstance(file, Path) else len(file.getbuffer())
+        what = f"{size} bytes in no format that Pillow knows" if size else "the file is empty"
+        raise UnidentifiedImageError(f"{what}: {name}") from error
+
+
+def _rgb(image: Image, format_: str | None) -> Image:
+    """Any mode to RGB by its meaning."""
+    from PIL import Image as Images
+
+    if image.mode.startswith("I;16") or (image.mode == "I" and format_ in _SIXTEEN_BIT):
+        grey = np.asarray(image).astype(np.uint32)
+        return Images.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise ValueError(
+            f"pixels of 32 bits (mode {image.mode}) have no known range; save it with 8 or 16 bits"
+        )
+    if image.mode == "P" and "transparency" in image.info:
+        # The same colours by a way on which Pillow does not warn.
+        image = image.convert("RGBA")
+    if image.mode == "RGB":
+        # Only decoded: a conversion would copy it.
+        image.load()
+        return image
+    return image.convert("RGB")
+
+
+def _corners(box: Box, size: tuple[int, int]) -> Box:
+    """Box to corners, kept inside the picture; annotated boxes often hang over its edge."""
+    x, y, width, height = box
+    left, top = max(0, x), max(0, y)
+    right, bottom = min(size[0], x + width), min(size[1], y + height)
+    if right <= left or bottom <= top:
+        raise ValueError(f"box {list(box)} lies outside the picture of size {list(size)}")
+    return left, top, right, bottom
+
+
+@lru_cache(maxsize=1_000_000)
+def _file_digest(path: str, size: int, mtime_ns: int) -> str:
+    """Hash of a file; size and time are arguments so that a changed file is read again."""
+    digest = blake2b(digest_size=16)
+    with Path(path).open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+# A picture inside a larger file, such as a shard, is read by its place there and decoded.
+
+
+@dataclass(frozen=True)
+class MemberPicture:
+    """An encoded picture that is part of a file."""
+
+    path: Path
+    member: str
+    """Its name there, for messages."""
+    start: int
+    """First byte."""
+    size: int
+
+    @property
+    def name(self) -> str:
+        """File and member."""
+        return f"{self.path}[{self.member}]"
+
+    @property
+    def key(self) -> str:
+        """Hash of the encoded picture; of its place if it cannot be read."""
+        return encoded_key(self._encoded, self.name)
+
+    def open(self) -> Image:
+        """Decode to RGB; OSError or ValueError if that cannot be done."""
+        return decode(BytesIO(self._encoded()), name=self.name)
+
+    def _encoded(self) -> bytes:
+        return read_part(self.path, self.start, self.size)
+
+
+def encoded_key(read: Callable[[], bytes], name: str) -> str:
+    """Identity of an encoded picture by its content; by its name if it cannot be read."""
+    try:
+        return "bytes:" + blake2b(read(), digest_size=16).hexdigest()
+    except (OSError, ValueError):
+        return "missing:" + blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def read_part(path: Path, start: int, size: int) -> bytes:
+    """Some bytes of a file; ValueError where it ends before."""
+    with path.open("rb") as file:
+        file.seek(start)
+        found = file.read(size)
+    if len(found) != size:
+        raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
+    return found
+
+
+GRIDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"rows_4": (4, 1), "columns_4": (1, 4), "patches_9": (3, 3)}
+)
+"""Cells from top to bottom and from left to right, by kind."""
+
+
+@dataclass(frozen=True)
+class ShuffledPicture:
+    """A picture cut into cells that change places, opened late.
+
+    The order is drawn from seed, kind and the key of the picture, and never leaves all in place.
+    """
+
+    picture: Picture
+    kind: str
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in GRIDS:
+            raise UserError(
+                f"the picture shuffle {self.kind!r} is not known",
+                expected=f"one of {', '.join(GRIDS)}",
+            )
+
+    @property
+    def key(self) -> str:
+        """That of the picture, with kind and seed."""
+        return f"{self.kind}:{self.seed}:{self.picture.key}"
+
+    @property
+    def name(self) -> str:
+        """The picture's, with kind and seed."""
+        return f"{self.picture.name} ({self.kind}, seed {self.seed})"
+
+    def open(self) -> Image:
+        """Decode, cut and put together; ValueError if the picture is smaller than its cells."""
+        from PIL import Image
+
+        pixels = np.asarray(self.picture.open().convert("RGB"))
+        return Image.fromarray(rearranged(pixels, GRIDS[self.kind], self.order()))
+
+    def order(self) -> list[int]:
+        """Which cell comes to each place, counted row by row."""
+        down, across = GRIDS[self.kind]
+        rng = generator(self.seed, self.kind, self.picture.key)
+        while True:
+            order: list[int] = rng.permutation(down * across).tolist()
+            if order != sorted(order):
+                return order
+
+
+def rearranged(
+    pixels: NDArray[np.uint8], grid: tuple[int, int], order: Sequence[int]
+) -> NDArray[np.uint8]:
+    """Pixels [H, W, ...] with cell order[i] of the grid at place i; the remainder is cropped."""
+    down, across = grid
+    height, width = pixels.shape[0] // down, pixels.shape[1] // across
+    if not height or not width:
+        raise ValueError(
+            f"a picture of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be cut into "
+            f"{across} x {down} cells"
+        )
+    cells = [
+        pixels[row * height : (row + 1) * height, column * width : (column + 1) * width]
+        for row in range(down)
+        for column in range(across)
+    ]
+    rows = [
+        np.concatenate([cells[i] for i in order[start : start + across]], axis=1)
+        for start in range(0, down * across, across)
+    ]
+    return np.concatenate(rows, axis=0)

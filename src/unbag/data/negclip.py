@@ -1,0 +1,208 @@
+"""Captions with hard negatives out as the TSV that NegCLIP's public training code reads.
+
+Columns: a number without a name, title, filepath, neg_caption, neg_image; the last two are lists
+as Python writes them. For every row the trainer draws one of neg_caption and one of neg_image,
+the numbers of rows whose pictures are near. It has no way to do without: a list that is empty
+stops it.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from unbag.data.captions import Pair, Pairs, Source, json_record
+from unbag.data.pairs import Row
+from unbag.errors import UserError
+from unbag.types import Edit
+from unbag.types.json import Fields
+
+HEADER = ("", "title", "filepath", "neg_caption", "neg_image")
+_NEAREST = 3
+"""Numbers of rows in neg_image, as in the published file."""
+Neighbours = Mapping[str, Sequence[str]]
+"""From a picture to the nearest others, the nearest first."""
+
+
+class _Rows(NamedTuple):
+    """Rows of one picture."""
+
+    first: int
+    many: int
+
+
+def write(pairs: Pairs, path: Path, neighbours: Neighbours | None = None) -> int:
+    """One row for each caption with a hard negative; gives how many rows have no near picture."""
+    rows = _rows_of_pictures(pairs) if neighbours else {}
+    number, without = count(), 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(HEADER)
+        for pair in pairs:
+            near = [
+                rows[one] for one in (neighbours or {}).get(pair.entry.picture, ()) if one in rows
+            ]
+            for turn, (title, negatives) in enumerate(_negatives(pair)):
+                # Each caption of this picture meets another caption of that one.
+                chosen = [one.first + turn % one.many for one in near[:_NEAREST]]
+                without += not chosen
+                writer.writerow((next(number), title, pair.entry.picture, negatives, chosen))
+    return without
+
+
+def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
+    """JSON lines of {"picture", "neighbours": [picture, ...]}."""
+    found: dict[str, tuple[str, ...]] = {}
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}",
+            expected="JSON lines of pictures and their neighbours",
+            way_out="check the path given with --neighbours; `unbag nearest` makes such a file",
+        )
+    source = Source(str(path), "jsonl")
+    with source.opened() as file:
+        for number, raw in enumerate(file, start=1):
+            if raw.strip():
+                where = f"{path.name}, line {number}"
+                fields = Fields(json_record(raw, where), where)
+                picture = fields.text("picture")
+                # A picture is not its own neighbour, though searches often return it.
+                found[picture] = tuple(n for n in fields.texts("neighbours") if n != picture)
+    if not found:
+        raise UserError(
+            f"{path} names no neighbours",
+            expected='lines such as {"picture": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
+        )
+    return found
+
+
+def _rows_of_pictures(pairs: Pairs) -> dict[str, _Rows]:
+    found: dict[str, _Rows] = {}
+    first = 0
+    for pair in pairs:
+        many = sum(1 for _ in _negatives(pair))
+        if many:
+            found.setdefault(pair.entry.picture, _Rows(first, many))
+        first += many
+    return found
+
+
+def _negatives(pair: Pair) -> Iterator[tuple[str, list[str]]]:
+    for one in pair.edited:
+        texts = [edit.text for edit in one.edits if not edit.keeps_meaning]
+        if texts:
+            yield one.text, texts
+
+
+def notes(without: int, has_neighbours: bool) -> list[str]:
+    """What a reader must know of rows whose neg_image is empty."""
+    if not without:
+        return []
+    why = (
+        "none of their neighbours has a row: name more of them"
+        if has_neighbours
+        else "name the nearest pictures with --neighbours"
+    )
+    return [
+        f"neg_image is empty in {without:,} rows; NegCLIP's public training code draws from it for "
+        f"every row and stops at an empty one; {why}"
+    ]
+
+
+# Columns title, filepath, neg_caption, neg_image; the last two are lists as Python writes them:
+# texts, and numbers of rows. As in the public training code each row is a pair of its own.
+
+T = TypeVar("T")
+
+ABOUT = "NegCLIP's TSV"
+KIND = "neg_clip_swap"
+"""Kind of its negatives: the published rule made them."""
+_COLUMNS = ("title", "filepath", "neg_caption", "neg_image")
+
+
+def is_negclip(path: str) -> bool:
+    """Whether the header of a TSV says so."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as file:
+        return {b"title", b"neg_caption"} <= set(file.readline().strip().split(b"\t"))
+
+
+def negclip_rows(source: Source) -> Iterator[Row]:
+    """One row each; a number of a row that does not exist is an error."""
+    count = sum(1 for _ in _cells(source))
+    for number, (where, cells) in enumerate(_cells(source)):
+        negatives = _list(cells["neg_caption"], where, "neg_caption", of=str)
+        nearest = _list(cells["neg_image"], where, "neg_image", of=int)
+        _check_numbers(nearest, count, where)
+        edits = tuple(Edit(text, KIND, False, (0, 0)) for text in negatives if text.strip())
+        caption = " ".join(cells["title"].split())
+        if not caption:
+            raise UserError(f"{where} has an empty title", expected="a caption")
+        near = tuple(one for one in nearest if one != number)
+        yield Row(f"row {number}", cells["filepath"], (caption,), (edits,), near)
+
+
+def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
+    with source.file.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter="\t", strict=True)
+        try:
+            header = next(reader, [])
+            _check_header(header, source)
+            for row in reader:
+                if not row:
+                    continue
+                where = f"{source.name}, line {reader.line_num}"
+                if len(row) != len(header):
+                    raise UserError(
+                        f"{where} has {len(row)} columns", expected=f"{len(header)}, as the header"
+                    )
+                yield where, dict(zip(header, row, strict=True))
+        except csv.Error as error:
+            where = f"{source.name}, line {reader.line_num}"
+            raise UserError(f"{where}: {error}", expected="closed quotes around a cell") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{source.name} is not UTF-8: {error}") from error
+
+
+def _check_header(header: list[str], source: Source) -> None:
+    lacking = [name for name in _COLUMNS if name not in header]
+    if lacking:
+        raise UserError(
+            f"{source.name} has no column {', '.join(lacking)}, only {', '.join(header)}",
+            expected=f"the columns {', '.join(_COLUMNS)}",
+            way_out="a table without them is read with --form tsv",
+        )
+
+
+def _list(cell: str, where: str, name: str, *, of: type[T]) -> list[T]:
+    try:
+        found = ast.literal_eval(cell.strip() or "[]")
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        raise _bad_list(cell, where, name) from error
+    if not isinstance(found, list) or not all(type(one) is of for one in found):
+        raise _bad_list(cell, where, name)
+    return found
+
+
+def _bad_list(cell: str, where: str, name: str) -> UserError:
+    what = "texts" if name == "neg_caption" else "numbers of rows"
+    return UserError(
+        f"{where}: {name} is {cell[:60]!r}",
+        expected=f"a list of {what} as Python writes it",
+        way_out="write the file with `unbag edit --format negclip`, or mend the cell",
+    )
+
+
+def _check_numbers(numbers: list[int], count: int, where: str) -> None:
+    beyond = [number for number in numbers if not 0 <= number < count]
+    if beyond:
+        raise UserError(
+            f"{where}: neg_image names row {beyond[0]}",
+            expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
+            way_out="rows are counted from 0 below the header; the file may have been cut",
+        )

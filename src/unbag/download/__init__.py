@@ -1,1 +1,0 @@
-"""Public files to disk: fetched with resume, checked, unpacked safely."""

@@ -1,0 +1,285 @@
+"""The folder OUT.parts of a job that is under way: what was asked, and every chunk that is done."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+
+from unbag.data.captions import Bad, Entry, Pair, Source
+from unbag.data.readers import entries
+from unbag.edits.editor import Tally
+from unbag.edits.jobs.workers import Finished, Head, read_edited, read_head
+from unbag.errors import UserError
+from unbag.runs.files import is_full, locked_folder, make_folder, remove_leftovers, write_text
+from unbag.runs.progress import Advance
+from unbag.types import Edited
+
+# A collection is read once before work begins: how much there is, and that nothing is broken.
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a collection holds."""
+
+    captions: int
+    pictures: int
+    """Entries: captions without a picture are one each."""
+    nameless: int
+    """Captions without a picture."""
+    come_back: int
+    """Pictures that come again after others: their captions are not checked against each other."""
+    bad: int
+    """Broken lines that are left out."""
+    bad_named: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"bad_named": list(self.bad_named)}
+
+    @staticmethod
+    def from_json(said: dict[str, Any]) -> Survey:
+        """What `as_json` wrote."""
+        return Survey(**(said | {"bad_named": tuple(said["bad_named"])}))
+
+
+def surveyed(source: Source) -> Survey:
+    """Read all of it; raises UserError for what is broken, missing or there twice."""
+    bad = Bad(source.skips_bad)
+    ids, pictures = array("Q"), array("Q")
+    nameless = count = 0
+    before = ""
+    for entry in entries(source, bad):
+        count += 1
+        ids.extend(_hash(caption.id) for caption in entry.captions)
+        if not entry.picture:
+            nameless += len(entry.captions)
+        elif entry.picture != before:
+            pictures.append(_hash(entry.picture))
+        before = entry.picture
+    if not ids:
+        raise UserError(
+            f"{source.name} holds no captions"
+            + (f", only {bad.count} broken lines, first {bad.named[0]}" if bad.count else ""),
+            expected="at least one",
+        )
+    _check_once(_repeated(ids), source)
+    back = len(_repeated(pictures))
+    return Survey(len(ids), count, nameless, back, bad.count, tuple(bad.named))
+
+
+def _check_once(repeated: set[int], source: Source) -> None:
+    """Two captions must not have one id: it decides what is drawn for them."""
+    if not repeated:
+        return
+    name, first, second = _places(entries(source), repeated)
+    raise UserError(
+        f"two captions have the id {name!r}: {first} and {second}",
+        expected="an id for each caption",
+        way_out="mend the ids; without a field or column id they are made from the line",
+    )
+
+
+def _places(found: Iterable[Entry], repeated: set[int]) -> tuple[str, str, str]:
+    seen: dict[str, str] = {}
+    for entry in found:
+        for caption in entry.captions:
+            if caption.id in seen:
+                return caption.id, seen[caption.id], caption.where
+            if _hash(caption.id) in repeated:
+                seen[caption.id] = caption.where
+    raise UserError("the captions changed while they were read", way_out="try again")
+
+
+def _repeated(hashes: array[int]) -> set[int]:
+    # Eight bytes a caption and a sort: a set of names would not fit for a hundred million.
+    sorted_N = np.sort(np.frombuffer(hashes, dtype=np.uint64))
+    return set(np.unique(sorted_N[1:][sorted_N[1:] == sorted_N[:-1]]).tolist())
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+NAMED = 20
+"""Failures that are named; more are counted."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Reads and writes the folder of one job."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path) -> Kept:
+        """The folder that belongs to an output."""
+        return cls(out.with_name(f"{out.name}.parts"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder; only one process may work in it."""
+        make_folder(self.folder, what="folder", way_out="choose another place with --out")
+        taken = UserError(
+            f"another process is working in {self.folder}",
+            expected="one process for one output",
+            way_out="wait for it, or choose another place with --out",
+        )
+        with locked_folder(self.folder, taken):
+            remove_leftovers(self.folder)
+            yield
+
+    def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
+        """Start, or go on if the same was asked before; the survey is made once.
+
+        Where no chunk is done there is nothing to protect, so another job may start.
+        """
+        path = self.folder / "job.json"
+        if path.exists() and self._files():
+            said = _json(path)
+            if different := differences(said["asked"], asked):
+                raise UserError(
+                    f"{self.folder} belongs to another job: {different}",
+                    expected="the command that was stopped",
+                    way_out=f"give that command again, choose another --out, or delete "
+                    f"{self.folder} to start anew",
+                )
+            return Survey.from_json(said["survey"])
+        try:
+            found = survey()
+        except UserError:
+            self.remove()
+            raise
+        write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
+        return found
+
+    def save(self, finished: Finished) -> None:
+        """Keep a chunk."""
+        write_text(self._path(finished.index), finished.text)
+
+    def done(self) -> dict[int, int]:
+        """Chunks that are done, with their number of captions."""
+        return {int(path.stem): _head(path).captions for path in self._files()}
+
+    def tally(self) -> tuple[Tally, list[str], int]:
+        """Over all chunks: what was counted, the first failures, and how many there were."""
+        total, named, failures = Tally(), list[str](), 0
+        for path in self._files():
+            head = _head(path)
+            total.add(head.tally)
+            failures += len(head.failures)
+            named += head.failures[: NAMED - len(named)]
+        return total, named, failures
+
+    def edited(self) -> Iterator[Edited]:
+        """Every caption, in order."""
+        for path in self._files():
+            with path.open(encoding="utf-8") as file:
+                try:
+                    head, number = read_head(file), 0
+                    for one in read_edited(file):
+                        number += 1
+                        yield one
+                except (ValueError, KeyError, TypeError) as error:
+                    raise _damaged(path) from error
+                if number != head.captions:
+                    raise _damaged(path)
+
+    def remove(self) -> None:
+        """Everything is in the output."""
+        rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"{index:06}.jsonl"
+
+
+def _ignored(steps: int) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The entries of the source with the edits of all chunks; see `unbag.data.captions.Pairs`."""
+
+    source: Source
+    kept: Kept
+    advance: Advance = _ignored
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Both are read side by side, so that neither need fit in memory."""
+        flow = self.kept.edited()
+        for entry in entries(self.source):
+            some = tuple(islice(flow, len(entry.captions)))
+            if [one.id for one in some] != [caption.id for caption in entry.captions]:
+                raise UserError(
+                    f"the captions changed while they were edited, or a chunk of "
+                    f"{self.kept.folder} is missing",
+                    expected="the same captions from beginning to end",
+                    way_out=f"delete {self.kept.folder} and start anew",
+                )
+            self.advance(len(some))
+            yield Pair(entry, some)
+
+
+@contextmanager
+def full_disk_told(kept: Kept) -> Iterator[None]:
+    """A disk that is full ends the job with what to do, and everything that was done stays."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        done = len(kept.done())
+        raise UserError(
+            f"no space is left on the disk of {kept.folder.parent}",
+            expected="room for the edits, once in pieces and once in the output",
+            way_out=f"make room and give the same command again: {done} chunks are kept",
+        ) from error
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """What is not the same, in words; empty if all is."""
+    found = []
+    for name in sorted({*before, *now}):
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        is_file = name in ("captions", "neighbours")
+        found.append(f"the file of {name} changed" if is_file else f"{name} was {old}, is {new}")
+    return "; ".join(found)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path) from error
+    return found
+
+
+def _head(path: Path) -> Head:
+    with path.open(encoding="utf-8") as file:
+        try:
+            return read_head(file)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(path) from error
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(
+        f"{path} is damaged",
+        expected="a file as it was written",
+        way_out="delete it and give the same command again: it is made anew",
+    )

@@ -1,0 +1,168 @@
+"""Chunks come in, edited chunks go out, edited on a Ray cluster by Ray Data.
+
+The command that was given reads the captions and writes the results; workers of the cluster need
+unbag, spaCy and a pipeline, and no shared disk. A worker that dies is replaced by Ray and its chunk
+is edited again; since an edit depends on seed and caption only, the output is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import chain, islice
+from logging import ERROR, getLogger
+from typing import TYPE_CHECKING, Any
+
+from unbag.data.captions import Chunk
+from unbag.edits.jobs.workers import Finished, Settings, Worker, make_worker
+from unbag.errors import UserError
+from unbag.types import Given
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+WINDOW = 64
+"""Chunks a worker that are handed to Ray together: few enough for any memory, and enough that
+loading the pipeline anew for each window does not count."""
+STARTS = 3
+"""Times a cluster on this machine is tried to be started."""
+LOCAL = "local"
+"""The address that starts a cluster on this machine, for as long as the job runs."""
+
+
+@dataclass(frozen=True)
+class RayRunner:
+    """Edits chunks on a cluster."""
+
+    address: str
+    """As of `ray.init`: "auto", "ray://host:10001", "host:6379"; or "local"."""
+    workers: int
+
+    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        """Every chunk once, as they are done."""
+        with _connected(self.address, self.workers):
+            while first := list(islice(chunks, 1)):
+                window = chain(first, islice(chunks, WINDOW * self.workers - 1))
+                yield from self._edited(list(window), settings)
+
+    def _edited(self, chunks: list[Chunk], settings: Settings) -> Iterator[Finished]:
+        import ray
+
+        rows = [{"chunk": _as_text(chunk)} for chunk in chunks]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows))
+        done = data.map_batches(
+            _RayWorker,
+            fn_constructor_args=(settings,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(self.workers, len(rows))),
+            num_cpus=1,
+        )
+        try:
+            for row in done.iter_rows():
+                yield _finished(row)
+        except ray.exceptions.RayError as error:
+            raise _refused(self.address, error) from error
+
+
+class _RayWorker:
+    """One process of the cluster."""
+
+    def __init__(self, settings: Settings) -> None:
+        # Several workers share a machine; threads of one would stand in the way of the others.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        self.problem: UserError | None = None
+        try:
+            self.worker: Worker = make_worker(settings)
+        except UserError as error:
+            self.problem = error
+
+    def __call__(self, batch: dict[str, Iterable[str]]) -> dict[str, list[str]]:
+        """One chunk; a problem that the user can mend travels back as such."""
+        return {"done": [self._edited(one) for one in batch["chunk"]]}
+
+    def _edited(self, chunk: str) -> str:
+        try:
+            if self.problem is not None:
+                raise self.problem
+            done = self.worker(_as_chunk(str(chunk)))
+        except UserError as error:
+            return json.dumps(["error", error.found, error.expected, error.way_out])
+        return json.dumps(["done", done.index, done.captions, done.text])
+
+
+def _as_text(chunk: Chunk) -> str:
+    return json.dumps([chunk.index, [[one.id, one.text, one.others] for one in chunk.given]])
+
+
+def _as_chunk(text: str) -> Chunk:
+    index, given = json.loads(text)
+    return Chunk(index, tuple(Given(id_, said, tuple(others)) for id_, said, others in given))
+
+
+def _finished(row: dict[str, Any]) -> Finished:
+    what, first, second, third = json.loads(row["done"])
+    if what == "error":
+        raise UserError(first, expected=second, way_out=third)
+    return Finished(first, second, third)
+
+
+@contextmanager
+def _connected(address: str, workers: int) -> Iterator[None]:
+    if find_spec("ray") is None:
+        raise UserError(
+            f"editing on the cluster {address!r} needs Ray, which is not installed",
+            way_out="install the extra unbag[cluster], or use --workers on this machine",
+        )
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        _connect(address, workers)
+    context = ray.data.DataContext.get_current()
+    # The job has a progress bar of its own.
+    before, level = context.enable_progress_bars, getLogger("ray.data").level
+    context.enable_progress_bars = False
+    getLogger("ray.data").setLevel(ERROR)
+    try:
+        yield
+    finally:
+        context.enable_progress_bars = before
+        getLogger("ray.data").setLevel(level)
+        if ours:
+            ray.shutdown()
+
+
+def _connect(address: str, workers: int) -> None:
+    import ray
+
+    is_local = address == LOCAL
+    for left in reversed(range(STARTS if is_local else 1)):
+        try:
+            ray.init(
+                address=None if is_local else address,
+                num_cpus=workers if is_local else None,
+                include_dashboard=False if is_local else None,
+                logging_level=ERROR,
+                log_to_driver=False,
+            )
+        # Ray gives a machine 30 seconds to start it, then raises a bare Exception.
+        except Exception as error:
+            ray.shutdown()
+            if not left:
+                raise _refused(address, error) from error
+        else:
+            return
+
+
+def _refused(address: str, error: Exception) -> UserError:
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return UserError(
+        f"the Ray cluster {address!r}: {reason}",
+        expected='a cluster that runs, such as "auto", "ray://host:10001" or "local"',
+        way_out="`ray status` shows whether it runs and has unbag installed on its machines; what "
+        "was done is kept, and the same command goes on",
+    )

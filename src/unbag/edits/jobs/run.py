@@ -1,0 +1,364 @@
+"""A job comes in; its captions are read, edited chunk by chunk, and written: the story of a job.
+
+Every chunk is kept when it is done, so a job that was stopped goes on when it is given again. The
+output is put together at the end, in the order of the source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from unbag.data import negclip
+from unbag.data.captions import Chunk, Source, chunks
+from unbag.data.negclip import read_neighbours
+from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
+from unbag.edits import parsing as pipelines
+from unbag.edits import wordnet
+from unbag.edits.editor import Tally
+from unbag.edits.filters import make_filters
+from unbag.edits.jobs.chunks import Joined, Kept, Survey, differences, full_disk_told, surveyed
+from unbag.edits.jobs.ray import RayRunner
+from unbag.edits.jobs.workers import InProcess, Processes, Runner, Settings, make_worker
+from unbag.edits.kinds import Parts, find_kinds
+from unbag.edits.parsing import find_installed, find_parser, is_there
+from unbag.edits.quality import leaks
+from unbag.errors import UserError
+from unbag.models.baselines import find_model
+from unbag.models.loading import check_device, choose_device
+from unbag.registry import names
+from unbag.runs.files import make_folder, write_atomically, write_text
+from unbag.runs.progress import Progress, Silent
+from unbag.version import __version__
+
+# What `unbag edit` is asked to do, and what makes two jobs the same.
+
+_DECIDING = ("fill", "rewrite", "device")
+"""Fields of Parts that decide the output as they are written."""
+
+
+@dataclass(frozen=True)
+class EditJob:
+    """A collection to edit, and how."""
+
+    source: Source
+    out: Path
+    form: str = "jsonl"
+    """In which `out` is written; see `unbag.data.readers`."""
+    kinds: tuple[str, ...] = ("default",)
+    parts: Parts = field(default_factory=Parts)
+    filters: tuple[str, ...] = ()
+    seed: int = 0
+    per_kind: int = 1
+    workers: int = 1
+    """Processes; the output is the same for any number."""
+    ray: str = ""
+    """Address of a Ray cluster, which does the work instead."""
+    leak: str = ""
+    """A language model that tries to tell edits from originals; for the summary."""
+    neighbours: Path | None = None
+    """For NegCLIP's TSV: JSON lines of {"picture", "neighbours"}."""
+    chunk: int = 512
+    """Captions that are edited and saved together."""
+
+    @property
+    def settings(self) -> Settings:
+        """What a worker needs to know."""
+        return Settings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
+
+    def check(self) -> None:
+        """What can be said before anything is read."""
+        if self.chunk < 1 or self.per_kind < 1 or self.workers < 1:
+            raise UserError(
+                f"chunk {self.chunk}, per_kind {self.per_kind}, workers {self.workers}",
+                expected="whole numbers above 0",
+            )
+        self.source.files()
+        check_written(self.source, self.form)
+        find_kinds(self.kinds)
+        check_device(self.parts.device)
+        self._check_models()
+        if self.leak:
+            # It is asked in this process, when all else is done.
+            choose_device(self.parts.device)
+        choice = self.parts.pipeline
+        place = find_installed() if choice == "auto" else choice
+        if place is None or not is_there(place):
+            find_parser(choice)
+        if self.neighbours and self.form != NEGCLIP:
+            raise UserError(
+                f"neighbours are given, but the form is {self.form}",
+                expected="the form negclip, the only one that holds near pictures",
+                way_out="add --format negclip, or leave --neighbours out",
+            )
+        if self.neighbours:
+            read_neighbours(self.neighbours)
+
+    def _check_models(self) -> None:
+        """That models which are named are there; they are loaded later."""
+        kind, _, place = self.parts.rewrite.partition(":")
+        for path in (self.leak, self.parts.fill, place if kind == "hf" else ""):
+            if path:
+                find_model(path)
+        for name in self.filters:
+            kind, _, place = name.partition(":")
+            if kind in names("filter") and place:
+                find_model(place)
+            else:
+                make_filters([name])
+
+    def asked(self) -> dict[str, Any]:
+        """All that decides the output, as plain values: a job that says the same is the same.
+
+        What was found stands for "auto", which may find something else another day.
+        """
+        source = self.source
+        near = Source(str(self.neighbours), "jsonl").fingerprint() if self.neighbours else ""
+        return {
+            "captions": source.fingerprint(),
+            "captions_form": source.form,
+            "caption_column": source.caption_column,
+            "picture_column": source.picture_column,
+            "bad_lines": "skip" if source.skips_bad else "error",
+            "limit": source.limit,
+            "format": self.form,
+            "kinds": [kind.name for kind in find_kinds(self.kinds)],
+            "pipeline": pipelines.described(self.parts.pipeline),
+            "wordnet": wordnet.described(self.parts.wordnet),
+            **{name: asdict(self.parts)[name] for name in _DECIDING},
+            "filters": list(self.filters),
+            "seed": self.seed,
+            "per_kind": self.per_kind,
+            "neighbours": near,
+            "chunk": self.chunk,
+            "version": __version__,
+        }
+
+
+# What came of a job: counts by kind and reason, what to know of the output; kept beside it.
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Of a finished job."""
+
+    out: Path
+    asked: dict[str, Any]
+    """See `EditJob.asked`."""
+    tally: Tally
+    bad: int
+    """Broken lines that were left out."""
+    bad_named: tuple[str, ...]
+    failures: int
+    """Captions that the editor failed on."""
+    failures_named: tuple[str, ...]
+    notes: tuple[str, ...]
+    leaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By kind, where a language model was asked: pairs, preferred, low, high."""
+
+    @staticmethod
+    def path(out: Path) -> Path:
+        """Where the summary of an output is."""
+        return out.with_name(f"{out.name}.summary.json")
+
+    def write(self) -> None:
+        """Beside the output."""
+        said = {
+            "out": self.out.name,
+            **self.tally.as_json(),
+            "bad_lines": {"count": self.bad, "first": list(self.bad_named)},
+            "failures": {"count": self.failures, "first": list(self.failures_named)},
+            "notes": list(self.notes),
+            "leaks": dict(self.leaks),
+            "asked": self.asked,
+        }
+        write_text(self.path(self.out), json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, out: Path) -> Summary | None:
+        """That of an output; None where there is none that can be read."""
+        try:
+            said = json.loads(cls.path(out).read_text(encoding="utf-8"))
+            bad, failures = said["bad_lines"], said["failures"]
+            return cls(
+                out,
+                said["asked"],
+                Tally.from_json(said),
+                bad["count"],
+                tuple(bad["first"]),
+                failures["count"],
+                tuple(failures["first"]),
+                tuple(said["notes"]),
+                said["leaks"],
+            )
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+def run_edit(
+    job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
+) -> Summary:
+    """Edit a collection; a job that is done already is not done again.
+
+    Args:
+        job: What to edit, and how.
+        progress: Shows how far it is.
+        runner: Does the work; by default processes of this machine, as the job says.
+    """
+    progress = progress or Silent()
+    job.check()
+    asked = job.asked()
+    kept = Kept.of(job.out)
+    if found := _finished(job, asked, kept, progress):
+        return found
+    runner = runner or _runner(job)
+    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
+    try:
+        with kept.locked(), full_disk_told(kept):
+            # Another process may have ended since the first look: loading takes seconds.
+            summary = _finished_since(job, asked, kept, progress)
+            if summary is None:
+                survey = kept.begin(asked, lambda: _surveyed(job, progress))
+                _edit(job, kept, survey, progress, runner)
+                summary = _written(job, asked, kept, survey, progress)
+    except KeyboardInterrupt:
+        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
+        raise
+    kept.remove()
+    return summary
+
+
+def _finished(
+    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+) -> Summary | None:
+    if not job.out.exists():
+        return None
+    found = Summary.read(job.out)
+    different = differences(_deciding(found), asked) if found else "nothing says how it was made"
+    if found and not different and job.leak and found.asked.get("leak") != job.leak:
+        different = f"its leak was not measured with {job.leak}, which is done with the edits"
+    if different:
+        raise UserError(
+            f"{job.out} exists already: {different}",
+            expected="an output that is not there yet, or one of the same job",
+            way_out="delete it, or choose another place with --out",
+        )
+    kept.remove()
+    progress.say(f"{job.out} is done already; nothing was computed")
+    return found
+
+
+def _finished_since(
+    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+) -> Summary | None:
+    """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
+    try:
+        return _finished(job, asked, kept, progress)
+    except UserError:
+        if not kept.done():
+            kept.remove()
+        raise
+
+
+def _deciding(found: Summary) -> dict[str, object]:
+    return {name: value for name, value in found.asked.items() if name != "leak"}
+
+
+def _surveyed(job: EditJob, progress: Progress) -> Survey:
+    found = surveyed(job.source)
+    if job.form == NEGCLIP and found.nameless:
+        raise UserError(
+            f"{found.nameless} of {found.captions} captions of {job.source.name} have no picture",
+            expected="a picture for each caption: NegCLIP's TSV names it",
+            way_out="name the column or field with --picture-column",
+        )
+    progress.say(f"{found.captions:,} captions of {found.pictures:,} pictures in {job.source.name}")
+    if found.bad:
+        progress.say(f"{found.bad:,} broken lines are left out, first {found.bad_named[0]}")
+    if found.come_back:
+        progress.say(
+            f"{found.come_back:,} pictures come back after others: sorted by picture, their "
+            "captions would be checked against each other"
+        )
+    return found
+
+
+def _runner(job: EditJob) -> Runner:
+    """Made before anything is read, so that a mistake is told at once.
+
+    Other processes load models of their own; one more of each here would take their memory, and a
+    pipeline as much time as they all take to start.
+    """
+    names_models = job.parts.fill or job.parts.rewrite or job.filters
+    if job.workers == 1 and not job.ray:
+        worker = make_worker(job.settings)
+        return InProcess(lambda settings: worker)
+    if not names_models:
+        for kind in find_kinds(job.kinds):
+            kind.editor(job.parts)
+    return RayRunner(job.ray, job.workers) if job.ray else Processes(job.workers)
+
+
+def _edit(job: EditJob, kept: Kept, survey: Survey, progress: Progress, runner: Runner) -> None:
+    done = kept.done()
+    if done:
+        progress.say(f"going on: {sum(done.values()):,} of {survey.captions:,} captions are done")
+    with progress.task("edit", survey.captions - sum(done.values())) as advance:
+        for finished in runner(_todo(job, done), job.settings):
+            kept.save(finished)
+            advance(finished.captions)
+
+
+def _todo(job: EditJob, done: dict[int, int]) -> Iterator[Chunk]:
+    return (c for c in chunks(entries(job.source), job.chunk) if c.index not in done)
+
+
+def _written(
+    job: EditJob, asked: dict[str, object], kept: Kept, survey: Survey, progress: Progress
+) -> Summary:
+    """The output, made in the folder of the parts and moved when it is whole.
+
+    The summary goes first: where there is an output, there is what says how it was made.
+    """
+    tally, named, failures = kept.tally()
+    made = kept.folder / "output"
+    with progress.task("write", tally.captions) as advance:
+        notes = _write(job, Joined(job.source, kept, advance), made)
+    told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
+    summary = Summary(
+        job.out,
+        asked | {"leak": job.leak},
+        tally,
+        survey.bad,
+        survey.bad_named,
+        failures,
+        tuple(named),
+        tuple(notes),
+        {kind: leak.as_json() for kind, leak in told.items()},
+    )
+    summary.write()
+    made.rename(job.out)
+    return summary
+
+
+def _write(job: EditJob, pairs: Joined, made: Path) -> list[str]:
+    """Gives what a reader must know of the output."""
+    if job.form == "shards":
+        rmtree(made, ignore_errors=True)
+        try:
+            FORMS[job.form].write(pairs, made)
+        except OSError:
+            rmtree(made, ignore_errors=True)
+            raise
+        return []
+    if job.form != NEGCLIP:
+        write_atomically(made, lambda path: FORMS[job.form].write(pairs, path))
+        return []
+    near = negclip.read_neighbours(job.neighbours) if job.neighbours else None
+    without: list[int] = []
+    write_atomically(made, lambda path: without.append(negclip.write(pairs, path, near)))
+    return negclip.notes(without[0], near is not None)

@@ -1,0 +1,351 @@
+"""Runners on this machine: in this process, or in several that are replaced when they die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import connection, get_context, parent_process
+from threading import Thread
+from typing import IO, Any, Protocol, TypeAlias
+
+from unbag.data.captions import Chunk
+from unbag.edits.editor import Tally, cleaned, make_editor
+from unbag.edits.filters import make_filters
+from unbag.edits.kinds import Parts
+from unbag.errors import UserError
+from unbag.runs.files import paused_collector
+from unbag.types import Change, Edit, Edited, Given
+from unbag.types.json import edit_as_json
+
+# A runner is a function of chunks and settings. It may take several chunks at once and give them
+# back in any order, as long as it takes no more from the iterator than it works on: a collection
+# need not fit in memory.
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides the edits of a caption. Plain data: every process makes its own editor of it."""
+
+    kinds: tuple[str, ...] = ("default",)
+    parts: Parts = field(default_factory=Parts)
+    filters: tuple[str, ...] = ()
+    """Besides those that are always on."""
+    seed: int = 0
+    per_kind: int = 1
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A chunk that is done, as it is saved."""
+
+    index: int
+    captions: int
+    text: str
+    """The content of its file; see `unbag.edits.jobs.workers`."""
+
+
+class Runner(Protocol):
+    """Edits chunks, here or elsewhere."""
+
+    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        """Every chunk once, in any order.
+
+        Raises UserError where the work cannot go on, for example because the pipeline is missing.
+        What was given back before is kept, and a later run is asked for the rest only.
+        """
+
+
+# An edited chunk as the text of a file, and back: a line about the chunk, then one a caption.
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The first line: what is known of the whole chunk."""
+
+    captions: int
+    tally: Tally
+    failures: tuple[str, ...]
+    """Captions that the editor failed on, with the error."""
+
+
+def as_text(edited: Sequence[Edited], tally: Tally, failures: Sequence[str]) -> str:
+    """What a file of one chunk holds."""
+    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
+    lines = [json.dumps(head, ensure_ascii=False)]
+    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
+    return "\n".join(lines) + "\n"
+
+
+def read_head(file: IO[str]) -> Head:
+    """The first line of an open file."""
+    said = json.loads(file.readline())
+    return Head(said["captions"], Tally.from_json(said["tally"]), tuple(said["failures"]))
+
+
+def read_edited(file: IO[str]) -> Iterator[Edited]:
+    """The other lines."""
+    for line in file:
+        said = json.loads(line)
+        edits = tuple(_edit(one) for one in said["edits"])
+        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
+
+
+def _edit(said: Mapping[str, Any]) -> Edit:
+    changes = tuple(Change(*one) for one in said["changes"])
+    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
+    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
+
+
+def _line(one: Edited) -> dict[str, object]:
+    said: dict[str, object] = {"id": one.id, "caption": one.text}
+    said["edits"] = [edit_as_json(edit) for edit in one.edits]
+    return said | ({"skipped": one.skipped} if one.skipped else {})
+
+
+# This is what a worker does, in this process, in another, or on another machine.
+
+Edits = Callable[[Sequence[Given]], tuple[list[Edited], Tally]]
+"""A `CaptionEditor`, or whatever does the same."""
+FAILED = "the editor failed"
+_MANY = 16
+"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Worker:
+    """Edits chunks with an editor that was made once."""
+
+    edits: Edits
+
+    def __call__(self, chunk: Chunk) -> Finished:
+        """The chunk as it is saved."""
+        found = _Found()
+        # Edits make many small objects beside the large ones of a pipeline; looking through all of
+        # them for cycles again and again takes a third of the time.
+        with paused_collector():
+            self._edit(chunk.given, found)
+        tried = sum(not one.skipped for one in found.edited) + len(found.failures)
+        if len(found.failures) == tried >= _MANY:
+            raise UserError(
+                f"the editor failed on all captions of {chunk}, first on {found.failures[0]}",
+                expected="an editor that fails on some captions at most",
+                way_out="what was done is kept: mend the cause and give the same command again",
+            )
+        text = as_text(found.edited, found.tally, found.failures)
+        return Finished(chunk.index, len(chunk.given), text)
+
+    def _edit(self, given: Sequence[Given], found: _Found) -> None:
+        """All at once; if that fails by halves, until the captions that fail stand alone."""
+        try:
+            edited, tally = self.edits(given)
+        except UserError:
+            raise
+        except Exception as error:
+            if len(given) == 1:
+                found.add_failure(given[0], error)
+                return
+            half = len(given) // 2
+            self._edit(given[:half], found)
+            self._edit(given[half:], found)
+            return
+        found.edited += edited
+        found.tally.add(tally)
+
+
+def make_worker(settings: Settings) -> Worker:
+    """Load everything that the settings name."""
+    return Worker(
+        make_editor(
+            settings.kinds,
+            parts=settings.parts,
+            filters=make_filters(settings.filters, device=settings.parts.device),
+            seed=settings.seed,
+            per_kind=settings.per_kind,
+        )
+    )
+
+
+@dataclass(eq=False)
+class _Found:
+    edited: list[Edited] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    failures: list[str] = field(default_factory=list)
+    """Of captions that the editor failed on: id and error."""
+
+    def add_failure(self, given: Given, error: Exception) -> None:
+        name = type(error).__name__
+        one = Edited(given.id, cleaned(given.text), (), f"{FAILED}: {name}")
+        self.edited.append(one)
+        self.tally.count_captions([one])
+        self.failures.append(f"{given.id!r}: {name}: {error}"[:300])
+
+
+Make: TypeAlias = Callable[[Settings], Worker]
+"""What loads the editor, once a process."""
+TRIES = 3
+"""Times that a chunk is tried alone before the job is given up."""
+_AHEAD = 2
+"""Chunks in flight for each process: one in work, one waiting."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Chunk after chunk, here."""
+
+    make: Make = make_worker
+
+    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        """In their order."""
+        worker: Worker | None = None
+        for chunk in chunks:
+            worker = worker or self.make(settings)
+            yield worker(chunk)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Several processes; the chunks of one that dies are tried again, one at a time.
+
+    Nobody says which chunk a dead process was working on. Tried alone, a chunk that kills its
+    process is found, and others are not blamed.
+    """
+
+    count: int
+    make: Make = make_worker
+
+    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+        """As they get done."""
+        with _one_thread_each():
+            yield from _Flow(self.count, partial(self.make, settings), chunks).results()
+
+
+@dataclass(eq=False)
+class _Flow:
+    """Chunks on their way through the processes."""
+
+    count: int
+    make: Callable[[], Worker]
+    chunks: Iterator[Chunk]
+    suspects: deque[Chunk] = field(default_factory=deque)
+    """Were in flight when a process died."""
+    deaths: Counter[int] = field(default_factory=Counter)
+    """Of chunks that were alone."""
+    flight: dict[Future[Finished], Chunk] = field(default_factory=dict)
+
+    def results(self) -> Iterator[Finished]:
+        pool = self._pool()
+        try:
+            while self._send(pool):
+                done, _ = wait(self.flight, return_when=FIRST_COMPLETED)
+                for future in done:
+                    try:
+                        result = future.result()
+                    except BrokenProcessPool:
+                        continue
+                    del self.flight[future]
+                    yield result
+                if any(isinstance(one.exception(), BrokenProcessPool) for one in done):
+                    pool.shutdown(wait=True, cancel_futures=True)
+                    yield from self._after_death()
+                    pool = self._pool()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _pool(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self.count,
+            mp_context=get_context("spawn"),
+            initializer=_start,
+            initargs=(self.make,),
+        )
+
+    def _send(self, pool: ProcessPoolExecutor) -> bool:
+        """Send what may be in flight; False when all is done."""
+        if self.suspects:
+            if not self.flight:
+                self._submit(pool, self.suspects.popleft())
+            return True
+        while len(self.flight) < _AHEAD * self.count and (chunk := next(self.chunks, None)):
+            self._submit(pool, chunk)
+        return bool(self.flight)
+
+    def _submit(self, pool: ProcessPoolExecutor, chunk: Chunk) -> None:
+        try:
+            self.flight[pool.submit(_work, chunk)] = chunk
+        except BrokenProcessPool as error:
+            # It died between two chunks; this one gets a future that says so.
+            future: Future[Finished] = Future()
+            future.set_exception(error)
+            self.flight[future] = chunk
+
+    def _after_death(self) -> Iterator[Finished]:
+        """Give back what got done all the same; the rest is tried again."""
+        was_alone = len(self.flight) == 1
+        for future, chunk in self.flight.items():
+            if future.done() and not future.cancelled() and not future.exception():
+                yield future.result()
+                continue
+            self.suspects.append(chunk)
+            self.deaths[chunk.index] += was_alone
+            if self.deaths[chunk.index] >= TRIES:
+                raise UserError(
+                    f"the process that edits {chunk} died {TRIES} times",
+                    expected="a process that lives; it may have run out of memory",
+                    way_out="what was done is kept: with fewer --workers or a smaller model, give "
+                    "the same command again",
+                )
+        self.flight.clear()
+
+
+class _Here:
+    """The worker of this process: made once, when the process starts."""
+
+    worker: Worker | None = None
+    make: Callable[[], Worker] | None = None
+
+
+def _start(make: Callable[[], Worker]) -> None:
+    # Ctrl-C goes to every process of the terminal; only the first one answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    _Here.make = make
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot end its processes: they would wait for ever."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _work(chunk: Chunk) -> Finished:
+    # Made here and not in `_start`, where an error would only break the pool without a word.
+    if _Here.worker is None:
+        assert _Here.make is not None
+        _Here.worker = _Here.make()
+    return _Here.worker(chunk)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """New processes read these when they start; threads beyond the cores only slow them down."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

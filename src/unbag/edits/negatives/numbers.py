@@ -1,0 +1,477 @@
+"""A parsed caption comes in; the same with another number of things goes out.
+
+Numbers only rise: where there are five dogs there are also three, so a smaller number could still
+be called true. "One" is replaced before a noun only, with noun and verb in the plural. Left alone
+are times, ages, measures, names and numbers that the caption takes up again ("two dogs, one of
+them black").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from unbag.edits.inflection import agreeing, inflected, verb_lemma
+from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.lexicon import GROUPINGS, NO_THINGS, word_set
+from unbag.edits.nouns import content_of, is_joined
+from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase
+from unbag.types import Change
+
+# At a predicate ("is not riding", "does not ride", "not wearing") or at an object ("with no hat",
+# "there is no dog"). A caption that already denies something is left alone.
+
+_DENYING = word_set(
+    """
+    barely few hardly lacking little-known neither never no nobody none nor not nothing nowhere n't
+    nt only scarcely unable without cannot empty except instead rather barren free
+    """
+)
+_BE = frozenset(("is", "are", "was", "were"))
+_VAGUE = word_set("some several many most few one various any all every each both half others")
+"""Of some people a thing and its contrary are true."""
+_PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
+_DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three", "four", "five"))
+_ONES = frozenset(("a", "an", "one", "this", "that"))
+_NEGATE_LOOSE = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
+
+
+def negate(parsed: Parsed) -> list[Changes]:
+    """Every single place where a negation can stand."""
+    if not _DENYING.isdisjoint(parsed.lower):
+        return []
+    single = [*_at_be(parsed), *_at_verbs(parsed), *_at_objects(parsed)]
+    return [(change,) for change in dict.fromkeys(single)]
+
+
+def _at_be(parsed: Parsed) -> Iterator[Change]:
+    """Not after a form of "be", whether it helps a verb or stands alone."""
+    for at, text in enumerate(parsed.lower[:-1]):
+        word = parsed.words[at]
+        if text not in _BE or word.pos not in ("AUX", "VERB"):
+            continue
+        verb = word.head if word.dep in ("aux", "auxpass") else at
+        subject = _subject(parsed, verb)
+        if subject is None or subject > at or _is_vague(parsed, subject):
+            continue
+        if parsed.words[at + 1].tag in ("JJ", "VBG", "VBN", "IN", "DT", "RB", "NN", "NNS", "CD"):
+            yield Change(word.end, word.end, " not")
+
+
+def _at_verbs(parsed: Parsed) -> Iterator[Change]:
+    """Not before participles, "does not" before tensed verbs."""
+    for at in parsed.verbs:
+        word = parsed.words[at]
+        if _has_helper(parsed, at) or word.dep in _NEGATE_LOOSE:
+            continue
+        if word.tag in ("VBG", "VBN"):
+            if _says_of_noun(parsed, at):
+                yield parsed.insert_before(at, "not")
+        elif word.tag in ("VBZ", "VBP"):
+            subject = _subject(parsed, at)
+            if subject is None or not _agrees(parsed, subject, at):
+                continue
+            if subject < at and not _is_vague(parsed, subject):
+                helper = "does not" if word.tag == "VBZ" else "do not"
+                yield parsed.change(at, at, f"{helper} {verb_lemma(parsed, at)}")
+
+
+def _at_objects(parsed: Parsed) -> Iterator[Change]:
+    """No instead of an article: after "with", "there is", "wearing"."""
+    for phrase in parsed.phrases:
+        word = parsed.words[phrase.head]
+        if word.lemma in NO_THINGS or word.lemma in GROUPINGS or is_joined(parsed, phrase.head):
+            continue
+        if not (
+            _after_with(parsed, phrase)
+            or _after_there(parsed, phrase)
+            or _is_put_on(parsed, phrase)
+        ):
+            continue
+        first = parsed.words[phrase.first]
+        if parsed.lower[phrase.first] in _DROPPED and phrase.first < phrase.head:
+            yield parsed.change(phrase.first, phrase.first, "no")
+        elif first.tag in ("JJ", "NN", "NNS", "VBN", "VBG"):
+            yield parsed.insert_before(phrase.first, "no")
+
+
+def _after_with(parsed: Parsed, phrase: Phrase) -> bool:
+    """A noun with something, not "covered with" it."""
+    word = parsed.words[phrase.head]
+    if word.dep != "pobj" or parsed.lower[word.head] != "with":
+        return False
+    holder = parsed.words[parsed.words[word.head].head]
+    return holder.tag in NOUN_TAGS and parsed.lower[phrase.first - 1] == "with"
+
+
+def _after_there(parsed: Parsed, phrase: Phrase) -> bool:
+    before = parsed.lower[max(phrase.first - 2, 0) : phrase.first]
+    return len(before) == 2 and before[0] == "there" and before[1] in _BE
+
+
+def _is_put_on(parsed: Parsed, phrase: Phrase) -> bool:
+    word = parsed.words[phrase.head]
+    if word.dep != "dobj" or word.head != phrase.first - 1:
+        return False
+    return verb_lemma(parsed, word.head) in _PUT_ON and parsed.words[word.head].pos == "VERB"
+
+
+def _subject(parsed: Parsed, verb: int) -> int | None:
+    for at in parsed.children[verb]:
+        if parsed.words[at].dep in ("nsubj", "nsubjpass"):
+            return at
+    return None
+
+
+def _agrees(parsed: Parsed, subject: int, verb: int) -> bool:
+    """Whether the two go together; in "a teddy bear" the parser may see a verb."""
+    noun = parsed.words[subject]
+    if parsed.words[verb].tag != "VBP" or noun.tag not in ("NN", "NNP") or noun.lemma in GROUPINGS:
+        return True
+    counts = [parsed.lower[at] for at in parsed.children[subject]]
+    return is_joined(parsed, subject) or _ONES.isdisjoint(counts)
+
+
+def _is_vague(parsed: Parsed, subject: int) -> bool:
+    if parsed.lower[subject] in _VAGUE or parsed.lower[subject] in ("there", "what", "this"):
+        return True
+    if not _VAGUE.isdisjoint(parsed.lower[at] for at in parsed.children[subject]):
+        return True
+    measures = parsed.words[subject].lemma in GROUPINGS
+    return measures and content_of(parsed, subject) == subject
+
+
+def _has_helper(parsed: Parsed, verb: int) -> bool:
+    return any(
+        parsed.words[at].dep in ("aux", "auxpass", "neg", "mark") for at in parsed.children[verb]
+    )
+
+
+def _says_of_noun(parsed: Parsed, verb: int) -> bool:
+    """Whether it follows the noun it tells about: "a man riding"."""
+    word = parsed.words[verb]
+    if not verb or parsed.words[verb - 1].tag not in NOUN_TAGS:
+        return False
+    if word.dep == "acl":
+        return not _is_vague(parsed, word.head)
+    subject = _subject(parsed, verb)
+    return word.dep == "ROOT" and subject == verb - 1 and not _is_vague(parsed, subject)
+
+
+NEGATE = Kind(
+    name="negate",
+    keeps_meaning=False,
+    about="a negation: a man is riding a horse -> a man is not riding a horse",
+    source="CREPE",
+    editor=by_rule(negate),
+)
+
+_NUMBERS = """
+one two three four five six seven eight nine ten eleven twelve
+"""
+_WORDS = tuple(_NUMBERS.split())
+_VALUES: Mapping[str, int] = MappingProxyType(
+    {word: at for at, word in enumerate(_WORDS, start=1)}
+    | {str(at): at for at in range(1, len(_WORDS) + 1)}
+)
+_UNIT_WORDS = """
+year month week day hour minute second mile foot inch dollar cent percent degree pound ton meter
+metre kilometer yard o'clock pm am story storey lane piece stage part step time way side direction
+end angle dimension bit point half third quarter row occasion corner type kind sort person
+"""
+_UNITS = frozenset(_UNIT_WORDS.split())
+_TAKEN_UP_WORDS = """
+one other another both either neither pair couple first second latter former respectively only
+single alone others twin twins each
+"""
+_TAKEN_UP = frozenset(_TAKEN_UP_WORDS.split())
+_NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at", "of", "all"))
+_PAIRED_WORDS = """
+arm ear elbow eye foot hand knee leg paw shoe ski sock wheel wing glove boot
+"""
+_PAIRED = frozenset(_PAIRED_WORDS.split())
+"""Of these nobody has three."""
+_ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
+
+
+def replace_number(parsed: Parsed) -> list[Changes]:
+    """A larger number before the same noun."""
+    found: list[Changes] = []
+    for at in parsed.counts:
+        value = _VALUES.get(parsed.lower[at])
+        if value is None or not _is_count(parsed, at):
+            continue
+        if value == 1:
+            found += _from_one(parsed, at)
+        else:
+            found += [(parsed.change(at, at, _written(parsed, at, new)),) for new in _above(value)]
+    return found
+
+
+def _above(value: int) -> tuple[int, ...]:
+    """Larger numbers, far enough to be seen; at most twelve, the last that is written as a word."""
+    if value < 5:
+        return tuple(range(value + 1, value + 4))
+    return tuple(new for new in (value + 2, value + 3, value + 4) if new <= len(_WORDS))
+
+
+def _written(parsed: Parsed, at: int, value: int) -> str:
+    return str(value) if parsed.lower[at].isdigit() else _WORDS[value - 1]
+
+
+def _is_count(parsed: Parsed, at: int) -> bool:
+    """Whether it says how many things there are, and nothing else in the caption hangs on that."""
+    word = parsed.words[at]
+    noun = parsed.words[word.head]
+    if word.head < at or noun.lemma in _UNITS or "-" in parsed.text_of(at, word.head):
+        return False
+    if at and parsed.lower[at - 1] in _NO_COUNT_AFTER:
+        return False
+    if at and parsed.words[at - 1].pos in ("NUM", "PROPN", "SYM"):
+        return False
+    if any(parsed.words[child].dep == "appos" for child in parsed.children[word.head]):
+        return False
+    return not _is_taken_up(parsed, at) and (noun.tag == "NNS" or _VALUES[parsed.lower[at]] == 1)
+
+
+def _is_taken_up(parsed: Parsed, at: int) -> bool:
+    for other, text in enumerate(parsed.lower):
+        if other == at or text not in _TAKEN_UP:
+            continue
+        # "each other" fits any number from two on.
+        is_mutual = text == "each" and parsed.lower[other + 1 : other + 2] == ("other",)
+        is_mutual |= text == "other" and other > 0 and parsed.lower[other - 1] == "each"
+        if not is_mutual:
+            return True
+    return False
+
+
+def _from_one(parsed: Parsed, at: int) -> list[Changes]:
+    """With the noun in the plural, and its verbs."""
+    noun = parsed.words[at].head
+    word = parsed.words[noun]
+    is_plain = word.tag == "NN" and _ITS.isdisjoint(parsed.lower[at:])
+    is_plain = is_plain and sum(one.lemma == word.lemma for one in parsed.words) == 1
+    if not is_plain or not _stands_alone(parsed, noun):
+        return []
+    plural = inflected(word.lemma, "NNS")
+    if plural == word.text.lower():
+        return []
+    verbs = agreeing(parsed, noun, is_plural=True)
+    return [
+        (
+            parsed.change(at, at, _written(parsed, at, value)),
+            parsed.change(noun, noun, plural),
+            *verbs,
+        )
+        for value in ((2,) if word.lemma in _PAIRED else (2, 3))
+    ]
+
+
+def _stands_alone(parsed: Parsed, noun: int) -> bool:
+    """No "a" or "this" before the number, and nothing joined to the noun."""
+    children = [parsed.words[at] for at in parsed.children[noun]]
+    return not any(child.dep in ("det", "poss", "conj", "appos") for child in children)
+
+
+REPLACE_NUMBER = Kind(
+    name="replace_number",
+    keeps_meaning=False,
+    about="a larger number: two dogs on a sofa -> four dogs on a sofa",
+    source="ours",
+    editor=by_rule(replace_number),
+)
+
+# Many things become none, few or a single one, none become some, all become none, both neither.
+# "No" is put where English puts it: before subjects, objects and after "with", never after other
+# prepositions ("near no trees"). There a single thing stands instead of many.
+
+_MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
+_LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
+_QUANTIFIERS_WORDS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))
+_SUBJECTS = frozenset(("nsubj", "nsubjpass"))
+_MASS_WORDS = """
+water grass snow sand food fruit luggage furniture equipment people clothing hair traffic rice
+cheese paper vegetation dirt mud ice milk meat music text writing graffiti smoke trash money
+scissors pants jeans glasses shorts trousers sunglasses goggles binoculars clothes pajamas stairs
+cattle police stuff art wine beer bread electronics utensils groceries tracks track power light
+sauce lighting makeup year years month day hour minute time ruins thing things foot inch
+mile meter yard
+"""
+_NOT_SINGLE = frozenset(_MASS_WORDS.split()) - {"people"}
+"""Not counted one by one, or only ever in the plural."""
+_LOOSE_WORDS = """
+different various other more kind type sort way time of such very assorted similar
+"""
+_QUANTIFIERS_LOOSE = frozenset(_LOOSE_WORDS.split())
+"""With these beside it, a quantifier says something else: "several other", "some kind"."""
+_THEY = frozenset(
+    ("they", "them", "their", "themselves", "other", "another", "together", "row", "including")
+)
+_GATHERING_WORDS = """
+gather crowd line surround huddle assemble stack pile congregate cluster scatter group include
+fill mix follow
+"""
+_GATHERING = frozenset(_GATHERING_WORDS.split())
+"""What only several can do."""
+_UNSEEN_WORDS = """
+one longer matter parking turn smoking attention hand hands shoe shirt sock sleeve clothe idea way
+image
+"""
+_UNSEEN = frozenset(_UNSEEN_WORDS.split())
+"""After "no" these are no things, or nobody has many of them."""
+_HOLDING = frozenset(("have", "hold", "contain", "show", "include", "feature", "wear", "carry"))
+_NARROWING = frozenset(("only", "just", "quite", "not", "so", "too", "very"))
+_AMONG = frozenset(("among", "between", "around", "through", "amongst", "amid", "of", "by"))
+
+
+def replace_quantifier(parsed: Parsed) -> list[Changes]:
+    """Quantifiers before nouns, each with what contradicts it."""
+    if _QUANTIFIERS_WORDS.isdisjoint(parsed.lower):
+        return []
+    found: list[Changes] = []
+    for at, text in enumerate(parsed.lower):
+        if text in _MANY or text in _LOTS:
+            found += _of_many(parsed, at)
+        elif text == "no":
+            found += _of_no(parsed, at)
+        elif text in ("all", "both"):
+            found += _of_all(parsed, at)
+    return found
+
+
+def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
+    span = _quantity(parsed, at)
+    if span is None:
+        return
+    first, last, noun = span
+    word = parsed.words[noun]
+    if first and parsed.lower[first - 1] in _NARROWING:
+        return
+    # In "lots of dogs are" it is the quantifier that is the subject.
+    role = at if parsed.lower[at] in _LOTS else noun
+    is_joined = any(parsed.words[one].dep == "conj" for one in parsed.children[noun])
+    if (
+        any(parsed.words[one].lemma in _QUANTIFIERS_LOOSE for one in range(last + 1, noun + 1))
+        or is_joined
+    ):
+        return
+    if not _THEY.isdisjoint(parsed.lower[noun + 1 :]):
+        return
+    if _may_be_none(parsed, role):
+        yield (parsed.change(first, last, "no"),)
+    if word.tag != "NNS" or not _may_be_one(parsed, noun, role):
+        return
+    singular = word.lemma if word.lemma != "people" else "person"
+    if singular != word.text.lower():
+        yield (
+            parsed.change(
+                first, last, "only one" if parsed.words[role].dep in _SUBJECTS else "a single"
+            ),
+            parsed.change(noun, noun, singular),
+            *agreeing(parsed, role, is_plural=False),
+        )
+
+
+def _quantity(parsed: Parsed, at: int) -> tuple[int, int, int] | None:
+    """First and last word of the quantifier and its noun: "several", "a few", "lots of"."""
+    text, word = parsed.lower[at], parsed.words[at]
+    if text in _LOTS:
+        if parsed.lower[at + 1 : at + 2] != ("of",):
+            return None
+        first = at - 1 if text == "lot" and at and parsed.lower[at - 1] == "a" else at
+        nouns = [one for one in parsed.children[at + 1] if parsed.words[one].dep == "pobj"]
+        is_parking = at > 0 and parsed.words[at - 1].dep == "compound"
+        if not nouns or is_parking or (text == "lot" and first == at):
+            return None
+        return first, at + 1, nouns[0]
+    if word.dep not in ("amod", "det", "nummod") or word.head < at:
+        return None
+    is_few = text == "few" and at > 0 and parsed.lower[at - 1] == "a"
+    if (text == "few") != is_few or (at and parsed.lower[at - 1] in ("the", "so", "their", "in")):
+        return None
+    return at - is_few, at, word.head
+
+
+def _may_be_none(parsed: Parsed, noun: int) -> bool:
+    """Whether "no" can stand before the noun's phrase."""
+    word = parsed.words[noun]
+    if word.dep == "pobj":
+        return parsed.lower[word.head] == "with"
+    if word.dep == "conj":
+        return False
+    if word.dep == "dobj":
+        return parsed.words[word.head].lemma in _HOLDING
+    return word.dep in _SUBJECTS or word.dep in ("attr", "ROOT")
+
+
+def _may_be_one(parsed: Parsed, noun: int, role: int) -> bool:
+    """Whether "only one" is said of such a thing, and fits what it does."""
+    if {parsed.words[noun].lemma, parsed.lower[noun]} & _NOT_SINGLE:
+        return False
+    word = parsed.words[role]
+    if word.dep == "pobj" and parsed.lower[word.head] in _AMONG:
+        return False
+    if "different" in parsed.lower or "various" in parsed.lower:
+        return False
+    doing = [word.head, parsed.words[word.head].head, *parsed.children[noun]]
+    return all(parsed.words[at].lemma not in _GATHERING for at in doing)
+
+
+def _of_no(parsed: Parsed, at: int) -> Iterator[Changes]:
+    noun = parsed.words[at].head
+    word = parsed.words[noun]
+    if parsed.words[at].dep != "det" or noun < at or not _is_seen(parsed, at, noun):
+        return
+    if word.tag == "NNS":
+        yield (parsed.change(at, at, "many"),)
+    elif word.tag == "NN":
+        yield (parsed.change(at, at, "some" if word.lemma in _NOT_SINGLE else "a"),)
+
+
+def _is_seen(parsed: Parsed, at: int, noun: int) -> bool:
+    """Whether a thing is meant: not on a sign ("no parking"), not "no one"."""
+    if parsed.words[noun].lemma in _UNSEEN:
+        return False
+    around = {word.lemma for word in parsed.words}
+    is_sign = not around.isdisjoint(("sign", "say", "read"))
+    return not is_sign and parsed.words[at + 1].pos in ("NOUN", "ADJ")
+
+
+def _of_all(parsed: Parsed, at: int) -> Iterator[Changes]:
+    """All of the, all the, both: none of the, neither of the."""
+    new = "none of the" if parsed.lower[at] == "all" else "neither of the"
+    after = parsed.lower[at + 1 : at + 3]
+    subject = _subject_after(parsed, at)
+    if subject is None or parsed.words[at].dep not in ("det", "predet", "nsubj", "nsubjpass"):
+        return
+    if after == ("of", "the"):
+        yield (parsed.change(at, at + 2, new), *_alone(parsed, at, subject))
+    elif after[:1] == ("the",):
+        yield (parsed.change(at, at + 1, new), *_alone(parsed, at, subject))
+    elif parsed.words[at].dep == "det" and parsed.lower[at] == "both":
+        yield (parsed.change(at, at, new), *_alone(parsed, at, subject))
+
+
+def _alone(parsed: Parsed, at: int, subject: int) -> list[Change]:
+    """As in "neither of the dogs is"; after "none" the plural may stay."""
+    return agreeing(parsed, subject, is_plural=False) if parsed.lower[at] == "both" else []
+
+
+def _subject_after(parsed: Parsed, at: int) -> int | None:
+    """The plural subject that the quantifier belongs to: itself in "all of the dogs"."""
+    word = parsed.words[at]
+    if word.dep in _SUBJECTS:
+        return at
+    noun = parsed.words[word.head]
+    is_subject = noun.dep in _SUBJECTS and noun.tag == "NNS" and word.head > at
+    return word.head if is_subject else None
+
+
+REPLACE_QUANTIFIER = Kind(
+    name="replace_quantifier",
+    keeps_meaning=False,
+    about="a quantifier that contradicts: many boats in a harbour -> no boats in a harbour",
+    source="ours",
+    editor=by_rule(replace_quantifier),
+)

@@ -1,0 +1,369 @@
+"""A parsed caption comes in; the same words with two of a kind exchanged go out (NegCLIP, CREPE).
+
+Only exchanges that make the caption false: not "a dog next to a cat", not two nouns joined by
+"and", and never "a dogs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from unbag.edits.filters import LEAVES_MARKED_WORDS
+from unbag.edits.inflection import agreeing
+from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.lexicon import (
+    DOINGS,
+    GROUPINGS,
+    NO_THINGS,
+    NOT_ATTRIBUTES,
+    PICTURES,
+    is_fixed,
+    is_near,
+    word_set,
+)
+from unbag.edits.nouns import (
+    Determined,
+    Facts,
+    Thing,
+    content_of,
+    determined,
+    facts_of,
+    fits,
+    goes_on,
+    is_bare_count,
+    is_joined,
+    is_plural,
+    is_told_as_person,
+    owner_pronoun,
+    whole_phrase,
+)
+from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, VERB_TAGS, Parsed, Phrase
+
+_TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
+_PRONOUNS = frozenset(("PRP", "PRP$"))
+_TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
+
+
+def exchanged(parsed: Parsed, one: Sequence[int], other: Sequence[int]) -> Changes:
+    """The words from one[0] to one[1] and those from other[0] to other[1] change places."""
+    return (
+        parsed.change(one[0], one[1], parsed.text_of(other[0], other[1])),
+        parsed.change(other[0], other[1], parsed.text_of(one[0], one[1])),
+    )
+
+
+def swap_nouns(parsed: Parsed) -> list[Changes]:
+    """Two nouns, with the nouns that specify them; articles and adjectives stay."""
+    if len(parsed.nouns) < 2:
+        return []
+    facts = facts_of(parsed)
+    things = [thing for thing in facts.things if not ends_name(parsed, thing.first)]
+    return [
+        exchanged(parsed, one[:2], other[:2])
+        for one, other in combinations(things, 2)
+        if fits(one, other)
+        and fits(other, one)
+        and goes(parsed, one, other)
+        and facts.differ(one, other, keep_attributes=True)
+    ]
+
+
+def ends_name(parsed: Parsed, noun: int) -> bool:
+    """Whether the word before it makes a name with it, as in "hot dog": it cannot move alone."""
+    return noun > 0 and is_fixed(parsed.lower[noun - 1], parsed.lower[noun])
+
+
+def swap_phrases(parsed: Parsed) -> list[Changes]:
+    """Two noun phrases, with article, number and adjectives; verbs agree."""
+    if len(parsed.phrases) < 2:
+        return []
+    facts = facts_of(parsed)
+    return [
+        exchanged_phrases(parsed, one, other)
+        for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
+        if _keeps_grammar(parsed, one, other)
+        and _is_told(parsed, one, other)
+        and _stands_alone(parsed, a, b)
+        and goes(parsed, a, b)
+        and facts.differ(a, b, keep_attributes=False)
+    ]
+
+
+def swap_arguments(parsed: Parsed) -> list[Changes]:
+    """Who does it and to whom: subject and object of one relation."""
+    if len(parsed.phrases) < 2:
+        return []
+    facts = facts_of(parsed)
+    linked = {
+        frozenset((fact.subject, fact.object))
+        for fact in facts.facts
+        if not fact.is_even and fact.link != "of"
+    }
+    return [
+        exchanged_phrases(parsed, one, other)
+        for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
+        if frozenset((a.head, b.head)) in linked
+        and _keeps_grammar(parsed, one, other)
+        and _stands_alone(parsed, a, b)
+        and goes(parsed, a, b)
+        and facts.differ(a, b, keep_attributes=False)
+    ]
+
+
+def exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
+    """Two phrases change places, and verbs agree with what stands before them now."""
+    pieces = list(exchanged(parsed, one[:2], other[:2]))
+    numbers = _counts_many(parsed, one), _counts_many(parsed, other)
+    if numbers[0] != numbers[1]:
+        pieces += agreeing(parsed, one.head, is_plural=numbers[1])
+        pieces += agreeing(parsed, other.head, is_plural=numbers[0])
+    return tuple(dict.fromkeys(pieces))
+
+
+def _counts_many(parsed: Parsed, phrase: Phrase) -> bool:
+    """Whether a verb after it is plural: "a couple of dogs are"."""
+    return is_plural(parsed, content_of(parsed, phrase.head))
+
+
+def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, Thing]]:
+    """Phrases with what "of" adds, and the thing each is about."""
+    parsed = facts.parsed
+    things = {thing.head: thing for thing in facts.things}
+    for phrase in parsed.phrases:
+        thing = things.get(content_of(parsed, phrase.head))
+        if thing is None or owner_pronoun(parsed, phrase.head) is not None:
+            continue
+        before = phrase.first - 1
+        if before >= 0 and parsed.lower[before] == "of" and before not in parsed.bound:
+            continue
+        whole = whole_phrase(parsed, phrase)
+        if whole is not None and not _is_cut(parsed, whole):
+            yield whole, thing
+
+
+def _keeps_grammar(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether nothing but verbs must follow the number, and no new compound comes about.
+
+    "Bike riding person" says what "person riding bike" says.
+    """
+    if one.last >= other.first:
+        return False
+    is_pair = not _TOGETHER.isdisjoint(parsed.lower)
+    if is_pair and _counts_many(parsed, one) != _counts_many(parsed, other):
+        return False
+    is_bare = one.first == one.last and parsed.words[other.first].tag in NOUN_TAGS
+    between = parsed.words[one.last + 1]
+    return not (is_bare and between.tag in ("VBG", "VBN") and other.first == one.last + 2)
+
+
+def _is_told(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether something is said of one of them.
+
+    Between two circumstances of a third thing the exchange often leaves the picture as it is: "he
+    walks along tracks in a forest".
+    """
+    return any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
+
+
+def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
+    """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
+    if any(word.tag in _PRONOUNS for word in parsed.words):
+        return False
+    bare = [is_bare_count(thing) for thing in (one, other)]
+    joined = [
+        is_joined(parsed, thing.head) or parsed.words[thing.head].dep == "conj"
+        for thing in (one, other)
+    ]
+    return not any(joined) and bare[0] == bare[1]
+
+
+def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
+    """Whether the parser ended it inside a word with hyphens, or before "'s" or "of"."""
+    after = parsed.lower[phrase.last + 1] if phrase.last + 1 < len(parsed.words) else ""
+    before = parsed.lower[phrase.first - 1] if phrase.first else ""
+    return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
+
+
+def goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
+    """Whether nothing else in the caption points at one of them: no "a sofa who", no "his man"."""
+    if one.lemma == other.lemma:
+        return False
+    told = is_told_as_person(parsed, one) or is_told_as_person(parsed, other)
+    if told and not (one.is_person and other.is_person):
+        return False
+    owned = [thing for thing in (one, other) if owner_pronoun(parsed, thing.head) is not None]
+    return not owned or not (one.is_alive or other.is_alive)
+
+
+SWAP_NOUNS = Kind(
+    name="swap_nouns",
+    keeps_meaning=False,
+    about="two nouns change places: a dog on a sofa -> a sofa on a dog",
+    source="NegCLIP",
+    editor=by_rule(swap_nouns),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+SWAP_PHRASES = Kind(
+    name="swap_phrases",
+    keeps_meaning=False,
+    about="two noun phrases: a man rides two horses -> two horses ride a man",
+    source="NegCLIP",
+    editor=by_rule(swap_phrases),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+SWAP_ARGUMENTS = Kind(
+    name="swap_arguments",
+    keeps_meaning=False,
+    about="subject and object of a relation: the horse eats grass -> grass eats the horse",
+    source="CREPE, SugarCrepe",
+    editor=by_rule(swap_arguments),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+
+# For parity with NegCLIP's training data only: nothing checks that the caption becomes false ("a
+# man and a woman" gives "a woman and a man") or stays English. The kinds of `swaps` do.
+
+_ADVERB_TAGS = frozenset(("RB", "RBR", "RBS"))
+_CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, _ADVERB_TAGS)
+
+
+def neg_clip_swap(parsed: Parsed) -> list[Changes]:
+    """Two nouns, two adjectives, two verbs, two adverbs, or two noun phrases."""
+    found: list[Changes] = []
+    for tags in _CLASSES:
+        words = [at for at, word in enumerate(parsed.words) if word.tag in tags]
+        found += [
+            exchanged(parsed, (one, one), (other, other))
+            for one, other in combinations(words, 2)
+            if parsed.lower[one] != parsed.lower[other]
+        ]
+    found += [
+        exchanged(parsed, one[:2], other[:2])
+        for one, other in combinations(parsed.chunks, 2)
+        if parsed.text_of(*one[:2]).lower() != parsed.text_of(*other[:2]).lower()
+    ]
+    return found
+
+
+NEG_CLIP_SWAP = Kind(
+    name="neg_clip_swap",
+    keeps_meaning=False,
+    about="any two of a class, unchecked, as published: a zebra by a rock -> a rock by a zebra",
+    source="NegCLIP",
+    editor=by_rule(neg_clip_swap),
+    keeps_words=True,
+    is_default=False,
+    is_published=True,
+)
+
+# Wider than `swap_nouns`: parts of compounds move too ("a street hydrant on a fire"), and nouns
+# that only "with" links ("a toilet with a bathroom"). What is exchanged still differs, and
+# articles fit.
+
+_LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
+_NOTHING = word_set(
+    """
+    - afternoon back bit brown couple day distance evening front kind lot morning night one other
+    side something someone sort t time top type way
+    """
+)
+
+
+def swap_words(parsed: Parsed) -> list[Changes]:
+    """Two single nouns: things and parts of names; where there are none, any nouns that fit."""
+    if not parsed.nouns:
+        return []
+    facts = facts_of(parsed)
+    return _swapped(facts, _LEFT_OUT, is_first=True) or _swapped(facts, _NOTHING, is_first=False)
+
+
+def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[Changes]:
+    parsed = facts.parsed
+    places = [at for at in range(len(parsed.words)) if _is_single(parsed, at, left_out)]
+    return [
+        exchanged(parsed, one[:2], other[:2])
+        for one, other in combinations([_as_thing(parsed, at) for at in places], 2)
+        if not is_near(one.lemma, other.lemma)
+        and fits(one, other)
+        and fits(other, one)
+        and _differ(facts, one, other, is_first=is_first)
+    ]
+
+
+def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
+    word = parsed.words[at]
+    if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
+        return False
+    if ends_name(parsed, at):
+        return False
+    is_parking_lot = word.lemma == "lot" and at > 0 and is_modifier(parsed, at - 1)
+    if (word.lemma.lower() in left_out and not is_parking_lot) or (
+        is_modifier(parsed, at) and word.text.endswith("ing")
+    ):
+        return False
+    before = parsed.lower[at - 1] if at else ""
+    after = parsed.lower[at + 1] if at + 1 < len(parsed.words) else ""
+    return before != "-" and after not in ("-", "'s", "'")
+
+
+def _as_thing(parsed: Parsed, at: int) -> Thing:
+    word = parsed.words[at]
+    lemma = word.lemma.lower()
+    if is_modifier(parsed, at):
+        return Thing(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
+    return Thing(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
+
+
+def is_modifier(parsed: Parsed, at: int) -> bool:
+    """Whether it specifies another noun: "fire" in "fire hydrant"."""
+    return parsed.words[at].dep == "compound" and parsed.words[at].head > at
+
+
+def _differ(facts: Facts, one: Thing, other: Thing, *, is_first: bool) -> bool:
+    """Whether the caption becomes another; parts of one compound are exchanged last."""
+    parsed = facts.parsed
+    parts = [is_modifier(parsed, thing.head) for thing in (one, other)]
+    if any(parts):
+        if is_first and _are_in_one(parsed, one.head, other.head):
+            return False
+        # "A wii playing man games" is no English: the verb becomes part of a compound.
+        is_verb = parsed.words[one.head + 1].tag in ("VBG", "VBN")
+        return not (is_verb and other.head == one.head + 2)
+    if facts.belong_together(one.head, other.head) or not goes(parsed, one, other):
+        return False
+    if facts.differ(one, other, keep_attributes=True):
+        return True
+    if _adjectives(parsed, one.head) != _adjectives(parsed, other.head):
+        return True
+    a, b = facts.group_of(one.head), facts.group_of(other.head)
+    links = {f.link for f in facts.facts if {f.subject, f.object} == {a, b}}
+    return a != b and links <= {"with"}
+
+
+def _are_in_one(parsed: Parsed, one: int, other: int) -> bool:
+    """Whether they are parts of one compound: a night city says much what a city night says."""
+    return any(noun.first <= one and other <= noun.last for noun in parsed.nouns)
+
+
+def _adjectives(parsed: Parsed, noun: int) -> frozenset[str]:
+    return frozenset(
+        parsed.lower[one.word]
+        for one in parsed.attributes
+        if one.noun == noun and parsed.lower[one.word] not in NOT_ATTRIBUTES
+    )
+
+
+SWAP_WORDS = Kind(
+    name="swap_words",
+    keeps_meaning=False,
+    about="single nouns, of names too: a fire hydrant on a road -> a road hydrant on a fire",
+    source="NegCLIP",
+    editor=by_rule(swap_words),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+    is_default=False,
+)

@@ -1,0 +1,405 @@
+"""A parsed caption comes in; whether two nouns can change places without saying the same goes out.
+
+"A dog next to a cat" and "a cat next to a dog" are one picture, "a dog on a sofa" and "a sofa on a
+dog" are two. Nouns joined by "and" take part in each other's relations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from unbag.edits.lexicon import (
+    ALIVE,
+    DOINGS,
+    GROUPINGS,
+    MASS,
+    MATERIALS,
+    NO_THINGS,
+    PAIRED,
+    PEOPLE,
+    PICTURES,
+    is_near,
+    word_set,
+)
+from unbag.edits.lexicon import ATTRIBUTE_LISTS_COLOURS as COLOURS
+from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase, Relation, relations_in, subject_of
+
+# Left out are places in the picture ("top", "background"), times, names, owners ("the man's") and
+# words of measure: in "a group of people" the thing is people.
+
+_PLACES = frozenset(("nsubj", "nsubjpass", "dobj", "pobj", "conj", "attr", "ROOT", "appos", "dep"))
+_ONES = frozenset(("a", "an", "one", "another", "each", "every", "single"))
+_QUANTITIES = word_set("several many few various multiple numerous these those both")
+_PLURAL_TAGS = frozenset(("NNS", "NNPS"))
+_RELATIVES_OF_PEOPLE = frozenset(("who", "whom", "whose"))
+
+
+class Determined(Enum):
+    """What stands before a noun."""
+
+    BARE = "bare"
+    A = "a"
+    THE = "the"
+    SOME = "some"
+    MANY = "many"
+
+
+class Thing(NamedTuple):
+    """A noun that names a thing."""
+
+    first: int
+    """With the nouns that specify it."""
+    last: int
+    head: int
+    lemma: str
+    is_plural: bool
+    determined: Determined
+
+    @property
+    def is_person(self) -> bool:
+        """Whether it names people."""
+        return self.lemma in PEOPLE
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it names people or animals."""
+        return self.lemma in ALIVE
+
+
+def things_in(parsed: Parsed) -> list[Thing]:
+    """Every noun that names a thing, in order."""
+    return [_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun)]
+
+
+def is_plural(parsed: Parsed, noun: int) -> bool:
+    """By its form or a number before it ("two sheep")."""
+    if parsed.words[noun].tag in _PLURAL_TAGS:
+        return True
+    return any(
+        parsed.words[at].dep == "nummod" and parsed.lower[at] not in ("one", "1")
+        for at in parsed.children[noun]
+    )
+
+
+def content_of(parsed: Parsed, noun: int) -> int:
+    """What a word of measure measures: people in "a group of people"; else the noun itself."""
+    for _ in parsed.words:
+        if parsed.words[noun].lemma not in GROUPINGS and parsed.words[noun].lemma not in PICTURES:
+            return noun
+        inner = object_of_of(parsed, noun)
+        if inner is None:
+            return noun
+        noun = inner
+    return noun
+
+
+def object_of_of(parsed: Parsed, noun: int) -> int | None:
+    """The noun after "of" that belongs to this noun."""
+    for at in parsed.children[noun]:
+        if parsed.lower[at] == "of" and at > noun:
+            for inner in parsed.children[at]:
+                if parsed.words[inner].dep == "pobj":
+                    return inner
+    return None
+
+
+def whole_phrase(parsed: Parsed, phrase: Phrase) -> Phrase | None:
+    """The phrase with what "of" adds to it: "a bowl of soup"; None where that is unclear."""
+    last, noun = phrase.last, phrase.head
+    for _ in parsed.words:
+        inner = object_of_of(parsed, noun)
+        if inner is None or parsed.lower[last + 1 : last + 2] != ("of",):
+            return Phrase(phrase.first, last, phrase.head)
+        chunk = next((c for c in parsed.chunks if c.head == inner), None)
+        if chunk is None or chunk.first != last + 2 or is_joined(parsed, inner):
+            return None
+        last, noun = chunk.last, inner
+    return None
+
+
+def fits(thing: Thing, place: Thing) -> bool:
+    """Whether a noun goes well with what stands before another noun: no "a dogs", no "a water"."""
+    if thing.is_plural != place.is_plural:
+        return False
+    if thing.is_plural:
+        return place.determined is not Determined.A and not (
+            place.determined is Determined.MANY and thing.lemma in PAIRED
+        )
+    is_mass = thing.lemma in MASS
+    if place.determined in (Determined.A, Determined.MANY):
+        return not is_mass
+    if place.determined is Determined.THE or thing.determined is place.determined:
+        return True
+    return is_mass
+
+
+def is_bare_count(thing: Thing) -> bool:
+    """A single thing without an article, as captions begin: "Man on a horse"."""
+    is_one = not thing.is_plural and thing.lemma not in MASS
+    return is_one and thing.determined is Determined.BARE
+
+
+def is_told_as_person(parsed: Parsed, thing: Thing) -> bool:
+    """Whether "who" says more of it."""
+    return any(
+        parsed.words[at].dep == "relcl"
+        and any(parsed.lower[c] in _RELATIVES_OF_PEOPLE for c in parsed.children[at])
+        for at in parsed.children[thing.head]
+    )
+
+
+def owner_pronoun(parsed: Parsed, noun: int) -> int | None:
+    """The word "his" of "his dog"."""
+    for at in parsed.children[noun]:
+        if parsed.words[at].tag in ("PRP$", "WP$"):
+            return at
+    return None
+
+
+def _thing(parsed: Parsed, noun: Phrase) -> Thing:
+    word = parsed.words[noun.head]
+    lemma = word.lemma.lower()
+    plural = is_plural(parsed, noun.head)
+    return Thing(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
+
+
+def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
+    word = parsed.words[noun.head]
+    lemma = word.lemma.lower()
+    if word.tag not in ("NN", "NNS") or word.dep not in _PLACES:
+        return False
+    if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
+        return False
+    if word.dep == "attr" and word.text.endswith("ing") and not _has_article(parsed, noun.head):
+        # "A man is rock climbing" says what he does.
+        return False
+    # A parking lot and a couple on a bench are things, a lot of cars is not.
+    is_thing = lemma in PEOPLE or noun.first < noun.head
+    if lemma in GROUPINGS and (not is_thing or object_of_of(parsed, noun.head) is not None):
+        return False
+    return not _is_cut(parsed, noun)
+
+
+def _has_article(parsed: Parsed, noun: int) -> bool:
+    return any(parsed.words[at].dep in ("det", "poss") for at in parsed.children[noun])
+
+
+def _is_cut(parsed: Parsed, noun: Phrase) -> bool:
+    before = parsed.lower[noun.first - 1] if noun.first else ""
+    after = parsed.lower[noun.last + 1] if noun.last + 1 < len(parsed.words) else ""
+    return before == "-" or after in ("-", "'s", "'") or goes_on(parsed, noun.last)
+
+
+def goes_on(parsed: Parsed, at: int) -> bool:
+    """Whether another noun follows at once: the parser may have cut a name in two."""
+    return at + 1 < len(parsed.words) and parsed.words[at + 1].tag in NOUN_TAGS
+
+
+def determined(parsed: Parsed, noun: int) -> Determined:
+    """What stands before the noun: the article, or what counts it."""
+    for at in parsed.children[noun]:
+        if at > noun:
+            break
+        word, text = parsed.words[at], parsed.lower[at]
+        if text in _ONES:
+            return Determined.A
+        if text in ("some", "any", "more", "no", "all"):
+            return Determined.SOME
+        if word.dep == "nummod" or text in _QUANTITIES:
+            return Determined.MANY
+        if word.dep in ("det", "poss"):
+            return Determined.THE
+    return Determined.BARE
+
+
+def is_joined(parsed: Parsed, noun: int) -> bool:
+    """Whether "and" or "or" joins something to it."""
+    return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])
+
+
+_EVEN = word_set(
+    """
+    across against along alongside amid among amongst and around as at_the_side_of on_the_side_of
+    to_the_side_of beside besides between by for like near nearby next next_to of off opposite past
+    than through together to toward towards with without about from
+    """
+)
+"""Links between bare nouns that hold both ways, or whose other way could be true as well."""
+_EVEN_AFTER_VERB = word_set(
+    """
+    across against along alongside amid among amongst as at_the_side_of on_the_side_of
+    to_the_side_of beside besides between by for like near nearby next next_to opposite past than
+    together with without about of
+    """
+)
+_FILLING = word_set(
+    """
+    adorn cover crowd decorate dot dress equip fill garnish line litter load make pack paint pile
+    serve sprinkle stack stock stuff surround top wrap
+    """
+)
+"""With these, "with" and "by" go one way."""
+_MUTUAL = word_set("attach bind chain connect hitch hook join link match resemble tie")
+_MUTUAL_BETWEEN_ALIVE = word_set(
+    """
+    accompany approach chat compete converse dance embrace face fight follow greet have help hug
+    interact kiss look meet pass play pose race see show smile speak stare talk touch visit watch
+    wrestle
+    """
+)
+_LOOSE_VERBS = word_set(
+    """
+    appear be display fall float fly go hang head lay lean leave lie line locate make mount move
+    park pass place rest roll seat see set show sit slide stack stand stop surround travel
+    """
+)
+"""Things do these as well as people and animals."""
+
+
+class Fact(NamedTuple):
+    """Two nouns in a relation, by the first of those they are joined to."""
+
+    subject: int
+    link: str
+    object: int
+    verb: int | None
+    is_direct: bool
+    is_even: bool
+    """Whether it says the same, or nothing false, the other way round."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a caption says of its things."""
+
+    parsed: Parsed
+    things: tuple[Thing, ...]
+    facts: tuple[Fact, ...]
+
+    def differ(self, one: Thing, other: Thing, *, keep_attributes: bool) -> bool:
+        """Whether the caption becomes false when the two change places.
+
+        Args:
+            one: A noun.
+            other: Another.
+            keep_attributes: Whether adjectives and numbers stay where they are.
+        """
+        if is_near(one.lemma, other.lemma):
+            return False
+        a, b = self.group_of(one.head), self.group_of(other.head)
+        if keep_attributes and self._told_apart(one, other):
+            return True
+        if a == b or self.belong_together(one.head, other.head):
+            return False
+        return self._relations_change(a, b) or self._acts_change(one, other)
+
+    def group_of(self, noun: int) -> int:
+        """The first of the nouns that are joined to it."""
+        words = self.parsed.words
+        while words[noun].dep in ("conj", "appos") and words[noun].head < noun:
+            noun = words[noun].head
+        return noun
+
+    def _relations_change(self, a: int, b: int) -> bool:
+        between = [f for f in self.facts if {f.subject, f.object} == {a, b}]
+        if any(not f.is_even for f in between):
+            return True
+        for fact in self.facts:
+            if fact.is_even or fact in between:
+                continue
+            if fact.object in (a, b) and not self._shared(fact, a if fact.object == b else b):
+                return True
+            if fact.subject in (a, b) and fact.is_direct:
+                return True
+        return False
+
+    def _shared(self, fact: Fact, noun: int) -> bool:
+        """Whether the subject stands in the same relation to the other noun too."""
+        return any(
+            f.subject == fact.subject and f.link == fact.link and f.object == noun
+            for f in self.facts
+        )
+
+    def _acts_change(self, one: Thing, other: Thing) -> bool:
+        """Whether a thing would do what only the living do."""
+        if one.is_alive == other.is_alive:
+            return False
+        alive = one if one.is_alive else other
+        verbs = [at for at in self.parsed.verbs if doer(self.parsed, at) == alive.head]
+        return any(self.parsed.words[at].lemma not in _LOOSE_VERBS for at in verbs)
+
+    def _told_apart(self, one: Thing, other: Thing) -> bool:
+        """Whether colours, materials or numbers stay where they are while the nouns move."""
+        return self._marks(one.head) != self._marks(other.head)
+
+    def _marks(self, noun: int) -> frozenset[str]:
+        words, lower = self.parsed.words, self.parsed.lower
+        return frozenset(
+            lower[at]
+            for at in self.parsed.children[noun]
+            if at < noun
+            and (words[at].dep == "nummod" or lower[at] in COLOURS or lower[at] in MATERIALS)
+        )
+
+    def belong_together(self, one: int, other: int) -> bool:
+        """Whether "of" or an owner links them: a slice of cake, the man's hat."""
+        low, high = min(one, other), max(one, other)
+        words, lower = self.parsed.words, self.parsed.lower
+        at = high
+        while words[at].head != at and at > low:
+            if words[at].dep not in ("pobj", "prep", "poss", "conj") or (
+                words[at].dep == "prep" and lower[at] != "of"
+            ):
+                return False
+            at = words[at].head
+        return at == low
+
+
+def facts_of(parsed: Parsed) -> Facts:
+    """Everything the caption says of its things; found out once."""
+    known = parsed.notes.get("facts")
+    if not isinstance(known, Facts):
+        known = parsed.notes["facts"] = _found(parsed)
+    return known
+
+
+def _found(parsed: Parsed) -> Facts:
+    facts = Facts(parsed, tuple(things_in(parsed)), ())
+    found: list[Fact] = []
+    for relation in relations_in(parsed):
+        subject = facts.group_of(content_of(parsed, relation.subject.head))
+        object_ = facts.group_of(content_of(parsed, relation.object.head))
+        link = "_".join(parsed.lower[relation.link.first : relation.link.last + 1])
+        is_even = _is_even(parsed, relation, link)
+        found.append(Fact(subject, link, object_, relation.verb, relation.is_direct, is_even))
+    return Facts(parsed, facts.things, tuple(found))
+
+
+def doer(parsed: Parsed, verb: int) -> int | None:
+    """The noun that does what the verb says, groups looked through."""
+    phrase = subject_of(parsed, verb)
+    return None if phrase is None else content_of(parsed, phrase.head)
+
+
+def _is_even(parsed: Parsed, relation: Relation, link: str) -> bool:
+    verb = None if relation.verb is None else parsed.words[relation.verb]
+    if verb is None:
+        return link in _EVEN
+    if verb.lemma in _MUTUAL or (
+        verb.lemma in _MUTUAL_BETWEEN_ALIVE and _both_alive(parsed, relation)
+    ):
+        return True
+    if relation.is_direct:
+        return False
+    if parsed.words[relation.link.last].dep == "agent":
+        return False
+    return link in _EVEN_AFTER_VERB and not (verb.lemma in _FILLING and verb.tag == "VBN")
+
+
+def _both_alive(parsed: Parsed, relation: Relation) -> bool:
+    return all(
+        parsed.words[content_of(parsed, one.head)].lemma in ALIVE
+        for one in (relation.subject, relation.object)
+    )

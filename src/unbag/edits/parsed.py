@@ -1,0 +1,436 @@
+"""What is known of a caption after parsing: words, nouns, noun phrases, attributes, counts.
+
+Positions of words are indices into `words`; positions of characters are marked as such. Kinds of
+edits read this and never spaCy's own objects, so that a rule can be tried on a caption written by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
+
+from unbag.types import Change
+
+EXPRESSIONS: tuple[str, ...] = (
+    "at the back of",
+    "at the bottom of",
+    "at the edge of",
+    "at the end of",
+    "at the foot of",
+    "at the front of",
+    "at the left of",
+    "at the right of",
+    "at the side of",
+    "at the top of",
+    "in back of",
+    "in between",
+    "in front of",
+    "in front",
+    "in the back of",
+    "in the background of",
+    "in the background",
+    "in the back",
+    "in the center of",
+    "in the centre of",
+    "in the corner of",
+    "in the distance",
+    "in the foreground of",
+    "in the foreground",
+    "in the front of",
+    "in the middle of",
+    "in the middle",
+    "inside of",
+    "left of",
+    "next to",
+    "on the back of",
+    "on the bottom of",
+    "on the edge of",
+    "on the left of",
+    "on the left side of",
+    "on the left side",
+    "on the left",
+    "on the right of",
+    "on the right side of",
+    "on the right side",
+    "on the right",
+    "on the side of",
+    "on the top of",
+    "on top of",
+    "out of",
+    "outside of",
+    "right of",
+    "the left of",
+    "the right of",
+    "to the left of",
+    "to the left",
+    "to the rear of",
+    "to the right of",
+    "to the right",
+    "to the side of",
+    "up and down",
+)
+"""Their nouns name places in the picture, not things: "front" is nothing to swap with "dog"."""
+
+
+def _by_first(expressions: Sequence[str]) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for text in expressions:
+        words = tuple(text.split())
+        found.setdefault(words[0], []).append(words)
+    # The longest first: "on the left side of" before "on the left".
+    return MappingProxyType(
+        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
+    )
+
+
+_BY_FIRST = _by_first(EXPRESSIONS)
+
+
+def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
+    """First and last word of each, from left to right, the longest that fits.
+
+    Args:
+        words: The caption's words in lower case.
+    """
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(words):
+        length = _length(words, at)
+        if length:
+            found.append((at, at + length - 1))
+        at += length or 1
+    return found
+
+
+def _length(words: Sequence[str], at: int) -> int:
+    for expression in _BY_FIRST.get(words[at], ()):
+        if tuple(words[at : at + len(expression)]) == expression:
+            return len(expression)
+    return 0
+
+
+NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
+ADJECTIVE_TAGS = frozenset(("JJ", "JJR", "JJS"))
+VERB_TAGS = frozenset(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"))
+_PARTICIPLES = frozenset(("VBN", "VBG"))
+
+
+class Word(NamedTuple):
+    """A token: a word, a clitic or punctuation."""
+
+    text: str
+    start: int
+    """Its first character in the caption."""
+    end: int
+    """One after its last character."""
+    lemma: str
+    tag: str
+    """Penn Treebank: NN, JJ, VBG ..."""
+    pos: str
+    """Universal: NOUN, ADJ, VERB, AUX, ADP ..."""
+    dep: str
+    """Its dependency, as spaCy names it: nsubj, dobj, amod ..."""
+    head: int
+    """The word it depends on; itself at the root."""
+
+
+class Span(NamedTuple):
+    """Words from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+
+class Phrase(NamedTuple):
+    """A noun phrase: article, number, adjectives and noun, without what follows the noun."""
+
+    first: int
+    last: int
+    head: int
+    """Its noun."""
+
+
+class Attribute(NamedTuple):
+    """A word before a noun that says how it is: "red" in "a red cube"."""
+
+    word: int
+    noun: int
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A caption with its words and what they are to each other."""
+
+    text: str
+    words: tuple[Word, ...]
+    chunks: tuple[Phrase, ...]
+    """Noun phrases as the parser found them, in order."""
+    is_upper: bool = False
+    """Written in capitals: it was parsed in lower case, and edits go back to capitals."""
+
+    @cached_property
+    def lower(self) -> tuple[str, ...]:
+        """Every word in lower case."""
+        return tuple(word.text.lower() for word in self.words)
+
+    @cached_property
+    def expressions(self) -> tuple[Span, ...]:
+        """Relations of several words, such as "in front of" and "to the left of"."""
+        return tuple(Span(first, last) for first, last in expressions_in(self.lower))
+
+    @cached_property
+    def bound(self) -> frozenset[int]:
+        """Words inside such expressions: "front" is no noun there."""
+        return frozenset(at for first, last in self.expressions for at in range(first, last + 1))
+
+    @cached_property
+    def children(self) -> tuple[tuple[int, ...], ...]:
+        """For each word, those that depend on it."""
+        found: list[list[int]] = [[] for _ in self.words]
+        for at, word in enumerate(self.words):
+            if word.head != at:
+                found[word.head].append(at)
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def nouns(self) -> tuple[Phrase, ...]:
+        """Nouns with the nouns that specify them ("fire hydrant"), without article and adjective.
+
+        Words of expressions and of names that go on ("New York") are not cut out of them.
+        """
+        found: list[Phrase] = []
+        for at, word in enumerate(self.words):
+            if word.tag not in NOUN_TAGS or at in self.bound or self._specifies_next(at):
+                continue
+            first = at
+            while first and self._specifies_next(first - 1) and first - 1 not in self.bound:
+                first -= 1
+            found.append(Phrase(first, at, at))
+        return tuple(found)
+
+    @cached_property
+    def phrases(self) -> tuple[Phrase, ...]:
+        """Noun phrases around a noun; pronouns and words of expressions are none."""
+        heads = {noun.head for noun in self.nouns}
+        return tuple(chunk for chunk in self.chunks if chunk.head in heads)
+
+    @cached_property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """Adjectives and participles before the noun they belong to."""
+        heads = {noun.head for noun in self.nouns}
+        return tuple(
+            Attribute(at, word.head)
+            for at, word in enumerate(self.words)
+            if word.dep == "amod"
+            and word.head in heads
+            and at < word.head
+            and at not in self.bound
+            and (word.tag in ADJECTIVE_TAGS or word.tag in _PARTICIPLES)
+        )
+
+    @cached_property
+    def verbs(self) -> tuple[int, ...]:
+        """Verbs that say what is done: no auxiliaries, no participles before nouns."""
+        return tuple(
+            at
+            for at, word in enumerate(self.words)
+            if word.tag in VERB_TAGS
+            and word.pos == "VERB"
+            and word.dep not in ("amod", "aux", "auxpass", "compound")
+            and at not in self.bound
+        )
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers before nouns: "two", "3"."""
+        return tuple(at for at, w in enumerate(self.words) if w.tag == "CD" and w.dep == "nummod")
+
+    @cached_property
+    def articles(self) -> tuple[int, ...]:
+        """Every "a" and "an" that a word follows."""
+        return tuple(
+            at
+            for at, text in enumerate(self.lower[:-1])
+            if text in ("a", "an") and self.words[at].tag in ("DT", "PRP")
+        )
+
+    @cached_property
+    def notes(self) -> dict[str, object]:
+        """What rules found out about this caption, by name: found out once for all kinds."""
+        return {}
+
+    def phrase_of(self, noun: int) -> Phrase | None:
+        """The noun phrase around this noun."""
+        return next((phrase for phrase in self.phrases if phrase.head == noun), None)
+
+    def text_of(self, first: int, last: int) -> str:
+        """The characters from one word to another, both included."""
+        return self.text[self.words[first].start : self.words[last].end]
+
+    def change(self, first: int, last: int, new: str) -> Change:
+        """Put something else where these words stand."""
+        return Change(self.words[first].start, self.words[last].end, new)
+
+    def insert_before(self, at: int, new: str) -> Change:
+        """Put words before a word, with a space."""
+        start = self.words[at].start
+        return Change(start, start, f"{new} ")
+
+    def _specifies_next(self, at: int) -> bool:
+        """Whether a noun stands right before the noun that it specifies."""
+        if at + 1 >= len(self.words):
+            return False
+        word, after = self.words[at], self.words[at + 1]
+        if word.tag not in NOUN_TAGS or after.tag not in NOUN_TAGS:
+            return False
+        return word.dep == "compound" and word.head > at
+
+
+# Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on the
+# bench.
+
+_SUBJECTS = ("nsubj", "nsubjpass")
+_CLAUSES = ("acl", "relcl")
+_RELATIVES = ("that", "which", "who")
+
+
+class Relation(NamedTuple):
+    """Subject, what links it to the object, object: "a dog", "chases", "a cat"."""
+
+    subject: Phrase
+    link: Span
+    """The verb without auxiliaries, or the preposition with all its words."""
+    object: Phrase
+    verb: int | None
+    """The verb that the link is, or hangs on ("sits on"); None between bare nouns."""
+    is_direct: bool
+    """Whether the link is a verb with its direct object, not a preposition."""
+
+
+class Conjunction(NamedTuple):
+    """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
+
+    first: Span
+    word: int
+    second: Span
+    pos: str
+    """Of their heads: NOUN, ADJ, VERB ..."""
+
+
+def relations_in(parsed: Parsed) -> list[Relation]:
+    """Every relation between two noun phrases, by the place of its object."""
+    found: list[Relation] = []
+    for phrase in parsed.phrases:
+        relation = _relation_to(parsed, phrase)
+        if relation is not None and relation.subject.head != phrase.head:
+            found.append(relation)
+    return found
+
+
+def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
+    """Pairs joined by "and" or "or", each with all that depends on it, next to the word.
+
+    Of a longer list these are the last two.
+    """
+    found: list[Conjunction] = []
+    for word, joining in enumerate(parsed.words):
+        if joining.dep != "cc" or joining.text.lower() not in ("and", "or"):
+            continue
+        first = joining.head
+        seconds = [at for at in parsed.children[first] if parsed.words[at].dep == "conj"]
+        if len(seconds) != 1 or seconds[0] < word:
+            continue
+        pair = _sides(parsed, first, word, seconds[0])
+        if pair is not None:
+            found.append(Conjunction(pair[0], word, pair[1], parsed.words[first].pos))
+    return found
+
+
+def subtree(parsed: Parsed, at: int) -> Span | None:
+    """All that depends on a word, with it; None if that is not one stretch of words."""
+    reached, open_ = {at}, [at]
+    while open_:
+        for child in parsed.children[open_.pop()]:
+            reached.add(child)
+            open_.append(child)
+    first, last = min(reached), max(reached)
+    return Span(first, last) if last - first + 1 == len(reached) else None
+
+
+def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
+    """The noun phrase that does it.
+
+    The verb's own subject, that of the verb it is joined to, or the noun that it describes, as in
+    "a man riding".
+    """
+    word = parsed.words[verb]
+    for child in parsed.children[verb]:
+        # In "a man that rides", "that" stands for the man.
+        if parsed.words[child].dep in _SUBJECTS and parsed.lower[child] not in _RELATIVES:
+            return parsed.phrase_of(child)
+    if word.dep in _CLAUSES and word.head < verb:
+        return parsed.phrase_of(word.head)
+    is_linked = word.dep in ("conj", "xcomp", "advcl") and word.head != verb
+    if is_linked and parsed.words[word.head].tag in VERB_TAGS:
+        return subject_of(parsed, word.head)
+    return None
+
+
+def _relation_to(parsed: Parsed, phrase: Phrase) -> Relation | None:
+    word = parsed.words[phrase.head]
+    if word.dep == "dobj" and parsed.words[word.head].tag in VERB_TAGS:
+        subject = subject_of(parsed, word.head)
+        if subject is None:
+            return None
+        return Relation(subject, Span(word.head, word.head), phrase, word.head, True)
+    if word.dep != "pobj":
+        return None
+    link = _whole_link(parsed, word.head)
+    holder = _holder(parsed, link)
+    if holder is None:
+        return None
+    if parsed.words[holder].tag in VERB_TAGS:
+        subject = subject_of(parsed, holder)
+        return None if subject is None else Relation(subject, link, phrase, holder, False)
+    subject = parsed.phrase_of(holder)
+    return None if subject is None else Relation(subject, link, phrase, None, False)
+
+
+def _whole_link(parsed: Parsed, preposition: int) -> Span:
+    """The expression that the preposition ends ("to the left of"), or itself."""
+    for span in parsed.expressions:
+        if span.first <= preposition <= span.last:
+            return span
+    return Span(preposition, preposition)
+
+
+def _holder(parsed: Parsed, link: Span) -> int | None:
+    """The noun or verb that the link hangs on."""
+    at = link.last
+    for _ in parsed.words:
+        head = parsed.words[at].head
+        if head == at:
+            return None
+        if not link.first <= head <= link.last and parsed.words[head].pos not in ("ADP", "ADV"):
+            return head
+        at = head
+    return None
+
+
+def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[Span, Span] | None:
+    """What stands on both sides of the joining word, each one stretch that touches it."""
+    right = subtree(parsed, second)
+    whole = subtree(parsed, first)
+    if right is None or whole is None or right.first != word + 1:
+        return None
+    left = Span(whole.first, word - 1)
+    # A verb's subject stands before both of its verbs and stays where it is.
+    if parsed.words[first].pos in ("VERB", "AUX"):
+        left = Span(first, word - 1)
+    if parsed.words[left.last].text == ",":
+        return None
+    return (left, right) if left.first <= left.last else None

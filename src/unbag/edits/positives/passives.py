@@ -1,0 +1,260 @@
+"""A parsed caption comes in; the same in the passive, or in the active if it was passive, goes out.
+
+Turned are whole captions of a doer, what is done, what it is done to and at most one phrase of
+place: "a dog chases a cat in a yard", "a cat is chased in a yard by a dog". Tense and number stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from unbag.edits.inflection import inflected
+from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.lexicon import LOOKING_BACK, MASS, base_forms, participle, word_set
+from unbag.edits.lexicon import PASSIVE_VERBS_OBJECTS as OBJECTS
+from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
+from unbag.edits.parsed import Parsed, Phrase, subtree
+
+_PLACES = word_set("""
+    on in at near along down across through over under behind beside next outside inside around
+    into onto past toward towards above up against
+    """)
+_WIDE = word_set("""
+    beach street park field court room kitchen yard garden road sidewalk forest city pool lake
+    ocean river stage playground track office restaurant store woods snow grass desert lawn
+    """)
+"""Places that hold who does it as well."""
+_STATES = frozenset(("hold", "wear"))
+_PARTICLES = frozenset(("up", "off", "out"))
+_BE = frozenset(("is", "are", "was", "were"))
+_NOUN_TAGS = frozenset(("NN", "NNS"))
+_UNSURE = frozenset(("by", "and", "with", "of"))
+_KEPT = frozenset(("nsubj", "nsubjpass", "dobj", "aux", "auxpass", "prep", "prt", "punct", "agent"))
+_OPEN_ENDED = frozenset(("cc", "conj", "appos", "relcl", "acl"))
+
+
+class _Deed(NamedTuple):
+    """Who does what to whom, and where."""
+
+    doer: Phrase
+    verb: int
+    done_to: Phrase
+    rest: str
+    """The phrase of place, with a space before it; or empty."""
+
+
+def passive(parsed: Parsed) -> list[Changes]:
+    """The caption the other way round, if it is one deed and nothing else."""
+    forms = base_forms()
+    for verb in parsed.verbs[:2]:
+        if parsed.lower[verb] not in forms or not _is_main(parsed, verb):
+            continue
+        if parsed.words[verb].tag == "VBN":
+            return list(_as_active(parsed, verb))
+        return list(_as_passive(parsed, verb))
+    return []
+
+
+def _is_main(parsed: Parsed, verb: int) -> bool:
+    """The verb of the whole caption, or what its only thing does: "a boy holding a ball"."""
+    word = parsed.words[verb]
+    return word.dep == "ROOT" or (word.dep == "acl" and parsed.words[word.head].dep == "ROOT")
+
+
+def _as_passive(parsed: Parsed, verb: int) -> Iterator[Changes]:
+    deed = _active_deed(parsed, verb)
+    if deed is None:
+        return
+    tag, before = parsed.words[verb].tag, parsed.lower[verb - 1]
+    done = participle(base_forms()[parsed.lower[verb]])
+    is_many = parsed.words[deed.done_to.head].tag == "NNS"
+    if tag == "VBG" and before in _BE:
+        be = f"{_be(before in ('was', 'were'), is_many)} being"
+    elif tag == "VBG":
+        be = "being"
+    else:
+        be = _be(tag == "VBD", is_many)
+    particle = _particle(parsed, verb)
+    whom = parsed.text_of(deed.done_to.first, deed.done_to.last)
+    who = _lowered(parsed, parsed.text_of(deed.doer.first, deed.doer.last))
+    end = f" by {who}{deed.rest}" if _is_state(parsed, verb) else f"{deed.rest} by {who}"
+    yield _whole(parsed, f"{whom} {be} {done}{particle}{end}")
+
+
+def _as_active(parsed: Parsed, verb: int) -> Iterator[Changes]:
+    deed = _passive_deed(parsed, verb)
+    if deed is None:
+        return
+    base = base_forms()[parsed.lower[verb]]
+    is_many = parsed.words[deed.doer.head].tag == "NNS"
+    before = parsed.lower[deed.done_to.last + 1 : verb]
+    if before in ((), ("being",)):
+        does = inflected(base, "VBG")
+    elif before[-1] == "being":
+        does = f"{_be(before[0] in ('was', 'were'), is_many)} {inflected(base, 'VBG')}"
+    elif before[0] in ("was", "were"):
+        does = inflected(base, "VBD")
+    else:
+        does = base if is_many else inflected(base, "VBZ")
+    who = parsed.text_of(deed.doer.first, deed.doer.last)
+    whom = _lowered(parsed, parsed.text_of(deed.done_to.first, deed.done_to.last))
+    yield _whole(parsed, f"{who} {does}{_particle(parsed, verb)} {whom}{deed.rest}")
+
+
+def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
+    doer = _phrase_at_start(parsed)
+    whom = _child(parsed, verb, "dobj")
+    start = verb + 1 + bool(_particle(parsed, verb))
+    done_to = next((c for c in parsed.chunks if c.head == whom and c.first == start), None)
+    if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
+        return None
+    between = parsed.lower[doer.last + 1 : verb]
+    is_progressive = len(between) == 1 and between[0] in _BE
+    has_verb_form = parsed.words[verb].tag == "VBG" if between else True
+    if (between and not is_progressive) or not has_verb_form:
+        return None
+    if parsed.words[verb].tag == "VB":
+        return None
+    rest = _rest(parsed, done_to.last + 1)
+    if rest is None or (rest and _is_state(parsed, verb) and not _is_wide(parsed)):
+        return None
+    return _Deed(doer, verb, done_to, rest)
+
+
+def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
+    done_to = _phrase_at_start(parsed)
+    agent = _child(parsed, verb, "agent")
+    if done_to is None or agent is None:
+        return None
+    doer = next((c for c in parsed.chunks if c.first == agent + 1), None)
+    if doer is None or not _is_simple(parsed, verb, doer, done_to):
+        return None
+    between = parsed.lower[done_to.last + 1 : verb]
+    if between not in ((), ("being",)) and (
+        between[0] not in _BE or between[1:] not in ((), ("being",))
+    ):
+        return None
+    start = verb + 1 + bool(_particle(parsed, verb))
+    if agent != start:
+        return None
+    rest = _rest(parsed, doer.last + 1)
+    return None if rest is None else _Deed(doer, verb, done_to, rest)
+
+
+def _phrase_at_start(parsed: Parsed) -> Phrase | None:
+    first = parsed.chunks[0] if parsed.chunks else None
+    return first if first is not None and first.first == 0 and first.head == first.last else None
+
+
+def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool:
+    """Two plain noun phrases and a verb that nothing else hangs on."""
+    if any(parsed.words[child].dep not in _KEPT for child in parsed.children[verb]):
+        return False
+    for phrase in (doer, done_to):
+        words = parsed.lower[phrase.first : phrase.last + 1]
+        if parsed.words[phrase.head].tag not in _NOUN_TAGS or LOOKING_BACK & {*words}:
+            return False
+        if not {"and", "or", ","}.isdisjoint(words) or phrase.head != phrase.last:
+            return False
+        if phrase == doer and _is_bare(parsed, phrase):
+            return False
+        tags = {word.tag for word in parsed.words[phrase.first : phrase.last + 1]}
+        if (words[0] in ("a", "an") and "NNS" in tags) or tags & {"IN", "RP", "POS"}:
+            return False
+        of = (parsed.words[child].dep for child in parsed.children[phrase.head] if child != verb)
+        if not _OPEN_ENDED.isdisjoint(of):
+            return False
+    return _fits_verb(parsed, verb, done_to)
+
+
+def _is_bare(parsed: Parsed, phrase: Phrase) -> bool:
+    """A singular without article, as in the style of headlines: "man walking dog"."""
+    is_told = parsed.words[phrase.first].tag in ("DT", "CD", "PRP$")
+    return parsed.words[phrase.head].tag == "NN" and not is_told and not _is_mass(parsed, phrase)
+
+
+def _is_mass(parsed: Parsed, phrase: Phrase) -> bool:
+    return parsed.words[phrase.head].lemma in MASS
+
+
+def _fits_verb(parsed: Parsed, verb: int, done_to: Phrase) -> bool:
+    base = base_forms()[parsed.lower[verb]]
+    noun = parsed.words[done_to.head]
+    wanted = OBJECTS.get(base)
+    if noun.lemma == "air":
+        return False
+    if wanted is not None:
+        return parsed.lower[done_to.head] in wanted
+    # Without article, number or plural it belongs to the verb: "hits home", "catches air".
+    return noun.tag == "NNS" or parsed.words[done_to.first].tag in ("DT", "CD")
+
+
+def _rest(parsed: Parsed, at: int) -> str | None:
+    """A phrase of place up to the end, empty without one; None for anything else."""
+    end = len(parsed.words) - (parsed.lower[-1] == ".")
+    if at == end:
+        return ""
+    if at > end or parsed.lower[at] not in _PLACES or parsed.words[at].dep != "prep":
+        return None
+    span = subtree(parsed, at)
+    if span is None or span.first != at or span.last + 1 != end or end - at > 7:
+        return None
+    words = {*parsed.lower[at:end]}
+    if words & LOOKING_BACK or words & GROUPS["@clothes"] or words & _UNSURE:
+        return None
+    if any(word.tag == "VBG" for word in parsed.words[at:end]):
+        return None
+    return f" {parsed.text_of(at, end - 1)}"
+
+
+def _particle(parsed: Parsed, verb: int) -> str:
+    found = _child(parsed, verb, "prt")
+    if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES or _moves(parsed, verb):
+        return ""
+    return f" {parsed.lower[verb + 1]}"
+
+
+def _moves(parsed: Parsed, verb: int) -> bool:
+    """Verbs with which "up" says where to: "rides up a hill"."""
+    return base_forms()[parsed.lower[verb]] in ("ride", "climb", "walk", "fly", "drive", "race")
+
+
+def _is_state(parsed: Parsed, verb: int) -> bool:
+    return base_forms()[parsed.lower[verb]] in _STATES
+
+
+def _is_wide(parsed: Parsed) -> bool:
+    """Whether the caption ends in a wide place."""
+    end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
+    return parsed.lower[end] in _WIDE
+
+
+def _child(parsed: Parsed, at: int, dep: str) -> int | None:
+    return next((c for c in parsed.children[at] if parsed.words[c].dep == dep), None)
+
+
+def _be(is_past: bool, is_many: bool) -> str:
+    if is_past:
+        return "were" if is_many else "was"
+    return "are" if is_many else "is"
+
+
+def _lowered(parsed: Parsed, text: str) -> str:
+    """The caption's first phrase, where it stands in the middle now."""
+    is_kept = parsed.words[0].pos == "PROPN" or parsed.is_upper
+    return text if is_kept or not parsed.text.startswith(text) else text[:1].lower() + text[1:]
+
+
+def _whole(parsed: Parsed, new: str) -> Changes:
+    end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
+    return (parsed.change(0, end, new),)
+
+
+PASSIVE = Kind(
+    name="passive",
+    keeps_meaning=True,
+    about="active to passive or back: a dog chases a cat -> a cat is chased by a dog",
+    source="ours",
+    editor=by_rule(passive),
+)

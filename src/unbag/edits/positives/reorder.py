@@ -1,0 +1,492 @@
+"""A parsed caption comes in; the same relation told from its other end goes out.
+
+Only whole captions of two noun phrases and a relation are turned: "the cup is left of the plate"
+becomes "the plate is right of the cup". Where the first thing does something ("a cat sleeping
+under a table"), the second one comes first: "a table with a cat sleeping under it".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from unbag.edits.inflection import in_number, inflected
+from unbag.edits.kinds import Changes, Kind, by_rule
+from unbag.edits.lexicon import (
+    ALIVE,
+    JOINT,
+    LASTING,
+    LOOKING_BACK,
+    MASS,
+    NO_SWAP_AFTER,
+    PEOPLE,
+    PICTURES,
+    activities,
+    is_set_pair,
+    word_set,
+)
+from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
+from unbag.edits.lexicon import TRUTH_WORDS_COLOURS as COLOURS
+from unbag.edits.negatives.swaps import exchanged
+from unbag.edits.parsed import (
+    ADJECTIVE_TAGS,
+    NOUN_TAGS,
+    Parsed,
+    Phrase,
+    Span,
+    conjunctions_in,
+    subject_of,
+    subtree,
+)
+
+# Declined is all whose two sides are not plainly whole: adjectives that may belong to both ("old
+# men and women"), phrases whose holder is unsure ("a man in a hat and a dog"), pronouns that look
+# back ("a man and his dog"), set pairs ("salt and pepper"), and what happens in an order.
+
+_SUBJECTS = ("nsubj", "nsubjpass", "ROOT")
+_SHADES = word_set("light dark bright pale deep very really dull neon hot next")
+_AGES = word_set("adult baby child mother father male female young")
+"""In "an adult and a child elephant" both are elephants."""
+_FINITE = frozenset(("VBZ", "VBP", "VBD", "MD"))
+_OPEN_LINKS = frozenset(("with", "of", "for"))
+_CLOTHES = GROUPS["@clothes"]
+
+
+def conjunct_swap(parsed: Parsed) -> list[Changes]:
+    """Every pair joined by "and" that may change places."""
+    if "and" not in parsed.lower:
+        return []
+    return [*_nouns(parsed), *_adjectives(parsed), *_verbs(parsed)]
+
+
+def _nouns(parsed: Parsed) -> Iterator[Changes]:
+    chunks = {chunk.head: chunk for chunk in parsed.chunks}
+    for word, _ in _ands(parsed):
+        first = parsed.words[word].head
+        seconds = [at for at in parsed.children[first] if parsed.words[at].dep == "conj"]
+        if len(seconds) != 1 or first not in chunks or seconds[0] not in chunks:
+            continue
+        one, other = chunks[first], chunks[seconds[0]]
+        if one.last != word - 1 or other.first != word + 1 or one.head != one.last:
+            continue
+        if other.head != other.last or not _are_whole(parsed, one, other):
+            continue
+        if _is_free(parsed, one, other):
+            yield _swapped(parsed, one, other)
+
+
+def _ands(parsed: Parsed) -> Iterator[tuple[int, int]]:
+    for at, word in enumerate(parsed.words):
+        if word.dep == "cc" and parsed.lower[at] == "and" and 0 < at < len(parsed.words) - 1:
+            yield at, word.head
+
+
+def _are_whole(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Two common nouns, each with what belongs to it and nothing that looks back."""
+    words = parsed.words
+    if words[one.head].tag not in ("NN", "NNS") or words[other.head].tag not in ("NN", "NNS"):
+        return False
+    if parsed.lower[one.head] in parsed.lower[other.first : other.last + 1]:
+        return False
+    said = {*parsed.lower[one.first : one.last + 1], *parsed.lower[other.first : other.last + 1]}
+    if parsed.lower[one.head] in _AGES and other.first + 1 < other.last:
+        return False
+    # "A kitchen and the sink": the second is known from the first.
+    if parsed.lower[other.first] == "the" and parsed.lower[one.first] != "the":
+        return False
+    if parsed.lower[one.first] in ("a", "an") and words[one.head].tag == "NNS":
+        return False
+    # "Rides a swing and smiles" is taken for two things now and then.
+    if other.first == other.last and parsed.lower[other.head] in activities():
+        return False
+    if parsed.lower[one.head] in COLOURS or parsed.lower[other.head] in COLOURS:
+        return False
+    if said & LOOKING_BACK or is_set_pair(parsed.lower[one.head], parsed.lower[other.head]):
+        return False
+    if {*parsed.lower[max(0, one.first - 4) : one.first]} & NO_SWAP_AFTER:
+        return False
+    has_two = _is_determined(parsed, one) and _is_determined(parsed, other)
+    return has_two or _share_fairly(parsed, one, other)
+
+
+def _is_determined(parsed: Parsed, phrase: Phrase) -> bool:
+    word = parsed.words[phrase.first]
+    return phrase.first < phrase.head and word.tag in ("DT", "CD", "PDT")
+
+
+def _share_fairly(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether one article does for both, and no adjective could belong to both."""
+    if _is_determined(parsed, other):
+        return False
+    left = _body(parsed, one)
+    first_tag = parsed.words[one.first].tag
+    if left.first == one.head:
+        # "A man and two dogs" never comes here; "two cups and plates" counts both or one.
+        return first_tag != "CD" and other.first == other.head
+    has_own = _adjective_first(parsed, left) and _adjective_first(parsed, other)
+    return has_own and first_tag != "CD"
+
+
+def _adjective_first(parsed: Parsed, part: Phrase) -> bool:
+    return part.first < part.head and parsed.words[part.first].tag in ADJECTIVE_TAGS
+
+
+def _body(parsed: Parsed, phrase: Phrase) -> Phrase:
+    """Without its article."""
+    skipped = phrase.first + _is_determined(parsed, phrase)
+    return Phrase(skipped, phrase.last, phrase.head)
+
+
+def _is_free(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether the place of the pair leaves no doubt about what belongs to it."""
+    dep = parsed.words[one.head].dep
+    after = other.last + 1
+    is_end = after == len(parsed.words) or parsed.lower[after] in (".", "!")
+    lives = [parsed.words[p.head].lemma in ALIVE for p in (one, other)]
+    if dep in _SUBJECTS and one.first == 0:
+        return is_end or _goes_for_both(parsed, after, all(lives))
+    is_inside = not is_end and not any(lives) and _goes_on(parsed, one, other)
+    return (is_end or is_inside) and _object_pair(parsed, one, other)
+
+
+def _goes_on(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    """Whether a verb follows whose subject stands before the pair."""
+    after = other.last + 1
+    word = parsed.words[after]
+    verb = word.head if word.dep in ("aux", "auxpass") else after
+    if word.tag not in _FINITE and word.tag != "VBG":
+        return False
+    subject = subject_of(parsed, verb)
+    return (
+        subject is not None
+        and subject.last < one.first
+        and parsed.words[subject.head].lemma in ALIVE
+    )
+
+
+def _goes_for_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
+    word = parsed.words[after]
+    if word.tag in _FINITE:
+        return True
+    if not are_alive:
+        return False
+    if word.tag == "VBG":
+        return word.text.lower() in JOINT
+    return parsed.lower[after] in ("on", "at", "near", "under", "behind", "beside", "next")
+
+
+def _object_pair(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
+    words = parsed.words
+    lemmas = (words[one.head].lemma, words[other.head].lemma)
+    people = [lemma in PEOPLE for lemma in lemmas]
+    if people[0] != people[1]:
+        return False
+    dep, holder = words[one.head].dep, parsed.lower[words[one.head].head]
+    if dep == "dobj":
+        return not any(people)
+    if dep != "pobj":
+        return False
+    if holder in _OPEN_LINKS:
+        return _hangs_well(parsed, words[one.head].head)
+    return holder == "in" and all(lemma in _CLOTHES for lemma in lemmas)
+
+
+def _hangs_well(parsed: Parsed, preposition: int) -> bool:
+    """Whether the preposition belongs to the word right before it, so that "and" stays inside."""
+    return parsed.words[preposition].head == preposition - 1
+
+
+def _swapped(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
+    article_goes = parsed.lower[one.first] in ("a", "an") and _takes_none(parsed, other)
+    if _is_determined(parsed, other) or not _is_determined(parsed, one) or article_goes:
+        return exchanged(parsed, one[:2], other[:2])
+    return exchanged(parsed, _body(parsed, one)[:2], other[:2])
+
+
+def _takes_none(parsed: Parsed, phrase: Phrase) -> bool:
+    """Whether "a" cannot stand before it: "a couch and chairs"."""
+    word = parsed.words[phrase.head]
+    return word.tag == "NNS" or word.lemma in MASS
+
+
+def _adjectives(parsed: Parsed) -> Iterator[Changes]:
+    """Two single adjectives: "red and blue"."""
+    for at, head in _ands(parsed):
+        one, other = parsed.words[at - 1], parsed.words[at + 1]
+        if head != at - 1 or {one.tag, other.tag} != {"JJ"} or other.head != at - 1:
+            continue
+        before = parsed.lower[at - 2] if at > 1 else ""
+        pair = parsed.lower[at - 1], parsed.lower[at + 1]
+        if before in _SHADES or before == "," or pair[0] in _SHADES or is_set_pair(*pair):
+            continue
+        if (pair[0] in COLOURS) != (pair[1] in COLOURS):
+            continue
+        if _is_black_and_white(parsed, pair, at + 2) or len(parsed.children[at + 1]):
+            continue
+        if parsed.text[one.start - 1 : one.start] == "-" or parsed.text[other.end :][:1] == "-":
+            continue
+        yield exchanged(parsed, (at - 1, at - 1), (at + 1, at + 1))
+
+
+def _is_black_and_white(parsed: Parsed, pair: tuple[str, str], after: int) -> bool:
+    """Said of a picture it is a way of taking pictures; alone it may be."""
+    if set(pair) != {"black", "white"}:
+        return False
+    rest = parsed.words[after : after + 2]
+    return not rest or any(w.lemma in PICTURES for w in rest) or rest[0].tag not in NOUN_TAGS
+
+
+def _verbs(parsed: Parsed) -> Iterator[Changes]:
+    """Two things done at the same time: "reading a book and drinking tea"."""
+    for pair in conjunctions_in(parsed):
+        left, right = pair.first, pair.second
+        one, other = parsed.words[left.first], parsed.words[right.first]
+        if one.tag != "VBG" or other.tag != "VBG" or parsed.lower[pair.word] != "and":
+            continue
+        if one.dep in ("amod", "compound", "pcomp") or other.head != left.first:
+            continue
+        if {one.lemma, other.lemma} <= LASTING and _is_closed(parsed, left, right):
+            yield exchanged(parsed, left, right)
+
+
+def _is_closed(parsed: Parsed, left: Span, right: Span) -> bool:
+    said = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
+    is_end = right.last + 1 == len(parsed.words) or parsed.lower[right.last + 1] == "."
+    spans_left = all(subtree(parsed, c) is not None for c in parsed.children[left.first])
+    has_before = any(
+        parsed.words[c].dep == "advmod" and c < left.first for c in parsed.children[left.first]
+    )
+    # What follows a bare first verb may belong to both: "standing and eating in a field".
+    is_even = left.last > left.first or right.last == right.first
+    is_plain = not said & LOOKING_BACK and "," not in said and "while" not in said
+    return is_end and spans_left and not has_before and is_plain and is_even
+
+
+CONJUNCT_SWAP = Kind(
+    name="conjunct_swap",
+    keeps_meaning=True,
+    about="what and joins, the other way round: a dog and a cat -> a cat and a dog",
+    source="SWAP of the hard positives",
+    editor=by_rule(conjunct_swap),
+    keeps_words=True,
+)
+
+_INVERSES = """
+next to = next to
+beside = beside
+near = near
+close to = close to
+alongside = alongside
+adjacent to = adjacent to
+opposite = opposite
+left of = right of
+to the left of = to the right of
+on the left of = on the right of
+on the left side of = on the right side of
+above = below
+below = above
+over = under
+under = over
+beneath = above
+underneath = above
+on top of = underneath
+in front of = behind
+behind = in front of
+in back of = in front of
+bigger than = smaller than
+larger than = smaller than
+taller than = shorter than
+older than = younger than
+higher than = lower than
+longer than = shorter than
+wider than = narrower than
+heavier than = lighter than
+thicker than = thinner than
+faster than = slower than
+"""
+_GROUNDS = word_set("""
+    hill mountain slope snow field grass water wave ocean building road ground street beach sand
+    floor hillside roof cliff runway lake river area house city world tower
+    """)
+_BEHIND_SOMEBODY = word_set("""
+    building house wall fence tree car truck bus mountain window door store sign church barn train
+    bush flag fireplace curtain bookshelf brick tower bridge statue plane airplane shop garage van
+    gate castle temple
+    """)
+"""What is behind somebody in front of it; a mirror or a table is not."""
+_OVER = word_set("""
+    bridge plane airplane bird helicopter kite lamp light umbrella balloon sign clock moon cloud
+    jet sky seagull rainbow
+    """)
+_IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
+_POSTURES = word_set("sit stand lie lay sleep rest perch lean park graze wait hang float")
+_PLACED = word_set(
+    "on in next_to beside near behind in_front_of under beneath underneath on_top_of"
+)
+_BE = frozenset(("is", "are", "was", "were"))
+_NO_WITH = PEOPLE | word_set("""
+    air midair front back top side middle corner edge background distance grass snow water dirt
+    sand shade rain sun dark line row way lap position group pair couple picture
+    """)
+
+
+def _table(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for line in text.strip().splitlines():
+        one, two = line.split(" = ")
+        found[one] = two
+        found.setdefault(two, one)
+    return MappingProxyType(found)
+
+
+INVERSES = _table(_INVERSES)
+"""Relations and what they are from the other end."""
+
+
+class _Clause(NamedTuple):
+    """A whole caption: first phrase, verb, relation, second phrase."""
+
+    one: Phrase
+    verb: int | None
+    """A form of "be", or what the first thing does; a "be" before that is left out."""
+    link: tuple[int, int]
+    relation: str
+    two: Phrase
+
+
+def relation_inverse(parsed: Parsed) -> list[Changes]:
+    """The caption from its other end, if it is one relation and nothing else."""
+    clause = _clause(parsed)
+    if clause is None:
+        return []
+    if clause.verb is not None and parsed.lower[clause.verb] not in _BE:
+        return _with_second_first(parsed, clause)
+    if clause.relation not in INVERSES or not _is_true_turned(parsed, clause):
+        return []
+    one, two = clause.one, clause.two
+    changes = [
+        parsed.change(one.first, one.last, parsed.text_of(two.first, two.last)),
+        parsed.change(*clause.link, INVERSES[clause.relation]),
+        parsed.change(two.first, two.last, parsed.text_of(one.first, one.last)),
+    ]
+    if clause.verb is not None:
+        is_plural = parsed.words[two.head].tag == "NNS"
+        new = in_number(parsed, clause.verb, is_plural=is_plural)
+        changes.insert(1, parsed.change(clause.verb, clause.verb, new))
+    return [tuple(changes)]
+
+
+def _clause(parsed: Parsed) -> _Clause | None:
+    phrases = [chunk for chunk in parsed.chunks if chunk.head not in parsed.bound]
+    if len(phrases) not in (2, 3):
+        return None
+    there = len(phrases) == 3 and parsed.lower[0] == "there"
+    if len(phrases) == 3 and not there:
+        return None
+    one, two = phrases[-2:]
+    start = 2 if there and parsed.lower[1] in _BE else 0
+    end = len(parsed.words) - (parsed.lower[-1] == ".")
+    if one.first != start or two.last + 1 != end or not _are_plain(parsed, one, two):
+        return None
+    first = one.last + 1
+    verb = first if parsed.words[first].tag in ("VBZ", "VBP", "VBG") else None
+    if verb is not None and parsed.lower[verb] in _BE and parsed.words[verb + 1].tag == "VBG":
+        verb += 1
+    if there and verb is not None:
+        return None
+    link = (first if verb is None else verb + 1, two.first - 1)
+    if link[0] > link[1]:
+        return None
+    relation = " ".join(parsed.lower[link[0] : link[1] + 1])
+    return _Clause(one, 1 if there else verb, link, relation, two)
+
+
+def _are_plain(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
+    """Two different things with articles, numbers or plurals, none told by the other."""
+    said = parsed.lower[one.first : one.last + 1], parsed.lower[two.first : two.last + 1]
+    if LOOKING_BACK & {*said[0], *said[1]} or parsed.lower[one.head] == parsed.lower[two.head]:
+        return False
+    if any(joining in part for part in said for joining in ("and", "or", ",")):
+        return False
+    return one.head == one.last and two.head == two.last and _tags_fit(parsed, one, two)
+
+
+def _tags_fit(parsed: Parsed, one: Phrase, two: Phrase) -> bool:
+    nouns = ("NN", "NNS")
+    inside = [at for p in (one, two) for at in range(p.first + 1, p.last + 1)]
+    # "A room holding remotes" and "a dog sprints" are taken for noun phrases now and then.
+    is_nominal = not any(
+        (parsed.lower[at].endswith("ing") and parsed.words[at - 1].tag in nouns)
+        or parsed.words[at].tag in ("POS", "IN", "RP")
+        for at in inside
+    )
+    is_nominal &= not any(_is_at_odds(parsed, phrase) for phrase in (one, two))
+    is_noun = parsed.words[one.head].tag in nouns and parsed.words[two.head].tag in nouns
+    return is_noun and is_nominal
+
+
+def _is_at_odds(parsed: Parsed, phrase: Phrase) -> bool:
+    """A plural after "a": a verb, or a slip."""
+    return parsed.lower[phrase.first] in ("a", "an") and parsed.words[phrase.head].tag == "NNS"
+
+
+def _is_true_turned(parsed: Parsed, clause: _Clause) -> bool:
+    one, two = (parsed.words[p.head].lemma for p in (clause.one, clause.two))
+    if clause.relation == "in front of":
+        return two in _BEHIND_SOMEBODY
+    if clause.relation == "on top of":
+        return two not in _GROUNDS
+    if clause.relation == "over":
+        return one in _OVER
+    # "Behind the wheel", "behind bars", "behind the plate", "under construction".
+    return clause.relation not in ("behind", "under") or two not in _IDIOMS
+
+
+def _with_second_first(parsed: Parsed, clause: _Clause) -> list[Changes]:
+    """The second thing first, where the first does something."""
+    verb, two = clause.verb, clause.two
+    noun = parsed.words[two.head]
+    if verb is None or not _is_placed(parsed, clause):
+        return []
+    first = parsed.text_of(clause.one.first, clause.one.last)
+    if parsed.words[0].pos != "PROPN" and not parsed.is_upper:
+        first = first[:1].lower() + first[1:]
+    doing = inflected(parsed.words[verb].lemma, "VBG")
+    pronoun = "them" if noun.tag == "NNS" else "it"
+    second = parsed.text_of(two.first, two.last)
+    new = f"{second} with {first} {doing} {parsed.text_of(*clause.link)} {pronoun}"
+    if verb > clause.one.last + 1 or parsed.words[verb].tag != "VBG":
+        new = f"there {'are' if noun.tag == 'NNS' else 'is'} {new}"
+    return [(parsed.change(clause.one.first, two.last, new),)]
+
+
+def _is_placed(parsed: Parsed, clause: _Clause) -> bool:
+    """Whether it says where something sits, stands or lies, next to a new thing."""
+    verb, two = clause.verb, clause.two
+    if verb is None or parsed.words[verb].lemma not in _POSTURES:
+        return False
+    is_placed = clause.relation.replace(" ", "_") in _PLACED
+    is_new = parsed.words[two.first].tag in ("DT", "CD") and parsed.lower[two.first] != "the"
+    return (
+        is_placed
+        and is_new
+        and _is_told(parsed, clause.one)
+        and (parsed.words[two.head].lemma not in _NO_WITH)
+    )
+
+
+def _is_told(parsed: Parsed, phrase: Phrase) -> bool:
+    """Whether it can stand in the middle: not "the cap", which is known, nor a bare "dog"."""
+    is_bare = parsed.words[phrase.first].tag not in ("DT", "CD")
+    is_one = parsed.words[phrase.head].tag == "NN"
+    return parsed.lower[phrase.first] != "the" and not (is_bare and is_one)
+
+
+RELATION_INVERSE = Kind(
+    name="relation_inverse",
+    keeps_meaning=True,
+    about="a relation from its other end: a lamp above a desk -> a desk below a lamp",
+    source="ours",
+    editor=by_rule(relation_inverse),
+)

@@ -1,0 +1,209 @@
+"""Pictures come in; for each the nearest others go out, by FAISS over cached vectors.
+
+NegCLIP's hard pictures: of each training picture the three whose vectors are closest, so that a
+batch holds pictures that are alike. Searched exactly, in blocks, so that memory stays bounded by
+the vectors themselves.
+Dimensions: N pictures, B of a block, K neighbours, D vector.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from unbag.data.captions import Source, json_record
+from unbag.data.images import FilePicture
+from unbag.errors import UserError
+from unbag.evaluation.embedding import embed
+from unbag.evaluation.plan import Plan
+from unbag.runs.cache import Vectors
+from unbag.runs.files import write_atomically
+from unbag.runs.progress import Progress
+from unbag.types import DualEncoder, IntArray
+
+NEAREST = 3
+"""As in NegCLIP's published file."""
+BLOCK = 4096
+"""Pictures that are searched for at once."""
+
+
+def nearest(
+    vector_ND: Vectors, each: int, *, advance: Callable[[int], None] = lambda steps: None
+) -> IntArray:
+    """Index of the `each` closest other vectors by cosine, the closest first.
+
+    Among equally close ones the first comes first.
+
+    Args:
+        vector_ND: Unit vectors, finite.
+        each: Neighbours that are wanted; fewer than there are vectors.
+        advance: Told how many are done.
+    """
+    number, size = vector_ND.shape
+    check_search(each, number)
+    import faiss
+
+    index = faiss.IndexFlatIP(size)
+    index.add(np.ascontiguousarray(vector_ND, dtype=np.float32))
+    found_NK = np.empty((number, each), np.int64)
+    for start in range(0, number, BLOCK):
+        block_BD = np.ascontiguousarray(vector_ND[start : start + BLOCK], dtype=np.float32)
+        # One more than wanted, since the closest to a vector is itself, unless another equals it.
+        cosine_BK, at_BK = index.search(block_BD, each + 1)
+        found_NK[start : start + len(block_BD)] = [
+            _others(start + row, at_K, cosine_K)[:each]
+            for row, (at_K, cosine_K) in enumerate(zip(at_BK, cosine_BK, strict=True))
+        ]
+        advance(len(block_BD))
+    return found_NK
+
+
+def check_search(each: int, number: int) -> None:
+    """Whether so many neighbours can be found among so many pictures."""
+    if find_spec("faiss") is None:
+        raise UserError(
+            "searching for the nearest pictures needs FAISS, which is not installed",
+            way_out="install the extra unbag[neighbours]",
+        )
+    if not 0 < each < number:
+        raise UserError(
+            f"{each} neighbours of {number} pictures",
+            expected="at least one, and fewer than there are pictures",
+            way_out="give more pictures or a smaller --each",
+        )
+
+
+def find_pictures(pictures: Iterable[str], root: Path) -> dict[str, FilePicture]:
+    """Each name once, as a file below the root; a name that starts at the root of the disk counts.
+
+    Raises UserError naming the first that are not there.
+    """
+    found = {name: FilePicture(root / name) for name in dict.fromkeys(pictures) if name}
+    if not found:
+        raise UserError(
+            "the captions name no pictures",
+            expected="a field or column with the picture of each caption",
+            way_out="name it with --picture-column",
+        )
+    missing = [name for name, picture in found.items() if not picture.path.is_file()]
+    if missing:
+        raise UserError(
+            f"{len(missing):,} of {len(found):,} pictures are not below {root}, such as "
+            f"{', '.join(missing[:3])}",
+            expected="every picture that the captions name",
+            way_out="check --pictures",
+        )
+    return found
+
+
+def nearest_pictures(
+    pictures: Mapping[str, FilePicture],
+    encoder: DualEncoder,
+    *,
+    each: int = NEAREST,
+    cache: Path | None,
+    batch: int = 256,
+    progress: Progress,
+) -> tuple[dict[str, list[str]], Mapping[str, str]]:
+    """The nearest other pictures of each by name, and those that could not be opened, with why.
+
+    A picture under two names is one picture, and no neighbour of itself.
+    """
+    check_search(each, len(pictures))
+    with progress.task("reading pictures", len(pictures)) as advance:
+        first_of: dict[str, str] = {}
+        key_of: dict[str, str] = {}
+        for name, picture in pictures.items():
+            key_of[name] = picture.key
+            first_of.setdefault(key_of[name], name)
+            advance(1)
+    check_search(each, len(first_of))
+    plan = Plan(
+        pictures=tuple(pictures[name] for name in first_of.values()),
+        picture_keys=tuple(first_of),
+        captions=(),
+        prompts=(),
+        rows={},
+        fingerprints={},
+    )
+    found = embed(
+        encoder,
+        plan,
+        cache=cache,
+        grids={},
+        save_grids=lambda: None,
+        batch=batch,
+        progress=progress,
+    )
+    is_whole_N = np.isfinite(found.picture_ND.sum(axis=1))
+    names = [name for name, is_in in zip(first_of.values(), is_whole_N, strict=True) if is_in]
+    with progress.task("searching", len(names)) as advance:
+        index_NK = nearest(found.picture_ND[is_whole_N], each, advance=advance)
+    near = {
+        name: [names[at] for at in row] for name, row in zip(names, index_NK.tolist(), strict=True)
+    }
+    named = {name: near[first_of[key]] for name, key in key_of.items() if first_of[key] in near}
+    return named, found.damaged
+
+
+def check_place(path: Path, captions: Source) -> None:
+    """Whether neighbours can go there: a file that is there must be one of neighbours."""
+    if not path.exists():
+        return
+    if any(path.samefile(one) for one in captions.files()):
+        raise UserError(
+            f"{path} is the file of captions",
+            expected="another file, for the neighbours",
+            way_out="choose another place with --out",
+        )
+    if not _holds_neighbours(path):
+        raise UserError(
+            f"{path} exists and is no file of neighbours",
+            expected="a new file, or one of neighbours, which is replaced",
+            way_out="choose another place with --out, or delete it",
+        )
+
+
+def _holds_neighbours(path: Path) -> bool:
+    """As `write_neighbours` writes them, without other fields."""
+    if not path.is_file():
+        return False
+    try:
+        with Source(str(path), "jsonl").opened() as file:
+            found = [set(json_record(raw, path.name)) for raw in file]
+    except UserError:
+        return False
+    return bool(found) and all(fields == {"picture", "neighbours"} for fields in found)
+
+
+def write_neighbours(path: Path, near: Mapping[str, Sequence[str]]) -> None:
+    """Lines of {"picture", "neighbours"}, as `unbag edit --neighbours` reads them."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(_lines(near))
+
+    try:
+        write_atomically(path, write)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}",
+            expected="a folder that can be written, with room for the neighbours",
+            way_out="make room or choose another place with --out, and give the command again",
+        ) from error
+
+
+def _lines(near: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for picture, neighbours in near.items():
+        record = {"picture": picture, "neighbours": list(neighbours)}
+        yield json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _others(own: int, at_K: IntArray, cosine_K: Vectors) -> list[int]:
+    """The rest in order of closeness; where vectors are equal, `own` may not be the first found."""
+    order = sorted(zip((-cosine_K).tolist(), at_K.tolist(), strict=True))
+    return [at for _, at in order if at != own]

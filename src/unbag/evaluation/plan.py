@@ -1,0 +1,193 @@
+"""From the items of all benchmarks to the unique pictures and captions that must be encoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+from unbag.types.json import is_whole_text
+
+_HASHERS, _KEYS_AT_ONCE = 8, 64
+"""Threads that read files for their keys, and pictures that one of them takes at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where an item's pictures and captions stand in the plan."""
+
+    picture_P: IntArray
+    caption_C: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Every unique input once, over all benchmarks of a run."""
+
+    pictures: tuple[Picture, ...]
+    picture_keys: tuple[str, ...]
+    captions: tuple[Caption, ...]
+    prompts: tuple[str, ...]
+    """The strings to encode: plain captions and every prompt of an ensemble."""
+    rows: Mapping[str, tuple[Rows, ...]]
+    """By benchmark, in the order of its items."""
+    fingerprints: Mapping[str, str]
+    """Of each benchmark's items."""
+
+
+def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
+    """Find what is shared; keys are read here, pictures are not opened."""
+    builder = _Builder(_read_keys(items))
+    rows = {name: tuple(builder.add(item) for item in some) for name, some in items.items()}
+    fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
+    prompts: dict[str, None] = {}
+    for caption in builder.captions:
+        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+    _check_texts(prompts)
+    return Plan(
+        pictures=tuple(builder.pictures.values()),
+        picture_keys=tuple(builder.pictures),
+        captions=tuple(builder.captions),
+        prompts=tuple(prompts),
+        rows=rows,
+        fingerprints=fingerprints,
+    )
+
+
+def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
+    """The key of each picture by identity, in threads: hashing and disks need no interpreter."""
+    every = {id(p): p for some in items.values() for item in some for p in item.pictures}
+    pictures = list(every.values())
+
+    def read(at: int) -> list[str]:
+        return [picture.key for picture in pictures[at : at + _KEYS_AT_ONCE]]
+
+    with ThreadPoolExecutor(_HASHERS) as pool:
+        parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
+        return dict(zip(every, chain.from_iterable(parts), strict=True))
+
+
+def _check_texts(prompts: Iterable[str]) -> None:
+    odd = next((prompt for prompt in prompts if not is_whole_text(prompt)), None)
+    if odd is not None:
+        raise UserError(
+            f"the caption {odd!r} holds half a character",
+            expected="whole characters, which UTF-8 can write",
+            way_out="mend the caption; in a benchmark of your own, mend its loader",
+        )
+
+
+def check_items(benchmark: str, items: Sequence[Item]) -> None:
+    """An empty benchmark or an id used twice would make every number below it wrong."""
+    if not items:
+        raise UserError(
+            f"benchmark {benchmark!r} has no items",
+            expected="at least one item",
+            way_out="check that the files in its folder are complete and not filtered to nothing",
+        )
+    seen: dict[str, int] = {}
+    for at, item in enumerate(items):
+        first = seen.setdefault(item.id, at)
+        if first != at:
+            pictures = [items[i].pictures[0].name for i in (first, at)]
+            raise UserError(
+                f"benchmark {benchmark!r} has two items called {item.id!r}: items {first} (picture "
+                f"{pictures[0]}) and {at} (picture {pictures[1]})",
+                expected="every item id once: ids tie scores to items when a run is continued",
+                way_out="if a file of the benchmark holds that id twice, mend the file and say so "
+                "beside your number; in a benchmark of your own, mend its loader",
+            )
+
+
+def equal_captions(items: Sequence[Item]) -> str:
+    """A note on items in which a true caption equals a false one; empty if there are none."""
+    repeats: dict[int, bool] = {}
+    count = 0
+    for item in items:
+        # Class sets share one tuple of a thousand captions between all items.
+        known = id(item.captions)
+        if known not in repeats:
+            repeats[known] = len(set(item.captions)) < len(item.captions)
+        count += repeats[known] and _is_contradictory(item)
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {len(items):,} items have a true caption that equals a false one; no score "
+        "can tell these apart: they are ties, or are not judged"
+    )
+
+
+def _is_contradictory(item: Item) -> bool:
+    if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
+        return False
+    first: dict[Caption, int] = {}
+    return any(
+        not np.array_equal(item.truth[:, at], item.truth[:, first.setdefault(caption, at)])
+        for at, caption in enumerate(item.captions)
+    )
+
+
+class _Captions(NamedTuple):
+    """A tuple of captions, kept so that its identity stays taken, with what was found of it."""
+
+    captions: tuple[Caption, ...]
+    row_C: IntArray
+    digest: str
+
+
+class _Builder:
+    def __init__(self, key_of: Mapping[int, str]) -> None:
+        self.pictures: dict[str, Picture] = {}
+        self.captions: dict[Caption, int] = {}
+        self._picture_row: dict[str, int] = {}
+        self._key_of = key_of
+        # Loaders share captions: 50,000 pictures have the same thousand classes of eighty prompts.
+        self._known: dict[int, _Captions] = {}
+
+    def add(self, item: Item) -> Rows:
+        picture_P = np.array([self._picture(p) for p in item.pictures], dtype=np.int64)
+        return Rows(picture_P, self._captions(item.captions).row_C)
+
+    def _captions(self, captions: tuple[Caption, ...]) -> _Captions:
+        found = self._known.get(id(captions))
+        if found is None:
+            row_C = np.array(
+                [self.captions.setdefault(c, len(self.captions)) for c in captions], dtype=np.int64
+            )
+            plain = [asdict(c) if isinstance(c, Ensemble) else c for c in captions]
+            digest = blake2b(json.dumps(plain).encode(), digest_size=16).hexdigest()
+            found = self._known[id(captions)] = _Captions(captions, row_C, digest)
+        return found
+
+    def _picture(self, picture: Picture) -> int:
+        key = self._key_of[id(picture)]
+        if key not in self._picture_row:
+            self._picture_row[key] = len(self.pictures)
+            self.pictures[key] = picture
+        return self._picture_row[key]
+
+    def fingerprint(self, items: Sequence[Item], rows: Sequence[Rows]) -> str:
+        keys = tuple(self.pictures)
+        digest = blake2b(digest_size=12)
+        for item, row in zip(items, rows, strict=True):
+            captions = self._captions(item.captions).digest
+            question = asdict(item.question) if item.question else None
+            pictures = [keys[i] for i in row.picture_P]
+            record = [item.id, pictures, captions, question, item.group, dict(item.tags)]
+            digest.update(json.dumps(record).encode())
+            digest.update(_truth_bytes(item))
+        return digest.hexdigest()
+
+
+def _truth_bytes(item: Item) -> bytes:
+    if isinstance(item.truth, Sparse):
+        return item.truth.row_T.tobytes() + item.truth.column_T.tobytes()
+    return item.truth.tobytes()

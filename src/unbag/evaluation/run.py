@@ -1,0 +1,454 @@
+"""From scorers and benchmarks to a run folder: load, plan, embed, score, measure, write.
+
+Everything dear is saved before anything is measured, and a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from traceback import format_exception
+
+from unbag.errors import UserError, said_by
+from unbag.evaluation.embedding import Grid, embed
+from unbag.evaluation.loading import Job, Loaded, errata_name, load_all
+from unbag.evaluation.measuring import Judgement, judge
+from unbag.evaluation.plan import Plan, make_plan
+from unbag.evaluation.references import declared
+from unbag.evaluation.scoring import (
+    MeetingScorer,
+    QueryScoring,
+    count_bounded,
+    count_cut,
+    in_chunks,
+    said_cut,
+    said_unknown,
+    score_by_vectors,
+    unknown_words,
+    with_bounds,
+)
+from unbag.evaluation.store import Asked, Key, RunFolder, ScoreStore, State, read_contents
+from unbag.runs.distributed import Team, join_team
+from unbag.runs.files import is_full, paused_collector, told_when_full, write_text
+from unbag.runs.progress import Progress, Silent
+from unbag.scorers.resolve import Model, load_model, make_scorer
+from unbag.types import (
+    Benchmark,
+    DualEncoder,
+    EmbeddingScorer,
+    FittedScorer,
+    Generator,
+    Item,
+    RunContents,
+    RunRecord,
+    Scorer,
+)
+from unbag.version import __version__
+
+
+def as_scorer(given: Model | str) -> Scorer:
+    """A scorer as it is; a model with its natural one; a name is loaded, at every call anew."""
+    model = load_model(given) if isinstance(given, str) else given
+    if isinstance(model, type) or not isinstance(model, DualEncoder | Generator | Scorer):
+        raise no_scorer(model)
+    return make_scorer(model)
+
+
+def no_scorer(given: object) -> UserError:
+    """The error for something else, with what may have been meant."""
+    if isinstance(given, str):
+        found, way_out = f"{given!r} is a name", f"write ub.scorer({given!r})"
+    elif isinstance(given, type):
+        found, way_out = f"{given.__name__} is a class", f"make one: {given.__name__}(...)"
+    elif isinstance(given, DualEncoder):
+        found, way_out = f"{given.name!r} is a dual encoder", "write ub.Cosine(model)"
+    elif isinstance(given, Generator):
+        found, way_out = f"{given.name!r} is a chat model", 'write ub.scorer("hf:...")'
+    else:
+        found = f"a {type(given).__name__} was given in place of a scorer"
+        way_out = 'write ub.scorer("tiny:base"), or ub.Cosine(model) for a dual encoder of yours'
+    return UserError(
+        found,
+        expected="a scorer: name, fingerprint, scoring, is_blind and score(queries)",
+        way_out=way_out,
+    )
+
+
+def no_benchmark(given: object) -> UserError:
+    """The error for something else than a benchmark."""
+    name = given if isinstance(given, str) else "world-binding"
+    return UserError(
+        f"{given!r} is a name"
+        if isinstance(given, str)
+        else f"a {type(given).__name__} was given in place of a benchmark",
+        expected="a value of unbag.types.Benchmark",
+        way_out=f"write ub.benchmark({name!r})",
+    )
+
+
+FILE = "tracebacks.txt"
+
+
+@dataclass
+class Unscored:
+    """The scorers of a run that failed; those of an earlier process are tried again."""
+
+    folder: Path
+    progress: Progress
+    problems: list[str] = field(default_factory=list)
+    """What became of each, for a user."""
+    _tracebacks: str = ""
+
+    def __post_init__(self) -> None:
+        """Nothing has failed yet."""
+        (self.folder / FILE).unlink(missing_ok=True)
+
+    def add(self, scorer: str, benchmarks: Sequence[str], error: Exception) -> None:
+        """Say it at once, and keep it; the error itself is let go, with the memory it holds."""
+        self.progress.say(f"{scorer} failed ({_in_a_line(error)}); going on without it")
+        what = str(error) if isinstance(error, UserError) else self._written(scorer, error)
+        self.problems.append(_whole(f"{scorer} on {', '.join(benchmarks)}: {what}"))
+
+    def _written(self, scorer: str, error: Exception) -> str:
+        self._tracebacks += _whole(f"{scorer}\n\n{''.join(format_exception(error))}\n")
+        write_text(self.folder / FILE, self._tracebacks)
+        return (
+            f"it failed with {_in_a_line(error)}; its traceback is in {self.folder / FILE}, and "
+            "the same command again tries only what is missing"
+        )
+
+
+def _in_a_line(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return error.found.partition("\n")[0]
+    kind, said = type(error).__name__, said_by(error)
+    return said if said == kind else f"{kind}: {said}"
+
+
+def _whole(text: str) -> str:
+    """Without half characters, which no file could hold."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+# A run in progress: scores of one scorer after the other go into the store of the run.
+#
+# Several processes may work together: batches and chunks are planned alike in each and shared out,
+# vectors meet in the cache and scores in the run folder.
+
+
+@dataclass
+class Work:
+    """A run in progress: what stays the same from scorer to scorer, and the record that grows."""
+
+    job: Job
+    items: Mapping[str, Sequence[Item]]
+    plan: Plan
+    folder: RunFolder
+    asked: Asked
+    store: ScoreStore
+    grids: dict[str, Grid]
+    progress: Progress
+    record: RunRecord
+    team: Team = field(default_factory=Team)
+
+    @property
+    def compares_captions(self) -> frozenset[str]:
+        """Benchmarks that also need the similarity of captions with each other."""
+        return frozenset(b.name for b in self.job.benchmarks if b.compares_captions)
+
+    def missing(self, scorer: Scorer) -> list[str]:
+        """Benchmarks of which an item is not scored yet."""
+        return [
+            name
+            for name, items in self.items.items()
+            if len(self.store.get(Key(name, scorer.name))) < len(items)
+        ]
+
+    def score(self, scorer: Scorer) -> None:
+        """All benchmarks with one scorer, as far as they are not scored yet."""
+        missing = self.team.gather(self.missing(scorer))[0]
+        if not missing:
+            return
+        if self.team.is_leader and (words := unknown_words(scorer, self.plan.prompts)):
+            self.progress.say(said_unknown(scorer.name, words))
+        if isinstance(scorer, EmbeddingScorer):
+            self._by_vectors(scorer, missing)
+            return
+        if self.team.is_leader:
+            self._note(scorer, {}, count_cut(scorer, self.plan.captions))
+        if isinstance(scorer, MeetingScorer):
+            self._show_all(scorer)
+        asking = QueryScoring(scorer, tie_eps=self.job.protocol.tie_eps)
+        for name in missing:
+            self._by_queries(asking, name)
+
+    def _show_all(self, scorer: MeetingScorer) -> None:
+        """Each process encodes its share; then all have everything, from the cache."""
+        plan, team = self.plan, self.team
+        cache = self.job.cache or (self.folder.vectors if team.size > 1 else None)
+        if team.size > 1:
+            pictures, prompts = team.mine(plan.pictures), team.mine(plan.prompts)
+            scorer.meet(pictures, prompts, cache=cache, progress=self.progress)
+            team.wait()
+        scorer.meet(plan.pictures, plan.prompts, cache=cache, progress=self.progress)
+
+    def _by_vectors(self, scorer: EmbeddingScorer, missing: Sequence[str]) -> None:
+        is_fitted = isinstance(scorer, FittedScorer)
+        vectors = embed(
+            scorer.encoder,
+            replace(self.plan, captions=(), prompts=()) if is_fitted else self.plan,
+            # Processes that share the work meet on disk.
+            cache=self.job.cache or (self.folder.vectors if self.team.size > 1 else None),
+            grids=self.grids,
+            save_grids=lambda: self.folder.save_batches(self.grids),
+            batch=self.job.batch,
+            progress=self.progress,
+            team=self.team,
+            compare=scorer.compare,
+        )
+        if not self.team.is_leader:
+            return
+        if isinstance(scorer, FittedScorer):
+            own = scorer.caption_vectors(self.plan.captions).numpy()
+            vectors = replace(vectors, caption_ND=own)
+        self._note(scorer, vectors.damaged, vectors.truncated)
+        eps = self.job.protocol.tie_eps
+        for name in missing:
+            by_id = {item.id: item for item in self.items[name]}
+            rows = self.plan.rows[name]
+            scored = score_by_vectors(
+                scorer,
+                self.items[name],
+                rows,
+                vectors,
+                tie_eps=eps,
+                compares_captions=name in self.compares_captions,
+            )
+            with paused_collector():
+                for chunk in scored:
+                    self.store.add(Key(name, scorer.name), [(by_id[s.item], s) for s in chunk])
+
+    def _by_picture(self, name: str) -> list[Item]:
+        """Items of one picture stand together, so that a scorer that is asked can share it."""
+        items, rows = self.items[name], self.plan.rows[name]
+        order = sorted(range(len(items)), key=lambda n: int(rows[n].picture_P[0]))
+        return [items[n] for n in order]
+
+    def _by_queries(self, asking: QueryScoring, name: str) -> None:
+        items, key = self._by_picture(name), Key(name, asking.scorer.name)
+        done = self.team.gather(set(self.store.get(key)))[0]
+        chunks = in_chunks(items, asking.scorer)
+        todo = [chunk for chunk in chunks if any(item.id not in done for item in chunk)]
+        mine = self.team.mine(todo)
+        with self.progress.task(f"{asking.scorer.name}: {name}", sum(map(len, mine))) as advance:
+            for chunk in mine:
+                by_id = {item.id: item for item in chunk}
+                before = count_bounded(asking.scorer)
+                found = asking.chunk(chunk)
+                self._note(asking.scorer, asking.damaged, 0)
+                bounded = count_bounded(asking.scorer) - before
+                self.store.add(key, [(by_id[s.item], s) for s in found], bounded=bounded)
+                advance(len(chunk))
+        self._meet(asking)
+
+    def _meet(self, asking: QueryScoring) -> None:
+        """Wait for the others, and take over what they scored."""
+        if self.team.size == 1:
+            return
+        self.store.save()
+        damaged = self.team.gather(asking.damaged)
+        if self.team.is_leader:
+            self._note(asking.scorer, {n: why for one in damaged for n, why in one.items()}, 0)
+            self.folder.take_over(self.store)
+        self.team.wait()
+
+    def _note(self, scorer: Scorer, damaged: Mapping[str, str], truncated: int) -> None:
+        """Say and record what was found, before the scores that depend on it are kept."""
+        if not self.team.is_leader:
+            return
+        new = {name: why for name, why in damaged.items() if name not in self.record.damaged}
+        if not new and not truncated:
+            return
+        for name, reason in new.items():
+            self.progress.say(
+                f"picture {name} cannot be used ({reason}); its items count as invalid"
+            )
+        if truncated:
+            self.progress.say(said_cut(scorer, truncated))
+        self.record = replace(
+            self.record,
+            damaged=tuple(sorted({*self.record.damaged, *damaged})),
+            truncated={**self.record.truncated, **({scorer.name: truncated} if truncated else {})},
+        )
+        self.folder.write_state("running", self.asked, self.record)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a run."""
+
+    folder: RunFolder
+    contents: RunContents
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be scored, measured or compared, and why."""
+        return self.contents.problems
+
+
+def run(job: Job, *, progress: Progress | None = None) -> Finished:
+    """Do the job, or what is left of it; together with others, if torchrun started several."""
+    progress = progress or Silent()
+    team = join_team()
+    _check_kinds(job)
+    _check_names(job)
+    loaded = load_all(job, progress=progress)
+    items = loaded.items
+    with paused_collector():
+        plan = make_plan(items)
+    folder = RunFolder(job.out)
+    asked = Asked(
+        scorers={s.name: s.fingerprint for s in job.scorers},
+        benchmarks=plan.fingerprints,
+        errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
+        protocol=job.protocol,
+        seed=job.seed,
+        batch=job.batch,
+        version=__version__,
+    )
+    if not team.is_leader:
+        return _assist(job, items, plan, folder, asked, progress, team)
+    with folder.locked(), told_when_full(job.out, goes_on="scores that are there stay"):
+        grids, record = folder.begin(asked, _record(job, asked, loaded))
+        store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
+        folder.take_over(store)
+        team.wait()
+        work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
+        try:
+            failed = _score_all(work)
+        except KeyboardInterrupt:
+            folder.write_state("stopped", asked, work.record)
+            raise
+        except Exception:
+            folder.write_state("failed", asked, work.record)
+            raise
+        finally:
+            store.save()
+        record = with_bounds(work.record, store.bounded)
+        with paused_collector():
+            judged = judge(job, items, store, record, progress=progress, failed=failed)
+        _write(folder, judged, asked, record, state="failed" if failed else "done")
+        folder.remove_vectors()
+        team.wait()
+    return Finished(folder, judged.contents)
+
+
+def _score_all(work: Work) -> list[str]:
+    """One scorer after the other; gives what went wrong, where a job goes on without some."""
+    job = work.job
+    unscored = Unscored(work.folder.path, work.progress)
+    for scorer in job.scorers:
+        try:
+            work.score(scorer)
+        except Exception as error:
+            # In a team the others wait for this process: torchrun ends them when it ends. A disk
+            # that is full would fail every scorer alike.
+            if not job.keeps_going or work.team.size > 1 or is_full(error):
+                raise
+            unscored.add(scorer.name, work.missing(scorer), error)
+    every = set(work.items)
+    if unscored.problems and all(set(work.missing(s)) == every for s in job.scorers):
+        raise UserError("\n".join(["no model could be scored", *unscored.problems]))
+    return unscored.problems
+
+
+def _assist(
+    job: Job,
+    items: Mapping[str, Sequence[Item]],
+    plan: Plan,
+    folder: RunFolder,
+    asked: Asked,
+    progress: Progress,
+    team: Team,
+) -> Finished:
+    """The same work without writing the run: the leader measures what all have scored."""
+    store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
+    team.wait()
+    record = _record(job, asked, Loaded())
+    work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
+    try:
+        for scorer in job.scorers:
+            work.score(scorer)
+    finally:
+        store.save()
+    team.wait()
+    return Finished(folder, read_contents(folder.path))
+
+
+def _write(
+    folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord, *, state: State
+) -> None:
+    judged.write_outcomes(folder.outcomes)
+    folder.write_contents(judged.contents)
+    folder.write_state(state, asked, record)
+
+
+def _check_kinds(job: Job) -> None:
+    for scorer in job.scorers:
+        if not isinstance(scorer, Scorer):
+            raise no_scorer(scorer)
+    for benchmark in job.benchmarks:
+        if not isinstance(benchmark, Benchmark):
+            raise no_benchmark(benchmark)
+
+
+def _check_names(job: Job) -> None:
+    for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
+        found = [thing.name for thing in some]
+        if not found:
+            raise UserError(f"no {what} was given", way_out=f"name at least one {what}")
+        twice = sorted({name for name in found if found.count(name) > 1})
+        if twice:
+            raise UserError(
+                f"the {what} {twice[0]!r} was given twice",
+                expected="every name once, since results are kept by name",
+                way_out=f"leave one of them out, or give one {what} another name",
+            )
+
+
+def _record(job: Job, asked: Asked, loaded: Loaded) -> RunRecord:
+    devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
+    return RunRecord(
+        command=job.command,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=job.seed,
+        device=", ".join(sorted(devices)) or job.device,
+        versions=versions(),
+        fingerprints={
+            **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
+            **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
+        },
+        left_out=loaded.left_out,
+        notes=loaded.notes,
+        incomplete=loaded.incomplete,
+        trained_on={
+            s.name: seen
+            for s in job.scorers
+            if (seen := (*declared(s), *job.trained_on.get(s.name, ())))
+        },
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of everything that could change a number."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for package in ("unbag", "numpy", "torch", "pillow", "pyarrow", "scipy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

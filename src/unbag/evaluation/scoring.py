@@ -1,0 +1,504 @@
+"""From stored vectors and items to Scores; no model is called.
+
+Dimensions: P pictures, C captions of an item, M cells of many items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from unbag.errors import PictureError, UserError
+from unbag.evaluation.embedding import Embeddings
+from unbag.evaluation.plan import Rows
+from unbag.evaluation.store import Key
+from unbag.metrics.retrieval import rank, rank_blocks
+from unbag.runs.progress import Progress
+from unbag.types import (
+    Caption,
+    EmbeddingScorer,
+    FittedScorer,
+    FloatArray,
+    Item,
+    ItemScorer,
+    MatrixScorer,
+    Picture,
+    Query,
+    RunRecord,
+    Scorer,
+    Scores,
+    Sparse,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_NUMBERS = 20_000_000
+"""Numbers gathered at once when vectors are compared: cells times dimensions."""
+_WIDE = 64
+"""Captions from which on a product of matrices beats gathering vectors cell by cell."""
+
+
+def score_by_vectors(
+    scorer: EmbeddingScorer,
+    items: Sequence[Item],
+    rows: Sequence[Rows],
+    embeddings: Embeddings,
+    *,
+    tie_eps: float = 0.0,
+    compares_captions: bool = False,
+) -> Iterator[list[Scores]]:
+    """Compare stored vectors; no model is called. Yields a chunk at a time."""
+    import torch
+
+    pictures = torch.from_numpy(embeddings.picture_ND)
+    captions = torch.from_numpy(embeddings.caption_ND)
+    most = _NUMBERS // max(1, embeddings.caption_ND.shape[1])
+    for chunk in _by_cells(items, rows, most):
+        first = chunk[0][0]
+        if is_large(first):
+            yield [_rank_by_vectors(scorer, *chunk[0], pictures, captions, tie_eps)]
+        elif len(first.captions) >= _WIDE:
+            yield _wide(scorer, chunk, pictures, captions)
+        else:
+            picture_M = np.concatenate([np.repeat(r.picture_P, len(r.caption_C)) for _, r in chunk])
+            caption_M = np.concatenate([np.tile(r.caption_C, len(r.picture_P)) for _, r in chunk])
+            value_M = scorer.compare(pictures[picture_M], captions[caption_M]).double().numpy()
+            found = split(value_M, [item for item, _ in chunk])
+            if compares_captions:
+                found = [
+                    replace(scores, caption_CC=_cosines(captions[row.caption_C]))
+                    for scores, (_, row) in zip(found, chunk, strict=True)
+                ]
+            yield found
+
+
+def _cosines(caption_CD: Tensor) -> FloatArray:
+    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
+    vector_CD = caption_CD.double()
+    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
+
+
+def _wide(
+    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
+) -> list[Scores]:
+    """Items that share many captions, as classes do: one product of matrices."""
+    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
+    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
+    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
+
+
+def _by_cells(
+    items: Sequence[Item], rows: Sequence[Rows], most: int
+) -> Iterator[list[tuple[Item, Rows]]]:
+    """Consecutive items, a limited number of cells together; wide ones only with their like."""
+    chunk: list[tuple[Item, Rows]] = []
+    cells = 0
+    for item, row in zip(items, rows, strict=True):
+        size = len(item.pictures) * len(item.captions)
+        if chunk and (cells + size > most or not _go_together(chunk[-1], (item, row))):
+            yield chunk
+            chunk, cells = [], 0
+        chunk.append((item, row))
+        cells += size
+    if chunk:
+        yield chunk
+
+
+def _go_together(one: tuple[Item, Rows], other: tuple[Item, Rows]) -> bool:
+    if is_large(one[0]) or is_large(other[0]):
+        return False
+    is_wide = len(one[0].captions) >= _WIDE or len(other[0].captions) >= _WIDE
+    return not is_wide or one[1].caption_C is other[1].caption_C
+
+
+def is_large(item: Item) -> bool:
+    """Only ranks of it are kept."""
+    return isinstance(item.truth, Sparse)
+
+
+def _rank_by_vectors(
+    scorer: EmbeddingScorer,
+    item: Item,
+    rows: Rows,
+    pictures: Tensor,
+    captions: Tensor,
+    tie_eps: float,
+) -> Scores:
+    gallery = captions[rows.caption_C]
+
+    def block(start: int, stop: int) -> FloatArray:
+        return scorer.compare_all(pictures[rows.picture_P[start:stop]], gallery).double().numpy()
+
+    return ranked(item, block, tie_eps)
+
+
+def ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) -> Scores:
+    """Ranks of a large item, from blocks of its matrix."""
+    text_to_image, image_to_text = rank_blocks(block, item.truth, tie_eps=tie_eps)
+    return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
+
+
+def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
+    """Numbers of many items, cell after cell, as the matrix of each."""
+    shapes = [(len(item.pictures), len(item.captions)) for item in items]
+    ends = np.cumsum([p * c for p, c in shapes])[:-1]
+    parts = np.split(value_M, ends)
+    return [
+        Scores(item.id, part.reshape(shape))
+        for item, part, shape in zip(items, parts, shapes, strict=True)
+    ]
+
+
+# From items and a scorer that is asked to Scores: by queries, by matrices or by whole items.
+#
+# Dimensions: P pictures, C captions of an item, M queries, B pictures of a block.
+
+CHUNK = 64
+"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
+again."""
+_LARGEST_CROSS = 1_000_000
+_LARGEST_KEPT = 50_000_000
+
+
+@runtime_checkable
+class MeetingScorer(Scorer, Protocol):
+    """A scorer that wants to know all inputs before it is asked, to encode each once."""
+
+    def meet(
+        self,
+        pictures: Sequence[Picture],
+        captions: Sequence[str],
+        *,
+        cache: Path | None,
+        progress: Progress,
+    ) -> None:
+        """A picture that cannot be opened is no error here; `score` raises for it as ever."""
+
+
+@runtime_checkable
+class QuickScorer(Scorer, Protocol):
+    """A scorer to which items are little work, so that it wants many at once."""
+
+    items_at_once: int
+
+
+def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
+    """Items that are scored and saved together."""
+    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+@dataclass
+class QueryScoring:
+    """Scores items by asking the scorer, a chunk of items at a time."""
+
+    scorer: Scorer
+    tie_eps: float = 0.0
+    """Ranks fix their ties when they are made; other scores are compared later."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Name of each picture that could not be opened, or not taken by the model, with the reason."""
+    _unfit: dict[str, str] = field(default_factory=dict)
+    """The same by key, for those that could be opened."""
+
+    def chunk(self, items: Sequence[Item]) -> list[Scores]:
+        """Scores of a few items; equal queries are asked once."""
+        scorer = self.scorer
+        if isinstance(scorer, ItemScorer):
+            is_ranked = [isinstance(scorer, MatrixScorer) and is_large(item) for item in items]
+            done = [self._rank(i) for i, is_one in zip(items, is_ranked, strict=True) if is_one]
+            rest = [item for item, is_one in zip(items, is_ranked, strict=True) if not is_one]
+            return done + (self._whole(scorer, rest) if rest else [])
+        done = [self._rank(item) for item in items if is_large(item)]
+        dense = [item for item in items if not is_large(item)]
+        place: dict[tuple[int, object, object], int] = {}
+        queries: list[Query] = []
+        cell_of: list[int] = []
+        for query in (q for item in dense for q in queries_of(item)):
+            # Loaders share picture objects, so identity finds the repeats without hashing pixels.
+            key = (id(query.picture), query.caption, query.question)
+            if key not in place:
+                place[key] = len(queries)
+                queries.append(query)
+            cell_of.append(place[key])
+        if queries:
+            done += split(self.ask(queries)[cell_of], dense)
+        return done
+
+    def _whole(self, scorer: ItemScorer, items: Sequence[Item]) -> list[Scores]:
+        """Items as wholes; those with a damaged picture get NaN, and the others are asked again."""
+        try:
+            return checked_scores(scorer, scorer.score_items(items), items)
+        except (OSError, ValueError) as error:
+            self._remember(error)
+            reasons = {id(p): self._why_damaged(p) for item in items for p in item.pictures}
+            if not any(reasons.values()):
+                raise
+        self.damaged |= {
+            p.name: reasons[id(p)] for item in items for p in item.pictures if reasons[id(p)]
+        }
+        whole = [item for item in items if not any(reasons[id(p)] for p in item.pictures)]
+        found = self._whole(scorer, whole) if whole else []
+        by_id = {scores.item: scores for scores in found}
+        nothing = {i.id: Scores(i.id, np.full(i.truth.shape, np.nan)) for i in items}
+        return [by_id.get(item.id, nothing[item.id]) for item in items]
+
+    def ask(self, queries: Sequence[Query]) -> FloatArray:
+        """One number a query; NaN where the picture is damaged."""
+        try:
+            return checked_numbers(self.scorer, self.scorer.score(queries), len(queries))
+        except (OSError, ValueError) as error:
+            return self._ask_by_picture(queries, error)
+
+    def _ask_by_picture(self, queries: Sequence[Query], error: Exception) -> FloatArray:
+        """Find the damaged picture among many; a scorer that fails on whole ones is a bug."""
+        value_M = np.full(len(queries), np.nan)
+        places: dict[int, list[int]] = {}
+        for i, query in enumerate(queries):
+            places.setdefault(id(query.picture), []).append(i)
+        found = False
+        for at in places.values():
+            picture, part = queries[at[0]].picture, [queries[i] for i in at]
+            reason = self._why_damaged(picture)
+            if not reason:
+                try:
+                    value_M[at] = checked_numbers(self.scorer, self.scorer.score(part), len(part))
+                    continue
+                except PictureError as unfit:
+                    reason = self._remember(unfit)
+            found = True
+            self.damaged[picture.name] = reason
+        if not found:
+            raise error
+        return value_M
+
+    def _remember(self, error: Exception) -> str:
+        """What a model said of a picture that it cannot take."""
+        if not isinstance(error, PictureError):
+            return ""
+        return self._unfit.setdefault(error.key, error.found)
+
+    def _why_damaged(self, picture: Picture) -> str:
+        try:
+            picture.open()
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        return self._unfit.get(picture.key, "") if self._unfit else ""
+
+    def _rank(self, item: Item) -> Scores:
+        scorer = self.scorer
+        cells = len(item.pictures) * len(item.captions)
+        if isinstance(scorer, MatrixScorer):
+            return self._rank_by_matrix(scorer, item)
+        if cells > _LARGEST_CROSS:
+            raise UserError(
+                f"{scorer.name} scores pairs one by one, and {item.id!r} has "
+                f"{len(item.pictures)} x {len(item.captions)} of them",
+                expected=f"at most {_LARGEST_CROSS} pairs, or a scorer with score_matrix",
+                way_out="leave the retrieval benchmarks out for this model",
+            )
+        score_PC = np.concatenate(
+            [self.ask([Query(p, c, item.question) for c in item.captions]) for p in item.pictures]
+        ).reshape(len(item.pictures), len(item.captions))
+        text_to_image, image_to_text = rank(score_PC, item.truth, tie_eps=self.tie_eps)
+        return Scores(item.id, None, text_to_image=text_to_image, image_to_text=image_to_text)
+
+    def _rank_by_matrix(self, scorer: MatrixScorer, item: Item) -> Scores:
+        """Ranking asks for every block twice; the model is asked once while memory allows."""
+        known: dict[tuple[int, int], FloatArray] = {}
+        keeps = len(item.pictures) * len(item.captions) <= _LARGEST_KEPT
+
+        def block(start: int, stop: int) -> FloatArray:
+            if (start, stop) in known:
+                return known[start, stop]
+            found = self._rows(scorer, item, start, stop)
+            if keeps:
+                known[start, stop] = found
+            return found
+
+        return ranked(item, block, self.tie_eps)
+
+    def _rows(self, scorer: MatrixScorer, item: Item, start: int, stop: int) -> FloatArray:
+        pictures = item.pictures[start:stop]
+        try:
+            return _as_float(scorer, scorer.score_matrix(pictures, item.captions))
+        except (OSError, ValueError) as error:
+            self._remember(error)
+            reasons = [self._why_damaged(picture) for picture in pictures]
+            if not any(reasons):
+                raise
+        score_BC = np.full((len(pictures), len(item.captions)), np.nan)
+        for i, (picture, reason) in enumerate(zip(pictures, reasons, strict=True)):
+            if not reason:
+                try:
+                    score_BC[i] = _as_float(scorer, scorer.score_matrix([picture], item.captions))
+                    continue
+                except PictureError as unfit:
+                    reason = self._remember(unfit)
+            self.damaged[picture.name] = reason
+        return score_BC
+
+
+def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
+    """Numbers of any library and precision as float64."""
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().double()
+    try:
+        found = np.asarray(numbers)
+        if found.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
+            expected="numbers: a list, an array or a tensor",
+            way_out="mend the score method of this scorer",
+        ) from error
+    return found.astype(np.float64)
+
+
+def queries_of(item: Item) -> list[Query]:
+    """Every picture with every caption, row by row."""
+    return [Query(p, c, item.question) for p in item.pictures for c in item.captions]
+
+
+def checked_numbers(scorer: Scorer, numbers: object, expected: int) -> FloatArray:
+    """As float64, if there are as many as were asked for; NaN passes, and is counted later."""
+    value_M = _as_float(scorer, numbers)
+    if value_M.shape != (expected,):
+        kind = "few" if value_M.size < expected else "many"
+        raise UserError(
+            f"scorer {scorer.name!r} returned too {kind} numbers: "
+            f"shape {value_M.shape} for {expected} queries",
+            expected=f"one number for each query, shape ({expected},)",
+            way_out="mend the score method of this scorer",
+        )
+    return value_M
+
+
+def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item]) -> list[Scores]:
+    """The scores of whole items, if they are of these items and of their shapes."""
+    expected = [(item.id, tuple(item.truth.shape)) for item in items]
+    got = [(s.item, None if s.values is None else s.values.shape) for s in found]
+    if got != expected:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b),
+            min(len(got), len(expected)),
+        )
+        raise UserError(
+            f"scorer {scorer.name!r} returned {got[at] if at < len(got) else 'nothing'} as number "
+            f"{at + 1} of {len(got)}",
+            expected=f"the scores of {len(items)} items, here {expected[at]}"
+            if at < len(expected)
+            else f"no more than {len(items)}",
+            way_out="mend the score_items method of this scorer",
+        )
+    return list(found)
+
+
+# A server lists the likeliest tokens only. An answer that is not among them gets the largest
+# probability it can have: a number, but not one to be quoted without saying so.
+
+
+@runtime_checkable
+class Bounding(Protocol):
+    """A model that sometimes only knows how large a probability can be, and counts it."""
+
+    @property
+    def bounded(self) -> int:
+        """Such probabilities so far."""
+
+
+def count_bounded(scorer: Scorer) -> int:
+    """By the scorer's model so far; 0 for one that always knows."""
+    model = getattr(scorer, "model", None)
+    return model.bounded if isinstance(model, Bounding) else 0
+
+
+def said_bounded(scorer: str, count: int) -> str:
+    """For a user."""
+    some = (
+        "1 probability is an upper bound"
+        if count == 1
+        else f"{count:,} probabilities are upper bounds"
+    )
+    return f"{scorer}: {some}, because the server lists the likeliest tokens only"
+
+
+def with_bounds(record: RunRecord, bounded: Mapping[Key, int]) -> RunRecord:
+    """The record with a note on every benchmark whose scores hold bounds."""
+    notes = dict(record.notes)
+    for key, count in bounded.items():
+        notes[key.benchmark] = (*notes.get(key.benchmark, ()), said_bounded(key.scorer, count))
+    return replace(record, notes=notes)
+
+
+@runtime_checkable
+class Cutting(Protocol):
+    """A scorer that cuts long captions, and says so: as a dual encoder does."""
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included."""
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+
+
+def count_cut(scorer: Scorer, captions: Iterable[Caption]) -> int:
+    """Unique prompts longer than the context; 0 for a scorer that cuts none, or does not say."""
+    if isinstance(scorer, FittedScorer):
+        return 0
+    reader = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
+    if not isinstance(reader, Cutting):
+        return 0
+    prompts: dict[str, None] = {}
+    for caption in captions:
+        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+    return sum(count > reader.context for count in reader.count_tokens(list(prompts)))
+
+
+def said_cut(scorer: Scorer, count: int) -> str:
+    """For a user."""
+    captions = "1 caption" if count == 1 else f"{count:,} captions"
+    return f"{scorer.name} cut {captions} to its context length"
+
+
+# A model that reads word by word takes all words it was not taught for one and the same. Captions
+# that differ in such words alone get one score, which looks like blindness to word order and is
+# none.
+
+_SHOWN = 8
+
+
+@runtime_checkable
+class WordReader(Protocol):
+    """Reads word by word, and says which words it was not taught."""
+
+    def unknown_words(self, captions: Sequence[str]) -> list[str]:
+        """Each once, in their order."""
+
+
+def unknown_words(scorer: Scorer, captions: Sequence[str]) -> list[str]:
+    """To the scorer or its model; none for a scorer that reads pieces of words, or no captions."""
+    if isinstance(scorer, FittedScorer):
+        return []
+    if isinstance(scorer, EmbeddingScorer):
+        return unknown_to(scorer.encoder, captions)
+    return unknown_to(scorer, captions) or unknown_to(getattr(scorer, "model", None), captions)
+
+
+def unknown_to(reader: object, captions: Sequence[str]) -> list[str]:
+    """To a model; none where it does not say."""
+    return reader.unknown_words(captions) if isinstance(reader, WordReader) else []
+
+
+def said_unknown(scorer: str, words: Sequence[str]) -> str:
+    """For a user."""
+    rest = len(words) - _SHOWN
+    more = f" (and {rest:,} more {'word' if rest == 1 else 'words'})" if rest > 0 else ""
+    shown = ", ".join(words[:_SHOWN])
+    return f"{scorer} does not know: {shown}{more}: unknown words are all one token to it"

@@ -1,0 +1,476 @@
+"""Scores as they come, in one Parquet file that is whole at every moment."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.evaluation.embedding import Grid
+from unbag.runs.files import (
+    locked_folder,
+    make_folder,
+    remove_leftovers,
+    write_atomically,
+    write_text,
+)
+from unbag.types import (
+    EvalProtocol,
+    FloatArray,
+    Item,
+    Ranks,
+    RunContents,
+    RunRecord,
+    Scores,
+    Sparse,
+)
+from unbag.types.json import (
+    comparison_from_json,
+    comparison_to_json,
+    failure_from_json,
+    failure_to_json,
+    record_from_json,
+    record_to_json,
+    reference_from_json,
+    reference_to_json,
+    result_from_json,
+    result_to_json,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_CAPTIONS = 16
+"""Captions are written beside the scores only for items this small: a classification set would
+repeat its thousand class names on every row."""
+_BOUNDED = b"bounded"
+"""Where the counts of upper bounds stand in the file's metadata."""
+
+_SORTED = json.JSONEncoder(sort_keys=True)
+"""Made once: `json.dumps` makes one a call."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Whose scores these are."""
+
+    benchmark: str
+    scorer: str
+
+
+class ScoreStore:
+    """Keeps scores in memory and on disk; reads back what an earlier run left."""
+
+    def __init__(self, path: Path, *, least_seconds: float = 5.0) -> None:
+        """Reads the file if it is there."""
+        self.path = path
+        self._rows: dict[Key, dict[str, dict[str, Any]]] = {}
+        self._scores: dict[Key, dict[str, Scores]] = {}
+        self._bounded: dict[Key, dict[str, int]] = {}
+        self._is_saved = True
+        self._least_seconds = least_seconds
+        self._next_save = time.monotonic() + least_seconds
+        if path.exists():
+            self._read(path)
+
+    def get(self, key: Key) -> dict[str, Scores]:
+        """Scores of a scorer on a benchmark, by item id."""
+        return dict(self._scores.get(key, {}))
+
+    @property
+    def bounded(self) -> dict[Key, int]:
+        """How many probabilities behind the scores are only upper bounds, where any are."""
+        return {key: sum(counts.values()) for key, counts in self._bounded.items()}
+
+    def add(self, key: Key, pairs: Sequence[tuple[Item, Scores]], *, bounded: int = 0) -> None:
+        """Keep scores; the file is rewritten now and then, never so often that it costs."""
+        if bounded:
+            # By the first item, so that reading or scoring the same again counts nothing twice.
+            self._bounded.setdefault(key, {})[pairs[0][0].id] = bounded
+        for item, scores in pairs:
+            self._rows.setdefault(key, {})[item.id] = _row(key, item, scores)
+            self._scores.setdefault(key, {})[item.id] = scores
+            self._is_saved = False
+        if time.monotonic() >= self._next_save:
+            self.save()
+
+    def save(self) -> None:
+        """Write everything that is known; the old file stays until the new one is whole."""
+        if self._is_saved:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        start = time.monotonic()
+        rows = [row for some in self._rows.values() for row in some.values()]
+        table = pa.Table.from_pylist(rows, schema=_schema())
+        # In the same file, so that a kill cannot part the count from the scores it belongs to.
+        counts = [
+            [key.benchmark, key.scorer, item, count]
+            for key, some in self._bounded.items()
+            for item, count in some.items()
+        ]
+        table = table.replace_schema_metadata({_BOUNDED: json.dumps(counts)})
+        write_atomically(self.path, lambda to: pq.write_table(table, to, compression="zstd"))
+        self._is_saved = True
+        spent = time.monotonic() - start
+        self._next_save = time.monotonic() + max(self._least_seconds, 20 * spent)
+
+    def take_over(self, path: Path) -> None:
+        """Add what another process wrote."""
+        self._read(path)
+        self._is_saved = False
+
+    def _read(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path, schema=_schema())
+            counts = json.loads((pq.read_schema(path).metadata or {}).get(_BOUNDED, b"[]"))
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(
+                f"{path} cannot be read: {error}",
+                expected="the scores of an earlier run",
+                way_out="move the file away; scores are computed again, mostly from the cache",
+            ) from error
+        for benchmark, scorer, item, count in counts:
+            self._bounded.setdefault(Key(benchmark, scorer), {})[item] = count
+        # Values stay arrays: as Python numbers, a classification set would fill the memory.
+        values = [v.values.to_numpy() if v.is_valid else None for v in table["values"]]
+        rows = table.drop_columns(["values"]).to_pylist()
+        for row, value in zip(rows, values, strict=True):
+            row["values"] = value
+            key = Key(row["benchmark"], row["scorer"])
+            self._rows.setdefault(key, {})[row["item"]] = row
+            self._scores.setdefault(key, {})[row["item"]] = _scores(row)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    ranks = pa.struct(
+        [
+            ("greater", pa.list_(pa.int64())),
+            ("equal", pa.list_(pa.int64())),
+            ("true_equal", pa.list_(pa.int64())),
+            ("true", pa.list_(pa.int64())),
+            ("gallery", pa.int64()),
+            ("top", pa.list_(pa.list_(pa.int64()))),
+            ("top_score", pa.list_(pa.list_(pa.float64()))),
+        ]
+    )
+    return pa.schema(
+        [
+            ("benchmark", pa.string()),
+            ("scorer", pa.string()),
+            ("item", pa.string()),
+            ("group", pa.string()),
+            ("tags", pa.string()),
+            ("pictures", pa.list_(pa.string())),
+            ("captions", pa.list_(pa.string())),
+            ("shape", pa.list_(pa.int64())),
+            ("true", pa.list_(pa.int64())),
+            ("values", pa.list_(pa.float64())),
+            ("caption_values", pa.list_(pa.float64())),
+            ("text_to_image", ranks),
+            ("image_to_text", ranks),
+            ("answers", pa.list_(pa.string())),
+            ("order_logprobs", pa.list_(pa.list_(pa.float64()))),
+            ("unparsed", pa.int64()),
+        ]
+    )
+
+
+def _row(key: Key, item: Item, scores: Scores) -> dict[str, Any]:
+    is_small = len(item.captions) <= _MOST_CAPTIONS
+    names = [c if isinstance(c, str) else c.name for c in item.captions] if is_small else None
+    return {
+        "benchmark": key.benchmark,
+        "scorer": key.scorer,
+        "item": item.id,
+        "group": item.group,
+        "tags": _SORTED.encode(dict(item.tags)),
+        "pictures": [p.name for p in item.pictures] if len(item.pictures) <= 16 else None,
+        "captions": names,
+        "shape": [len(item.pictures), len(item.captions)],
+        "true": _true_cells(item),
+        "values": None if scores.values is None else scores.values.ravel(),
+        "caption_values": None if scores.caption_CC is None else scores.caption_CC.ravel().tolist(),
+        "text_to_image": _ranks_row(scores.text_to_image),
+        "image_to_text": _ranks_row(scores.image_to_text),
+        "answers": list(scores.answers),
+        "order_logprobs": [list(order) for order in scores.order_logprobs],
+        "unparsed": scores.unparsed,
+    }
+
+
+def _true_cells(item: Item) -> list[int] | None:
+    """Flat indices of the true cells; None for ratings."""
+    if isinstance(item.truth, Sparse):
+        flat = item.truth.row_T * item.truth.shape[1] + item.truth.column_T
+        return list(map(int, flat))
+    if item.truth.dtype != np.bool_:
+        return None
+    cells: list[int] = np.flatnonzero(item.truth).tolist()
+    return cells
+
+
+def _ranks_row(ranks: Ranks | None) -> dict[str, Any] | None:
+    if ranks is None:
+        return None
+    return {
+        "greater": ranks.greater_Q.tolist(),
+        "equal": ranks.equal_Q.tolist(),
+        "true_equal": ranks.true_equal_Q.tolist(),
+        "true": ranks.true_Q.tolist(),
+        "gallery": ranks.gallery,
+        "top": ranks.top_QK.tolist(),
+        "top_score": ranks.top_score_QK.tolist(),
+    }
+
+
+def _ranks(row: dict[str, Any] | None) -> Ranks | None:
+    if row is None:
+        return None
+    return Ranks(
+        greater_Q=np.array(row["greater"], dtype=np.int64),
+        equal_Q=np.array(row["equal"], dtype=np.int64),
+        true_equal_Q=np.array(row["true_equal"], dtype=np.int64),
+        true_Q=np.array(row["true"], dtype=np.int64),
+        gallery=row["gallery"],
+        top_QK=np.array(row["top"], dtype=np.int64),
+        top_score_QK=np.array(row["top_score"], dtype=np.float64),
+    )
+
+
+def _square(values: list[float] | None) -> FloatArray | None:
+    if values is None:
+        return None
+    side = math.isqrt(len(values))
+    return np.array(values, dtype=np.float64).reshape(side, side)
+
+
+def _scores(row: dict[str, Any]) -> Scores:
+    values = row["values"]
+    return Scores(
+        item=row["item"],
+        values=None if values is None else np.array(values, dtype=np.float64).reshape(row["shape"]),
+        caption_CC=_square(row["caption_values"]),
+        text_to_image=_ranks(row["text_to_image"]),
+        image_to_text=_ranks(row["image_to_text"]),
+        answers=tuple(row["answers"]),
+        order_logprobs=tuple(tuple(order) for order in row["order_logprobs"]),
+        unparsed=row["unparsed"],
+    )
+
+
+# The folder of a run: what was asked, how far it is, and everything that came of it.
+
+State = Literal["running", "stopped", "failed", "done"]
+"""Of a failed run some scores are missing; the same command again tries those."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What makes two runs the same run, so that the second may continue the first."""
+
+    scorers: Mapping[str, str]
+    """Name to fingerprint."""
+    benchmarks: Mapping[str, str]
+    """Name to fingerprint of its items."""
+    errata: Mapping[str, str]
+    """Benchmark to the name of what is mended in it."""
+    protocol: EvalProtocol
+    seed: int
+    batch: int
+    version: str
+    """Of unbag: scores of two versions do not belong in one run."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For run.json."""
+        return asdict(self)
+
+
+class RunFolder:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        """Creates the folder if it is not there."""
+        self.path = make_folder(path, what="run folder", way_out="choose another with --out")
+
+    @property
+    def scores(self) -> Path:
+        """Scores of every item."""
+        return self.path / "scores.parquet"
+
+    def scores_of(self, rank: int) -> Path:
+        """Scores of a process that helps; the leader takes them over."""
+        return self.path / f"scores.{rank}.parquet"
+
+    @property
+    def vectors(self) -> Path:
+        """Where processes that share the work leave vectors, if there is no cache."""
+        return self.path / "vectors"
+
+    def take_over(self, store: ScoreStore) -> None:
+        """What other processes scored, now or before they were stopped, into the run's own file."""
+        found = sorted(self.path.glob("scores.*.parquet"))
+        for path in found:
+            store.take_over(path)
+        store.save()
+        for path in found:
+            path.unlink(missing_ok=True)
+
+    def remove_vectors(self) -> None:
+        """Delete what `vectors` holds: it served this run only."""
+        rmtree(self.vectors, ignore_errors=True)
+
+    @property
+    def outcomes(self) -> Path:
+        """Credit of every unit under every metric."""
+        return self.path / "outcomes.parquet"
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.path / "report.html"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process may write a run; the system drops the lock if that process dies."""
+        taken = UserError(
+            f"another process is writing the run folder {self.path}",
+            way_out="wait for it, or choose another folder with --out",
+        )
+        with locked_folder(self.path, taken):
+            yield
+
+    def begin(self, asked: Asked, record: RunRecord) -> tuple[dict[str, Grid], RunRecord]:
+        """Start, or continue what an earlier process left.
+
+        Gives the batches that were planned then, and the record with what was found then.
+        """
+        remove_leftovers(self.path)
+        file = self.path / "run.json"
+        if file.exists():
+            record = self._continued(_read_json(file), asked, record)
+        elif any(not p.name.startswith(".") for p in self.path.iterdir()):
+            raise UserError(
+                f"the folder {self.path} is not empty and holds no run",
+                expected="an empty or new folder, or the folder of a run to continue",
+                way_out="choose another with --out",
+            )
+        self.write_state("running", asked, record)
+        grids = self.path / "batches.json"
+        return (_read_json(grids) if grids.exists() else {}), record
+
+    def save_batches(self, grids: Mapping[str, Grid]) -> None:
+        """Keep the make-up of the batches, so that continuing computes the same bits."""
+        write_text(self.path / "batches.json", json.dumps(grids))
+
+    def write_state(self, state: State, asked: Asked, record: RunRecord) -> None:
+        """Write run.json."""
+        content = {"state": state, "asked": asked.as_json(), "record": record_to_json(record)}
+        write_text(self.path / "run.json", _dump(content))
+
+    def write_contents(self, contents: RunContents) -> None:
+        """Write results, comparisons, failures, published numbers, problems and warnings."""
+        write_text(self.path / "problems.json", _dump(list(contents.problems)))
+        write_text(self.path / "warnings.json", _dump(list(contents.warnings)))
+        write_text(self.path / "results.json", _dump([result_to_json(r) for r in contents.results]))
+        compared = [comparison_to_json(c) for c in contents.comparisons]
+        write_text(self.path / "comparisons.json", _dump(compared))
+        beside = [reference_to_json(r) for r in contents.references]
+        write_text(self.path / "references.json", _dump(beside))
+        failed = [failure_to_json(f) for f in contents.failures]
+        write_text(self.path / "failures.json", _dump(failed))
+
+    def _continued(self, found: Any, asked: Asked, record: RunRecord) -> RunRecord:
+        """The new record with the old findings, if the run is the same."""
+        earlier = found.get("asked", {}) if isinstance(found, dict) else {}
+        now = json.loads(json.dumps(asked.as_json()))
+        for field, value in now.items():
+            if earlier.get(field) != value:
+                raise UserError(
+                    f"the folder {self.path} holds another run: its {field} differ\n"
+                    f"  there:    {_short(earlier.get(field))}\n  now:      {_short(value)}",
+                    expected="the same models, benchmarks and settings, to continue that run",
+                    way_out="choose another folder with --out, or delete this one",
+                )
+        before = record_from_json(found["record"])
+        return replace(
+            record,
+            started=before.started,
+            damaged=before.damaged,
+            truncated=before.truncated,
+        )
+
+
+def read_contents(path: Path) -> RunContents:
+    """What a finished run left behind; nothing is computed."""
+    if not path.is_dir():
+        raise UserError(
+            f"there is no folder {path}",
+            expected="a run folder, as `unbag run --out` makes it",
+            way_out="check the path",
+        )
+    for needed in ("run.json", "results.json"):
+        if not (path / needed).exists():
+            raise UserError(
+                f"{path} has no {needed}",
+                expected="the folder of a finished run",
+                way_out=_way_to_run(path),
+            )
+    record = record_from_json(_read_json(path / "run.json").get("record"))
+    return RunContents(
+        record=record,
+        results=tuple(result_from_json(r, run=record) for r in _read_json(path / "results.json")),
+        comparisons=tuple(
+            comparison_from_json(c) for c in _read_json(path / "comparisons.json", [])
+        ),
+        failures=tuple(failure_from_json(f) for f in _read_json(path / "failures.json", [])),
+        problems=tuple(map(str, _read_json(path / "problems.json", []))),
+        references=tuple(reference_from_json(r) for r in _read_json(path / "references.json", [])),
+        warnings=tuple(map(str, _read_json(path / "warnings.json", []))),
+    )
+
+
+def _way_to_run(path: Path) -> str:
+    if (path / "run.json").exists():
+        return "give the command of the run again to finish it"
+    # Training, merging and verifying keep their runs in folders of their own below.
+    if below := sorted(file.parent for file in path.glob("*/run.json")):
+        return f"give a run below it: {', '.join(map(str, below[:3]))}"
+    return "check the path; `unbag run --out` makes such folders"
+
+
+def _read_json(path: Path, default: Any = None) -> Any:
+    if default is not None and not path.exists():
+        return default
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}",
+            expected="JSON written by unbag",
+            way_out="give the command of the run again, or restore the file",
+        ) from error
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 160 else text[:157] + "..."

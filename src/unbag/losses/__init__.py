@@ -1,1 +1,0 @@
-"""Training objectives as pure functions on `Embedded`."""

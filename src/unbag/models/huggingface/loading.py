@@ -1,0 +1,376 @@
+"""A folder or a name on the Hugging Face hub comes in; config, weights and preparation go out.
+
+Nothing of a checkpoint is executed: weights are safetensors or loaded with `weights_only`, and code
+that a repository brings along is never run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from warnings import catch_warnings, simplefilter
+
+from unbag.errors import UserError, said_by
+from unbag.models.loading import folder_name, quiet_hub
+from unbag.models.weights import check_finite
+
+if TYPE_CHECKING:
+    import torch
+
+    from unbag.types import DualEncoder, Generator, Scorer
+
+SUPPORTED = (
+    "dual encoders (CLIP, SigLIP, SigLIP 2, ALIGN, Chinese-CLIP, AltCLIP, MetaCLIP 2 ...), "
+    "matching heads (BlipForImageTextRetrieval, Blip2ForImageTextRetrieval) and chat models"
+)
+
+
+def load(
+    name: str, *, device: str = "cpu", dtype: str = "auto", compiles: bool = False
+) -> DualEncoder | Generator | Scorer:
+    """A dual encoder, a matching head or a chat model: the configuration says which."""
+    need_transformers(f"hf:{name}")
+    source = parse_source(name)
+    config = read_config(source)
+    heads = _heads(config, source)
+    if any(head in ("BlipForImageTextRetrieval", "Blip2ForImageTextRetrieval") for head in heads):
+        from unbag.models.huggingface.blip import load_match
+
+        return load_match(source, heads[0], device=device, dtype=dtype, compiles=compiles)
+    if _is_dual(config):
+        return _load_dual(source, device=device, dtype=dtype, compiles=compiles)
+    if _is_chat(config):
+        return _load_chat(source, device=device, dtype=dtype, compiles=compiles)
+    raise UserError(
+        f"{source.path} is a {config.model_type!r} ({', '.join(heads) or 'no architecture named'})",
+        expected=SUPPORTED,
+        way_out="docs/extending.md shows how to bring a model of another kind",
+    )
+
+
+def _heads(config: Any, source: Source) -> list[str]:
+    found = config.architectures or []
+    if isinstance(found, list) and all(isinstance(head, str) for head in found):
+        return found
+    raise UserError(
+        f"{source.path}: the configuration says architectures: {found!r}",
+        expected="a list of names of classes, as `save_pretrained` writes it",
+        way_out="mend config.json, or take the one that came with the weights",
+    )
+
+
+def _load_dual(source: Source, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
+    from transformers import AutoModel
+
+    from unbag.models.huggingface.dual import HfDual
+
+    return HfDual(
+        read_weights(source, AutoModel),
+        read_tokenizer(source),
+        read_image_processor(source),
+        name=source.name,
+        device=device,
+        dtype=dtype,
+        compiles=compiles,
+    )
+
+
+def _load_chat(source: Source, *, device: str, dtype: str, compiles: bool) -> Generator:
+    from unbag.models.huggingface.chat import load_chat
+
+    found: Generator = load_chat(
+        source.path, revision=source.revision, device=device, dtype=dtype, compiles=compiles
+    )
+    return found
+
+
+def _is_dual(config: Any) -> bool:
+    from transformers import MODEL_MAPPING
+
+    from unbag.models.huggingface.dual import EXCLUDED
+
+    if config.model_type in EXCLUDED or type(config) not in MODEL_MAPPING:
+        return False
+    kind = MODEL_MAPPING[type(config)]
+    return hasattr(kind, "get_image_features") and hasattr(kind, "get_text_features")
+
+
+def _is_chat(config: Any) -> bool:
+    from transformers import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    return type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+
+Thing = TypeVar("Thing")
+_SHOWN = 4
+"""Names of weights that a message lists."""
+_LONGEST_NAME = 96
+_HUB_NAME = re.compile(
+    r"(?=.{1,96}$)[A-Za-z0-9_]([\w.-]*\w)?(/[A-Za-z0-9_]([\w.-]*\w)?)?", re.ASCII
+)
+"""As the hub checks names."""
+_VOLATILE = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
+"""Where a checkpoint lay, who saved it and how: no number depends on it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a checkpoint comes from."""
+
+    path: str
+    """A folder, or a name on the hub."""
+    revision: str | None = None
+    """Branch, tag or commit on the hub."""
+
+    @property
+    def name(self) -> str:
+        """The last part, with the revision, so that two revisions are two models."""
+        if self.is_folder:
+            return folder_name(Path(self.path))
+        return Path(self.path).name + (f"@{self.revision}" if self.revision else "")
+
+    @property
+    def is_folder(self) -> bool:
+        """On this disk."""
+        return Path(self.path).is_dir()
+
+
+def parse_source(text: str) -> Source:
+    """`NAME_OR_PATH[@REVISION]`; what exists on disk is a path, whatever it looks like."""
+    place = on_disk(text)
+    if place is not None:
+        return Source(_checked_folder(place))
+    path, at, revision = text.rpartition("@")
+    if not at:
+        path, revision = text, ""
+    if on_disk(path) is not None:
+        raise UserError(
+            f"{path} is on disk, and {revision!r} is a revision",
+            expected="a revision only with a name on the hub",
+            way_out="leave the revision out, or give the folder that holds it",
+        )
+    if not path or (at and not revision) or _looks_local(path):
+        raise UserError(
+            f"there is no folder {text!r}",
+            expected="a folder with config.json, or a name on the hub (owner/name[@revision])",
+            way_out="check the path",
+        )
+    if not _HUB_NAME.fullmatch(path) or ".." in path or "--" in path:
+        shown = path if len(path) <= _LONGEST_NAME else f"{path[:40]}... ({len(path)} characters)"
+        raise UserError(
+            f"{shown!r} is no folder, and no name that the hub can have",
+            expected="owner/name of letters, digits, '-', '_' and '.', at most 96 characters",
+            way_out="check the name, or the path of the folder",
+        )
+    return Source(path, revision or None)
+
+
+def need_transformers(spec: str) -> None:
+    """A clear word where the package is not installed."""
+    try:
+        import_module("transformers")
+    except ImportError as error:
+        raise UserError(
+            f"{spec} needs the package 'transformers' ({error})",
+            way_out="pip install 'unbag[transformers]'",
+        ) from error
+
+
+def read_config(source: Source) -> Any:
+    """The configuration, by the class of its kind."""
+    from transformers import AutoConfig
+
+    return _read(source, "its configuration", AutoConfig.from_pretrained)
+
+
+def read_tokenizer(source: Source) -> Any:
+    """The tokenizer of a checkpoint."""
+    from transformers import AutoTokenizer
+
+    return _read(source, "its tokenizer", AutoTokenizer.from_pretrained)
+
+
+def read_processor(source: Source) -> Any:
+    """The processor of a chat model: pictures, words and chat template together."""
+    from transformers import AutoProcessor
+
+    return _read(source, "its processor", AutoProcessor.from_pretrained)
+
+
+def read_image_processor(source: Source) -> Any:
+    """What turns an image into the numbers the model was trained on."""
+    from transformers import AutoImageProcessor
+
+    return _read(source, "its image processor", AutoImageProcessor.from_pretrained)
+
+
+def read_weights(source: Source, kind: Any, *, unused: tuple[str, ...] = ()) -> Any:
+    """A model of class `kind`, every weight of it from the checkpoint, ready to be asked.
+
+    transformers fills what is missing with random numbers and goes on; here that is an error, but
+    for weights whose names begin with one of `unused`.
+    """
+
+    def load(path: str, **where: Any) -> tuple[Any, Any]:
+        found: tuple[Any, Any] = kind.from_pretrained(
+            path, output_loading_info=True, ignore_mismatched_sizes=True, **where
+        )
+        return found
+
+    model, info = _read(source, "its weights", load)
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith(unused))
+    odd = sorted(
+        f"{name} {tuple(found)} for {tuple(wanted)}"
+        for name, found, wanted in info["mismatched_keys"]
+    )
+    if missing or odd or info["error_msgs"]:
+        strange = len(info["unexpected_keys"])
+        said = [_listed(missing, "missing"), _listed(odd, "of another shape")]
+        said += [f"{strange} not known to it"] if strange else []
+        said += [str(one) for one in info["error_msgs"]]
+        raise UserError(
+            f"the weights of {source.path} do not fill {type(model).__name__}: "
+            + "; ".join(one for one in said if one),
+            expected="a checkpoint of this architecture; the rest would be random numbers",
+            way_out="take the whole model, not one tower or a part of it, with its own config.json",
+        )
+    check_finite(model.state_dict(), source=source.path)
+    return model.eval().requires_grad_(False)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """By name; auto is float32, since benchmarks turn on differences of a thousandth."""
+    import torch
+
+    found = getattr(torch, "float32" if name == "auto" else name)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def plain_config(config: Any) -> str:
+    """All that a configuration decides, as JSON, for a fingerprint."""
+    return json.dumps(_without_volatile(config.to_dict()), sort_keys=True, default=str)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No warnings, reports and bars of transformers; what matters is checked by us.
+
+    Bars of downloads stay: they take minutes.
+    """
+    logging: Any = import_module("transformers.utils.logging")
+    hub: Any = import_module("huggingface_hub.utils")
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    shows_downloads = not hub.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if shows_downloads:
+        hub.enable_progress_bars()
+    try:
+        with catch_warnings(), quiet_hub():
+            simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bars:
+            logging.enable_progress_bar()
+
+
+def _without_volatile(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_volatile(v) for k, v in value.items() if k not in _VOLATILE}
+    return value
+
+
+def _read(source: Source, what: str, load: Callable[..., Thing]) -> Thing:
+    where = {"revision": source.revision} if source.revision else {}
+    try:
+        with quietly():
+            return load(source.path, trust_remote_code=False, **where)
+    except UserError:
+        raise
+    except Exception as error:
+        # Readers of damaged files raise anything: KeyError, struct.error, SafetensorError ...
+        is_of_hub = isinstance(error, OSError) and not source.is_folder
+        # Who meant a folder need not look for what is wrong with a connection.
+        hub = "there is no such folder, and the hub's client says: " if is_of_hub else ""
+        raise UserError(
+            f"{source.path}: {what} cannot be read: {hub}{_first_lines(error)}",
+            expected="config.json, weights, tokenizer and image processor, as `save_pretrained` "
+            "writes them",
+            way_out=_way_out(source, what, error),
+        ) from error
+
+
+def _way_out(source: Source, what: str, error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "install the package that is named above"
+    said = str(error)
+    if isinstance(error, json.JSONDecodeError) or "not a valid JSON" in said:
+        return "that file is no JSON: take it again from where the model came from"
+    if "does not recognize this architecture" in said or "Unrecognized model" in said:
+        return "check model_type in config.json; a newer version of transformers may know the kind"
+    if "Unrecognized configuration class" in said:
+        return "its config.json is of another kind of model: take one of the kind asked for"
+    if what == "its weights" and source.is_folder and "no file named" not in said:
+        return "the file of the weights is damaged or not whole: copy or download it again"
+    if source.is_folder:
+        return "check that the folder is complete; save the processor or tokenizer there too"
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return "HF_HUB_OFFLINE is set: only downloaded models are found; unset it, or give a folder"
+    if "/" in source.path and Path(source.path).parent.is_dir():
+        return f"if a folder is meant: {Path(source.path).parent} has no {Path(source.path).name}"
+    return (
+        "check the name, the revision and the connection; a model that needs permission wants "
+        "`hf auth login`; a folder on disk works without a network"
+    )
+
+
+def _checked_folder(place: Path) -> str:
+    if place.is_file():
+        raise UserError(
+            f"{place} is a file",
+            expected="a folder with config.json, as `save_pretrained` writes it",
+            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE",
+        )
+    if not (place / "config.json").is_file():
+        raise UserError(
+            f"the folder {place} has no config.json",
+            expected="a folder with config.json, as `save_pretrained` writes it",
+            way_out="check the path; the checkpoint may lie in a folder below",
+        )
+    return str(place)
+
+
+def on_disk(text: str) -> Path | None:
+    """The path, if something is there; a name may be too long for a path, or of no user (~x)."""
+    try:
+        place = Path(text).expanduser()
+        return place if text and place.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _looks_local(path: str) -> bool:
+    """Not `name` or `owner/name`, as the hub writes them."""
+    return path.startswith((".", "~", os.sep)) or path.count("/") > 1
+
+
+def _listed(names: list[str], what: str) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
+
+
+def _first_lines(error: Exception) -> str:
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    # Some list every kind that there is.
+    return said_by(ValueError(" ".join(lines[:2])))

@@ -1,0 +1,508 @@
+"""A diagnosis comes in; one HTML page that needs no network and runs no script goes out."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unbag.errors import UserError
+from unbag.probes.base import (
+    Bars,
+    Finding,
+    Grid,
+    Lines,
+    Maps,
+    Plot,
+    Quantity,
+    Scatter,
+    Verdict,
+    WordMap,
+)
+from unbag.probes.diagnosis import charts as drawn
+from unbag.probes.diagnosis import charts as strips
+from unbag.probes.diagnosis.charts import Drawing, column_of
+from unbag.probes.diagnosis.diagnose import Answer, Diagnosis
+from unbag.probes.diagnosis.text import (
+    KIND,
+    MEANING,
+    TONES,
+    counted,
+    difference_of,
+    estimate_text,
+    first_line,
+    gap_sentence,
+    gap_text,
+    known_text,
+    standing,
+    to_json,
+)
+from unbag.reports.charts import Axis, key
+from unbag.reports.layout import Column
+from unbag.reports.page import environment
+from unbag.runs.files import make_folder, write_text
+from unbag.types import Estimate
+from unbag.version import __version__
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+NEAR = (255, 120, 0)
+"""Colour of patches that are near to a word; it is seen on dark and on light pictures."""
+AGAINST = (0, 130, 255)
+"""Of those that speak against it, where numbers have a sign."""
+STRONGEST = 190
+"""How much of it, of 255, where the word is nearest."""
+
+
+@dataclass(frozen=True)
+class BarView:
+    """One bar."""
+
+    name: str
+    text: str
+    note: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class CellView:
+    """A share, and how strongly its cell is coloured."""
+
+    text: str
+    share: str
+
+
+@dataclass(frozen=True)
+class TileView:
+    """A word, and a glow over the patches that are near to it."""
+
+    word: str
+    glow: str
+    """As a data: address."""
+    text: str
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class SideView:
+    """What one model has; only the part that belongs to the kind of plot is filled."""
+
+    model: str
+    body: Markup | None = None
+    numbers: Markup | None = None
+    bars: tuple[BarView, ...] = ()
+    axis: Markup | None = None
+    cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
+    tiles: tuple[TileView, ...] = ()
+    picture: str = ""
+    is_signed: bool = False
+    when: str = ""
+    asked: str = ""
+    anchor: str = ""
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class PlotView:
+    """One plot of all models that have it."""
+
+    kind: str
+    title: str
+    about: str
+    across: str
+    up: str
+    sides: tuple[SideView, ...]
+    legend: tuple[tuple[Markup, str], ...] = ()
+    columns: tuple[str, ...] = ()
+    caption: str = ""
+
+
+def plot_views(sides: Sequence[tuple[str, Sequence[Plot]]], start: int = 0) -> tuple[PlotView, ...]:
+    """Plots of the same kind and title stand beside each other, a side a model."""
+    found: dict[tuple[type[Plot], str, str], list[tuple[str, Plot]]] = {}
+    for model, plots in sides:
+        for plot in plots:
+            caption = plot.caption if isinstance(plot, Maps) else ""
+            title = "" if isinstance(plot, Maps) else plot.title
+            found.setdefault((type(plot), title, caption), []).append((model, plot))
+    return tuple(
+        _plot_views_view(some, f"map-{start + at}") for at, some in enumerate(found.values())
+    )
+
+
+def _plot_views_view(some: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
+    first = some[0][1]
+    if isinstance(first, Scatter):
+        every = [plot for _, plot in some if isinstance(plot, Scatter)]
+        drawings = [drawn.scatter(plot, every) for plot in every]
+        return _drawing_view("plot", first, some, drawings)
+    if isinstance(first, Lines):
+        alike = [plot for _, plot in some if isinstance(plot, Lines)]
+        return _drawing_view("plot", first, some, [drawn.lines(plot, alike) for plot in alike])
+    if isinstance(first, Bars):
+        return _bars_view(first, [(name, plot) for name, plot in some if isinstance(plot, Bars)])
+    if isinstance(first, Grid):
+        return _grid_view(first, [(name, plot) for name, plot in some if isinstance(plot, Grid)])
+    maps = [(name, plot) for name, plot in some if isinstance(plot, Maps)]
+    return _maps_view(maps, anchor)
+
+
+def _drawing_view(
+    kind: str,
+    first: Scatter | Lines,
+    some: Sequence[tuple[str, Plot]],
+    drawings: Sequence[Drawing],
+) -> PlotView:
+    from markupsafe import Markup
+
+    # Built by `drawn`, which escapes.
+    sides = tuple(
+        SideView(name, Markup(one.body), Markup(one.numbers), more=one.more)  # noqa: S704
+        for (name, _), one in zip(some, drawings, strict=True)
+    )
+    keys = dict.fromkeys(pair for one in drawings for pair in one.legend)
+    legend = tuple((Markup(key), name) for key, name in keys)  # noqa: S704
+    return PlotView(kind, first.title, first.about, first.x, first.y, sides, legend)
+
+
+def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
+    from markupsafe import Markup
+
+    every = [bar for _, plot in some for bar in plot.bars]
+    values = [v for bar in every for v in (bar.value, bar.low, bar.high, bar.chance or 0.0, 0.0)]
+    axis = Axis.of_rates(values) if first.is_rate else Axis.over(values)
+    sides = []
+    for place, (name, plot) in enumerate(some):
+        bars = tuple(
+            BarView(
+                bar.name,
+                _bar_text(bar.value, bar.low, bar.high, is_rate=plot.is_rate),
+                bar.note,
+                Markup(  # noqa: S704 - built by strips, which escapes
+                    strips.bar(
+                        axis,
+                        value=bar.value,
+                        low=bar.low,
+                        high=bar.high,
+                        chance=bar.chance,
+                        column=column_of(place),
+                    )
+                ),
+            )
+            for bar in plot.bars
+        )
+        sides.append(SideView(name, bars=bars, axis=Markup(strips.axis_ticks(axis))))  # noqa: S704
+    return PlotView("bars", first.title, first.about, "", "", tuple(sides))
+
+
+def _bar_text(value: float, low: float, high: float, *, is_rate: bool) -> str:
+    from unbag.probes.diagnosis.text import estimate_text
+
+    return estimate_text(Estimate(value, low, high, 0, is_rate=is_rate))
+
+
+def _grid_view(first: Grid, some: Sequence[tuple[str, Grid]]) -> PlotView:
+    sides = tuple(
+        SideView(
+            name,
+            cells=tuple(
+                (row, tuple(_cell(value) for value in values))
+                for row, values in zip(plot.rows, plot.values, strict=True)
+            ),
+        )
+        for name, plot in some
+    )
+    names = (first.column_name, first.row_name)
+    return PlotView("grid", first.title, first.about, *names, sides, columns=first.columns)
+
+
+def _cell(value: float) -> CellView:
+    if not isfinite(value):
+        return CellView("–", "0")
+    return CellView(f"{100 * value:.0f}", f"{min(max(value, 0.0), 1.0):.3f}")
+
+
+def _maps_view(some: Sequence[tuple[str, Maps]], anchor: str) -> PlotView:
+    sides = []
+    for at, (name, plot) in enumerate(some):
+        # One width of scale for all words, so that a word that is nowhere looks flat.
+        wide = max((_high(one) - _start(one, plot) for one in plot.maps), default=0.0)
+        if plot.is_signed:
+            wide = max([wide, *(-_low(one) for one in plot.maps)])
+        tiles = tuple(
+            TileView(one.word, _glow(one, _start(one, plot), wide), _range(one, wide), one.whole)
+            for one in plot.maps
+        )
+        sides.append(
+            SideView(
+                name,
+                tiles=tiles,
+                picture=plot.picture,
+                is_signed=plot.is_signed,
+                when=plot.when,
+                asked=plot.asked,
+                anchor=f"{anchor}-{at}",
+            )
+        )
+    first = some[0][1]
+    return PlotView("maps", "", first.about, "", "", tuple(sides), caption=first.caption)
+
+
+def _range(one: WordMap, wide: float) -> str:
+    """Shares of many patches, and what one patch does to a cosine, are small numbers."""
+    digits = 2 if wide >= 0.2 else 3 if wide >= 0.01 else 4
+    # Nothing has no sign.
+    low, high = (round(value, digits) + 0.0 for value in (_low(one), _high(one)))
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def _start(one: WordMap, plot: Maps) -> float:
+    """The number that is not coloured."""
+    return 0.0 if plot.is_signed else _low(one)
+
+
+def _low(one: WordMap) -> float:
+    return min(map(min, one.values))
+
+
+def _high(one: WordMap) -> float:
+    return max(map(max, one.values))
+
+
+def _glow(one: WordMap, start: float, wide: float) -> str:
+    """A tiny picture, a pixel a patch: the nearer the word, the stronger."""
+    from PIL import Image
+
+    image = Image.new("RGBA", (len(one.values[0]), len(one.values)))
+    for y, row in enumerate(one.values):
+        for x, value in enumerate(row):
+            strength = (value - start) / wide if wide > 0 else 0.0
+            colour = NEAR if strength >= 0 else AGAINST
+            image.putpixel((x, y), (*colour, round(STRONGEST * abs(strength))))
+    buffer = BytesIO()
+    image.save(buffer, format="PNG")
+    return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
+
+
+@dataclass(frozen=True)
+class Said:
+    """The sentence on one model."""
+
+    model: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The headline of one model: a mark, words and a strip."""
+
+    name: str
+    text: str
+    key: Markup
+    strip: Markup
+
+
+@dataclass(frozen=True)
+class RowView:
+    """A quantity in the full table; texts in the order of the columns."""
+
+    name: str
+    about: str
+    arrow: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """All that a page shows of a question."""
+
+    anchor: str
+    answer: Answer
+    said: tuple[Said, ...]
+    lanes: tuple[Lane, ...]
+    labels: Markup
+    headline: Quantity | None
+    gap: str
+    plots: tuple[PlotView, ...]
+    rows: tuple[RowView, ...]
+    notes: tuple[str, ...]
+
+
+def render_diagnosis(found: Diagnosis) -> str:
+    """Nothing in the page is fetched, run or trusted."""
+    views = tuple(_view(found, answer) for answer in found.answered)
+    names = list(dict.fromkeys(one.title for one in found.maps))
+    sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
+    return (
+        environment()
+        .get_template("diagnosis.html")
+        .render(
+            version=__version__,
+            found=found,
+            views=views,
+            counts=counted(found.answered),
+            other_counts=_other_counts(found),
+            skipped=[(one.question, first_line(one.finding.skipped)) for one in found.skipped],
+            maps=plot_views(sides),
+            map_meanings=list(dict.fromkeys((one.title, one.about) for one in found.maps)),
+            columns=_columns(found),
+            tones=TONES,
+            meaning=MEANING,
+            standing=standing(found),
+        )
+    )
+
+
+def _other_counts(found: Diagnosis) -> str:
+    """Of the second model, over the same questions."""
+    return counted([replace(one, verdict=one.other_verdict) for one in found.answered])
+
+
+def _view(found: Diagnosis, answer: Answer) -> AnswerView:
+    from markupsafe import Markup
+
+    assert answer.verdict is not None
+    said = [Said(found.model.name, answer.verdict)]
+    if answer.other_verdict is not None and found.other is not None:
+        said.append(Said(found.other.name, answer.other_verdict))
+    headline = answer.headline
+    measured = _measured(found, answer, answer.finding.headline)
+    made = difference_of(answer, answer.finding.headline)
+    labels = ""
+    if headline is not None:
+        # Built by strips, which escapes.
+        labels = strips.labels(headline, strips.axis_of([one for _, one in measured]))
+    return AnswerView(
+        anchor=f"probe-{answer.probe.replace(':', '-')}",
+        answer=answer,
+        said=tuple(said),
+        lanes=_lanes(measured, headline),
+        labels=Markup(labels),  # noqa: S704
+        headline=headline,
+        gap=gap_sentence(answer, made) if made is not None and headline is not None else "",
+        plots=plot_views(_plots(found, answer)),
+        rows=tuple(_row(found, answer, one) for one in answer.finding.quantities),
+        notes=tuple(_notes(found, answer)),
+    )
+
+
+def _plots(found: Diagnosis, answer: Answer) -> list[tuple[str, tuple[Plot, ...]]]:
+    sides = [(found.model.name, answer.finding.plots)]
+    if answer.other is not None and found.other is not None:
+        sides.append((found.other.name, answer.other.plots))
+    return sides
+
+
+def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
+    """One quantity of the model, the one it is set against, and the twin."""
+    findings = [answer.finding, answer.other, answer.twin]
+    names = [found.model.name, found.other.name if found.other else "", "random weights"]
+    pairs = []
+    for place, (finding, label) in enumerate(zip(findings, names, strict=True)):
+        quantity = finding.get(name) if finding is not None else None
+        if quantity is not None:
+            pairs.append((Column(label, label, place == 2, place), quantity))
+    return pairs
+
+
+def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -> tuple[Lane, ...]:
+    from markupsafe import Markup
+
+    if headline is None:
+        return ()
+    axis = strips.axis_of([one for _, one in measured])
+    return tuple(
+        Lane(
+            column.label,
+            estimate_text(one.estimate),
+            Markup(key(column)),  # noqa: S704 - no text in it
+            Markup(  # noqa: S704 - built by strips, which escapes
+                strips.strip(one.estimate, column, axis, headline.known, name=headline.name)
+            ),
+        )
+        for column, one in measured
+    )
+
+
+def _columns(found: Diagnosis) -> tuple[str, ...]:
+    """Heads of the full table."""
+    names = [found.model.name, *([found.other.name, "difference"] if found.other else [])]
+    names += ["random weights"] if found.twin else []
+    return (*names, "bag of words", "perfect", "chance", "n")
+
+
+def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
+    def of(finding: Finding | None) -> str:
+        quantity = finding.get(one.name) if finding is not None else None
+        return estimate_text(quantity.estimate) if quantity is not None else "–"
+
+    made = difference_of(answer, one.name)
+    gap = gap_text(made, is_rate=one.estimate.is_rate) if made is not None else "–"
+    texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
+    texts += [of(answer.twin)] if found.twin else []
+    texts += [known_text(one, v) for v in (one.known.bag, one.known.perfect, one.known.chance)]
+    invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
+    arrow = {"higher": "↑", "lower": "↓"}.get(one.better, "")
+    about = f"{one.about}; {one.estimate.interval}"
+    return RowView(one.name, about, arrow, (*texts, f"{one.estimate.n:,}{invalid}"))
+
+
+def _notes(found: Diagnosis, answer: Answer) -> list[str]:
+    notes = list(answer.finding.notes)
+    reasons = {one.skipped for one in (answer.other, answer.twin) if one is not None}
+    # A question about both models at once can be put to neither of the others.
+    is_shared = len(reasons) == 1 and answer.other is not None and answer.twin is not None
+    for finding, name in (
+        (answer.other, found.other.name if found.other else ""),
+        (answer.twin, "random weights"),
+    ):
+        if finding is not None and finding.skipped and not is_shared:
+            notes.append(f"{name}: not asked; {first_line(finding.skipped)}")
+    if answer.other is not None and found.other is not None:
+        known = set(notes)
+        notes += [f"{found.other.name}: {one}" for one in answer.other.notes if one not in known]
+    return notes
+
+
+JSON, PAGE = "diagnosis.json", "diagnosis.html"
+
+
+def write_diagnosis(found: Diagnosis, folder: Path) -> Path:
+    """Write both files, each at once; gives the page."""
+    make_folder(check_folder(folder), what="diagnosis", way_out="choose another folder")
+    try:
+        write_text(folder / JSON, to_json(found))
+        write_text(folder / PAGE, render_diagnosis(found))
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror or error}",
+            way_out="make room, or choose another folder",
+        ) from error
+    return folder / PAGE
+
+
+def check_folder(folder: Path) -> Path:
+    """A folder that is new, empty or holds a diagnosis; anything else is not ours to fill."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file", expected="a folder", way_out="name another")
+    if not folder.is_dir() or _is_diagnosis(folder / JSON) or not any(folder.iterdir()):
+        return folder
+    raise UserError(
+        f"the folder {folder} holds something else than a diagnosis",
+        expected="a new or empty folder, or one that a diagnosis was written to",
+        way_out="name another",
+    )
+
+
+def _is_diagnosis(path: Path) -> bool:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and said.get("kind") == KIND

@@ -1,0 +1,635 @@
+"""Flags come in; Markdown tables for the documentation go out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from types import MappingProxyType
+
+from unbag.metrics.granularity import counts
+from unbag.published.lookup import (
+    NO_CUTOFF,
+    TABLES,
+    Entry,
+    entries,
+    fitting_rules,
+    likely_cutoffs,
+    row,
+    usual_rule,
+)
+from unbag.published.tables import (
+    CE_CLIP,
+    CE_CLIP_PAPER,
+    CE_CLIP_PLUS,
+    CLIP_B32,
+    HARD_POSITIVES_PAPER,
+    HUMAN,
+    MMVP_PATTERNS,
+    NEGCLIP,
+    PEOPLE,
+    T10,
+    Cell,
+    Number,
+    Table,
+    averages,
+)
+from unbag.published.tables import CE_CLIP_T1 as CE_T1
+from unbag.published.tables import HARD_POSITIVES_T1 as T1
+from unbag.published.tables import T2 as CE_T2
+from unbag.published.tables import T5 as CE_T5
+from unbag.types import Published
+
+# What a flag is: a printed number that does not follow from the others that are printed.
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something in a source that does not add up, found from its numbers alone."""
+
+    source: str
+    model: str
+    what: str
+    """Which number, and what is wrong with it."""
+    found: str
+    """As the source has it."""
+    expected: str
+    """What would follow instead."""
+    concerns: tuple[Published, ...] = ()
+    """The numbers of ours that are in doubt by it."""
+
+    def __str__(self) -> str:
+        """One sentence without the source."""
+        return f"{self.what}: {self.found} is printed, {self.expected}"
+
+
+def percent(value: Fraction, digits: int = 2) -> str:
+    """A computed number, with more digits than printed ones have."""
+    return f"{float(value):.{digits}f}"
+
+
+def either(parts: Iterable[str]) -> str:
+    """As `a, b or c`."""
+    some = list(parts)
+    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+
+
+def wrong_averages() -> Iterator[Flag]:
+    """Averages that no rule gives, or only another than the one stated or usual in that source.
+
+    A number that a source prints in several tables is said once.
+    """
+    said: set[tuple[str, str, str, str]] = set()
+    for entry in entries():
+        cell = entry.cell
+        key = (cell.table.paper, cell.model, cell.column.benchmark, f"{cell.number}")
+        flag = _stated(entry) if cell.column.rule is not None else _unstated(entry)
+        if flag and (cell.column.rule is not None or key not in said):
+            said.add(key)
+            yield flag
+
+
+def _stated(entry: Entry) -> Flag | None:
+    cell, rule = entry.cell, entry.published.aggregate
+    ends = averages(cell.column.benchmark, row(cell), name=rule).get(rule)
+    if ends is None or cell.number.agrees(*ends):
+        return None
+    expected = f"its cells give {percent(middle(ends))}"
+    return _flag(entry, f"{cell.column.name} is not the mean of its cells", expected)
+
+
+def _unstated(entry: Entry) -> Flag | None:
+    cell = entry.cell
+    found = averages(cell.column.benchmark, row(cell))
+    fitting = fitting_rules(cell)
+    usual = usual_rule(cell.table.paper, cell.column.benchmark)
+    if not found or usual in fitting:
+        return None
+    if not fitting:
+        gives = ", ".join(f"{name} {percent(middle(ends))}" for name, ends in found.items())
+        return _flag(entry, f"{cell.column.name} fits no rule", f"its cells give {gives}")
+    expected = f"{usual}, as in other rows, would be {percent(middle(found[usual]))}"
+    return _flag(entry, f"{cell.column.name} fits only {either(fitting)}", expected)
+
+
+def _flag(entry: Entry, what: str, expected: str) -> Flag:
+    cell = entry.cell
+    concerned = (entry.published,)
+    return Flag(cell.table.source, cell.model, what, f"{cell.number}", expected, concerned)
+
+
+def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
+    """Half-way between two ends."""
+    return (ends[0] + ends[1]) / 2
+
+
+def wrong_columns() -> Iterator[Flag]:
+    """Printed means and differences of columns of one table that do not follow from the row."""
+    for table in TABLES:
+        for model, cells in _by_row(table).items():
+            for cell in cells.values():
+                ends = _of_columns(cell, cells)
+                if ends is not None and not cell.number.agrees(*ends):
+                    what = f"{cell.column.name} does not follow from its row"
+                    gives = f"the row gives {percent(middle(ends))}"
+                    yield Flag(table.source, model, what, f"{cell.number}", gives)
+
+
+def _by_row(table: Table) -> dict[str, dict[str, Cell]]:
+    found: dict[str, dict[str, Cell]] = {}
+    for cell in table.cells():
+        found.setdefault(cell.model, {})[cell.column.name] = cell
+    return found
+
+
+def _of_columns(cell: Cell, cells: dict[str, Cell]) -> tuple[Fraction, Fraction] | None:
+    column = cell.column
+    names = column.minus or column.mean_of
+    if not names or not all(name in cells for name in names):
+        return None
+    numbers = [cells[name].number for name in names]
+    if column.minus:
+        return difference(numbers[0], numbers[1])
+    low = sum((number.low for number in numbers), Fraction(0))
+    high = sum((number.high for number in numbers), Fraction(0))
+    return low / len(numbers), high / len(numbers)
+
+
+def difference(first: Number, second: Number) -> tuple[Fraction, Fraction]:
+    """Least and greatest difference: it may have been taken before the two were rounded."""
+    return first.low - second.high, first.high - second.low
+
+
+def impossible_shares() -> Iterator[Flag]:
+    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
+    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for entry in entries():
+        key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
+        found.setdefault(key, {})[entry.cell.column.metric] = entry
+    for (paper, benchmark, model), by_metric in found.items():
+        if not {"original", "augmented", "brittleness"} <= set(by_metric):
+            continue
+        original, augmented, brittle = (
+            by_metric[name].number for name in ("original", "augmented", "brittleness")
+        )
+        if original.low - augmented.high > brittle.high:
+            yield Flag(
+                paper,
+                model,
+                f"original - augmented exceeds brittleness on {benchmark}",
+                f"{brittle}",
+                f"at least {percent(original.value - augmented.value)} must be",
+                tuple(entry.published for entry in by_metric.values()),
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Gain:
+    """A stated difference of two models."""
+
+    source: str
+    printed: str
+    model: str
+    base: str
+    table: Table
+    columns: tuple[str, ...]
+    """The columns it can be meant for."""
+    what: str
+
+    def flag(self, tables: Sequence[Table]) -> Flag | None:
+        """None where it follows from one of its columns, both numbers by one rule."""
+        pairs = [pair for c in self.columns if (pair := self._pair(self.table, self.model, c))]
+        fitting = [pair for pair in pairs if self._fits(pair)]
+        if fitting:
+            return self._mixed(*fitting[0])
+        follow = ", ".join(percent(a.number.value - b.number.value, 1) for a, b in pairs)
+        hint = self._hint(tables)
+        expected = f"{follow} would follow" + (f"; it is {hint}" if hint else "")
+        return Flag(self.source, self.model, self.what, self.printed, expected)
+
+    def _pair(self, table: Table, model: str, column: str) -> tuple[Cell, Cell] | None:
+        ours, base = table.cell(model, column), table.cell(self.base, column)
+        return (ours, base) if ours and base else None
+
+    def _fits(self, pair: tuple[Cell, Cell]) -> bool:
+        ends = difference(pair[0].number, pair[1].number)
+        return self.table.number(self.printed).agrees(*ends)
+
+    def _mixed(self, cell: Cell, base: Cell) -> Flag | None:
+        """Two averages of which no one rule gives both."""
+        fitting = (*fitting_rules(cell), *fitting_rules(base))
+        if cell.column.rule is not None or set(fitting_rules(cell)) & set(fitting_rules(base)):
+            return None
+        ours, theirs = (averages(c.column.benchmark, row(c)) for c in (cell, base))
+        names = [name for name in ours if name in fitting and name in theirs]
+        like = [f"{percent(middle(ours[n]) - middle(theirs[n]), 1)} ({n})" for n in names]
+        what = f"{self.what}: the two are averaged by different rules"
+        expected = f"like for like it is {' or '.join(like)}"
+        return Flag(self.source, self.model, what, self.printed, expected)
+
+    def _hint(self, tables: Sequence[Table]) -> str:
+        """The nearest gain of another model here, or of this one in another column of it."""
+        found: list[tuple[Fraction, str]] = []
+        for model in self.table.rows:
+            for column in self.columns if model not in (self.model, self.base) else ():
+                found += self._match(self.table, model, column, f"the gain of {model}")
+        names = {c.benchmark for c in self.table.columns if c.name in self.columns}
+        for table in tables:
+            for other in table.columns if table.paper == self.table.paper else ():
+                if other.benchmark in names:
+                    found += self._match(table, self.model, other.name, f"the gain in {other.name}")
+        return min(found)[1] if found else ""
+
+    def _match(
+        self, table: Table, model: str, column: str, what: str
+    ) -> list[tuple[Fraction, str]]:
+        pair = self._pair(table, model, column)
+        if not pair or not self._fits(pair):
+            return []
+        gain = pair[0].number.value - pair[1].number.value
+        return [(abs(gain - Fraction(self.printed)), what)]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """A statement that some models lie above another one, or at least not below it."""
+
+    source: str
+    models: tuple[str, ...]
+    base: str
+    table: Table
+    columns: tuple[str, ...]
+    what: str
+    is_strict: bool = True
+
+    def flags(self) -> Iterator[Flag]:
+        """One for every number that lies where it should not."""
+        for model in self.models:
+            for column in self.columns:
+                ours, base = self.table.cell(model, column), self.table.cell(self.base, column)
+                if ours is None or base is None:
+                    continue
+                high, low = ours.number.high, base.number.low
+                if high < low or (self.is_strict and high == low):
+                    what = f"{self.what}, {column}"
+                    expected = f"{self.base} has {base.number}"
+                    yield Flag(self.source, model, what, f"{ours.number}", expected)
+
+
+@dataclass(frozen=True)
+class Restated:
+    """A number in words that should be one that is printed, or counted, elsewhere."""
+
+    source: str
+    model: str
+    what: str
+    printed: str
+    elsewhere: Mapping[str, str]
+    """Where to what stands there."""
+
+    def flag(self) -> Flag | None:
+        """None if all agree."""
+        if all(Fraction(found) == Fraction(self.printed) for found in self.elsewhere.values()):
+            return None
+        expected = " and ".join(f"{found} {where}" for where, found in self.elsewhere.items())
+        return Flag(self.source, self.model, self.what, self.printed, expected)
+
+
+_ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
+_RECALLS = ("COCO text-to-image", "COCO image-to-text")
+_CHECKLIST = ("VL-CheckList Avg.",)
+GAINS = (
+    Gain(_TEXT, "11.4", CE_CLIP_PLUS, CLIP_B32, CE_T1, ("VALSE Avg.",), "gain on VALSE"),
+    Gain(_ABSTRACT, "5.9", CE_CLIP, CLIP_B32, CE_T2, _CHECKLIST, "gain on VL-CheckList"),
+    Gain(_TEXT, "5.2", CE_CLIP, CLIP_B32, CE_T2, _CHECKLIST, "gain on VL-CheckList"),
+    Gain(CE_T5.source, "13.4", CE_CLIP_PLUS, CLIP_B32, CE_T5, _RECALLS[:1], "text-to-image gain"),
+    Gain(_TEXT, "7.5", CE_CLIP_PLUS, CLIP_B32, CE_T5, _RECALLS, "gain in retrieval"),
+)
+
+_WORDS = f"{HARD_POSITIVES_PAPER}, text"
+_REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
+ORDERS = (
+    Order(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
+    Order(
+        _WORDS,
+        (NEGCLIP, "CREPE-Swap", *_REPLACED),
+        CLIP_B32,
+        T1,
+        ("REPLACE orig.", "SWAP orig."),
+        "hard negatives are said to help",
+    ),
+    Order(
+        _WORDS,
+        ("HP+HN",),
+        CLIP_B32,
+        T10,
+        tuple(column.name for column in T10.columns),
+        "said to lose nothing on standard tasks",
+        is_strict=False,
+    ),
+)
+
+_FILES = "in the released files"
+
+
+def _people(column: str) -> str:
+    cell = PEOPLE.cell(HUMAN, column)
+    return str(cell.number) if cell else ""
+
+
+RESTATED = (
+    Restated(
+        _WORDS,
+        HUMAN,
+        "accuracy of people",
+        "99",
+        {f"for {column} in table 1": _people(column) for column in ("REPLACE orig.", "SWAP orig.")},
+    ),
+    Restated(_WORDS, "all models", "source words of relations", "14", {_FILES: "15"}),
+    Restated(_WORDS, "all models", "source words of attributes", "24", {_FILES: "23"}),
+)
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many units a number is a share of."""
+
+    n: int
+    other: int = 0
+    """The same without (or with) known errata; 0 if there is no such number."""
+    why: str = ""
+    """When it is the other one."""
+
+
+_REJECTED = "with the rows that annotators rejected"
+_VALSE = {
+    "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
+    "counting-hard": (868, 1000), "counting-small-quant": (900, 1000),
+    "counting-adversarial": (691, 756), "action-replacement": (648, 779),
+    "actant-swap": (949, 1042), "coreference-standard": (708, 916),
+    "coreference-hard": (104, 141), "foil-it": (943, 1000),
+}  # fmt: skip
+_SUGARCREPE = {
+    "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
+    "replace_rel": 1406, "swap_att": 666,
+}  # fmt: skip
+SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
+"""Sets of four pictures in each half of What'sUp."""
+_IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
+"""Units of a metric for each set; two-way ones for each opposite pair."""
+_SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
+
+Key = tuple[str, str, str]
+"""Benchmark, metric, averaging rule."""
+
+
+def _totals() -> Iterator[tuple[Key, Total]]:
+    for name, (valid, every) in _VALSE.items():
+        yield ("valse", "accuracy", f"micro[instrument={name}]"), Total(valid, every, _REJECTED)
+    for kind, n in _SUGARCREPE.items():
+        yield ("sugarcrepe", "accuracy", f"micro[kind={kind}]"), Total(n)
+    swapped = Total(245, 246, "with the row of an earlier release")
+    yield ("sugarcrepe", "accuracy", "micro[kind=swap_obj]"), swapped
+    for half, sets in SETS.items():
+        for metric, units in _IN_A_SET.items():
+            yield (
+                (half, metric, "micro" if metric.endswith(("4", "set")) else ""),
+                Total(sets * units),
+            )
+    for name, (one, two) in _SPATIAL.items():
+        yield (name, "accuracy", "micro[objects=one]"), Total(one)
+        yield (name, "accuracy", "micro[objects=two]"), Total(two)
+    for metric in ("text", "image", "group"):
+        yield ("winoground", metric, "micro"), Total(400)
+        yield ("colorswap", metric, "micro"), Total(300)
+        yield ("mmvp_vlm", metric, "micro"), Total(135)
+        for pattern in MMVP_PATTERNS:
+            yield ("mmvp_vlm", metric, f"micro[pattern={pattern}]"), Total(15)
+    yield ("mmvp", "accuracy", "micro"), Total(300)
+    yield ("mmvp", "pair", "micro"), Total(150)
+
+
+TOTALS: Mapping[Key, Total] = MappingProxyType(dict(_totals()))
+
+
+def total_of(entry: Entry) -> Total | None:
+    """What a number is a share of, where that is known; people judged samples."""
+    number, benchmark = entry.published, entry.cell.column.benchmark
+    if number.scoring == "people":
+        return None
+    found = TOTALS.get((benchmark, number.metric, number.aggregate))
+    return found or TOTALS.get((benchmark, number.metric, ""))
+
+
+def impossible_counts() -> Iterator[Flag]:
+    """Numbers that are no share of any number of units they can have been counted on."""
+    for entry in entries():
+        total = total_of(entry)
+        if total is None or _fits(entry, total.n) or (total.other and _fits(entry, total.other)):
+            continue
+        cell = entry.cell
+        what = f"{cell.column.name} ({cell.column.benchmark}) fits no count"
+        expected = _nearest(entry, total.n)
+        concerned = (entry.published,)
+        yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
+
+
+def other_total(entry: Entry) -> str:
+    """A remark where a number fits only the other total; empty otherwise."""
+    total = total_of(entry)
+    if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
+        return ""
+    right = counts(f"{entry.number.alone}", total.other)[0]
+    return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
+
+
+def _fits(entry: Entry, n: int) -> bool:
+    return bool(counts(f"{entry.number.alone}", n))
+
+
+def _nearest(entry: Entry, n: int) -> str:
+    below = int(entry.number.value * n / 100)
+    digits = entry.number.digits
+    shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
+    return " and ".join(shown)
+
+
+def swapped_totals() -> Iterator[Flag]:
+    """What'sUp: the paper's text gives 408 pictures in A and 412 in B; its numbers, the reverse."""
+    stated = {"whatsup_a": 102, "whatsup_b": 103}
+    two_way = [
+        e
+        for e in entries()
+        if e.published.metric in ("individual", "pair") and e.cell.column.benchmark in SETS
+    ]
+    for half, sets in stated.items():
+        some = [e for e in two_way if e.cell.column.benchmark == half]
+        off, true = (
+            sum(not _fits(e, n * _IN_A_SET[e.published.metric]) for e in some)
+            for n in (sets, SETS[half])
+        )
+        if off > true:
+            yield Flag(
+                "Li et al. 2024 (erroneous agreements), text",
+                "all models",
+                f"number of pictures in {half}",
+                f"{4 * sets}",
+                f"{4 * SETS[half]} fits: {off} of {len(some)} two-way values fit no count with the "
+                f"printed number, {true} with the other",
+            )
+
+
+TWO_VALUES = " has two values"
+"""How such a flag ends."""
+
+
+def contradictions() -> Iterator[Flag]:
+    """One model, metric, rule and protocol with two numbers further apart than rounding.
+
+    Where a source does not say how it averages, its numbers are compared with its own only.
+    """
+    seen: dict[Hashable, list[Entry]] = {}
+    for entry in entries():
+        for key in _keys(entry):
+            others = seen.setdefault(key, [])
+            if any(_differ(entry, other) for other in others):
+                if all(_differ(entry, other) for other in others):
+                    yield _contradiction(entry, others[0])
+                    others.append(entry)
+                break
+            others.append(entry)
+
+
+def _keys(entry: Entry) -> Iterator[Hashable]:
+    cell, number = entry.cell, entry.published
+    same = (cell.column.benchmark, cell.column.metric, cell.model, number.scoring)
+    protocol = (number.has_errata, number.note)
+    if cell.column.rule is None:
+        yield (*same, *protocol, cell.table.paper)
+    if number.aggregate:
+        yield (*same, *protocol, number.aggregate, "rule")
+
+
+def _differ(one: Entry, other: Entry) -> bool:
+    """No number but one on the border is printed in both ways."""
+    first, second = one.number.alone, other.number.alone
+    return first.low >= second.high or second.low >= first.high
+
+
+def _contradiction(entry: Entry, earlier: Entry) -> Flag:
+    number = earlier.published
+    where = number.aggregate or entry.published.aggregate or "rule not stated"
+    return Flag(
+        number.source,
+        number.model,
+        f"{number.metric} ({where}) of {earlier.cell.column.benchmark}{TWO_VALUES}",
+        f"{earlier.number}",
+        f"{entry.number} in {entry.published.source}",
+        (number, entry.published),
+    )
+
+
+def vague_recalls() -> Iterator[Flag]:
+    """Recalls without a rank, with the rank that other sources suggest; once for each column."""
+    columns: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries():
+        if entry.cell.column.metric.endswith(NO_CUTOFF):
+            key = (entry.published.source, entry.cell.column.name)
+            columns.setdefault(key, []).append(entry)
+    for (source, name), found in columns.items():
+        likely = likely_cutoffs(found[0].cell.column.benchmark, found[0].cell.column.metric)
+        yield Flag(
+            source,
+            "all models",
+            f"{name}: recall without a rank",
+            "R@",
+            f"other sources print {' or '.join(likely)} alike" if likely else "no rank fits",
+            tuple(entry.published for entry in found),
+        )
+
+
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Everything that is doubtful in the sources, found from their numbers alone."""
+    return tuple(
+        flag
+        for found in (
+            wrong_averages(),
+            wrong_columns(),
+            _claims(),
+            impossible_shares(),
+            impossible_counts(),
+            swapped_totals(),
+            contradictions(),
+            vague_recalls(),
+        )
+        for flag in found
+    )
+
+
+def doubts(published: Published) -> tuple[str, ...]:
+    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
+    return _doubts().get(published, ())
+
+
+@cache
+def _doubts() -> dict[Published, tuple[str, ...]]:
+    found: dict[Published, list[str]] = {}
+    for flag in flags():
+        for number in flag.concerns:
+            found.setdefault(number, []).append(str(flag))
+    for entry in entries():
+        remark = other_total(entry)
+        if remark:
+            found.setdefault(entry.published, []).append(remark)
+    return {number: tuple(some) for number, some in found.items()}
+
+
+def _claims() -> Iterator[Flag]:
+    for gain in GAINS:
+        if flag := gain.flag(TABLES):
+            yield flag
+    for order in ORDERS:
+        yield from order.flags()
+    for restated in RESTATED:
+        if flag := restated.flag():
+            yield flag
+
+
+def as_markdown() -> str:
+    """All flags: single ones as rows, contradictions of two sources counted by model."""
+    parts = [*_single(), "", *_contradictions()]
+    return "\n".join(parts) + "\n"
+
+
+def _single() -> Iterator[str]:
+    yield "| source | model | what | printed | instead |"
+    yield "|---|---|---|---|---|"
+    for flag in flags():
+        if not _is_across(flag):
+            cells = (flag.source, flag.model, flag.what, flag.found, flag.expected)
+            yield f"| {' | '.join(cells)} |"
+
+
+def _contradictions() -> Iterator[str]:
+    found: dict[tuple[str, str, str, str], list[float]] = {}
+    for flag in flags():
+        if _is_across(flag):
+            one, other = flag.concerns
+            benchmark = flag.what.removesuffix(TWO_VALUES).rpartition(" of ")[2]
+            papers = (one.source.partition(", ")[0], other.source.partition(", ")[0])
+            off = 100 * abs(one.value - other.value)
+            found.setdefault((benchmark, one.model, *papers), []).append(off)
+    yield "| benchmark | model | one source | another | numbers that differ | by up to |"
+    yield "|---|---|---|---|---|---|"
+    for key, offs in found.items():
+        yield f"| {' | '.join(key)} | {len(offs)} | {max(offs):.1f} |"
+
+
+def _is_across(flag: Flag) -> bool:
+    """Two papers with two numbers, rather than one paper with itself."""
+    if not flag.what.endswith(TWO_VALUES):
+        return False
+    one, other = flag.concerns
+    return one.source.partition(", ")[0] != other.source.partition(", ")[0]

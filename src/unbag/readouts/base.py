@@ -1,0 +1,107 @@
+"""The name of a read-out, a model and pairs come in; a trained reader in a folder goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from unbag.errors import UserError
+from unbag.registry import find
+from unbag.types import Scorer
+
+if TYPE_CHECKING:
+    from unbag.runs.progress import Progress
+    from unbag.scorers.resolve import Model
+    from unbag.training.repair import Wanted, Where
+
+
+@dataclass(frozen=True)
+class ReadoutJob:
+    """What `unbag train --recipe NAME` was asked for, where NAME is a read-out."""
+
+    model: Model
+    """Frozen: it must come out of training with the same bits."""
+    spec: str
+    """The name that loads the model, as it was typed."""
+    pairs: Wanted
+    out: Path
+    settings: Sequence[str] = ()
+    """`key=value`, as they were typed behind --set."""
+    seed: int = 0
+    where: Where | None = None
+    """None is one CPU, float32."""
+    called: str = ""
+    """The read-out as it was typed, where that is not its name: package.module:NAME."""
+
+
+@dataclass(frozen=True)
+class ReadoutTrained:
+    """What came of it."""
+
+    folder: Path
+    """Named behind NAME@ when scoring; holds safetensors and a card."""
+    is_done: bool
+    """False if somebody stopped it; the same command goes on."""
+    lines: tuple[str, ...] = field(default=())
+    """Said to the user at the end: numbers that were measured, and the command that scores."""
+
+
+@runtime_checkable
+class Readout(Protocol):
+    """Registered by name under "readout"."""
+
+    @property
+    def name(self) -> str:
+        """As it is registered."""
+
+    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
+        """Train, or go on where it stopped. Wrong settings are told before anything is computed."""
+
+    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
+        """For `unbag run --scorer NAME@folder`; None where no folder was named.
+
+        A folder that was trained for another model is refused, with both fingerprints.
+        """
+
+
+def find_readout(name: str) -> Readout:
+    """A registered read-out, or package.module:NAME."""
+    found = find("readout", name)
+    if not isinstance(found, Readout):
+        raise UserError(
+            f"the read-out {name!r} is a {type(found).__name__}",
+            expected="name, train(job, progress=...) and scorers(model, folder)",
+            way_out="see unbag.readouts.base",
+        )
+    return found
+
+
+def train_readout(
+    name: str,
+    model: Model,
+    pairs: Wanted | str | Path,
+    out: Path | str,
+    *,
+    spec: str = "",
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    where: Where | None = None,
+    progress: Progress | None = None,
+) -> ReadoutTrained:
+    """Train on a model that stays as it is; the same call goes on where a run stopped."""
+    from unbag.runs.progress import Silent
+    from unbag.training.repair import Wanted
+
+    job = ReadoutJob(
+        model=model,
+        spec=spec or model.name,
+        pairs=pairs if isinstance(pairs, Wanted) else Wanted(str(pairs)),
+        out=Path(out),
+        settings=tuple(settings),
+        seed=seed,
+        where=where,
+        called=name,
+    )
+    return find_readout(name).train(job, progress=progress or Silent())

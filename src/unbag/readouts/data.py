@@ -1,0 +1,554 @@
+"""A frozen encoder comes in; a pool of freshly drawn scenes of the world goes out.
+
+Scenes are drawn where the encoder computes and none repeats; they are those that `unbag train`
+draws for the same seed and recipe.
+
+Dimensions: N scenes, K negatives of a caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from unbag.data.composites import pair_name
+from unbag.data.pairs import Pair, Pairs
+from unbag.edits.kinds import normalised
+from unbag.errors import PictureError, UserError
+from unbag.metrics.intervals import generator
+from unbag.models.batching import Fitting
+from unbag.readouts.features import Parts, PartsStore, View, looked, stacked
+from unbag.readouts.reader import ReaderBatch
+from unbag.reports.formatting import count_text
+from unbag.runs.files import paused_collector
+from unbag.runs.progress import Progress, Silent
+from unbag.training.data.batch import FindTruth, Inputs, Said, code_of, find_equal
+from unbag.training.data.loader import left_out_lines
+from unbag.training.data.world import (
+    DEFAULT_PRESET,
+    DrawnPixels,
+    FindWorldTruth,
+    WorldBatches,
+    drawn,
+    encode,
+)
+from unbag.training.recipes import Recipe, Slot, hard_negative
+from unbag.types import DualEncoder, Picture
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
+
+# A pool is computed once and lies in memory, on the device if it fits there: a step then costs no
+# encoder, no disk and no Python but the drawing of row numbers.
+#
+# Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What a reader is trained on."""
+
+    picture: Parts
+    """Of the different pictures."""
+    caption: Parts
+    """Of the different strings: captions and negatives alike."""
+    picture_N: Tensor
+    """Which of the pictures each row is about."""
+    caption_N: Tensor
+    """Which of the strings is its caption."""
+    negative_NK: Tensor
+    """Likewise its negatives; -1 where there is none."""
+    code: Mapping[str, Tensor] = field(default_factory=dict)
+    """Integers by row, from which the truth of a batch follows."""
+    find_truth: FindTruth | None = None
+    group: int = 1
+    """Rows that always come together: 2 where each row is followed by its opposite."""
+    about: str = ""
+    fingerprint: str = ""
+
+    def __len__(self) -> int:
+        """Rows: a picture with one caption each."""
+        return len(self.caption_N)
+
+    def to(self, device: str, dtype: torch.dtype | None = None) -> Pool:
+        """On a device, features in `dtype`."""
+        return replace(
+            self,
+            picture=self.picture.to(device, dtype),
+            caption=self.caption.to(device, dtype),
+            picture_N=self.picture_N.to(device),
+            caption_N=self.caption_N.to(device),
+            negative_NK=self.negative_NK.to(device),
+            code={name: value.to(device) for name, value in self.code.items()},
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Of the features."""
+        return self.picture.nbytes + self.caption.nbytes
+
+    def near(self, device: str) -> Pool:
+        """On the device where half of its free memory is enough, else where it is.
+
+        A batch is then copied at every step, which is slower and gives the same.
+        """
+        if device.startswith("cuda") and self.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
+            return self
+        return self.to(device)
+
+    def rows(self, start: int, stop: int) -> Pool:
+        """Some of the rows, with all pictures and strings; a view that costs no memory."""
+        return self._picked(slice(start, stop))
+
+    def only(self, place: int) -> Pool:
+        """Rows that have a negative in this place, and of their negatives this one alone."""
+        at_M = (self.negative_NK[:, place] >= 0).nonzero().flatten()
+        found = self._picked(at_M)
+        return replace(found, negative_NK=found.negative_NK[:, place : place + 1])
+
+    def _picked(self, at: slice | Tensor) -> Pool:
+        return replace(
+            self,
+            picture_N=self.picture_N[at],
+            caption_N=self.caption_N[at],
+            negative_NK=self.negative_NK[at],
+            code={name: value[at] for name, value in self.code.items()},
+        )
+
+    def batch(self, row_B: Tensor, *, device: str, with_negatives: bool = True) -> ReaderBatch:
+        """The rows asked for, in float32 on the device."""
+        row_B = row_B.to(self.caption_N.device)
+        negative_BK = self.negative_NK[row_B]
+        if not with_negatives:
+            negative_BK = negative_BK[:, :0]
+        mask_BK = negative_BK >= 0
+        negative = None
+        if negative_BK.shape[1]:
+            negative = self.caption.rows(negative_BK.clamp(min=0).flatten()).to(
+                device, torch.float32
+            )
+        return ReaderBatch(
+            picture=self.picture.rows(self.picture_N[row_B]).to(device, torch.float32),
+            caption=self.caption.rows(self.caption_N[row_B]).to(device, torch.float32),
+            negative=negative,
+            negative_mask_BK=mask_BK.to(device),
+            also_true_BB=self._also_true(row_B).to(device),
+        )
+
+    def _also_true(self, row_B: Tensor) -> Tensor:
+        if self.find_truth is None:
+            return torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
+        truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
+        also_BB = truth.also_true_BB.clone()
+        also_BB.fill_diagonal_(False)
+        return also_BB
+
+
+def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
+    """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
+    found = parts.to(device, dtype)
+    if not (found.part_NLW.isfinite().all() and found.pooled_NW.isfinite().all()):
+        largest = max(
+            float(one.abs().max()) for one in (parts.part_NLW, parts.pooled_NW) if one.numel()
+        )
+        raise UserError(
+            f"features of up to {largest:g}",
+            expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
+            way_out="a reader of the joint space, such as dcsm_fixed; or mend the model",
+        )
+    return found
+
+
+class Order:
+    """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
+
+    def __init__(self, pool: Pool, *, batch: int, seed: int) -> None:
+        self._groups, self._each = len(pool) // pool.group, pool.group
+        self._batch = max(1, min(batch // pool.group, self._groups))
+        self._seed = seed
+        # Where the pool is, so that a step copies no row numbers.
+        self._device = pool.caption_N.device
+        self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
+
+    @property
+    def per_epoch(self) -> int:
+        """Whole batches of an epoch."""
+        return self._groups // self._batch
+
+    def __call__(self, step: int) -> Tensor:
+        """Rows [B] of a step."""
+        epoch, place = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            rng = generator(self._seed, "order of a pool", str(epoch))
+            drawn = torch.from_numpy(rng.permutation(self._groups))
+            self._epoch, self._order = epoch, drawn.to(self._device)
+        some = self._order[place * self._batch : (place + 1) * self._batch]
+        within = torch.arange(self._each, device=self._device)
+        return (some[:, None] * self._each + within).flatten()
+
+
+# Dimensions: N rows, K negatives of a caption.
+
+POOL_PAIRS_NEGATIVES = 4
+"""Hard negatives of a caption that are kept, of different kinds where there are as many."""
+MOST_BYTES = 12 << 30
+"""Of features that are kept in memory, in half precision."""
+_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A picture, a caption that fits it, and some that do not."""
+
+    picture: Picture
+    caption: str
+    negatives: tuple[str | None, ...] = ()
+
+
+def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
+    """A row for each caption; pairs that cannot be read are left out, and counted."""
+    found: list[Row] = []
+    bad: list[UserError] = []
+    for place in range(len(pairs)):
+        try:
+            pair = pairs[place]
+        except UserError as error:
+            bad.append(error)
+            continue
+        found += [Row(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)]
+    if not found:
+        raise UserError(
+            f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
+        )
+    if bad and progress is not None:
+        verb = "is" if len(bad) == 1 else "are"
+        said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
+        progress.say(f"{said}: {bad[0].found}")
+    return found
+
+
+def mixed(rows: Sequence[Row]) -> list[Row]:
+    """Pictures in an order that only their names decide, rows of one picture together.
+
+    The last of them can then be kept apart: they are like all the others. Two opposite pictures
+    that were pasted stand beside each other.
+    """
+    return sorted(rows, key=lambda row: (_drawn(pair_name(row.picture.name)), row.picture.name))
+
+
+def _drawn(name: str) -> bytes:
+    return blake2b(name.encode(errors="replace")).digest()
+
+
+def pool_of(
+    rows: Sequence[Row],
+    encoder: DualEncoder,
+    view: View,
+    *,
+    cache: Path | None,
+    progress: Progress,
+    about: str,
+    code: Mapping[str, Tensor] | None = None,
+    find_truth: FindTruth | None = None,
+    group: int = 1,
+) -> Pool:
+    """Parts of all rows; without a code, equal captions and pictures are found by their text."""
+    store = PartsStore(encoder, view, cache=cache, progress=progress)
+    pictures = {row.picture.key: row.picture for row in rows}
+    every = [text for row in rows for text in (row.caption, *row.negatives) if text is not None]
+    texts = list(dict.fromkeys(every))
+    _check_size(store, list(pictures.values()), texts)
+    store.meet(list(pictures.values()), texts)
+    whole = [row for row in rows if row.picture.key not in store.damaged]
+    if store.damaged:
+        for line in left_out_lines({pictures[k].name: why for k, why in store.damaged.items()}):
+            progress.say(line)
+        if group > 1 or code is not None:
+            raise UserError(
+                f"{count_text(len(store.damaged), 'picture')} cannot be read",
+                expected="all of them, since each has its opposite",
+            )
+    if not whole:
+        raise UserError("no picture can be opened", expected="at least one, to train on")
+    place_of = {key: at for at, key in enumerate(dict.fromkeys(r.picture.key for r in whole))}
+    string_of = {text: at for at, text in enumerate(texts)}
+    if code is None:
+        said = [Said(row.caption) for row in whole]
+        code, find_truth = code_of(said, [row.picture.key for row in whole]), find_equal
+    digest = blake2b(repr((encoder.fingerprint, view.name)).encode(), digest_size=12)
+    for row in whole:
+        digest.update(repr((row.picture.key, row.caption, row.negatives)).encode())
+    return Pool(
+        picture=_pictures(store, [pictures[key] for key in place_of]),
+        caption=_pool_pairs_captions(store, list(string_of)),
+        picture_N=torch.tensor([place_of[row.picture.key] for row in whole]),
+        caption_N=torch.tensor([string_of[row.caption] for row in whole]),
+        negative_NK=_rows([row.negatives for row in whole], string_of),
+        code=dict(code),
+        find_truth=find_truth,
+        group=group,
+        about=about,
+        fingerprint=f"pool-{digest.hexdigest()}",
+    )
+
+
+def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
+    """Of as many kinds as there are, in an order that the caption decides."""
+    true = {normalised(caption) for caption in pair.captions}
+    edits = [e for e in pair.edits[at] if not e.keeps_meaning and normalised(e.text) not in true]
+    edits.sort(key=lambda e: blake2b(f"{pair.id}\0{e.kind}\0{e.text}".encode()).digest())
+    first: dict[str, str] = {}
+    for edit in edits:
+        first.setdefault(edit.kind, edit.text)
+    chosen = list(dict.fromkeys((*first.values(), *(edit.text for edit in edits))))[
+        :POOL_PAIRS_NEGATIVES
+    ]
+    return (*chosen, *[None] * (POOL_PAIRS_NEGATIVES - len(chosen)))
+
+
+def _rows(every: Sequence[tuple[str | None, ...]], place_of: Mapping[str, int]) -> Tensor:
+    most = max(map(len, every))
+    padded = [(*one, *[None] * (most - len(one))) for one in every]
+    found = [[-1 if text is None else place_of[text] for text in one] for one in padded]
+    return torch.tensor(found, dtype=torch.int64).reshape(len(every), most)
+
+
+def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
+    """Before hours are spent on features that memory cannot hold."""
+    counts = store.encoder.count_tokens(texts)
+    longest = texts[max(range(len(texts)), key=counts.__getitem__)]
+    seen = _first_whole(store, pictures)
+    # Kept in half of the precision they are computed in.
+    size = len(pictures) * (seen.nbytes // 2 if seen else 0)
+    size += len(texts) * store.captions([longest]).nbytes // 2
+    if size > MOST_BYTES:
+        raise UserError(
+            f"parts of {len(pictures):,} pictures and of {len(texts):,} captions and negatives "
+            f"take {size / 2**30:.1f} gigabytes",
+            expected=f"at most {MOST_BYTES / 2**30:.0f}, since readers are trained from memory",
+            way_out="train on fewer pairs: a reader has few weights and needs no more",
+        )
+
+
+def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None:
+    for picture in pictures:
+        try:
+            return store.pictures([picture])
+        except PictureError:
+            continue
+    return None
+
+
+def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
+    found = [
+        kept(store.pictures(pictures[at : at + _AT_ONCE]), "cpu", torch.float16)
+        for at in range(0, len(pictures), _AT_ONCE)
+    ]
+    return stacked(found)
+
+
+def _pool_pairs_captions(store: PartsStore, texts: Sequence[str]) -> Parts:
+    found = [
+        kept(store.captions(texts[at : at + _AT_ONCE]), "cpu", torch.float16)
+        for at in range(0, len(texts), _AT_ONCE)
+    ]
+    return stacked(found)
+
+
+POOL_WORLD_NEGATIVES: tuple[Slot, ...] = (
+    Slot("swap", ("swap_attributes", "swap_arguments")),
+    Slot("relation", ("replace_relation",)),
+    Slot("attribute", ("replace_colour", "replace_size", "replace_texture")),
+    Slot("object", ("replace_shape",)),
+)
+"""Those of the repair experiment too (`unbag.lab.repair_arms`). Counting and negation are left out,
+so that their benchmarks show what carries over."""
+RELATION = [slot.name for slot in POOL_WORLD_NEGATIVES].index("relation")
+"""Where the opposite of a stated relation stands among them."""
+STEP = 512
+"""Scenes that are made together."""
+PICTURES = (512, 64)
+"""That go through the tower at once, on a GPU and on a processor, whose cache holds no more."""
+CAPTIONS = (4_096, 256)
+"""Likewise."""
+
+
+@dataclass(frozen=True, eq=False)
+class WorldRows:
+    """Scenes and what is said of them, one step after the other."""
+
+    scenes: tuple[Scene, ...]
+    captions: tuple[str, ...]
+    negatives: tuple[tuple[str | None, ...], ...]
+    pixels: DrawnPixels
+    code: dict[str, Tensor]
+
+
+def world_rows(
+    count: int,
+    *,
+    seed: int = 0,
+    slots: Sequence[Slot] = POOL_WORLD_NEGATIVES,
+    preset: str = DEFAULT_PRESET,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> list[WorldRows]:
+    """`count` scenes, in steps; the same whatever the number of workers."""
+    recipe = _recipe(count, slots)
+    batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=_steps(count))
+    loader: DataLoader[WorldRows] = DataLoader(
+        _Steps(batches), batch_size=None, num_workers=workers
+    )
+    found: list[WorldRows] = []
+    with (progress or Silent()).task("scenes", count) as advance:
+        for rows in loader:
+            some = _first(rows, count - STEP * len(found))
+            found.append(some)
+            advance(len(some.captions))
+    return found
+
+
+def _first(rows: WorldRows, count: int) -> WorldRows:
+    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
+    return WorldRows(
+        rows.scenes[:count],
+        rows.captions[:count],
+        rows.negatives[:count],
+        rows.pixels[:count],
+        {name: value[:count].clone() for name, value in rows.code.items()},
+    )
+
+
+def world_pool(
+    encoder: DualEncoder,
+    view: View,
+    rows: Sequence[WorldRows],
+    *,
+    dtype: torch.dtype = torch.float16,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Pool:
+    """The parts of all scenes and strings, by a frozen encoder; kept on `device` in `dtype`."""
+    progress = progress or Silent()
+    place: dict[str, int] = {}
+    caption_N = torch.tensor([place.setdefault(c, len(place)) for r in rows for c in r.captions])
+    negative_NK = torch.tensor(
+        [
+            [-1 if one is None else place.setdefault(one, len(place)) for one in row]
+            for r in rows
+            for row in r.negatives
+        ],
+        dtype=torch.int64,
+    ).reshape(len(caption_N), -1)
+    is_plain = _is_plain(encoder, rows[0].scenes[0])
+    fitting, pictures = Fitting(encoder.name, progress.say), []
+    with progress.task(f"{encoder.name}: patches", len(caption_N)) as advance:
+        for some in rows:
+            pixels = _pixels(encoder, some, is_plain=is_plain)
+            for part in torch.split(pixels, PICTURES[encoder.device == "cpu"]):
+                pictures.append(kept(looked(view, encoder, part, fitting), device, dtype))
+                advance(len(part))
+    code = {name: torch.cat([r.code[name] for r in rows]) for name in rows[0].code}
+    # Whether a negative holds in another picture is never asked: it is told from its own alone.
+    code["negative_BK6"] = code["negative_BK6"][:, :0].clone()
+    said = repr((view.name, encoder.fingerprint, str(dtype), list(place)))
+    digest = blake2b(said.encode(), digest_size=12)
+    digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
+    return Pool(
+        picture=stacked(pictures),
+        caption=_pool_world_captions(encoder, view, list(place), dtype, device, progress),
+        picture_N=torch.arange(len(caption_N), device=device),
+        caption_N=caption_N.to(device),
+        negative_NK=negative_NK.to(device),
+        code={name: value.to(device) for name, value in code.items()},
+        find_truth=FindWorldTruth(),
+        about=f"{len(caption_N):,} scenes of the built-in world, {len(place):,} different captions "
+        "and hard negatives",
+        fingerprint=f"pool-{digest.hexdigest()}",
+    )
+
+
+def _pool_world_captions(
+    encoder: DualEncoder,
+    view: View,
+    strings: Sequence[str],
+    dtype: torch.dtype,
+    device: str,
+    progress: Progress,
+) -> Parts:
+    length_M = torch.tensor(encoder.count_tokens(strings))
+    order_M = torch.argsort(length_M, stable=True)
+    found = []
+    with progress.task(f"{encoder.name}: words", len(strings)) as advance:
+        for at in torch.split(order_M, CAPTIONS[encoder.device == "cpu"]):
+            some = [strings[i] for i in at.tolist()]
+            found.append(kept(view.read(encoder, some), device, dtype))
+            advance(len(some))
+    return stacked(found).rows(torch.argsort(order_M).to(device))
+
+
+def _pixels(encoder: DualEncoder, rows: WorldRows, *, is_plain: bool) -> Tensor:
+    if is_plain:
+        return _levels(rows.pixels.to(encoder.device))
+    return torch.stack([encoder.prepare(ScenePicture(s, "").open()) for s in rows.scenes])
+
+
+def _levels(byte_N3HW: Tensor) -> Tensor:
+    return byte_N3HW.float() / 127.5 - 1.0
+
+
+def _is_plain(encoder: DualEncoder, scene: Scene) -> bool:
+    """Whether a model takes drawings as `tiny:` does; tried, not believed."""
+    found = encoder.prepare(ScenePicture(scene, "").open())
+    wanted = _levels(drawn([scene]).to("cpu"))[0]
+    return found.shape == wanted.shape and torch.allclose(found, wanted, atol=1e-6)
+
+
+def _steps(count: int) -> int:
+    return -(-count // STEP)
+
+
+def _recipe(count: int, slots: Sequence[Slot]) -> Recipe:
+    return replace(
+        hard_negative(), negatives=tuple(slots), positives=(), epochs=1, batch=min(STEP, count)
+    )
+
+
+class _Steps(Dataset[WorldRows]):
+    """Steps as a data set, so that workers can make them."""
+
+    def __init__(self, batches: WorldBatches) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @paused_collector()
+    def __getitem__(self, step: int) -> WorldRows:
+        samples, told = self._batches.told(step)
+        scenes = tuple(sample.scene for sample in samples)
+        return WorldRows(
+            scenes,
+            tuple(one.caption.text for one in told),
+            tuple(tuple(None if n is None else n.text for n in one.negatives) for one in told),
+            drawn(scenes),
+            encode(scenes, told),
+        )
+
+
+class _NoReads:
+    """Stands where a model's preparation would: scenes and texts are made without one."""
+
+    def prepare(self, image: object) -> Tensor:
+        raise AssertionError("no picture is prepared here")
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        raise AssertionError("no caption is read here")
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        raise AssertionError("no caption is read here")

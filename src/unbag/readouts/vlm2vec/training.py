@@ -1,0 +1,277 @@
+"""An adapted chat model and lessons come in; the model that has learned to embed goes out.
+
+Dimensions: B queries, T targets, N rows, W width of the language model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from unbag.errors import UserError, said_by
+from unbag.models.huggingface.chat_inputs import Row
+from unbag.readouts.training import other_run
+from unbag.readouts.vlm2vec.data import Lesson, Lessons, Showing
+from unbag.readouts.vlm2vec.model import (
+    TEMPERATURE,
+    Adapted,
+    Adapting,
+    cached_step,
+    contrast,
+    share_of_rate,
+    unit,
+)
+from unbag.runs.distributed import ALONE
+from unbag.runs.files import write_atomically
+from unbag.runs.progress import Progress, stops_gently
+from unbag.training.checkpoint import moments_of, put_moments
+from unbag.training.repair import Where
+
+# How VLM2Vec is trained: the published numbers, and what may be set with --set.
+
+_ABOVE_0 = ("steps", "batch", "chunk", "learning_rate", "temperature", "clip_norm")
+
+
+@dataclass(frozen=True)
+class Vlm2VecSettings:
+    """Defaults are the paper's, but for batch (4 x 64 there) and chunk (1 there)."""
+
+    steps: int = 1000
+    batch: int = 64
+    chunk: int = 8
+    """Pictures or texts run at once: memory, and which numbers dropout draws; nothing else."""
+    learning_rate: float = 2e-5
+    warm_up: int = 100
+    """Steps with a rising rate, before a line to zero."""
+    temperature: float = TEMPERATURE
+    clip_norm: float = 1.0
+    negatives: int = 2
+    """Hard negatives of a caption as further targets, where the pairs have them."""
+    lora: int = 8
+    """Rank; 0 trains the whole language model."""
+    alpha: float = 64.0
+    dropout: float = 0.1
+    dora: bool = True
+
+    def __post_init__(self) -> None:
+        wrong = [name for name in _ABOVE_0 if not getattr(self, name) > 0]
+        wrong += [name for name in ("warm_up", "negatives") if getattr(self, name) < 0]
+        if wrong:
+            raise UserError(
+                f"{wrong[0]}={getattr(self, wrong[0])}",
+                expected="a number above 0"
+                if wrong[0] in _ABOVE_0
+                else "a whole number of 0 or more",
+                way_out="leave it out for the default",
+            )
+        # Refuses what cannot be trained.
+        _ = self.adapting
+
+    @property
+    def adapting(self) -> Adapting:
+        """What is trained."""
+        return Adapting(self.lora, self.alpha, self.dropout, self.dora)
+
+    def showing(self, *, asks: bool, seed: int) -> Showing:
+        """How pairs are shown."""
+        return Showing(self.batch, self.negatives, asks, seed)
+
+
+LAST = "last.safetensors"
+_HEADER = "vlm2vec_training"
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Where a run stands."""
+
+    run: str
+    """All that decides the weights, as JSON."""
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = float("nan")
+    """Mean of the last steps."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of queries whose own target is nearer than all others of its step."""
+
+    right: int
+    asked: int
+
+
+def fit(
+    adapted: Adapted,
+    lessons: Lessons,
+    settings: Vlm2VecSettings,
+    *,
+    run: str,
+    out: Path,
+    where: Where,
+    seed: int,
+    progress: Progress,
+) -> Stand:
+    """Train until the last step or until somebody stops it; goes on from `out`/last.safetensors."""
+    weights = list(adapted.weights.values())
+    optimiser = torch.optim.AdamW(weights, lr=settings.learning_rate, weight_decay=0.0)
+    stand = _begin(out / LAST, adapted, optimiser, Stand(run))
+    saved = began = monotonic()
+    recent: list[Tensor] = []
+    adapted.train()
+    with (
+        stops_gently(ALONE) as stopping,
+        progress.task(f"{adapted.model.name}: vlm2vec", settings.steps) as advance,
+    ):
+        advance(stand.step)
+        for step in range(stand.step, settings.steps):
+            share = share_of_rate(step, steps=settings.steps, warm_up=settings.warm_up)
+            for group in optimiser.param_groups:
+                group["lr"] = settings.learning_rate * share
+            lesson = lessons.step(step)
+            recent = [
+                *recent[-19:],
+                take_gradient(adapted, lesson, settings, where, seed=hash((seed, step))),
+            ]
+            torch.nn.utils.clip_grad_norm_(weights, settings.clip_norm)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+            stand = replace(stand, step=step + 1)
+            advance(1)
+            is_time = monotonic() - saved > 60 * where.save_minutes
+            if stopping.agreed() or is_time or stand.step == settings.steps:
+                spent = stand.seconds + monotonic() - began
+                stand = replace(stand, seconds=spent, loss=_mean(recent, stand.step))
+                _save(out / LAST, adapted, optimiser, stand)
+                saved = began = monotonic()
+            if stopping.agreed():
+                break
+    adapted.train(False)
+    return stand
+
+
+def take_gradient(
+    adapted: Adapted, lesson: Lesson, settings: Vlm2VecSettings, where: Where, *, seed: int
+) -> Tensor:
+    """Of one step, added to the weights; gives the loss."""
+    queries, targets = _rows(adapted, lesson)
+
+    def loss(query_BW: Tensor, target_TW: Tensor) -> Tensor:
+        device = query_BW.device
+        return contrast(
+            query_BW,
+            target_TW,
+            own_B=lesson.own_B.to(device),
+            masked_BT=lesson.masked_BT.to(device),
+            temperature=settings.temperature,
+        )
+
+    return cached_step(
+        _embed(adapted, queries, where),
+        _embed(adapted, targets, where),
+        queries=len(queries),
+        targets=len(targets),
+        loss=loss,
+        chunk=settings.chunk,
+        seed=seed,
+    )
+
+
+def measure(adapted: Adapted, lessons: Sequence[Lesson], *, chunk: int) -> Share:
+    """How often a query's own target is strictly nearest, those that also fit left out."""
+    right = asked = 0
+    for lesson in lessons:
+        sides = []
+        for rows in _rows(adapted, lesson):
+            with torch.inference_mode():
+                parts = [
+                    adapted.runner.hidden(rows[at : at + chunk]).float().cpu()
+                    for at in range(0, len(rows), chunk)
+                ]
+            sides.append(unit(torch.cat(parts)))
+        cosine_BT = (sides[0] @ sides[1].T).masked_fill(lesson.masked_BT, -torch.inf)
+        own_B1 = lesson.own_B[:, None]
+        own_value_B1 = (sides[0] * sides[1][lesson.own_B]).sum(dim=1, keepdim=True)
+        others_BT = cosine_BT.scatter(1, own_B1, -torch.inf)
+        right += int((others_BT < own_value_B1).all(dim=1).sum())
+        asked += len(lesson.queries)
+    return Share(right, asked)
+
+
+def _rows(adapted: Adapted, lesson: Lesson) -> tuple[list[Row], list[Row]]:
+    model = adapted.model
+    return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
+
+
+def _embed(adapted: Adapted, rows: Sequence[Row], where: Where) -> Callable[[slice], Tensor]:
+    kind = torch.device(adapted.model.device).type
+
+    def embed(part: slice) -> Tensor:
+        narrow: AbstractContextManager[object] = nullcontext()
+        if where.precision == "bfloat16":
+            narrow = torch.autocast(kind, dtype=torch.bfloat16)
+        with narrow:
+            return adapted.runner.hidden(rows[part])
+
+    return embed
+
+
+def _mean(recent: Sequence[Tensor], step: int) -> float:
+    found = float(torch.stack(list(recent)).mean())
+    if found != found or abs(found) == float("inf"):
+        raise UserError(
+            f"the loss is {found} at step {step}",
+            expected="a finite number",
+            way_out="a smaller learning rate, or --precision float32",
+        )
+    return found
+
+
+def _save(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, stand: Stand) -> None:
+    tensors = {f"weight.{name}": value for name, value in adapted.state().items()}
+    moments = moments_of(adapted.weights, optimiser)
+    tensors |= {name: value.detach().cpu().clone() for name, value in moments.items()}
+    header = {_HEADER: json.dumps(asdict(stand))}
+    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata=header))
+
+
+def _begin(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, fresh: Stand) -> Stand:
+    """Where the run stands; a checkpoint of another run is refused."""
+    if not path.exists():
+        return fresh
+    try:
+        with safe_open(path, framework="pt") as file:
+            stand = Stand(**json.loads((file.metadata() or {})[_HEADER]))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        there = json.loads(stand.run)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} is not a checkpoint of vlm2vec: {said_by(error)}",
+            expected="a file that `unbag train --recipe vlm2vec` wrote",
+            way_out="delete it to begin anew, or name another folder with --out",
+        ) from error
+    if stand.run != fresh.run:
+        raise other_run(path.parent, there, json.loads(fresh.run))
+    _restore(tensors, adapted, optimiser, source=str(path))
+    return stand
+
+
+def _restore(
+    tensors: Mapping[str, Tensor],
+    adapted: Adapted,
+    optimiser: torch.optim.Optimizer,
+    *,
+    source: str,
+) -> None:
+    weights = {n.removeprefix("weight."): t for n, t in tensors.items() if n.startswith("weight.")}
+    adapted.load(weights, source=source)
+    put_moments(adapted.weights, optimiser, tensors)

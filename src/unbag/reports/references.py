@@ -1,0 +1,154 @@
+"""References come in; published numbers as tables show them beside ours go out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from unbag.reports.formatting import count_text, difference_text, interval_text, value_text
+from unbag.reports.layout import LOWER_IS_BETTER
+from unbag.types import Published, Reference
+
+Verdict = Literal["inside", "outside", "not comparable", "no interval"]
+SHOWN_SCALE = 8
+"""Lines of a scale before it is folded away."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One published number of this very model."""
+
+    scorer: str
+    metric: str
+    rule: str
+    n: int
+    ours: str
+    interval: str
+    model: str
+    theirs: str
+    difference: str
+    verdict: Verdict
+    source: str
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One model on a scale, ours or a published one."""
+
+    name: str
+    value: float
+    shown: str
+    interval: str
+    source: str
+    """How it was scored is said too where it is not the usual way; empty for ours."""
+    doubts: tuple[str, ...]
+    is_ours: bool = False
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Models lined up by one number, the best first."""
+
+    metric: str
+    rule: str
+    marks: tuple[Mark, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Long ones are folded away."""
+        return len(self.marks) > SHOWN_SCALE
+
+
+def published_text(published: Published, *, is_rate: bool) -> str:
+    """A published number with the digits it was printed with."""
+    if is_rate:
+        return f"{100 * published.value:.{published.digits}f}"
+    return f"{published.value:.{published.digits + 2}f}"
+
+
+def verdict_of(reference: Reference) -> Verdict:
+    """Whether their number lies in our interval, where both are the same thing."""
+    if not reference.is_comparable:
+        return "not comparable"
+    if reference.is_inside is None:
+        return "no interval"
+    return "inside" if reference.is_inside else "outside"
+
+
+def beside(reference: Reference) -> Beside:
+    """One reference as a line of a table."""
+    ours, published = reference.ours, reference.published
+    return Beside(
+        scorer=reference.scorer,
+        metric=published.metric,
+        rule=published.aggregate or "rule not stated",
+        n=ours.n,
+        ours=value_text(ours),
+        interval=interval_text(ours),
+        model=published.model,
+        theirs=published_text(published, is_rate=ours.is_rate),
+        difference=difference_text(reference.difference, is_rate=ours.is_rate),
+        verdict=verdict_of(reference),
+        source=published.source,
+        doubts=reference.doubts,
+    )
+
+
+def same_model(references: Iterable[Reference]) -> tuple[Beside, ...]:
+    """Those of the very models that were run."""
+    return tuple(beside(reference) for reference in references if reference.is_same_model)
+
+
+def scales(references: Sequence[Reference]) -> tuple[Scale, ...]:
+    """Published models and ours by the number they share; one scale a metric and rule."""
+    found: dict[tuple[str, str], list[Reference]] = {}
+    for reference in references:
+        if not reference.is_same_model:
+            found.setdefault(_scale_key(reference), []).append(reference)
+    merged: dict[tuple[str, str], list[Reference]] = {}
+    for (metric, rule), some in found.items():
+        stated = next((r for m, r in found if m == metric and r), rule)
+        merged.setdefault((metric, stated), []).extend(some)
+    return tuple(_scale(metric, rule, some) for (metric, rule), some in merged.items())
+
+
+def _scale_key(reference: Reference) -> tuple[str, str]:
+    return reference.published.metric, reference.published.aggregate
+
+
+def _scale(metric: str, rule: str, references: Sequence[Reference]) -> Scale:
+    marks = [_published_mark(r) for r in {r.published: r for r in references}.values()]
+    for scorer, reference in {r.scorer: r for r in references}.items():
+        ours = reference.ours
+        shown, interval = value_text(ours), interval_text(ours)
+        marks.append(Mark(scorer, ours.value, shown, interval, "", (), is_ours=True))
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    return Scale(metric, rule, tuple(sorted(marks, key=lambda mark: sign * mark.value)))
+
+
+def _published_mark(reference: Reference) -> Mark:
+    published = reference.published
+    shown = published_text(published, is_rate=reference.ours.is_rate)
+    how = "" if published.scoring == "cosine" else f"; {published.scoring}"
+    source = f"{published.source}{how}"
+    return Mark(published.model, published.value, shown, "", source, reference.doubts)
+
+
+def beside_lines(references: Sequence[Reference]) -> list[str]:
+    """For the terminal: how many published numbers of each model that was run lie inside."""
+    found: dict[str, list[Reference]] = {}
+    for reference in references:
+        if reference.is_same_model:
+            found.setdefault(reference.scorer, []).append(reference)
+    lines = []
+    for scorer, some in found.items():
+        told = [verdict_of(reference) for reference in some]
+        counts = {word: told.count(word) for word in dict.fromkeys(told)}
+        parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+        lines.append(
+            f"{scorer}: {count_text(len(some), 'published number')} of {some[0].published.model} "
+            f"beside ours ({parts})"
+        )
+    return lines

@@ -1,0 +1,58 @@
+"""A recipe comes in; what it says goes out as plain data, the same in every process and session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from pathlib import Path
+
+
+def described(value: object) -> object:
+    """For JSON: dataclasses by class and field, functions by name and what is bound to them."""
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {field.name: described(getattr(value, field.name)) for field in fields(value)}
+        # Two losses may have the same options and be different classes.
+        return {"class": _name(type(value)), **found}
+    if isinstance(value, partial):
+        bound = {key: described(one) for key, one in value.keywords.items()}
+        arguments = [described(one) for one in value.args]
+        return {"function": described(value.func), "arguments": arguments, **bound}
+    if isinstance(value, Mapping):
+        return {str(key): described(one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return [described(one) for one in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if callable(value):
+        return _name(value)
+    return repr(value)
+
+
+def _name(value: object) -> str:
+    named = value if hasattr(value, "__qualname__") else type(value)
+    # A module of ours may be renamed while a run waits to be resumed; a user's module is its name.
+    module = named.__module__
+    return f"{'unbag' if module.startswith('unbag.') else module}:{named.__qualname__}"
+
+
+def differences(old: object, new: object, at: str = "") -> list[str]:
+    """Where two descriptions differ, as "recipe.batch: 256 before, 128 now"."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        names = dict.fromkeys((*old, *new))
+        return [
+            one
+            for name in names
+            for one in differences(old.get(name), new.get(name), f"{at}.{name}" if at else name)
+        ]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        both = enumerate(zip(old, new, strict=True))
+        return [one for i, (a, b) in both for one in differences(a, b, f"{at}[{i}]")]
+    return [] if old == new else [f"{at}: {_short(old)} before, {_short(new)} now"]
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,87 @@
+"""How long work tells that it goes on, without knowing who listens."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+from unbag.runs.distributed import Team
+
+Advance = Callable[[int], None]
+
+
+class Progress(Protocol):
+    """Shows bars and messages, or nothing."""
+
+    def task(self, what: str, total: int) -> AbstractContextManager[Advance]:
+        """A bar for `total` steps; the function it gives moves it on."""
+
+    def say(self, message: str) -> None:
+        """A line that stays."""
+
+
+class Silent:
+    """Shows nothing; keeps what was said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    @contextmanager
+    def task(self, what: str, total: int) -> Iterator[Advance]:
+        """No bar."""
+        yield lambda steps: None
+
+    def say(self, message: str) -> None:
+        """Keep it."""
+        self.said.append(message)
+
+
+# Ctrl-C and SIGTERM during training: the step is finished and saved before the run stops.
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass
+class Stopping:
+    """Whether somebody asked to stop."""
+
+    team: Team
+    is_asked: bool = False
+
+    def agreed(self) -> bool:
+        """Asked of any process; all must leave after the same step, or one waits for ever."""
+        if self.team.size == 1:
+            return self.is_asked
+        import torch
+        from torch import distributed
+
+        votes = torch.tensor([int(self.is_asked)])
+        distributed.all_reduce(votes)
+        return bool(votes.item())
+
+
+@contextmanager
+def stops_gently(team: Team) -> Iterator[Stopping]:
+    """The first signal is kept for the end of the step; a second one stops at once."""
+    found = Stopping(team)
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread may listen to signals.
+        yield found
+        return
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        if found.is_asked:
+            raise KeyboardInterrupt
+        found.is_asked = True
+
+    before = {number: signal.signal(number, keep) for number in _SIGNALS}
+    try:
+        yield found
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,364 @@
+"""Pairs, a recipe and a seed come in; the batch of every step goes out.
+
+With hard pictures each of the `batch` pictures of a step brings one of its nearest ones with it,
+so a step has twice as many, 2 x 256 by NegCLIP's defaults. They stand side by side, each after the
+one that brought it: the parts of all processes are then the whole batch, in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from unbag.data.pairs import Pair, Pairs
+from unbag.edits import parsing as pipelines
+from unbag.edits import wordnet
+from unbag.edits.editor import CaptionEditor, make_editor
+from unbag.edits.kinds import Parts, find_kinds, normalised
+from unbag.errors import UserError, said_by
+from unbag.training.data.batch import Batch, FindTruth, Said, Share, code_of, find_equal, make_batch
+from unbag.training.recipes import Recipe, Slot
+from unbag.training.towers.base import Reads, read_picture
+from unbag.types import Edit, Given, IntArray
+from unbag.version import __version__
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Every choice follows from seed, epoch and the pair's id: neither workers, ranks nor the order of
+# pairs can change it.
+
+Column = frozenset[str]
+"""Kinds of edits that a column of the batch takes."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Of a recipe."""
+
+    negatives: tuple[Column, ...] = ()
+    positives: tuple[Column, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds, in a fixed order."""
+        every = (*self.negatives, *self.positives)
+        return tuple(sorted({kind for column in every for kind in column}))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The dice of one epoch."""
+
+    seed: int
+    epoch: int
+
+    def number(self, below: int, *what: object) -> int:
+        """One of 0 ... below - 1, for whatever is named."""
+        said = "\0".join(map(str, (self.seed, self.epoch, *what)))
+        return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
+
+    def caption(self, pair: Pair) -> int:
+        """Which of its captions."""
+        return self.number(len(pair.captions), "caption", pair.id)
+
+    def nearest(self, pair: Pair) -> int | None:
+        """Place of one of the pictures most like it; None where it has none."""
+        if not pair.nearest:
+            return None
+        return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
+
+    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> Said:
+        """Caption `at`, and for each column one of its edits.
+
+        An edit is drawn once, by the first column that takes it. A negative that says the same as
+        a caption of the picture is none.
+        """
+        true = {normalised(caption) for caption in pair.captions}
+        negatives = [e for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
+        positives = [e for e in edits if e.keeps_meaning]
+        return Said(
+            pair.captions[at],
+            self._drawn(pair.id, "negative", negatives, columns.negatives),
+            self._drawn(pair.id, "positive", positives, columns.positives),
+        )
+
+    def _drawn(
+        self, name: str, what: str, edits: Sequence[Edit], columns: Sequence[Column]
+    ) -> tuple[str | None, ...]:
+        found: list[str | None] = []
+        for number, column in enumerate(columns):
+            fits = [e.text for e in edits if e.kind in column and e.text not in found]
+            at = self.number(len(fits), what, number, name) if fits else -1
+            found.append(fits[at] if fits else None)
+        return tuple(found)
+
+
+def columns_of(recipe: Recipe) -> Columns:
+    """Groups of kinds written out."""
+    return Columns(
+        tuple(map(_column, recipe.negatives)),
+        tuple(map(_column, recipe.positives)),
+    )
+
+
+def _column(slot: Slot) -> Column:
+    return frozenset(name for wanted in slot.kinds for name in _names(wanted))
+
+
+def _names(wanted: str) -> tuple[str, ...]:
+    try:
+        return tuple(kind.name for kind in find_kinds([wanted]))
+    except UserError:
+        # Edits that were made elsewhere may be of kinds nobody registered here. Where no caption
+        # has any, training does not start.
+        return (wanted,)
+
+
+@dataclass(eq=False)
+class MadeEdits:
+    """Edits new captions in every epoch. Each data worker loads the editor for itself."""
+
+    kinds: tuple[str, ...]
+    seed: int
+    per_kind: int = 1
+    parts: Parts = field(default_factory=Parts)
+    editor: CaptionEditor | None = field(default=None, repr=False)
+    """Not there before it is needed."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever an edit could."""
+        parts = self.parts
+        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
+        said = (
+            __version__,
+            self.kinds,
+            self.seed,
+            self.per_kind,
+            *found,
+            parts.fill,
+            parts.rewrite,
+        )
+        return repr(said)
+
+    def load(self) -> CaptionEditor:
+        """The editor; raises its own UserError where a pipeline or model is missing."""
+        if self.editor is None:
+            self.editor = make_editor(
+                self.kinds, parts=self.parts, seed=self.seed, per_kind=self.per_kind
+            )
+        return self.editor
+
+    def __call__(
+        self, pairs: Sequence[Pair], chosen: Sequence[int], *, epoch: int
+    ) -> list[tuple[Edit, ...]]:
+        """Of the chosen caption of each pair, all at once."""
+        given = [
+            Given(
+                f"{epoch}\0{pair.id}\0{at}",
+                pair.captions[at],
+                pair.captions[:at] + pair.captions[at + 1 :],
+            )
+            for pair, at in zip(pairs, chosen, strict=True)
+        ]
+        found, _ = self.load()(given)
+        return [one.edits for one in found]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the editor: another process loads its own."""
+        return self.__dict__ | {"editor": None}
+
+
+def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
+    """As many edits of a kind as columns take it."""
+    times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
+    return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
+
+
+# Dimensions: N pairs, S shards.
+
+WINDOW = 16
+"""Shards that are shuffled together: so many are read from at a time."""
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """Pairs that are read quickest where they stand together."""
+
+    @property
+    def block_ends(self) -> IntArray:
+        """Places at which blocks end."""
+
+
+def order_of(pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
+    """A permutation of places, which seed and epoch decide.
+
+    Shards come in any order, and within a window of them their pairs.
+    """
+    random = np.random.default_rng((abs(seed), seed < 0, epoch))
+    if not isinstance(pairs, InBlocks):
+        return random.permutation(len(pairs))
+    end_S = pairs.block_ends
+    start_S = np.concatenate(([0], end_S[:-1]))
+    shuffled_S = random.permutation(len(end_S))
+    windows = []
+    for first in range(0, len(end_S), WINDOW):
+        blocks = shuffled_S[first : first + WINDOW]
+        place = np.concatenate([np.arange(start_S[at], end_S[at]) for at in blocks])
+        windows.append(random.permutation(place))
+    return np.concatenate(windows)
+
+
+@dataclass(eq=False)
+class Orders:
+    """Keeps the order of the epoch that was asked for last."""
+
+    epoch: int = -1
+    order_N: IntArray = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def of(self, pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
+        """As `order_of`."""
+        if epoch != self.epoch:
+            self.order_N = order_of(pairs, seed=seed, epoch=epoch)
+            self.epoch = epoch
+        return self.order_N
+
+
+_TRIES = 100
+"""Pairs one after the other that cannot be read before training stops."""
+
+
+class _Opened(NamedTuple):
+    pair: Pair
+    pixels: Tensor
+    unread: tuple[tuple[str, str], ...]
+    """Pairs before it that could not be read: name and reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairBatches:
+    """Batches of pictures with captions, made by whichever worker is asked."""
+
+    pairs: Pairs
+    recipe: Recipe
+    reads: Reads
+    seed: int
+    share: Share = field(default_factory=Share)
+    micro: int | None = None
+    """Strings that are encoded together at most."""
+    made: MadeEdits | None = None
+    """Makes edits for captions that come without."""
+    columns: Columns = field(init=False)
+    orders: Orders = field(init=False, repr=False, default_factory=Orders)
+
+    def __post_init__(self) -> None:
+        """Raises UserError if an epoch would have no batch."""
+        object.__setattr__(self, "columns", columns_of(self.recipe))
+        self.share.part(self.recipe.batch)
+        if not self.per_epoch:
+            raise UserError(
+                f"{len(self.pairs):,} pairs make no batch of {self.recipe.batch:,}",
+                expected="at least as many pairs as a batch has",
+                way_out=f"--set batch={len(self.pairs)}, or fewer",
+            )
+
+    @property
+    def about(self) -> str:
+        """What was trained on."""
+        return self.pairs.about + (", edits made while training" if self.made else "")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of pairs, seed and what in the recipe decides batches; not of the share."""
+        said = (
+            self.pairs.fingerprint,
+            self.seed,
+            self.recipe.batch,
+            self.recipe.hard_pictures,
+            [sorted(column) for column in self.columns.negatives],
+            [sorted(column) for column in self.columns.positives],
+            self.made.fingerprint if self.made else "",
+        )
+        return blake2b(repr(said).encode(), digest_size=16).hexdigest()
+
+    @property
+    def per_epoch(self) -> int:
+        """Whole batches; what is left over waits for the next order."""
+        return len(self.pairs) // self.recipe.batch
+
+    @property
+    def find_truth(self) -> FindTruth | None:
+        """Finds equal captions over the whole batch."""
+        return find_equal if self.recipe.masks_equal else None
+
+    def __len__(self) -> int:
+        """Steps of all epochs."""
+        return self.recipe.epochs * self.per_epoch
+
+    def __getitem__(self, step: int) -> Batch:
+        """This process's part of a step."""
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        epoch = step // self.per_epoch
+        draw = Draw(self.seed, epoch)
+        opened = self._opened(step, draw)
+        pairs = [one.pair for one in opened]
+        chosen = [draw.caption(pair) for pair in pairs]
+        if self.made:
+            edits = self.made(pairs, chosen, epoch=epoch)
+        else:
+            edits = [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
+        said = [
+            draw.said(pair, at, some, self.columns)
+            for pair, at, some in zip(pairs, chosen, edits, strict=True)
+        ]
+        pictures = [pair.picture.name for pair in pairs]
+        return make_batch(
+            torch.stack([one.pixels for one in opened]),
+            said,
+            tokenize=self.reads.tokenize,
+            count_tokens=self.reads.count_tokens,
+            code=code_of(said, pictures) if self.recipe.masks_equal else None,
+            largest=self.micro,
+            unread=tuple(bad for one in opened for bad in one.unread),
+        )
+
+    def _opened(self, step: int, draw: Draw) -> list[_Opened]:
+        order_N = self.orders.of(self.pairs, seed=self.seed, epoch=draw.epoch)
+        first = step % self.per_epoch * self.recipe.batch
+        ours = order_N[first : first + self.recipe.batch][self.share.part(self.recipe.batch)]
+        found: list[_Opened] = []
+        for place in ours.tolist():
+            one = self._open(place)
+            found.append(one)
+            if self.recipe.hard_pictures:
+                near = draw.nearest(one.pair)
+                # One without neighbours brings any other.
+                other = draw.number(len(self.pairs), "instead", one.pair.id)
+                found.append(self._open(other if near is None else near))
+        return found
+
+    def _open(self, place: int) -> _Opened:
+        """The pair at a place, or the next that can be read."""
+        unread: list[tuple[str, str]] = []
+        for tried in range(min(_TRIES, len(self.pairs))):
+            at = (place + tried) % len(self.pairs)
+            name = f"pair {at + 1:,}"
+            try:
+                pair = self.pairs[at]
+                name = pair.picture.name
+                return _Opened(pair, read_picture(self.reads, pair.picture), tuple(unread))
+            except (OSError, ValueError, UserError) as error:
+                unread.append((name, said_by(error)))
+        raise UserError(
+            f"{len(unread)} pairs one after the other cannot be read; the first: {unread[0][1]}",
+            expected="pictures that open",
+            way_out="check the disk that the pictures are on, then give the same command again",
+        )

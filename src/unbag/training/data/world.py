@@ -1,0 +1,445 @@
+"""A recipe and a seed come in; batches of fresh scenes of the world, with their truth, go out.
+
+Scenes are made on the fly and never repeat; they are neither those of the benchmarks nor those that
+`tiny:base` was trained on. Every cell of the truth is computed (`holds`), so captions and negatives
+that happen to fit another picture are known.
+
+Dimensions: B batch, K negatives of a caption, T things of a scene, R relations, 6 integers of a
+caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from hashlib import blake2b
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from unbag.edits.kinds import GROUPS
+from unbag.errors import UserError, unknown_name
+from unbag.runs.files import paused_collector
+from unbag.training.data.batch import Batch, Pixels, Said, Share, Truth, make_batch
+from unbag.training.recipes import Recipe, Slot
+from unbag.training.towers.base import Reads
+from unbag.types import IntArray
+from unbag.world.edits import NEGATIVES, POSITIVES, edit
+from unbag.world.grammar import Ast, Obj, Statement, read
+from unbag.world.rendering import Packed, ScenePicture, draw_batch, noise, pack, sprite_table
+from unbag.world.scenes import Scene
+from unbag.world.stream import Sample, batch, split_seed
+from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
+from unbag.world.vocabulary import DEFAULT, WORLDS, Combination, Knobs, Mixture, World, withheld
+
+# Real captions and the world have different edits. `SAME_AS` says which operators of the world
+# stand for a kind of `unbag list edits`, so that a recipe of a paper can be run on the world.
+
+DEFAULT_PRESET = "default"
+_REPAIR = Knobs(
+    mixture=Mixture(
+        two_plain=0.245,
+        one_coloured=0.155,
+        one_coloured_one_plain=0.09,
+        two_colours=0.05,
+        both_bound=0.06,
+        relation=0.40,
+    ),
+    withheld_combinations=0.2,
+)
+PRESETS: Mapping[str, Knobs] = MappingProxyType(
+    {
+        # A third of all captions state a relation (40 % of those of two things); the other kinds
+        # of caption keep their proportions, and all else is as `tiny:base` was trained.
+        DEFAULT_PRESET: _REPAIR,
+        # One naming order: the forms of the test positives "b and a" and "b right of a" are never
+        # captions, so an arm without positives never sees them called true.
+        "ordered": replace(_REPAIR, order="listed_first", order_strength=1.0),
+    }
+)
+"""Captions to repair on, frozen before any arm was run (methods.md 12.10, variant C)."""
+
+_SWAPS = ("swap_attributes", "swap_arguments")
+_ATTRIBUTES = ("replace_colour", "replace_size", "replace_texture")
+_SYNONYMS = ("synonym_colour", "synonym_shape", "synonym_size", "synonym_texture")
+SAME_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "swap_nouns": _SWAPS,
+        "swap_adjectives": ("swap_attributes",),
+        "swap_phrases": ("swap_arguments",),
+        "swap_words": _SWAPS,
+        "neg_clip_swap": _SWAPS,
+        "rewrite_swap": _SWAPS,
+        "replace_material": ("replace_texture",),
+        "replace_number": ("replace_count",),
+        "replace_noun": ("replace_shape",),
+        "replace_attribute": _ATTRIBUTES,
+        "antonym": ("replace_size", "replace_relation"),
+        "left_right": ("replace_relation",),
+        "above_below": ("replace_relation",),
+        "front_behind": ("replace_relation",),
+        "fill_attribute": _ATTRIBUTES,
+        "fill_object": ("replace_shape",),
+        "fill_relation": ("replace_relation",),
+        "rewrite_replace": ("replace_shape", *_ATTRIBUTES, "replace_relation"),
+        "synonym": (*_SYNONYMS, "relation_synonym"),
+        "synonym_wordnet": (*_SYNONYMS, "relation_synonym"),
+        "relation_inverse": ("inverse",),
+        "word_form": ("digit", "double_form"),
+        "negatives": tuple(NEGATIVES),
+        "positives": tuple(POSITIVES),
+        "default": (*NEGATIVES, *POSITIVES),
+        "all": (*NEGATIVES, *POSITIVES),
+        # Nothing acts, is inside or lies near in the world, and a caption has one article.
+        "swap_verbs": (),
+        "swap_adverbs": (),
+        "replace_state": (),
+        "replace_action": (),
+        "fill_action": (),
+        "replace_quantifier": (),
+        "inside_outside": (),
+        "near_far": (),
+        "passive": (),
+        "article": (),
+    }
+)
+"""Kinds and groups of edits of real captions, and the world's operators in their place. A kind of
+the world means itself."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Operators of the world for each slot of a recipe; a slot without any is always masked."""
+
+    negatives: tuple[tuple[str, ...], ...]
+    positives: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said of one scene; None where no operator of a slot applies."""
+
+    caption: Statement
+    negatives: tuple[Statement | None, ...]
+    positives: tuple[Statement | None, ...]
+
+
+def find_preset(name: str) -> Knobs:
+    """By name."""
+    if name not in PRESETS:
+        raise unknown_name("preset of the world", name, PRESETS)
+    return PRESETS[name]
+
+
+def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> Columns:
+    """The world's operators for the slots of a recipe."""
+    found = Columns(
+        tuple(_operators(slot, NEGATIVES) for slot in negatives),
+        tuple(_operators(slot, POSITIVES) for slot in positives),
+    )
+    for what, slots, made in (
+        ("negative", negatives, found.negatives),
+        ("positive", positives, found.positives),
+    ):
+        if slots and not any(made):
+            kinds = ", ".join(kind for slot in slots for kind in slot.kinds)
+            raise UserError(
+                f"no {what} of this recipe can be made on the world: {kinds}",
+                expected=f"at least one kind that the world has a {what} for",
+                way_out="see unbag.training.data.world.SAME_AS",
+            )
+    return found
+
+
+def _operators(slot: Slot, among: Iterable[str]) -> tuple[str, ...]:
+    wanted = {one for kind in slot.kinds for one in _same_as(kind)}
+    return tuple(name for name in among if name in wanted)
+
+
+def _same_as(kind: str) -> tuple[str, ...]:
+    if kind in NEGATIVES or kind in POSITIVES:
+        return (kind,)
+    if kind in SAME_AS:
+        return SAME_AS[kind]
+    if kind in GROUPS:
+        return tuple(one for member in GROUPS[kind] for one in _same_as(member))
+    known = [*NEGATIVES, *POSITIVES, *SAME_AS, *GROUPS]
+    raise unknown_name("kind of edit on the world", kind, known)
+
+
+def tell(
+    sample: Sample,
+    columns: Columns,
+    rng: np.random.Generator,
+    *,
+    world: World,
+    withheld: frozenset[Combination],
+) -> Told:
+    """The caption and one edit for each column: the first operator that applies, in drawn order."""
+
+    def one_of(kinds: tuple[str, ...]) -> Statement | None:
+        for at in rng.permutation(len(kinds)):
+            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
+            if made is not None:
+                return made
+        return None
+
+    said = read(sample.caption)
+    return Told(
+        said,
+        tuple(one_of(kinds) for kinds in columns.negatives),
+        tuple(one_of(kinds) for kinds in columns.positives),
+    )
+
+
+# Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of a
+# picture comes from its own scene, so parts of a batch draw what the whole does.
+#
+# Dimensions: N scenes, H rows, W columns, 3 colour channels.
+
+"""Scenes of the world come in; their images, drawn on whatever device asks for them, go out.
+
+Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise comes
+from its own scene, so parts of a batch draw what the whole does.
+
+Dimensions: N scenes, H rows, W columns, 3 colour channels.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPixels:
+    """Scenes of one world, drawn on demand."""
+
+    world: str
+    packed: Packed
+    noise_NHW3: NDArray[np.int8]
+    # An array, not a tensor: tensors of workers travel in shared memory, which containers bound.
+
+    def __len__(self) -> int:
+        """Scenes."""
+        return len(self.noise_NHW3)
+
+    def __getitem__(self, part: slice, /) -> DrawnPixels:
+        """Some of them."""
+        packed = Packed(**{name: value[part] for name, value in vars(self.packed).items()})
+        return DrawnPixels(self.world, packed, self.noise_NHW3[part])
+
+    def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
+        """Levels [N, 3, H, W] in bytes, on the device."""
+        side = WORLDS[self.world].pixels
+        plain_N3HW = draw_batch(
+            _table(self.world, device), self.packed, pixels=side, generator=None
+        )
+        noise_NHW3 = torch.from_numpy(self.noise_NHW3).to(device, non_blocking=non_blocking)
+        level_N3HW = (255 * plain_N3HW).round_() + noise_NHW3.permute(0, 3, 1, 2)
+        return level_N3HW.clamp_(0, 255).to(torch.uint8)
+
+
+def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
+    """Scenes of one world, at least one."""
+    world = WORLDS[scenes[0].world]
+    shape = (world.pixels, world.pixels, 3)
+    noise_NHW3 = np.empty((len(scenes), *shape), dtype=np.int8)
+    for n, scene in enumerate(scenes):
+        noise_NHW3[n] = noise(scene.noise_seed, noise_NHW3[n].size).reshape(shape)
+    return DrawnPixels(world.name, pack(scenes), noise_NHW3)
+
+
+def prepared(scenes: Sequence[Scene], reads: Reads) -> Tensor:
+    """The same for a model with a preparation of its own: drawn here, picture by picture."""
+    return torch.stack([reads.prepare(ScenePicture(scene, "").open()) for scene in scenes])
+
+
+def takes_bytes(reads: Reads, scene: Scene) -> bool:
+    """Whether a model wants the bytes of a drawing as they are; tried, not believed."""
+    wanted, found = drawn([scene]).to("cpu")[0], prepared([scene], reads)[0]
+    return found.dtype == torch.uint8 and torch.equal(found, wanted)
+
+
+@cache
+def _table(world: str, device: str) -> Tensor:
+    return torch.from_numpy(sprite_table(WORLDS[world])).to(device)
+
+
+PER_EPOCH = 250
+"""The world has no end, so an epoch is a word for so many steps."""
+_SEEDS = 2**31
+"""Half of the seeds of the training split; `unbag.lab.pretrain` takes its seeds from the other."""
+_EDITS = 1
+"""Sets the randomness of edits apart from that of scenes."""
+_MISSING = -1
+"""Kind of a negative that is not there: no rule of truth knows it, so it holds nowhere."""
+_FORM = "world batches 1"
+"""Part of the fingerprint: to be raised when the same settings give other batches."""
+
+
+@dataclass(frozen=True)
+class WorldBatches:
+    """Batches for one recipe, seed and share of the work; see `Batches`."""
+
+    recipe: Recipe
+    reads: Reads
+    seed: int = 0
+    share: Share = field(default_factory=Share)
+    preset: str = DEFAULT_PRESET
+    world: World = DEFAULT
+    per_epoch: int = PER_EPOCH
+    largest: int | None = None
+    """Strings that a tower takes at once."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be made, before any worker starts."""
+        find_preset(self.preset)
+        columns_of(self.recipe.negatives, self.recipe.positives)
+        if self.recipe.hard_pictures:
+            raise UserError(
+                "scenes of the world are drawn while training and have no neighbours",
+                expected="a recipe without hard pictures",
+                way_out="--set hard_pictures=false",
+            )
+        self.share.part(self.recipe.batch)
+        if not 0 <= self.seed < _SEEDS:
+            raise UserError(f"seed {self.seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
+        if self.per_epoch < 1:
+            raise UserError(f"{self.per_epoch} steps in an epoch", expected="at least one")
+
+    @property
+    def about(self) -> str:
+        """Fresh scenes, how many, and what stands in each column."""
+        made = [
+            f"{slot.name}: {', '.join(kinds) or 'none on the world'}"
+            for slot, kinds in zip(
+                (*self.recipe.negatives, *self.recipe.positives),
+                (*self._columns.negatives, *self._columns.positives),
+                strict=True,
+            )
+        ]
+        scenes = f"{len(self)} steps of {self.recipe.batch} fresh scenes"
+        return "; ".join((f"the built-in world, preset {self.preset}: {scenes}", *made))
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything that decides a batch, besides the model's own preparation."""
+        settings = (
+            _FORM,
+            find_preset(self.preset),
+            self.world.name,
+            self.seed,
+            self.recipe.batch,
+            self.recipe.masks_equal,
+            len(self),
+            [_named(slot) for slot in self.recipe.negatives],
+            [_named(slot) for slot in self.recipe.positives],
+        )
+        return f"world-{blake2b(repr(settings).encode(), digest_size=12).hexdigest()}"
+
+    @property
+    def find_truth(self) -> FindWorldTruth | None:
+        """Captions and negatives that hold in another picture, unless the recipe masks none."""
+        return FindWorldTruth() if self.recipe.masks_equal else None
+
+    def __len__(self) -> int:
+        """Steps of all epochs."""
+        return self.recipe.epochs * self.per_epoch
+
+    @paused_collector()
+    def __getitem__(self, step: int) -> Batch:
+        """This process's part of the batch of a step."""
+        samples, told = self.told(step)
+        scenes = [sample.scene for sample in samples]
+        return make_batch(
+            self._pixels(scenes),
+            [_said(one) for one in told],
+            tokenize=self.reads.tokenize,
+            count_tokens=self.reads.count_tokens,
+            code=encode(scenes, told),
+            largest=self.largest,
+        )
+
+    def told(self, step: int) -> tuple[tuple[Sample, ...], tuple[Told, ...]]:
+        """Scenes of our share, and what is said of each."""
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        knobs = find_preset(self.preset)
+        seed = split_seed("train", _SEEDS + self.seed)
+        whole = batch(self.world, knobs, seed=seed, step=step, size=self.recipe.batch)
+        part = self.share.part(self.recipe.batch)
+        never = withheld(self.world, knobs).combinations
+        told = tuple(
+            tell(
+                whole[place],
+                self._columns,
+                np.random.default_rng((seed, step, place, _EDITS)),
+                world=self.world,
+                withheld=never,
+            )
+            for place in range(part.start, part.stop)
+        )
+        return whole[part], told
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return columns_of(self.recipe.negatives, self.recipe.positives)
+
+    @cached_property
+    def _takes_bytes(self) -> bool:
+        first = batch(self.world, find_preset(self.preset), seed=0, step=0, size=1)
+        return takes_bytes(self.reads, first[0].scene)
+
+    def _pixels(self, scenes: Sequence[Scene]) -> Pixels:
+        return drawn(scenes) if self._takes_bytes else prepared(scenes, self.reads)
+
+
+@dataclass(frozen=True)
+class FindWorldTruth:
+    """From integers of scenes, captions and negatives to every cell of what holds."""
+
+    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
+        """Of the whole batch."""
+        scenes = SceneCodes(code["thing_BT"], code["related_BRT"])
+        size, negatives = code["negative_BK6"].shape[:2]
+        holds_BB = holds_codes(_columns_of(code["caption_B6"]), scenes)
+        is_own = torch.eye(size, dtype=torch.bool, device=holds_BB.device)
+        if not negatives:
+            return Truth(holds_BB & ~is_own)
+        negative_BM = holds_codes(_columns_of(code["negative_BK6"].flatten(0, 1)), scenes)
+        return Truth(holds_BB & ~is_own, negative_BM.view(size, size, negatives))
+
+
+def encode(scenes: Sequence[Scene], told: Sequence[Told]) -> dict[str, Tensor]:
+    """What `FindWorldTruth` needs, one row a picture."""
+    codes = encode_scenes(scenes)
+    negatives = [one for row in told for one in row.negatives]
+    negative_M6 = _rows([Obj() if one is None else one.ast for one in negatives])
+    negative_M6[[one is None for one in negatives], 0] = _MISSING
+    found = {
+        "thing_BT": codes.thing_ST,
+        "related_BRT": codes.related_SRT,
+        "caption_B6": _rows([one.caption.ast for one in told]),
+        "negative_BK6": negative_M6.reshape(len(told), len(negatives) // len(told), 6),
+    }
+    return {name: torch.from_numpy(value) for name, value in found.items()}
+
+
+def _rows(asts: Sequence[Ast]) -> IntArray:
+    return np.stack(list(vars(encode_captions(asts)).values()), axis=1)
+
+
+def _columns_of(code_C6: Tensor) -> CaptionCodes[Tensor]:
+    return CaptionCodes(*code_C6.unbind(dim=1))
+
+
+def _said(told: Told) -> Said:
+    return Said(told.caption.text, _texts(told.negatives), _texts(told.positives))
+
+
+def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
+    return tuple(None if one is None else one.text for one in statements)
+
+
+def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
+    return slot.name, slot.kinds

@@ -1,0 +1,216 @@
+"""A written folder comes in, is read again by its plain library, and its agreement goes out.
+
+Dimensions: N pictures or captions, D joint space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from warnings import catch_warnings, simplefilter
+
+import torch
+from torch.nn import functional
+
+from unbag.errors import UserError, said_by
+from unbag.models.huggingface.loading import Source, quietly, read_image_processor
+from unbag.models.open_clip.library import library
+from unbag.reports.cards import Agreement
+from unbag.training.export.clip import ORDINARY
+from unbag.types import DualEncoder
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+LIMIT = 1e-5
+"""Largest difference of a number of two unit vectors that both libraries may have by rounding."""
+LIMIT_ON_DEVICE = 1e-4
+"""On a GPU, which picks its kernels, and with them the rounding, by the shape of a product."""
+
+
+class Again(Protocol):
+    """A model as its library reads it from disk."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """Pixels, as the library prepares them."""
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """Unit vectors [N, D]."""
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """Unit vectors [N, D]."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlainOpenClip:
+    """As anybody loads it, captions at full length."""
+
+    model: Any
+    transform: Any
+    tokenize: Any
+    device: str
+
+    def prepare(self, image: Image) -> Tensor:
+        """By the transform that comes with the model."""
+        pixels: Tensor = self.transform(image)
+        return pixels
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """By encode_image."""
+        return _unit(self.model.encode_image(pixels.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """By encode_text."""
+        return _unit(self.model.encode_text(self.tokenize(list(captions)).to(self.device)))
+
+
+@dataclass(frozen=True, eq=False)
+class PlainClip:
+    """transformers.CLIPModel as anybody loads it, captions at full length."""
+
+    model: Any
+    processor: Any
+    tokenizer: Any
+    device: str
+
+    def prepare(self, image: Image) -> Tensor:
+        """By the image processor beside the model."""
+        pixels: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
+        return pixels
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """By get_image_features."""
+        return _unit(self.model.get_image_features(pixel_values=pixels.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """By get_text_features."""
+        inputs = self.tokenizer(
+            list(captions), padding="max_length", truncation=True, return_tensors="pt"
+        )
+        return _unit(self.model.get_text_features(**inputs.to(self.device)))
+
+
+def read_open_clip(folder: Path, *, device: str) -> Again:
+    """`open_clip.create_model_and_transforms` on the folder."""
+    name = f"local-dir:{folder}"
+    try:
+        with catch_warnings():
+            simplefilter("ignore")
+            model, _, transform = library().create_model_and_transforms(name, device=device)
+            tokenize = library().get_tokenizer(name)
+    except Exception as error:
+        # Old versions take the name for that of an architecture; new ones raise many kinds.
+        raise _unreadable("open_clip", said_by(error)) from error
+    return PlainOpenClip(model.eval(), transform, tokenize, device)
+
+
+def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
+    """`transformers.CLIPModel.from_pretrained`; other kinds as `hf:` reads them."""
+    from transformers import AutoTokenizer, CLIPModel
+
+    from unbag.models.huggingface import loading as hf
+
+    try:
+        with quietly():
+            if not is_clip:
+                found = hf.load(str(folder), device=device)
+                assert isinstance(found, DualEncoder)
+                return found
+            model: Any = CLIPModel.from_pretrained(folder)
+            processor = read_image_processor(Source(str(folder)))
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:
+        # Readers of transformers raise anything.
+        raise _unreadable("transformers", said_by(error)) from error
+    return PlainClip(model.to(device).eval(), processor, tokenizer, device)
+
+
+def agreement(
+    encoder: DualEncoder,
+    again: Again,
+    *,
+    own: Again,
+    what: str,
+    captions: Sequence[str] = ORDINARY,
+) -> Agreement:
+    """Compare, or raise; `own` is the form that prepares pictures as the model does."""
+    images = drawn(side=int(encoder.prepare(_picture((64, 64))).shape[-1]))
+    mine_ND = encoder.encode_pictures(torch.stack([encoder.prepare(one) for one in images]))
+    prepared = torch.stack([own.prepare(one) for one in images])
+    apart = max(
+        _apart(again.encode_pictures(prepared), mine_ND),
+        _apart(again.encode_captions(captions), encoder.encode_captions(captions)),
+    )
+    limit = LIMIT if encoder.device == "cpu" else LIMIT_ON_DEVICE
+    if not apart < limit:
+        raise UserError(
+            f"the form of {encoder.name} for {what} gives other vectors: a number differs by "
+            f"{apart:.1e}",
+            expected=f"less than {limit:.0e}; nothing was written",
+            way_out="this is a fault of unbag or of a library's version: please report it",
+        )
+    if again is own:
+        return Agreement(apart)
+    pixels = torch.stack([again.prepare(one) for one in images])
+    cosine_N = (again.encode_pictures(pixels) * mine_ND).sum(dim=-1)
+    return Agreement(apart, _levels(pixels, prepared, again), float(cosine_N.min().clamp(max=1)))
+
+
+def drawn(*, side: int) -> list[Image]:
+    """Pictures wider, higher and smaller than a tower takes, with edges and gradients.
+
+    The last is cut by three columns: open_clip takes two of them from the left, transformers one.
+    """
+    sizes = ((640, 480), (431, 577), (90, 60), (336, 336), (2 * side + 6, 2 * side))
+    return [_picture(size) for size in sizes]
+
+
+def _picture(size: tuple[int, int]) -> Image:
+    from PIL import Image as Images
+    from PIL import ImageDraw
+
+    wide, high = size
+    grey = Images.linear_gradient("L").resize(size)
+    image = Images.merge("RGB", (grey, grey.transpose(Images.Transpose.ROTATE_180), grey))
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((wide // 8, high // 5, wide // 2, high // 2), fill=(210, 40, 30))
+    pen.ellipse((wide // 3, high // 3, wide - 9, high - 5), fill=(30, 70, 220))
+    return image
+
+
+def _levels(one: Tensor, other: Tensor, again: Again) -> float:
+    """In levels of 255, by the spread that both libraries divide by."""
+    std = again.processor.image_std if isinstance(again, PlainClip) else _std(again)
+    spread = torch.tensor(std)[:, None, None]
+    return float(((one - other) * spread).abs().max()) * 255
+
+
+def _std(again: Again) -> Sequence[float]:
+    assert isinstance(again, PlainOpenClip)
+    found: Sequence[float] = again.model.visual.preprocess_cfg["std"]
+    return found
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max())
+
+
+def _unit(found: Any) -> Tensor:
+    """Version 4 of transformers gives the vectors, 5 an output that holds them."""
+    vector: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+    return functional.normalize(vector.float(), dim=-1).cpu()
+
+
+def _unreadable(name: str, why: str) -> UserError:
+    return UserError(
+        f"{name} cannot read what was written for it: {why}",
+        expected="open_clip_torch 3 or later, transformers 4.50 or later; nothing was written",
+        way_out="install a newer version of it",
+    )

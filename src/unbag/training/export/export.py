@@ -1,0 +1,278 @@
+"""A dual encoder and its card come in; folders that open_clip and transformers load go out.
+
+Each form is read again by its plain library and compared with the encoder before anything gets its
+name; a form that a library cannot have is left out with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import torch
+from safetensors import SafetensorError
+
+from unbag.errors import UserError, said_by
+from unbag.models import tiny
+from unbag.models.huggingface.dual import HfDual
+from unbag.models.joined import Joined
+from unbag.models.loading import RECORD
+from unbag.models.open_clip.encoder import OpenClip
+from unbag.models.open_clip.text import ClipTokenizer
+from unbag.models.photo import Photo
+from unbag.models.tiny import Tiny
+from unbag.models.weights import check_finite
+from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library
+from unbag.reports.cards import card_render as render
+from unbag.runs.files import mode_of_new, settle
+from unbag.training.export import formats as forms
+from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
+from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
+from unbag.training.export.formats import (
+    JOINED,
+    PHOTO,
+    captions_of,
+    read_photo,
+    said_of_joined,
+    said_of_parts,
+    write_and_read,
+    write_photo,
+)
+from unbag.types import DualEncoder
+
+TINY = "tiny.safetensors"
+FORMAT = "unbag-export-1"
+FAR = 0.999
+"""Cosine below which another way of resizing is said to change a picture's vector."""
+_BOTH: tuple[Library, ...] = ("open_clip", "transformers")
+_OURS = "the {} encoder is an architecture of unbag's own"
+_Written = tuple[tuple[Folder, ...], tuple[LeftOut, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """How one form is written and read."""
+
+    library: Library
+    write: Callable[[Path], None]
+    read: Callable[[Path], Again]
+    kind: str = "AutoModel"
+
+
+def export(encoder: DualEncoder, out: Path, *, card: Card) -> Exported:
+    """Write all forms that the model can have, its card and unbag.json; `out` must be new."""
+    if not isinstance(encoder, OpenClip | HfDual | Tiny | Photo | Joined):
+        raise UserError(
+            f"{encoder.name} is a {type(encoder).__name__}",
+            expected="a dual encoder loaded as open_clip:, hf:, photo:, tiny: or joined:",
+            way_out="a model of your own is saved by your own code",
+        )
+    _check_weights(_state(encoder), encoder.name)
+    with _new_folder(out) as folder:
+        if isinstance(encoder, Tiny | Photo | Joined):
+            written, left_out = _write_ours(encoder, folder)
+        else:
+            written, left_out = _write_forms(encoder, folder)
+        found = Exported(
+            out,
+            encoder.name,
+            encoder.fingerprint,
+            encoder.scale,
+            encoder.bias,
+            written,
+            left_out,
+            tuple(_notes(encoder, written)),
+        )
+        _describe(folder, card, found)
+    return found
+
+
+def _write_forms(encoder: OpenClip | HfDual, folder: Path) -> _Written:
+    written: list[Folder] = []
+    left_out: list[LeftOut] = []
+    own: Again | None = None
+    for form in _forms(encoder):
+        place = folder / form.library
+        place.mkdir()
+        try:
+            form.write(place)
+        except NoOtherFormError as error:
+            shutil.rmtree(place)
+            left_out.append(LeftOut(form.library, str(error)))
+            continue
+        again = form.read(place)
+        own = own or again
+        agrees = agreement(encoder, again, own=own, what=form.library)
+        sums = _sums(place, folder)
+        written.append(Folder(form.library, form.library, agrees, sums, form.kind))
+    return tuple(written), tuple(left_out)
+
+
+def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
+    """The library that the model is from first."""
+    device = encoder.device
+    is_clip = isinstance(encoder, OpenClip) or encoder.model_type == "clip"
+
+    def write_open_clip(folder: Path) -> None:
+        if isinstance(encoder, OpenClip):
+            forms.write_own_open_clip(encoder, folder)
+        else:
+            forms.write_open_clip_from(encoder, folder)
+
+    def write_transformers(folder: Path) -> None:
+        if isinstance(encoder, OpenClip):
+            forms.write_transformers_from(encoder, folder)
+        else:
+            forms.write_own_transformers(encoder, folder)
+
+    def transformers_again(folder: Path) -> Again:
+        return read_transformers(folder, device=device, is_clip=is_clip)
+
+    first = _Form("open_clip", write_open_clip, lambda at: read_open_clip(at, device=device))
+    kind = "CLIPModel" if is_clip else "AutoModel"
+    second = _Form("transformers", write_transformers, transformers_again, kind)
+    return [first, second] if isinstance(encoder, OpenClip) else [second, first]
+
+
+def _write_ours(encoder: Tiny | Photo | Joined, folder: Path) -> _Written:
+    """In full precision: what is shipped with unbag is half of it, to be small."""
+    library: Library
+    again: Tiny | Photo | Joined
+    captions: Sequence[str] = ORDINARY
+    if isinstance(encoder, Joined):
+        library, path = "joined", folder / JOINED
+        again, captions = write_and_read(encoder, path), captions_of(encoder)
+    elif isinstance(encoder, Photo):
+        library, path = "photo", folder / PHOTO
+        write_photo(encoder, path)
+        again = read_photo(path, encoder)
+    else:
+        library, path = "tiny", folder / TINY
+        tiny.write(encoder.towers, path, dtype=torch.float32)
+        again = tiny.read(path, name=encoder.name, device=encoder.device)
+    agrees = agreement(encoder, again, own=again, what="unbag", captions=captions)
+    found = Folder(library, path.name, agrees, _sums(path, folder))
+    return (found,), tuple(LeftOut(other, _OURS.format(library)) for other in _BOTH)
+
+
+def _state(encoder: OpenClip | HfDual | Tiny | Photo | Joined) -> Mapping[str, torch.Tensor]:
+    if isinstance(encoder, Joined):
+        text = encoder.text.module.state_dict()
+        return encoder.own_weights() | {f"text.{name}": weight for name, weight in text.items()}
+    module: Any = encoder.towers if isinstance(encoder, Tiny | Photo) else encoder.model
+    found: Mapping[str, torch.Tensor] = module.state_dict()
+    return found
+
+
+def _check_weights(state: Mapping[str, torch.Tensor], name: str) -> None:
+    odd = sorted({str(v.dtype) for v in state.values() if v.is_floating_point()})
+    if odd not in ([], ["torch.float32"]):
+        raise UserError(
+            f"the weights of {name} are {', '.join(odd)}",
+            expected="torch.float32, since rounded weights would be handed on",
+            way_out="load the model with dtype float32",
+        )
+    check_finite(state, source=name)
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """A folder beside `out` that gets its name when all is there, and goes away if it is not."""
+    is_free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    if not is_free:
+        raise UserError(
+            f"{out} exists" + (" and is an export" if (out / RECORD).is_file() else ""),
+            expected="a folder that is new or empty: an export is never mixed with another",
+            way_out="name another with --out, or remove this one",
+        )
+    whole = out.absolute()
+    temporary = whole.with_name(f".{whole.name}.{uuid4().hex[:8]}.part")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        _flush(temporary)
+        if out.exists():
+            out.rmdir()
+        temporary.rename(out)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"the export {out} cannot be written: {said_by(error)}",
+            expected="a folder that can be written, with room for the weights twice",
+            way_out="free some space or name another folder; nothing is left behind",
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _flush(folder: Path) -> None:
+    """To disk; and what others may read of files made here, they may read of all of them."""
+    probe = folder / ".mode"
+    mode = mode_of_new(probe)
+    probe.unlink()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            settle(path, mode)
+
+
+def _sums(place: Path, folder: Path) -> tuple[tuple[str, str], ...]:
+    files = [place] if place.is_file() else sorted(place.glob("*.safetensors"))
+    return tuple((path.relative_to(folder).as_posix(), _sum(path)) for path in files)
+
+
+def _sum(path: Path) -> str:
+    digest = sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _notes(
+    encoder: OpenClip | HfDual | Tiny | Photo | Joined, written: tuple[Folder, ...]
+) -> Iterator[str]:
+    if isinstance(encoder, Photo | Joined):
+        yield said_of_parts(encoder) if isinstance(encoder, Photo) else said_of_joined(encoder)
+        return
+    libraries = {one.library for one in written}
+    has_bias = (
+        not isinstance(encoder, Tiny) and getattr(encoder.model, "logit_bias", None) is not None
+    )
+    is_clip = any(one.kind == "CLIPModel" for one in written)
+    if has_bias and "transformers" in libraries and is_clip:
+        yield (
+            f"The bias of the sigmoid loss, {encoder.bias:.4f}, has no place in transformers' "
+            "CLIPModel: its vectors and cosines are the same, its logits lack it."
+        )
+    if libraries == set(_BOTH) and _mends(encoder):
+        yield (
+            "open_clip mends captions before it splits them, and transformers does not: "
+            f"{', '.join(f'`{text}`' for text in ODD)} and the like become other tokens there. "
+            "Ordinary captions are the same."
+        )
+    for one in written:
+        if one.agreement.cosine < FAR:
+            yield (
+                f"Pictures prepared by {one.library} get other vectors (cosine down to "
+                f"{one.agreement.cosine:.4f}), mostly where an odd number of columns or rows is "
+                "cut off, a pixel apart by the two libraries. Numbers of both forms differ by it."
+            )
+
+
+def _mends(encoder: OpenClip | HfDual | Tiny) -> bool:
+    if isinstance(encoder, OpenClip):
+        return isinstance(encoder.tokenize, ClipTokenizer)
+    return isinstance(encoder, HfDual) and forms.is_clips_own(encoder)
+
+
+def _describe(folder: Path, card: Card, found: Exported) -> None:
+    record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(render(card, found), encoding="utf-8")

@@ -1,0 +1,701 @@
+"""A model before and after fine-tuning comes in; models whose weights lie between them go out.
+
+Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every weight is
+(1 - a) of the first plus a of the second, temperature included.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from math import ceil, floor, log10
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from unbag.errors import UserError
+from unbag.evaluation.loading import Job
+from unbag.evaluation.run import run
+from unbag.models.joined import Joined
+from unbag.reports import report
+from unbag.reports.exports import escaped, guarded
+from unbag.reports.formatting import interval_text, value_text
+from unbag.reports.layout import LOWER_IS_BETTER
+from unbag.reports.page import environment
+from unbag.runs.progress import Progress
+from unbag.scorers import Cosine
+from unbag.training.before_after import Side, change_text, estimate_of
+from unbag.training.towers.adapters import make_trainable
+from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
+from unbag.version import __version__
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from rich.table import Table
+    from torch import Tensor
+
+SHOWN = 3
+"""Differences of two architectures that are named; the others are counted."""
+NEAR = 1e-4
+"""Largest difference of two unit vectors that the same weights may give."""
+PROBES = (
+    "a red star to the left of a small striped cup",
+    "two crimson discs above a large dotted square, but no tree",
+    "A man's dog -- 17 of them! -- isn't behind the fence (photo, café).",
+)
+"""Captions on which two tokenizers are compared."""
+NOT_MIXED = (
+    "weights that were trained apart cannot be mixed; name the model that the fine-tuning started "
+    "from as --base"
+)
+NOT_ALIKE = "name the model that the fine-tuning started from as --base, with its activation"
+
+
+@dataclass(frozen=True, eq=False)
+class Mix:
+    """A model between two others."""
+
+    weight: float
+    """Share of the fine-tuned one."""
+    encoder: DualEncoder
+
+
+def interpolate(
+    base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], weight: float
+) -> dict[str, Tensor]:
+    """(1 - weight) base + weight tuned in float32; at 0 and 1 exactly the one and the other.
+
+    Whole numbers, such as positions, must be equal in both.
+    """
+    check_same_weights(base, tuned, names=("the base", "the tuned model"))
+    return {name: _between(start, tuned[name], weight) for name, start in base.items()}
+
+
+def _between(start: Tensor, end: Tensor, weight: float) -> Tensor:
+    if weight == 0 or not start.is_floating_point():
+        return start.detach().clone()
+    end = end.detach().to(start.device)
+    # Not by the sum: it would turn a negative zero into a positive one.
+    if weight == 1:
+        return end.clone()
+    return (1 - weight) * start.detach().float() + weight * end.float()
+
+
+def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tuple[Mix, ...]:
+    """One model for each weight, of the base's class, named `mix 0.25` and so on.
+
+    All are in memory at once, so that one run can compare them.
+    """
+    for one in (base, tuned):
+        if isinstance(one, Joined):
+            raise UserError(
+                f"{one.name} is a joined model, whose connector began with nothing learned",
+                expected="a model that was whole before it was fine-tuned",
+                way_out="hold a joined model near its start while training, with --set distil=1",
+            )
+    trainable = make_trainable(base, device=base.device)
+    other = make_trainable(tuned, device="cpu")
+    start, end = state_of(trainable.module), state_of(other.module)
+    check_same_weights(start, end, names=(base.name, tuned.name))
+    trainable.module.load_state_dict(end)
+    check_same_vectors(base, tuned, trainable.encoder(tuned.name))
+    found = []
+    for weight in weights:
+        trainable.module.load_state_dict(interpolate(start, end, weight))
+        found.append(Mix(weight, trainable.encoder(f"mix {weight:g}")))
+    return tuple(found)
+
+
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """A copy of every weight by name."""
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def check_same_weights(
+    base: Mapping[str, Tensor],
+    tuned: Mapping[str, Tensor],
+    *,
+    names: tuple[str, str],
+    way_out: str = NOT_MIXED,
+) -> None:
+    """Names and shapes of all weights, and every whole number."""
+    apart = [f"{name} is only in {names[0]}" for name in base if name not in tuned]
+    apart += [f"{name} is only in {names[1]}" for name in tuned if name not in base]
+    for name in (name for name in base if name in tuned):
+        start, end = base[name], tuned[name]
+        if start.shape != end.shape:
+            apart.append(f"{name} is {_shape(start)} in {names[0]}, {_shape(end)} in {names[1]}")
+        elif not start.is_floating_point() and not torch.equal(start, end.to(start.device)):
+            apart.append(f"{name} holds other whole numbers")
+    if apart:
+        more = f"; and {len(apart) - SHOWN} more" if len(apart) > SHOWN else ""
+        raise UserError(
+            f"{names[0]} and {names[1]} differ in architecture: {'; '.join(apart[:SHOWN])}{more}",
+            expected="two models of one architecture, the second fine-tuned from the first",
+            way_out=way_out,
+        )
+
+
+def _shape(tensor: Tensor) -> str:
+    return " x ".join(map(str, tensor.shape)) or "one number"
+
+
+def check_same_vectors(
+    base: DualEncoder, tuned: DualEncoder, filled: DualEncoder, *, way_out: str = NOT_ALIKE
+) -> None:
+    """Shapes tell nothing of activation, preparation and tokenizer: they are tried on probes.
+
+    `filled` is the base with all weights of the tuned one, so it must give the vectors of that.
+    """
+    images = [_probe(96, 64), _probe(50, 75)]
+    shown = [[encoder.prepare(image) for image in images] for encoder in (base, tuned)]
+    both = zip(*shown, strict=True)
+    if not all(one.shape == two.shape and bool((one == two).all()) for one, two in both):
+        raise _unlike(base, tuned, "prepare a picture in two ways", way_out)
+    if base.context != tuned.context or base.count_tokens(PROBES) != tuned.count_tokens(PROBES):
+        raise _unlike(base, tuned, "have two tokenizers", way_out)
+    pixels = torch.stack(shown[0])
+    vectors = [
+        torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(PROBES)])
+        for encoder in (filled, tuned)
+    ]
+    if not float((vectors[0] - vectors[1]).abs().max()) < NEAR:
+        raise _unlike(base, tuned, "compute other vectors from the same weights", way_out)
+
+
+def _unlike(base: DualEncoder, tuned: DualEncoder, what: str, way_out: str) -> UserError:
+    return UserError(
+        f"{base.name} and {tuned.name} {what}",
+        expected="the same preparation, tokenizer, vocabulary and activation in both",
+        way_out=way_out,
+    )
+
+
+def _probe(wide: int, high: int) -> Image:
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
+    return Image.fromarray(noise)
+
+
+# Every model is scored in one ordinary run, so every difference from the base is paired.
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+BUDGET = 1.0
+"""Points of recognition that may be lost."""
+STRICT, BRITTLE = "augmented", "brittleness"
+"""Where captions have hard positives, composition is judged by `augmented`: a model that punishes
+every edit does well by the headline `original` and not by this."""
+ON_THESE = (
+    "the weight was chosen on these very benchmarks, so their numbers at it are too good; report "
+    "the model on others"
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One metric of one benchmark at one weight."""
+
+    benchmark: str
+    side: Side
+    metric: str
+    aggregate: str
+    """The averaging rule."""
+    estimate: Estimate
+    change: Comparison | None
+    """Against weight 0, paired; None at weight 0."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One weight. Averages are plain means over benchmarks; None where there is none."""
+
+    weight: float
+    fingerprint: str
+    values: tuple[Value, ...]
+
+    @property
+    def composition(self) -> float | None:
+        """Mean of what composition is judged by."""
+        return self._mean([v for v in self.values if v.side == "composition"], without=BRITTLE)
+
+    @property
+    def recognition(self) -> float | None:
+        """Mean of the headlines."""
+        return self._mean([v for v in self.values if v.side == "recognition"], without=BRITTLE)
+
+    @property
+    def brittleness(self) -> float | None:
+        """Mean over the composition benchmarks that have it; it decides nothing."""
+        found = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
+        return self._mean(found)
+
+    def _mean(self, values: Sequence[Value], *, without: str = "") -> float | None:
+        found = [value.estimate.value for value in values if value.metric != without]
+        return fmean(found) if found else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The weight that is kept, and why."""
+
+    weight: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What was measured over all weights."""
+
+    base: str
+    tuned: str
+    points: tuple[Point, ...]
+    """By weight, the base first."""
+    choice: Choice
+    budget: float | None
+    """None if the weight was given."""
+    folder: Path
+    """The run folder."""
+    notes: tuple[str, ...] = ()
+
+
+def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, ...]:
+    """Sorted, each once, with 0 (what all are compared with) and the one that was picked."""
+    asked = [*weights, *([] if pick is None else [pick])]
+    wrong = [weight for weight in asked if not 0 <= weight <= 1]
+    if wrong:
+        raise UserError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
+    found = tuple(sorted({0.0, *map(float, asked)}))
+    if len(found) == 1:
+        raise UserError(
+            "no weight besides 0, which is the base itself",
+            expected=f"weights such as {','.join(f'{w:g}' for w in WEIGHTS)}",
+        )
+    return found
+
+
+def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
+    """To choose a weight by the rule, both sides are needed."""
+    wanted: tuple[Side, ...] = ("composition", "recognition")
+    for side in wanted:
+        if pick is None and side not in sides.values():
+            raise UserError(
+                f"no {side} benchmark among {', '.join(sides) or 'none'}",
+                expected="at least one of each side, since the weight is chosen by both",
+                way_out="name more with --bench, say with --composition or --recognition what a "
+                "benchmark counts as, or choose the weight yourself with --pick",
+            )
+
+
+def measure_curve(
+    mixes: Sequence[Mix],
+    *,
+    names: tuple[str, str],
+    benchmarks: Sequence[Benchmark],
+    sides: Mapping[str, Side],
+    out: Path,
+    pick: float | None = None,
+    budget: float = BUDGET,
+    data: Path | None = None,
+    cache: Path | None = None,
+    seed: int = 0,
+    batch: int = 256,
+    command: str = "",
+    progress: Progress | None = None,
+) -> Curve:
+    """Score all in one run, which goes on if it was stopped, and choose a weight.
+
+    `mixes` start with weight 0; `names` are those of base and tuned model; `sides` by benchmark.
+    """
+    check_sides(sides, pick)
+    job = Job(
+        scorers=[Cosine(one.encoder) for one in mixes],
+        benchmarks=benchmarks,
+        out=out,
+        data=data,
+        cache=cache,
+        seed=seed,
+        batch=batch,
+        device=mixes[0].encoder.device,
+        also_compared=(STRICT, BRITTLE),
+        command=command,
+    )
+    finished = run(job, progress=progress)
+    report(finished.contents, finished.folder.report)
+    points = tuple(_points(mixes, benchmarks, sides, finished.contents))
+    choice = _given(pick) if pick is not None else choose(points, budget)
+    kept = None if pick is not None else budget
+    return Curve(*names, points, choice, kept, finished.folder.path, finished.problems)
+
+
+def choose(points: Sequence[Point], budget: float = BUDGET) -> Choice:
+    """Most composition among those within `budget` points of the base's recognition.
+
+    Of equals the one nearest to the base.
+    """
+    base = points[0].recognition
+    inside = [p for p in points if _loss(base, p.recognition) <= budget + 1e-9]
+    best = max(inside, key=lambda p: (_known(p.composition), -p.weight))
+    why = (
+        f"most composition among weights that lose at most {points_text(budget)} of recognition; "
+        f"{ON_THESE}"
+    )
+    return Choice(best.weight, why)
+
+
+def points_text(budget: float) -> str:
+    """As `1 point` or `0.5 points`."""
+    return f"{budget:g} point{'' if budget == 1 else 's'}"
+
+
+def _given(pick: float) -> Choice:
+    return Choice(pick, "given with --pick")
+
+
+def _loss(base: float | None, value: float | None) -> float:
+    """In points."""
+    return 100 * (_known(base) - _known(value))
+
+
+def _known(value: float | None) -> float:
+    if value is None or value != value:
+        raise UserError(
+            "a weight could not be chosen: a side has no number",
+            expected="a composition and a recognition benchmark that could be measured",
+            way_out="see the problems above, or choose the weight yourself with --pick",
+        )
+    return value
+
+
+def _points(
+    mixes: Sequence[Mix],
+    benchmarks: Sequence[Benchmark],
+    sides: Mapping[str, Side],
+    contents: RunContents,
+) -> Iterator[Point]:
+    judged = {b.name: _metrics(b, sides[b.name], contents, len(mixes) - 1) for b in benchmarks}
+    for one in mixes:
+        values = tuple(
+            value
+            for name, metrics in judged.items()
+            for metric in metrics
+            if (value := _value(one, name, metric, sides[name], contents)) is not None
+        )
+        yield Point(one.weight, one.encoder.fingerprint, values)
+
+
+def _metrics(
+    benchmark: Benchmark, side: Side, contents: RunContents, rivals: int
+) -> tuple[str, ...]:
+    """What it is judged by, and brittleness; only what every mix could be compared by."""
+    made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
+    whole = {metric for metric in made if made.count(metric) == rivals}
+    main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
+    return tuple(metric for metric in (main, BRITTLE) if metric in whole)
+
+
+def _value(
+    one: Mix, benchmark: str, metric: str, side: Side, contents: RunContents
+) -> Value | None:
+    made = [c for c in contents.comparisons if (c.benchmark, c.metric) == (benchmark, metric)]
+    change = next((c for c in made if c.second == one.encoder.name), None)
+    rule = made[0].aggregate
+    estimate = estimate_of(contents, made[0], one.encoder.name)
+    return None if estimate is None else Value(benchmark, side, metric, rule, estimate, change)
+
+
+UNDER = (
+    "percent; composition and recognition are plain means over the benchmarks of each side, in "
+    "brackets the difference from weight 0"
+)
+CSV_HEAD = (
+    "weight", "benchmark", "side", "metric", "aggregate", "value", "low", "high", "n",
+    "difference", "difference_low", "difference_high", "is_chosen",
+)  # fmt: skip
+
+
+def curve_json(curve: Curve) -> str:
+    """Everything, as fractions."""
+    content = {
+        "unbag": __version__,
+        "base": curve.base,
+        "tuned": curve.tuned,
+        "chosen": {"weight": curve.choice.weight, "why": curve.choice.why, "budget": curve.budget},
+        "points": [_point_json(point) for point in curve.points],
+        "notes": list(curve.notes),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def curve_csv(curve: Curve) -> str:
+    """A row for each weight and number, as fractions."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(CSV_HEAD)
+    for point in curve.points:
+        for value in point.values:
+            found = {"weight": point.weight, "is_chosen": point.weight == curve.choice.weight}
+            row = found | _value_json(value)
+            texts = {name: guarded(one) for name, one in row.items() if isinstance(one, str)}
+            writer.writerow([(row | texts)[name] for name in CSV_HEAD])
+    return file.getvalue()
+
+
+def curve_table(curve: Curve) -> Table:
+    """A row a weight; the chosen one is marked."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=UNDER, caption_justify="left")
+    for name in ("weight", "composition", "recognition", "brittleness ↓", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for point in curve.points:
+        is_chosen = point.weight == curve.choice.weight
+        means = point_texts(point, curve.points[0])
+        mark = "chosen" if is_chosen else ""
+        table.add_row(f"{point.weight:g}", *means, mark, style="bold" if is_chosen else "")
+    return table
+
+
+def point_texts(point: Point, base: Point) -> tuple[str, str, str]:
+    """Composition, recognition and brittleness as people read them, with the difference."""
+    pairs = (
+        (point.composition, base.composition),
+        (point.recognition, base.recognition),
+        (point.brittleness, base.brittleness),
+    )
+    first, second, third = (
+        mean_text(value, start, is_base=point is base) for value, start in pairs
+    )
+    return first, second, third
+
+
+def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str:
+    """As `93.8 (+1.2)`."""
+    if value is None or start is None or value != value:
+        return "–"
+    shown = f"{100 * value:.1f}"
+    return shown if is_base else f"{shown} ({100 * (value - start):+.1f})"
+
+
+def curve_markdown(curve: Curve) -> str:
+    """The chosen weight against the base, for a model card."""
+    chosen = next(point for point in curve.points if point.weight == curve.choice.weight)
+    lines = [
+        "| side | benchmark | metric | base | mixed | difference | n |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for before, after in zip(curve.points[0].values, chosen.values, strict=True):
+        name = f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}"
+        texts = (after.side, escaped(after.benchmark), escaped(name))
+        numbers = (estimate_text(before.estimate), estimate_text(after.estimate))
+        count = f"{after.estimate.n:,}"
+        lines.append(f"| {' | '.join((*texts, *numbers, difference_of(after), count))} |")
+    why = f"{curve.choice.weight:g} of the tuned weights: {curve.choice.why}."
+    return "\n".join([*lines, "", f"- {why}", *(f"- {note}" for note in curve.notes), ""])
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """As `93.8 [92.1, 95.0]`."""
+    return f"{value_text(estimate)} {interval_text(estimate)}".strip()
+
+
+def difference_of(value: Value) -> str:
+    """From weight 0, with its paired interval; a dash at weight 0 itself."""
+    if value.change is None:
+        return "–"
+    return change_text(value.change, is_rate=value.estimate.is_rate)
+
+
+def _point_json(point: Point) -> dict[str, object]:
+    return {
+        "weight": point.weight,
+        "fingerprint": point.fingerprint,
+        "composition": point.composition,
+        "recognition": point.recognition,
+        "brittleness": point.brittleness,
+        "values": [_value_json(value) for value in point.values],
+    }
+
+
+def _value_json(value: Value) -> dict[str, object]:
+    change = value.change
+    return {
+        "benchmark": value.benchmark,
+        "side": value.side,
+        "metric": value.metric,
+        "aggregate": value.aggregate,
+        "value": _finite(value.estimate.value),
+        "low": _finite(value.estimate.low),
+        "high": _finite(value.estimate.high),
+        "n": value.estimate.n,
+        "difference": None if change is None else _finite(change.difference),
+        "difference_low": None if change is None else _finite(change.low),
+        "difference_high": None if change is None else _finite(change.high),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if value == value else None
+
+
+# As in `unbag.reports.charts`, places along the axis are percentages and heights are pixels, so
+# that the chart fits a phone without its letters changing size.
+
+HIGH = 340
+"""Of the plot, in pixels."""
+MARGIN = 0.12
+"""Free part of the axis at each end, where labels and numbers stand."""
+LEAST = 0.02
+"""Shortest axis, so that two equal points do not look far apart."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From values to a part of the way, 0 to 1."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> Axis:
+        """Holds all values, with room at both ends."""
+        low, high = min(values), max(values)
+        wide = max(high - low, LEAST)
+        middle = (low + high) / 2
+        half = wide / 2 / (1 - 2 * MARGIN)
+        return cls(middle - half, middle + half)
+
+    def part(self, value: float) -> float:
+        """Where a value lies."""
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[float]:
+        """About five round numbers; none above 1 or below 0."""
+        rough = (self.high - self.low) / 6
+        size = 10.0 ** floor(log10(rough))
+        step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough)
+        first, last = ceil(self.low / step), floor(self.high / step)
+        return [k * step for k in range(first, last + 1) if -1e-9 <= k * step <= 1 + 1e-9]
+
+
+def curve_page(curve: Curve) -> str:
+    """One page without scripts or outside resources."""
+    from markupsafe import Markup
+
+    drawn = [p for p in curve.points if p.composition is not None and p.recognition is not None]
+    rows = [
+        (p.weight, p.weight == curve.choice.weight, point_texts(p, curve.points[0]))
+        for p in curve.points
+    ]
+    return (
+        environment()
+        .get_template("curve.html")
+        .render(
+            version=__version__,
+            curve=curve,
+            chart=Markup(_chart(curve, drawn)) if drawn else "",  # noqa: S704 - escaped there
+            rows=rows,
+            under=UNDER,
+            estimate_text=estimate_text,
+            difference_of=difference_of,
+            budget="" if curve.budget is None else points_text(curve.budget),
+            lower_is_better=LOWER_IS_BETTER,
+        )
+    )
+
+
+def _chart(curve: Curve, points: Sequence[Point]) -> str:
+    """To the right more recognition, upwards more composition."""
+    across = Axis.over([p.recognition for p in points if p.recognition is not None])
+    up = Axis.over([p.composition for p in points if p.composition is not None])
+    places = [
+        (across.part(p.recognition or 0.0), HIGH * (1 - up.part(p.composition or 0.0)))
+        for p in points
+    ]
+    parts = [_grid(across, up), _bound(curve, across)]
+    for (x1, y1), (x2, y2) in pairwise(places):
+        parts.append(_line(x1, x2, y1, y2, "path"))
+    chosen = [p.weight == curve.choice.weight for p in points]
+    parts += [_mark(place, is_chosen=is_it) for place, is_it in zip(places, chosen, strict=True)]
+    names = [f"{p.weight:g}" for p in points]
+    parts += [_label(*one) for one in _labels(names, places)]
+    said = "; ".join(
+        f"weight {p.weight:g}: recognition {100 * (p.recognition or 0):.1f}, composition "
+        f"{100 * (p.composition or 0):.1f}"
+        for p in points
+    )
+    return (
+        f'<svg class="strip curve" width="100%" height="{HIGH + 22}" role="img">'
+        "<title>Composition against recognition over the mixing weight</title>"
+        f"<desc>{escape(said)}</desc>{''.join(parts)}</svg>"
+    )
+
+
+def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
+    return (
+        f'<line class="{kind}" x1="{100 * x1:.2f}%" x2="{100 * x2:.2f}%" '
+        f'y1="{y1:.1f}" y2="{y2:.1f}"/>'
+    )
+
+
+def _grid(across: Axis, up: Axis) -> str:
+    parts = []
+    for tick in across.ticks():
+        x = across.part(tick)
+        parts.append(_line(x, x, 0, HIGH, "grid"))
+        parts.append(
+            f'<text x="{100 * x:.2f}%" y="{HIGH + 16}" text-anchor="middle">{100 * tick:.4g}</text>'
+        )
+    for tick in up.ticks():
+        y = HIGH * (1 - up.part(tick))
+        parts.append(_line(0, 1, y, y, "grid"))
+        parts.append(f'<text x="0" y="{y - 4:.1f}">{100 * tick:.4g}</text>')
+    return "".join(parts)
+
+
+def _bound(curve: Curve, across: Axis) -> str:
+    """How little recognition a chosen weight may have, where that is on the axis."""
+    base = curve.points[0].recognition
+    if curve.budget is None or base is None:
+        return ""
+    x = across.part(base - curve.budget / 100)
+    return _line(x, x, 0, HIGH, "chance") if 0 <= x <= 1 else ""
+
+
+def _mark(place: tuple[float, float], *, is_chosen: bool) -> str:
+    ring = '<circle class="ring" r="9"/>' if is_chosen else ""
+    return (
+        f'<svg x="{100 * place[0]:.2f}%" y="{place[1]:.1f}" overflow="visible">{ring}'
+        '<g class="mark s0"><circle r="5"/></g></svg>'
+    )
+
+
+def _labels(
+    names: Sequence[str], places: Sequence[tuple[float, float]]
+) -> list[tuple[str, tuple[float, float]]]:
+    """Points whose names would lie on each other share one name: the weights with commas."""
+    found: list[tuple[str, tuple[float, float]]] = []
+    for name, (x, y) in zip(names, places, strict=True):
+        near = [i for i, (_, (a, b)) in enumerate(found) if abs(a - x) < 0.08 and abs(b - y) < 15]
+        if near:
+            others, place = found[near[0]]
+            found[near[0]] = (f"{others}, {name}", place)
+        else:
+            found.append((name, (x, y)))
+    return found
+
+
+def _label(name: str, place: tuple[float, float]) -> str:
+    return (
+        f'<svg x="{100 * place[0]:.2f}%" y="{place[1]:.1f}" overflow="visible">'
+        f'<text class="label" x="13" y="4">{escape(name)}</text></svg>'
+    )

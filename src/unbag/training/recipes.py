@@ -1,0 +1,328 @@
+"""Published repairs as functions that give a recipe. A paper's name means the paper's form.
+
+Numbers that a paper does not say are taken from its released code or from NegCLIP's, and `source`
+says so. Slots name kinds of edits; a slot holds for each caption one edit of its kinds, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isfinite
+from typing import Literal
+
+from unbag.errors import UserError
+from unbag.training.losses import (
+    Denominator,
+    ThresholdMode,
+    contrastive,
+    contrastive_negatives,
+    intra_modal,
+    rank,
+    sigmoid,
+    svlc_negative,
+    svlc_positive,
+)
+from unbag.training.losses import RankReduction as Reduction
+from unbag.training.objective import Objective, Term, ThresholdRule
+
+# What a training run is asked to do: a recipe, which is data, and where it comes from.
+
+Precision = Literal["float32", "bfloat16"]
+
+_BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "a number above 0": ("epochs", "batch", "learning_rate", "clip_norm", "epsilon"),
+    "0 or more": ("weight_decay", "warm_up", "to_start"),
+    "1 or more": ("largest_scale",),
+}
+"""Fields of a recipe by what they must be."""
+_IS: Mapping[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: value > 0,
+    "0 or more": lambda value: value >= 0,
+    "1 or more": lambda value: value >= 1,
+}
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A column of edits: each caption brings one edit of one of these kinds, or none."""
+
+    name: str
+    """What logs and thresholds call it."""
+    kinds: tuple[str, ...]
+    """Kinds or groups of edits, as `unbag list edits` names them."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Low-rank changes beside frozen matrices instead of training them (peft)."""
+
+    rank: int = 4
+    alpha: float = 4.0
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Locks:
+    """Which layers stay as they are, counted from the input; a locked tower is in eval mode."""
+
+    picture: int | Literal["part", "all"] = 0
+    """Layers of the picture tower: 1 is the patch embedding alone, "part" everything but the last
+    layer (a head, or what follows the blocks), "all" that too."""
+    caption: int | Literal["part", "all"] = 0
+    scale: bool = False
+    """Keep temperature and bias."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights, besides model, data and seed."""
+
+    name: str
+    source: str
+    """Paper or code that the numbers are from, and where they differ."""
+    objective: Objective
+    negatives: tuple[Slot, ...] = ()
+    positives: tuple[Slot, ...] = ()
+    epochs: int = 5
+    batch: int = 256
+    """Pictures of one optimiser step, over all processes."""
+    learning_rate: float = 5e-6
+    weight_decay: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.98)
+    epsilon: float = 1e-6
+    warm_up: int = 50
+    """Steps with a rising learning rate, before half a cosine to zero."""
+    clip_norm: float | None = 1.0
+    """Longest gradient, over all weights."""
+    largest_scale: float = 100.0
+    locks: Locks = Locks()
+    lora: Lora | None = None
+    masks_equal: bool = True
+    """Captions of the batch that say the same as another picture's are no negatives of it."""
+    hard_pictures: bool = False
+    """Each picture brings one of its nearest ones, as NegCLIP does; the batch is twice as large."""
+    to_start: float = 0.0
+    """Weight of the squared distance to the first weights."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot be meant."""
+        for said, names in _BOUNDS.items():
+            for name in names:
+                value = getattr(self, name)
+                is_off = value is None and name == "clip_norm"
+                if not (is_off or (isfinite(value) and _IS[said](value))):
+                    raise UserError(f"a recipe with {name} {value}", expected=said)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise UserError(
+                f"a recipe with betas {self.betas}", expected="two numbers from 0 to below 1"
+            )
+
+
+Family = Literal["both", "swap", "replace"]
+
+SWAPPED = ("neg_clip_fixed", "swap_arguments", "swap_attributes")
+"""Negatives that exchange words, as groups and kinds of edits."""
+REPLACED = ("svlc_fixed", "replace_noun", "replace_relation", "spatial", "antonym")
+"""Negatives that put another word."""
+TURNED = ("conjunct_swap", "relation_inverse")
+"""Positives that exchange words."""
+RENAMED = ("synonym", "synonym_wordnet")
+"""Positives that put another word."""
+REPHRASED = ("article", "word_form", "passive")
+"""Positives that are not hard: the words of the caption in another form."""
+
+
+def clip_ft() -> Recipe:
+    """Plain fine-tuning on the same captions: the control that every repair is read against."""
+    return Recipe(
+        name="clip_ft",
+        source="CLIP-FT of Yuksekgonul et al. 2023; epochs, rate and batch as for NegCLIP",
+        objective=Objective((Term("contrastive", 1.0, contrastive),)),
+    )
+
+
+def neg_clip(*, hard_pictures: bool = True) -> Recipe:
+    """NegCLIP: captions with words exchanged in the denominator, and pictures that are alike.
+
+    Without `hard_pictures` no neighbours are needed, and it is NegCLIP's captions alone.
+    """
+    return Recipe(
+        name="neg_clip",
+        source="Yuksekgonul et al. 2023: the loss and 256 before doubling from its code, swaps by "
+        "its rule; 5 epochs, rate 5e-6 of {1e-6, 5e-6, 1e-5} and 50 steps of warm-up are the "
+        "field's and stand in neither",
+        objective=Objective((Term("contrastive_negatives", 1.0, contrastive_negatives),)),
+        negatives=(Slot("swap", ("neg_clip",)),),
+        hard_pictures=hard_pictures,
+    )
+
+
+def svlc(*, with_positives: bool = False) -> Recipe:
+    """SVLC: words replaced by rules, a loss of their own; low-rank weights.
+
+    `with_positives` adds rephrased captions (SVLC+Pos), which are not hard positives.
+    """
+    terms = [
+        Term("contrastive_negatives", 1.0, contrastive_negatives),
+        Term("svlc_negative", 1.0, svlc_negative),
+    ]
+    positives: tuple[Slot, ...] = ()
+    if with_positives:
+        terms.append(Term("svlc_positive", 1.0, svlc_positive))
+        positives = (Slot("rephrased", REPHRASED),)
+    return Recipe(
+        name="svlc",
+        source="Doveh et al. 2023 and its code: rate 5e-6, decay 0.1, 128 a GPU, LoRA of rank 4. "
+        "Negatives by rules of ours that check what the published word lists do not",
+        objective=Objective(tuple(terms)),
+        negatives=(Slot("replace", ("svlc_fixed",)),),
+        positives=positives,
+        batch=128,
+        lora=Lora(rank=4),
+    )
+
+
+def hard_negative(*, family: Family = "both", neg_in_contrastive: bool = True) -> Recipe:
+    """One hard negative a caption and nothing else: the HN model of the hard-positive paper."""
+    return replace(
+        hard_positive(positive=0.0, family=family, neg_in_contrastive=neg_in_contrastive),
+        name="hard_negative",
+    )
+
+
+def hard_positive(
+    *,
+    negative: float = 1.0,
+    positive: float = 1.0,
+    family: Family = "both",
+    neg_in_contrastive: bool = True,
+    rephrases: bool = False,
+) -> Recipe:
+    """One hard negative and one hard positive a caption: HP+HN of the hard-positive paper.
+
+    Args:
+        negative: Weight of the negatives' loss, 0 to 1; at 0 they are in no loss at all.
+        positive: Weight of the positives' loss, 0 to 1.
+        family: Edits that exchange words, that replace them, or both.
+        neg_in_contrastive: Negatives in the denominator too, as the released code has it.
+        rephrases: Rephrased captions in place of hard positives, as a control.
+    """
+    for name, weight in (("negative", negative), ("positive", positive)):
+        if not 0 <= weight <= 1:
+            raise UserError(f"a weight of {weight} for {name}", expected="0 to 1")
+    has_negatives = negative > 0
+    first = contrastive_negatives if has_negatives and neg_in_contrastive else contrastive
+    renamed = {"swap": TURNED, "replace": RENAMED, "both": (*TURNED, *RENAMED)}[family]
+    changed = {"swap": SWAPPED, "replace": REPLACED, "both": (*SWAPPED, *REPLACED)}[family]
+    return Recipe(
+        name="hard_positive",
+        source="Kamath et al. 2024, SVLC's losses at weight 1, 5 epochs; optimiser from SVLC's "
+        "code (rate 5e-6, decay 0.1, 128 a GPU on 4); the paper does not say whether LoRA is used",
+        objective=Objective(
+            (
+                Term(first.__name__, 1.0, first),
+                Term("svlc_negative", negative, svlc_negative),
+                Term("svlc_positive", positive, svlc_positive),
+            )
+        ),
+        negatives=(Slot("negative", changed),) if has_negatives else (),
+        positives=(Slot("positive", REPHRASED if rephrases else renamed),) if positive else (),
+        batch=512,
+    )
+
+
+_FILLED = (
+    Slot("relation", ("swap_nouns",)),
+    Slot("attribute", ("fill_attribute",)),
+    Slot("object", ("fill_object",)),
+    Slot("action", ("fill_action",)),
+)
+"""CE-CLIP's four types: a masked language model chose the words."""
+_RULED = (
+    Slot("relation", ("neg_clip_fixed", "swap_arguments", "spatial", "replace_relation")),
+    Slot("attribute", ("replace_attribute", "swap_attributes", "antonym")),
+    Slot("object", ("replace_noun",)),
+    Slot("action", ("replace_action",)),
+)
+"""The same four types by rules, so that no model is needed."""
+
+
+def _ce_clip_terms(denominator: Denominator, reduction: Reduction) -> tuple[Term, ...]:
+    return (
+        Term("contrastive_negatives", 1.0, contrastive_negatives),
+        Term("intra_modal", 0.2, partial(intra_modal, denominator=denominator)),
+        Term("rank", 0.4, partial(rank, reduction=reduction)),
+    )
+
+
+def ce_clip(
+    *, upper: float | None = 10.0, thresholds: ThresholdMode = "adaptive", fixed: float = 0.0
+) -> Recipe:
+    """CE-CLIP as the paper prints it. Its intra-modal loss has no lower bound: see ce_clip_fixed.
+
+    Args:
+        upper: Bounds the thresholds of the rank loss; None bounds nothing.
+        thresholds: The paper's ablations: `adaptive`, `largest` gap, or `fixed`.
+        fixed: The threshold, where it is fixed (2, 5 and 10 in the paper).
+    """
+    return Recipe(
+        name="ce_clip",
+        source="Zhang et al. 2024: weights 0.2 and 0.4, 5 epochs, batch 256, equations 2 to 7 "
+        "with the means of the released code, whose own script differs (0.3, 0.2, 10 epochs, 378)",
+        objective=Objective(
+            _ce_clip_terms("paper", "cell_mean"),
+            ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
+        ),
+        negatives=_FILLED,
+    )
+
+
+def ce_clip_fixed(
+    *, upper: float | None = 10.0, thresholds: ThresholdMode = "adaptive", fixed: float = 0.0
+) -> Recipe:
+    """CE-CLIP with the true pair in the intra-modal denominator and means over what is there.
+
+    Its arguments are those of `ce_clip`.
+    """
+    return Recipe(
+        name="ce_clip_fixed",
+        source="Zhang et al. 2024 with our repairs: the intra-modal loss is a cross-entropy, the "
+        "rank loss and its thresholds count valid negatives only and go on across epochs",
+        objective=Objective(
+            _ce_clip_terms("with_positive", "valid_mean"),
+            ThresholdRule(mode=thresholds, upper=upper, fixed=fixed),
+        ),
+        negatives=_RULED,
+    )
+
+
+def locked_image(*, sides: bool = False) -> Recipe:
+    """The picture tower as it is, the caption tower trained: the same-data control.
+
+    `sides` puts left and right exchanged into the denominator.
+    """
+    first = contrastive_negatives if sides else contrastive
+    return Recipe(
+        name="locked_image",
+        source="Li et al. 2024, appendix B.1: 5 epochs, rate 5e-6, 50 steps of warm-up, batch 512; "
+        "no decay, from the released code",
+        objective=Objective((Term(first.__name__, 1.0, first),)),
+        negatives=(Slot("sides", ("left_right",)),) if sides else (),
+        batch=512,
+        weight_decay=0.0,
+        locks=Locks(picture="all"),
+    )
+
+
+def siglip_hn() -> Recipe:
+    """Sigmoid loss with hard negatives as further columns, for SigLIP."""
+    return Recipe(
+        name="siglip_hn",
+        source="ours: SigLIP's loss (Zhai et al. 2023), negatives and optimiser as for NegCLIP",
+        objective=Objective((Term("sigmoid", 1.0, partial(sigmoid, reduction="rows")),)),
+        negatives=(Slot("negative", (*SWAPPED, *REPLACED)),),
+        # Released SigLIPs stand at 117, which CLIP's bound would cut at the first step.
+        largest_scale=1000.0,
+    )

@@ -1,0 +1,324 @@
+"""A model, pairs and a recipe come in; repaired weights, what they cost, and an export go out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from unbag.data.pairs import Pairs
+from unbag.data.readers import open_pairs
+from unbag.errors import UserError
+from unbag.models.loading import model_name
+from unbag.reports.cards import Card, Cost, Exported, card_settings
+from unbag.runs.distributed import Team, join_team
+from unbag.runs.identity import described
+from unbag.runs.progress import Progress, Silent
+from unbag.scorers.resolve import load_model
+from unbag.training import checkpoint
+from unbag.training.before_after import Priced, blind_reader, price, price_markdown
+from unbag.training.checkpoint import BEST, LAST
+from unbag.training.data.batch import Batches, Share
+from unbag.training.data.checks import ready_batches
+from unbag.training.data.pairs import PairBatches
+from unbag.training.data.world import WorldBatches
+from unbag.training.export.export import export
+from unbag.training.job import TrainJob, TrainRecord, check_begun, read_record
+from unbag.training.recipes import Locks, Lora, Precision, Recipe
+from unbag.training.settings import make_recipe
+from unbag.training.towers.adapters import make_trainable
+from unbag.training.towers.base import Trainable, apply_locks
+from unbag.training.towers.cached_features import keep_features
+from unbag.training.towers.lora import add_lora
+from unbag.training.trainer import Trained, check_benchmarks, train
+from unbag.types import Benchmark, DualEncoder
+
+WORLD = "world"
+"""In place of a file: scenes that are drawn while training."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a run is carried out; nothing here is meant to change what is learned."""
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is trained on."""
+
+    path: str
+    """A file, folder or pattern, or `world`."""
+    form: str | None = None
+    pictures: Path | None = None
+    neighbours: Path | None = None
+    caption_column: str = ""
+    picture_column: str = ""
+    skips_missing: bool = False
+    skips_bad: bool = False
+
+    def opened(self) -> Pairs:
+        """The pairs of the file or folder; not for `world`, which has none."""
+        return open_pairs(
+            self.path,
+            form=self.form,
+            pictures=self.pictures,
+            neighbours=self.neighbours,
+            caption_column=self.caption_column,
+            picture_column=self.picture_column,
+            skips_missing=self.skips_missing,
+            skips_bad=self.skips_bad,
+        )
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What came of it. Without an end there is no price and no export yet."""
+
+    trained: Trained
+    batch: int
+    """Pictures of a step."""
+    priced: Priced | None = None
+    exported: Exported | None = None
+
+
+def repair(
+    model: DualEncoder,
+    pairs: Wanted | str | Path,
+    recipe: Recipe | str,
+    out: Path | str,
+    *,
+    seed: int = 0,
+    benchmarks: Sequence[Benchmark] = (),
+    data: Path | None = None,
+    evaluate_every: int | None = None,
+    while_training: bool = True,
+    where: Where | None = None,
+    base: str = "",
+    progress: Progress | None = None,
+) -> Repaired:
+    """Train, measure before and after on the benchmarks, export; or go on where it stopped.
+
+    Args:
+        model: Loaded by name; it stays as it is.
+        pairs: Pictures with captions: a file, a folder, or `world`.
+        recipe: By name, of `make_recipe`, or your own.
+        out: Folder of the run.
+        seed: Of the order of pairs, of what is drawn, and of dropout.
+        benchmarks: Scored while training and before and after; none means those of the world,
+            before and after only.
+        data: Folder with one folder for each benchmark that needs files.
+        evaluate_every: Steps; None is every epoch.
+        while_training: False scores before and after only.
+        where: Device, precision, processes.
+        base: The name that loads the model, as it was typed: for the card, and for an export of
+            this run later on.
+        progress: Who shows bars.
+    """
+    where, progress, out = where or Where(), progress or Silent(), Path(out)
+    wanted = pairs if isinstance(pairs, Wanted) else Wanted(str(pairs))
+    recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
+    # Here too, since features may be computed before the first step.
+    check_begun(out)
+    check_benchmarks(model, benchmarks, data=data)
+    team = join_team(where.device)
+    trainable = make_trainable(model, device=where.device)
+    batches = _batches(
+        wanted, recipe, trainable, seed=seed, team=team, micro=where.micro, progress=progress
+    )
+    if isinstance(batches, PairBatches) and team.size == 1:
+        trainable = keep_features(
+            model, trainable, batches.pairs, recipe, cache=where.cache, progress=progress
+        )
+        batches = replace(batches, reads=trainable.reads)
+    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
+        progress.say(line)
+    _check_bias(trainable, recipe)
+    if model.scale > recipe.largest_scale:
+        progress.say(
+            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
+            "--set largest_scale=... allows more"
+        )
+    if recipe.batch == 1:
+        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
+    if recipe.warm_up > len(batches):
+        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
+    job = TrainJob(
+        trainable=trainable,
+        batches=batches,
+        recipe=recipe,
+        out=out,
+        seed=seed,
+        device=where.device,
+        precision=where.precision,
+        micro=where.micro,
+        workers=where.workers,
+        benchmarks=tuple(benchmarks) if while_training else (),
+        data=data,
+        evaluate_every=evaluate_every,
+        cache=where.cache,
+        save_minutes=where.save_minutes,
+        uses_tensorboard=where.uses_tensorboard,
+        wandb_project=where.wandb_project,
+        command=where.command,
+        base=base or model.name,
+    )
+    trained = train(job, progress=progress)
+    if not trained.is_done:
+        return Repaired(trained, recipe.batch)
+    after = trainable.encoder(f"{model.name}+{recipe.name}")
+    priced = price(
+        model,
+        after,
+        out=out / "before_after",
+        benchmarks=benchmarks,
+        data=data,
+        cache=where.cache,
+        seed=seed,
+        command=where.command,
+        progress=progress,
+        reader=blind_reader(model, batches) if isinstance(batches, PairBatches) else None,
+    )
+    if not team.is_leader or (out / "export").exists():
+        return Repaired(trained, recipe.batch, priced)
+    card = _card(job, trained, priced, base=base or model.name, team=team)
+    return Repaired(trained, recipe.batch, priced, export(after, out / "export", card=card))
+
+
+def _check_bias(trainable: Trainable, recipe: Recipe) -> None:
+    terms = [term.name for term in recipe.objective.terms if term.weight]
+    if "sigmoid" in terms and len(trainable.temperature) < 2:
+        raise UserError(
+            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
+            expected="a model that was trained with it, such as a SigLIP",
+            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+        )
+
+
+def _batches(
+    wanted: Wanted,
+    recipe: Recipe,
+    trainable: Trainable,
+    *,
+    seed: int,
+    team: Team,
+    micro: int | None,
+    progress: Progress,
+) -> Batches:
+    share = Share(team.rank, team.size)
+    strings = None if micro is None else micro * (1 + len(recipe.negatives) + len(recipe.positives))
+    if wanted.path == WORLD:
+        return WorldBatches(recipe, trainable.reads, seed=seed, share=share, largest=strings)
+    pairs = wanted.opened()
+    batches, found = ready_batches(
+        pairs, recipe, trainable.reads, seed=seed, share=share, micro=strings
+    )
+    for line in found.lines():
+        progress.say(line)
+    return batches
+
+
+def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
+    recipe = job.recipe
+    said = described(recipe)
+    assert isinstance(said, dict)
+    standing = trained.standing
+    return Card(
+        title=f"{base} repaired with {recipe.name}",
+        base=base,
+        recipe=recipe.name,
+        settings=card_settings(said, seed=job.seed, precision=job.precision),
+        data=job.batches.about,
+        table=price_markdown(priced),
+        cost=Cost(
+            steps=standing.step,
+            samples=standing.step * recipe.batch,
+            seconds=standing.seconds,
+            device=_device(job.device, team),
+        ),
+        command=job.command,
+    )
+
+
+def _device(device: str, team: Team) -> str:
+    name = f"{os.cpu_count()} CPU cores"
+    if device.startswith("cuda"):
+        name = torch.cuda.get_device_name(device)
+    return name if team.size == 1 else f"{team.size} x {name}"
+
+
+Weights = Literal["last", "best"]
+
+
+def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncoder, Card]:
+    """Weights of a run, finished or not; the model it began with must still be found by name."""
+    record = read_record(folder)
+    path = folder / {"last": LAST, "best": BEST}[weights]
+    if record is None or not path.exists():
+        raise UserError(
+            f"the folder {folder} holds no {path.name}",
+            expected="a folder that `unbag train` wrote; best.safetensors only where benchmarks "
+            "were scored while training",
+            way_out="name the folder that was given as --out",
+        )
+    encoder = load_model(model_name(record.base))
+    if encoder.fingerprint != record.asked.model_fingerprint:
+        raise UserError(
+            f"{record.base} is not the model that {folder} began with",
+            expected=f"weights with the fingerprint {record.asked.model_fingerprint}",
+            way_out="put the old weights back where they were",
+        )
+    trainable = make_trainable(encoder, device="cpu")
+    _widen(trainable, _recipe(record))
+    found = checkpoint.load(path)
+    checkpoint.restore(found, trainable)
+    name = f"{record.asked.model}+{_recipe(record)['name']}"
+    return trainable.encoder(name), _trained_card(record, found.standing, name=name)
+
+
+def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
+    """As for training: what was locked has no small matrices beside it."""
+    if recipe["lora"] is not None:
+        apply_locks(trainable, Locks(**_fields(recipe["locks"])))
+        add_lora(trainable, Lora(**_fields(recipe["lora"])))
+
+
+def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name != "class"}
+
+
+def _recipe(record: TrainRecord) -> Mapping[str, Any]:
+    assert isinstance(record.asked.recipe, Mapping)
+    return record.asked.recipe
+
+
+def _trained_card(record: TrainRecord, standing: checkpoint.Standing, *, name: str) -> Card:
+    recipe = _recipe(record)
+    return Card(
+        title=name,
+        base=record.base,
+        recipe=recipe["name"],
+        settings=card_settings(recipe, seed=record.asked.seed, precision=record.asked.precision)
+        + f"\n- after step {standing.step} of {record.steps}",
+        data=record.data,
+        cost=Cost(
+            steps=standing.step,
+            samples=standing.step * recipe["batch"],
+            seconds=standing.seconds,
+            device=record.device,
+        ),
+        command=record.command,
+    )

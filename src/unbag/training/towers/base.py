@@ -1,0 +1,281 @@
+"""Towers with all weights open come in; weights that no vector depends on are closed.
+
+Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's vector
+passes by. They would only be decayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from PIL import Image as PilImage
+from torch import nn
+
+from unbag.errors import UserError
+from unbag.training.recipes import Locks
+from unbag.types import DualEncoder, Picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+    from unbag.training.data.batch import Inputs
+
+# The first layer is what embeds patches or words, then each block is one, and the last is all that
+# follows the blocks. Libraries define the parts of a tower in the order in which they run, but for
+# a few that are known by name.
+
+Part: TypeAlias = nn.Module | nn.Parameter
+Layers: TypeAlias = tuple[tuple[Part, ...], ...]
+
+_AT_INPUT = frozenset({"token_embedding"})
+"""open_clip defines it after the blocks."""
+_AT_OUTPUT = frozenset({"proj", "text_projection"})
+"""Weights that stand beside the blocks and follow them; all other such weights embed."""
+
+
+def weights_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Parameter]:
+    """Every weight of some layers."""
+    for layer in layers:
+        for part in layer:
+            yield from [part] if isinstance(part, nn.Parameter) else part.parameters()
+
+
+def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
+    """Every module of some layers, without those inside."""
+    return (part for layer in layers for part in layer if isinstance(part, nn.Module))
+
+
+def tower_layers(
+    tower: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
+) -> Layers:
+    """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
+
+    Args:
+        tower: Where its weights are.
+        without: Weights and modules right in it that are not part of the tower.
+        then: What follows and lies elsewhere, such as a projection.
+    """
+    first: list[Part] = []
+    last: list[Part] = []
+    way, names = _blocks(tower, without)
+    for step in way:
+        _sort(tower, (step,), without, first, last)
+        tower, without = getattr(tower, step), ()
+    _sort(tower, names, without, first, last)
+    blocks = [(block,) for name in names for block in getattr(tower, name).children()]
+    return tuple(first), *blocks, (*last, *then)
+
+
+def _sort(
+    owner: nn.Module,
+    inside: Sequence[str],
+    without: Collection[str],
+    first: list[Part],
+    last: list[Part],
+) -> None:
+    """Parts right in a module: before or after the one that holds the blocks."""
+    for name, weight in owner.named_parameters(recurse=False):
+        if name not in without:
+            (last if name in _AT_OUTPUT else first).append(weight)
+    is_before = True
+    for name, child in owner.named_children():
+        if name in inside:
+            is_before = False
+        elif name not in without:
+            (first if is_before or name in _AT_INPUT else last).append(child)
+
+
+def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The way to the module that owns the blocks, and what it calls them.
+
+    Blocks are the list that holds most weights; stages of a residual network are several lists.
+    """
+    lists = {
+        name: sum(weight.numel() for weight in module.parameters())
+        for name, module in tower.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+        and name
+        and name.split(".")[0] not in without
+    }
+    outer = {n: size for n, size in lists.items() if not any(n.startswith(f"{o}.") for o in lists)}
+    if not outer:
+        return (), ()
+    *way, name = max(outer, key=lambda n: outer[n]).split(".")
+    owner = tower.get_submodule(".".join(way))
+    stages = [f"layer{n}" for n in range(1, 5)]
+    is_staged = name in stages and all(hasattr(owner, stage) for stage in stages)
+    return tuple(way), tuple(stages) if is_staged else (name,)
+
+
+# What a model must offer to be trained: its two towers with gradients, and its weights by layer.
+#
+# Dimensions: N pictures or captions, D joint space.
+
+
+class Trainable(Protocol):
+    """The towers of a dual encoder. All weights are float32; autocast decides what computes."""
+
+    @property
+    def name(self) -> str:
+        """Of the model it came from."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model it came from, before training."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Every weight, temperature and bias included, under its name in the library it is from."""
+
+    @property
+    def picture_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
+        """The picture tower from input to output: embedding, blocks, what follows them."""
+
+    @property
+    def caption_layers(self) -> Sequence[Sequence[nn.Module | nn.Parameter]]:
+        """The caption tower likewise."""
+
+    @property
+    def temperature(self) -> Sequence[nn.Parameter]:
+        """The logarithm of the scale, then the bias if there is one."""
+
+    @property
+    def reads(self) -> Reads:
+        """What data workers need; it can be sent to another process."""
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, ...] on the device to unit vectors [N, D] in float32, with gradient."""
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Tokens on the device to unit vectors [N, D] in float32, with gradient."""
+
+    def encoder(self, name: str) -> DualEncoder:
+        """The weights as they are now, as an encoder of their own with a new fingerprint."""
+
+
+class Reads(Protocol):
+    """Preparation of pictures and captions, without weights."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """As for evaluation; never flipped or cropped at random, since captions speak of sides."""
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """Padded to the longest of them, where the tower allows."""
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Of each caption, special ones included."""
+
+
+@runtime_checkable
+class KeptReads(Protocol):
+    """Preparation that has met the pictures before, and opens none of them again."""
+
+    def kept(self, picture: Picture) -> Tensor:
+        """What the picture tower, or what is trained of it, is given."""
+
+
+def read_picture(reads: Reads, picture: Picture) -> Tensor:
+    """From memory where it is kept, else opened and prepared."""
+    return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
+
+
+Tower: TypeAlias = Literal["picture", "caption"]
+Count: TypeAlias = int | Literal["part", "all"]
+
+
+def apply_locks(trainable: Trainable, locks: Locks) -> str:
+    """Close the locked weights and set the modes; gives what is left open, in words."""
+    for weight in weights_of(_locked(trainable, locks)):
+        weight.requires_grad_(False)
+    for weight in trainable.temperature if locks.scale else ():
+        weight.requires_grad_(False)
+    set_training(trainable, locks)
+    return open_share(trainable)
+
+
+def set_training(trainable: Trainable, locks: Locks) -> None:
+    """To train mode, but for what is locked; called again whenever `module.train()` was.
+
+    Batch norms keep the averages they were trained with: those of a batch would depend on how it
+    is cut into parts and over processes, and evaluation uses the kept ones.
+    """
+    trainable.module.train()
+    for module in modules_of(_locked(trainable, locks)):
+        module.eval()
+    for module in trainable.module.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
+
+
+def open_share(trainable: Trainable) -> str:
+    """Trained numbers of all, by tower."""
+    towers = {
+        "picture tower": trainable.picture_layers,
+        "caption tower": trainable.caption_layers,
+        "temperature": [list(trainable.temperature)],
+    }
+    shown = []
+    for name, layers in towers.items():
+        weights = list(weights_of(layers))
+        opened = sum(weight.numel() for weight in weights if weight.requires_grad)
+        shown.append(f"{name} {opened:,} of {sum(weight.numel() for weight in weights):,}")
+    return f"trained numbers: {', '.join(shown)}"
+
+
+def is_part_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+    """Whether all but the last layer of a tower stays as it is."""
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    count = locks.picture if tower == "picture" else locks.caption
+    return len(_first(trainable, tower, count)) >= len(layers) - 1
+
+
+def is_tower_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
+    """Whether a tower stays as it is to its last layer."""
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    count = locks.picture if tower == "picture" else locks.caption
+    return len(_first(trainable, tower, count)) == len(layers)
+
+
+def _locked(trainable: Trainable, locks: Locks) -> list[tuple[nn.Module | nn.Parameter, ...]]:
+    picture = _first(trainable, "picture", locks.picture)
+    return [*picture, *_first(trainable, "caption", locks.caption)]
+
+
+def _first(trainable: Trainable, tower: Tower, count: Count) -> Layers:
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    every = tuple(tuple(layer) for layer in layers)
+    if count == "all":
+        return every
+    if count == "part":
+        return every[:-1]
+    # A setting of the command line may be of any type.
+    if type(count) is not int or not 0 <= count <= len(every):
+        raise UserError(
+            f"{count} layers of the {tower} tower of {trainable.name} are to be locked",
+            expected=f"0 to {len(every)}: embedding, {len(every) - 2} blocks, and what follows",
+            way_out=f"--set locks.{tower}=all locks the whole tower, =part all but its last layer",
+        )
+    return every[:count]
+
+
+CAPTIONS = ("a red cube", "a")
+
+
+def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
+    """Tried on one picture and some captions, in eval mode; the mode is left as it was."""
+    was_training = trainable.module.training
+    trainable.module.eval()
+    picture = trainable.reads.prepare(PilImage.new("RGB", (40, 30), (90, 120, 150)))
+    inputs = {name: one.to(device) for name, one in trainable.reads.tokenize(captions).items()}
+    with torch.enable_grad():
+        found = trainable.embed_pictures(picture[None].to(device)).sum()
+        found = found + trainable.embed_captions(inputs).sum()
+        found.backward()  # type: ignore[no-untyped-call]
+    temperature = {id(weight) for weight in trainable.temperature}
+    for weight in trainable.module.parameters():
+        weight.requires_grad_(weight.grad is not None or id(weight) in temperature)
+        weight.grad = None
+    trainable.module.train(was_training)

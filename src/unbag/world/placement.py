@@ -1,0 +1,280 @@
+"""From looks and a random generator to scenes in which no relation is in doubt.
+
+Every function is pure given the generator's state; scenes differ only as their names say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from unbag.errors import UserError
+from unbag.world.scenes import (
+    AIR,
+    Place,
+    Scene,
+    Slots,
+    Thing,
+    copies_lie_apart,
+    pair_is_clear,
+    pick,
+    slots_for,
+)
+from unbag.world.vocabulary import COLOURS, INVERSE, Relation, Size, Texture, World
+
+RGB: TypeAlias = tuple[int, int, int]
+
+JITTER = 8.0
+"""Standard deviation of a colour's drawn value around its fixed one (methods.md 12.1)."""
+_TRIES = 12
+_PATTERNED: tuple[Texture, ...] = ("striped", "dotted", "checkered")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a thing looks, wherever it lies."""
+
+    shape: str
+    colour: str
+    size: Size = "large"
+    texture: Texture = "plain"
+
+
+def sample_look(world: World, rng: np.random.Generator) -> Look:
+    """A look from the whole world: sizes half and half, seven in ten plain."""
+    return look_of(world, *rng.random(4).tolist())
+
+
+def look_of(world: World, shape: float, colour: float, size: float, texture: float) -> Look:
+    """The look that four chances in [0, 1) stand for."""
+    return _look(
+        world.shapes[int(shape * len(world.shapes))],
+        world.colours[int(colour * len(world.colours))],
+        "small" if size < 0.5 else "large",
+        "plain" if texture < 0.7 else _PATTERNED[min(int((texture - 0.7) * 10), 2)],
+    )
+
+
+# There are a few thousand looks, and a training run meets each of them hundreds of times.
+_look = cache(Look)
+
+
+def place_apart(world: World, looks: Sequence[Look], rng: np.random.Generator) -> Scene:
+    """One to three things anywhere, none touching another and no relation in doubt."""
+    if not 1 <= len(looks) <= 3:
+        raise UserError(
+            f"{len(looks)} things to place freely",
+            expected="one to three; more would leave no room for clear relations",
+            way_out="use place_copies for up to five copies of one look",
+        )
+    rgbs = _all_jittered([look.colour for look in looks], rng)
+    chances: list[float] = []
+    while True:
+        # The last chance is the noise seed's, or the first place's of the next attempt: a call of
+        # the generator costs more than the numbers it gives.
+        chances += rng.random(2 * _TRIES * len(looks) + 1 - len(chances)).tolist()
+        things = _try_apart(world, looks, rgbs, chances)
+        if things is not None:
+            return Scene(things, int(chances[-1] * 2**32), world.name)
+        chances = chances[-1:]
+
+
+def _try_apart(
+    world: World, looks: Sequence[Look], rgbs: Sequence[RGB], chances: Sequence[float]
+) -> tuple[Thing, ...] | None:
+    chance = iter(chances)
+    things: list[Thing] = []
+    for look, rgb in zip(looks, rgbs, strict=True):
+        radius = world.radii[look.size]
+        last = world.pixels - 1 - radius
+        for _ in range(_TRIES):
+            place = (pick(next(chance), radius, last), pick(next(chance), radius, last))
+            if not all(_boxes_are_apart(other, place, radius, world) for other in things):
+                continue
+            thing = _thing(look, place, rgb)
+            if all(pair_is_clear(other, thing, world) for other in things):
+                things.append(thing)
+                break
+        else:
+            return None
+    return tuple(things)
+
+
+def _boxes_are_apart(other: Thing, place: Place, radius: int, world: World) -> bool:
+    reach = world.radii[other.size] + radius + AIR
+    return abs(other.x - place[0]) > reach or abs(other.y - place[1]) > reach
+
+
+def place_pair(
+    world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
+) -> Scene:
+    """Two things such that the first is `relation` (left of, on ...) to the second.
+
+    The first comes first in the scene, save in front, where it is drawn last.
+    """
+    rgbs = _two_jittered(first, second, rng)
+    seed = _noise_seed(rng)
+    kept, _ = slots_for(world, first, second, relation, rng)
+    return _pair(world, (first, second), rgbs, kept, relation, seed)
+
+
+def place_exchanged(
+    world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
+) -> tuple[Scene, Scene]:
+    """As `place_pair`, and the same with the two things exchanged, so that the inverse holds."""
+    rgbs = _two_jittered(first, second, rng)
+    seed = _noise_seed(rng)
+    kept, exchanged = slots_for(world, first, second, relation, rng)
+    return (
+        _pair(world, (first, second), rgbs, kept, relation, seed),
+        _pair(world, (first, second), rgbs, exchanged, INVERSE[relation], seed),
+    )
+
+
+def what_sup_set(
+    world: World,
+    first: Look,
+    second: Look,
+    subset: Literal["a", "b"],
+    rng: np.random.Generator,
+    *,
+    noise_seed: int | None = None,
+) -> tuple[Scene, Scene, Scene, Scene]:
+    """Four scenes of one pair that differ in nothing but places (methods.md 12.4).
+
+    The first thing is left of, right of, on, under the second ("a"), or left of, right of, in
+    front of, behind it ("b"). Each half of the set exchanges the things between two places.
+    """
+    rgbs = _two_jittered(first, second, rng)
+    seed = _noise_seed(rng) if noise_seed is None else noise_seed
+    scenes: list[Scene] = []
+    halves: tuple[Relation, Relation] = ("left of", "on" if subset == "a" else "in front of")
+    for relation in halves:
+        kept, exchanged = slots_for(world, first, second, relation, rng)
+        scenes.append(_pair(world, (first, second), rgbs, kept, relation, seed))
+        scenes.append(_pair(world, (first, second), rgbs, exchanged, INVERSE[relation], seed))
+    return scenes[0], scenes[1], scenes[2], scenes[3]
+
+
+def _pair(
+    world: World,
+    looks: tuple[Look, Look],
+    rgbs: tuple[RGB, RGB],
+    places: Slots,
+    relation: Relation,
+    seed: int,
+) -> Scene:
+    first, second = map(_thing, looks, places, rgbs)
+    things = (second, first) if relation == "in front of" else (first, second)
+    return Scene(things, seed, world.name)
+
+
+def place_copies(world: World, look: Look, n: int, rng: np.random.Generator) -> Scene:
+    """One to five copies of a look, none touching another, all drawn in one colour."""
+    if not 1 <= n <= 5:
+        raise UserError(f"{n} copies of one look", expected="one to five")
+    rgb = jittered(look.colour, rng)
+    is_crowded = n * (2 * world.radii[look.size] + 2) ** 2 > 0.4 * world.pixels**2
+    things: list[Thing] = []
+    attempt = 0
+    while len(things) < n:
+        if is_crowded:
+            places = _on_five(world, look, n, rng, attempt)
+        else:
+            places = _anywhere(world, look, 4 * n, rng)
+        things = []
+        for place in places:
+            thing = _thing(look, place, rgb)
+            if all(copies_lie_apart(other, thing, world) for other in things):
+                things.append(thing)
+            if len(things) == n:
+                break
+        attempt += 1
+    return Scene(tuple(things), _noise_seed(rng), world.name)
+
+
+def _anywhere(world: World, look: Look, tries: int, rng: np.random.Generator) -> list[Place]:
+    radius = world.radii[look.size]
+    last = world.pixels - 1 - radius
+    chances = rng.random((tries, 2)).tolist()
+    return [(pick(across, radius, last), pick(down, radius, last)) for across, down in chances]
+
+
+def _on_five(
+    world: World, look: Look, n: int, rng: np.random.Generator, attempt: int
+) -> list[Place]:
+    """Near `n` of the spots of a five on a die; later attempts stray less, in the end not at all.
+
+    Five large copies fill the canvas so far that free places are hardly ever found.
+    """
+    radius = world.radii[look.size]
+    stray = max(world.pixels // 8 - attempt, 0)
+    low, high, middle = radius, world.pixels - 1 - radius, (world.pixels - 1) // 2
+    spots = ((low, low), (high, low), (low, high), (high, high), (middle, middle))
+    chosen = rng.permutation(5)[:n].tolist()
+    moves = rng.integers(-stray, stray + 1, size=(n, 2)).tolist()
+    return [
+        (min(max(spots[k][0] + dx, low), high), min(max(spots[k][1] + dy, low), high))
+        for k, (dx, dy) in zip(chosen, moves, strict=True)
+    ]
+
+
+def exchange_colours(scene: Scene, first: int = 0, second: int = 1) -> Scene:
+    """The scene with the colours of two things exchanged, as drawn: the partner for binding."""
+    a, b = scene.things[first], scene.things[second]
+    changed = {
+        first: replace(a, colour=b.colour, rgb=b.rgb),
+        second: replace(b, colour=a.colour, rgb=a.rgb),
+    }
+    things = tuple(changed.get(i, thing) for i, thing in enumerate(scene.things))
+    return replace(scene, things=things)
+
+
+def with_texture(scene: Scene, index: int, texture: Texture) -> Scene:
+    """The scene with one thing in another texture."""
+    things = list(scene.things)
+    things[index] = replace(things[index], texture=texture)
+    return replace(scene, things=tuple(things))
+
+
+def remove_thing(scene: Scene, index: int) -> Scene:
+    """The scene without one thing: one copy fewer, or a thing absent."""
+    return replace(scene, things=scene.things[:index] + scene.things[index + 1 :])
+
+
+def jittered(colour: str, rng: np.random.Generator) -> RGB:
+    """The colour as one thing is drawn in it."""
+    return _all_jittered([colour], rng)[0]
+
+
+def _two_jittered(first: Look, second: Look, rng: np.random.Generator) -> tuple[RGB, RGB]:
+    a, b = _all_jittered([first.colour, second.colour], rng)
+    return a, b
+
+
+def _all_jittered(colours: Sequence[str], rng: np.random.Generator) -> list[RGB]:
+    # Half the time of `rng.normal`, which multiplies by the deviation as well.
+    normal = iter(rng.standard_normal(3 * len(colours)).tolist())
+    found: list[RGB] = []
+    for colour in colours:
+        red, green, blue = COLOURS[colour][1]
+        found.append(
+            (
+                min(max(red + round(JITTER * next(normal)), 0), 255),
+                min(max(green + round(JITTER * next(normal)), 0), 255),
+                min(max(blue + round(JITTER * next(normal)), 0), 255),
+            )
+        )
+    return found
+
+
+def _thing(look: Look, place: Place, rgb: RGB) -> Thing:
+    return Thing(look.shape, look.colour, look.size, look.texture, place[0], place[1], rgb)
+
+
+def _noise_seed(rng: np.random.Generator) -> int:
+    return int(rng.random() * 2**32)

@@ -1,0 +1,309 @@
+"""From arrays of things to many images at once, with torch, wherever the table lies.
+
+Dimensions: K kinds of sprite (shape x size x texture), S pixels across a sprite, N scenes, T things
+a scene can hold, M things of all scenes, H rows, W columns, 3 colour channels, P pixels of a padded
+canvas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from math import erf, sqrt
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbag.errors import UserError
+from unbag.types import BoolArray, IntArray
+from unbag.world.scenes import Scene, is_inside, scene_key
+from unbag.world.shapes import mask
+from unbag.world.vocabulary import WORLDS, Size, Texture, World
+
+if TYPE_CHECKING:
+    import torch
+    from PIL.Image import Image
+    from torch import Tensor
+
+# From a scene to its image: pure, in whole numbers, the same bytes on every machine.
+#
+# Dimensions: H rows, W columns, 3 colour channels, S pixels across a shape's box, K drawn pixels.
+
+ImageArray: TypeAlias = NDArray[np.uint8]
+
+BACKGROUND = (24, 24, 28)
+NOISE = 6.0
+"""Standard deviation of the noise, in grey levels of 255 (methods.md 12.1)."""
+DARK, BRIGHT = 60, 100
+"""Brightness of the two parts of a texture, in percent."""
+
+
+class Sprite(NamedTuple):
+    """The drawn pixels of a shape in a texture, as seen from its centre."""
+
+    row_K: IntArray
+    column_K: IntArray
+    percent_K: IntArray
+    """Brightness."""
+
+
+@dataclass(frozen=True)
+class ScenePicture:
+    """A picture of the world: drawn when opened, known by its scene."""
+
+    scene: Scene
+    name: str
+
+    @property
+    def key(self) -> str:
+        """Hash of the scene's record."""
+        return f"scene:{scene_key(self.scene)}"
+
+    def open(self) -> Image:
+        """Draw the scene."""
+        from PIL import Image
+
+        return Image.fromarray(draw(self.scene))
+
+
+def draw(scene: Scene, *, with_noise: bool = True) -> ImageArray:
+    """The scene as an image [H, W, 3]."""
+    pixels = WORLDS[scene.world].pixels
+    image_HW3 = np.empty((pixels, pixels, 3), dtype=np.int16)
+    image_HW3[:] = BACKGROUND
+    for thing in scene.things:
+        if not is_inside(thing, WORLDS[scene.world]):
+            raise UserError(
+                f"a {thing.shape} at ({thing.x}, {thing.y}) leaves the canvas",
+                expected=f"it lies within {pixels} x {pixels}",
+            )
+        pixel = sprite(thing.shape, WORLDS[scene.world].radii[thing.size], thing.texture)
+        drawn_K3 = (pixel.percent_K[:, None] * np.array(thing.rgb) + 50) // 100
+        image_HW3[pixel.row_K + thing.y, pixel.column_K + thing.x] = drawn_K3
+    if with_noise:
+        image_HW3 += noise(scene.noise_seed, image_HW3.size).reshape(image_HW3.shape)
+    return image_HW3.clip(0, 255).astype(np.uint8)
+
+
+@cache
+def sprite(shape: str, radius: int, texture: Texture) -> Sprite:
+    """Where a shape is drawn and how brightly."""
+    row_K, column_K = np.nonzero(mask(shape, radius))
+    percent_K = np.where(_is_dark(texture, row_K, column_K), DARK, BRIGHT)
+    return Sprite(row_K - radius, column_K - radius, percent_K)
+
+
+def _is_dark(texture: Texture, row_K: IntArray, column_K: IntArray) -> BoolArray:
+    """The darker part of a texture; all repeat every 4 pixels, counted from the box's corner."""
+    dark_K: dict[Texture, BoolArray] = {
+        "plain": np.zeros(row_K.shape, dtype=np.bool_),
+        "striped": (row_K + column_K) % 4 < 2,
+        "dotted": (row_K % 4 < 2) & (column_K % 4 < 2),
+        "checkered": (row_K % 4 < 2) == (column_K % 4 < 2),
+    }
+    return dark_K[texture]
+
+
+def noise(seed: int, n: int) -> NDArray[np.int16]:
+    """Whole numbers from a Gaussian of standard deviation NOISE, the same for ever.
+
+    NumPy promises the raw bits of PCG64 but not the way from bits to normal numbers, so that way
+    is ours: 16 bits each, looked up in the table of `gaussian`.
+    """
+    words = np.asarray(np.random.PCG64(seed).random_raw((n + 3) // 4)).astype("<u8")
+    chance: NDArray[np.uint16] = words.view("<u2")[:n]
+    return gaussian(NOISE).take(chance)
+
+
+@cache
+def gaussian(deviation: float) -> NDArray[np.int16]:
+    """A rounded Gaussian as a table of 65,536 equally likely values, in growing order."""
+    most = int(5 * deviation)
+    edges = [
+        round(65536 * (0.5 + 0.5 * erf((value + 0.5) / (deviation * sqrt(2.0)))))
+        for value in range(-most - 1, most + 1)
+    ]
+    table = np.repeat(np.arange(-most, most + 1, dtype=np.int16), np.diff(edges))
+    table.setflags(write=False)
+    return table
+
+
+def pixel_difference(first: ImageArray, second: ImageArray) -> float:
+    """Mean absolute difference of two images, in grey levels of 255."""
+    return float(np.abs(first.astype(np.int64) - second.astype(np.int64)).mean())
+
+
+MOST_THINGS = 5
+_SIZES: tuple[Size, ...] = get_args(Size)
+_TEXTURES: tuple[Texture, ...] = get_args(Texture)
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """The things of many scenes as arrays; places that `present_NT` leaves out hold zeros."""
+
+    sprite_NT: IntArray
+    """Row of `sprite_table`."""
+    x_NT: IntArray
+    y_NT: IntArray
+    rgb_NT3: IntArray
+    present_NT: BoolArray
+
+
+def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
+    """The row of `sprite_table` that shows this look."""
+    return _indices(world.name)[shape, size, texture]
+
+
+@cache
+def _indices(world: str) -> dict[tuple[str, Size, Texture], int]:
+    looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
+    return {look: number for number, look in enumerate(looks)}
+
+
+def sprite_table(world: World) -> NDArray[np.uint8]:
+    """Every sprite of the world: [K, S, S, 2], whether a pixel is drawn and its brightness in %."""
+    across = 2 * max(world.radii.values()) + 1
+    kinds = len(world.shapes) * len(_SIZES) * len(_TEXTURES)
+    table_KSS2 = np.zeros((kinds, across, across, 2), dtype=np.uint8)
+    for shape in world.shapes:
+        for size in _SIZES:
+            for texture in _TEXTURES:
+                shown = sprite(shape, world.radii[size], texture)
+                row, column = shown.row_K + across // 2, shown.column_K + across // 2
+                sprite_SS2 = table_KSS2[sprite_index(world, shape, size, texture)]
+                sprite_SS2[row, column, 0] = 1
+                sprite_SS2[row, column, 1] = shown.percent_K
+    return table_KSS2
+
+
+def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
+    """Scenes of one world as arrays, with room for `most` things each."""
+    shape = (len(scenes), most)
+    place_M2: list[tuple[int, int]] = []
+    fields_M6: list[tuple[int, ...]] = []
+    for n, scene in enumerate(scenes):
+        row = _indices(scene.world)
+        for t, thing in enumerate(scene.things):
+            place_M2.append((n, t))
+            kind = row[thing.shape, thing.size, thing.texture]
+            fields_M6.append((kind, thing.x, thing.y, *thing.rgb))
+    n_M, t_M = np.array(place_M2, dtype=np.int64).reshape(-1, 2).T
+    fields_NT6 = np.zeros((*shape, 6), dtype=np.int64)
+    fields_NT6[n_M, t_M] = np.array(fields_M6, dtype=np.int64).reshape(-1, 6)
+    present_NT = np.zeros(shape, dtype=np.bool_)
+    present_NT[n_M, t_M] = True
+    sprite_NT, x_NT, y_NT = (fields_NT6[..., k] for k in range(3))
+    return Packed(sprite_NT, x_NT, y_NT, fields_NT6[..., 3:], present_NT)
+
+
+def draw_batch(
+    table_KSS2: Tensor, things: Packed, *, pixels: int, generator: torch.Generator | None
+) -> Tensor:
+    """Images [N, 3, H, W] in [0, 1] on the table's device, equal to `draw` but for the noise.
+
+    The noise has the distribution of `draw`'s but comes from `generator` (on the same device), not
+    from a scene's seed; without a generator there is none.
+    """
+    import torch
+
+    device = table_KSS2.device
+    # A processor writes the few pixels that are drawn. A GPU asks all at once what each shows: to
+    # it a step costs more than the pixels.
+    image_N3HW = (_written if device.type == "cpu" else _asked)(table_KSS2, things, pixels)
+    if generator is not None:
+        chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
+        image_N3HW = image_N3HW + _constants(device)[1][chance]
+    return image_N3HW.clamp(0, 255).float() / 255
+
+
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    """The background's colour, and the table of the noise."""
+    import torch
+
+    background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
+    return background, torch.tensor(gaussian(NOISE), device=device)
+
+
+def _written(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+    """Thing after thing over what is there, only the pixels that a sprite draws."""
+    import torch
+
+    across = table_KSS2.shape[1]
+    # A margin all round, cut off at the end: the empty rim of a small sprite may leave the canvas.
+    side, rim = pixels + 2 * (across // 2), across // 2
+    offset_S = torch.arange(across)
+    background, _ = _constants(table_KSS2.device)
+    canvas_NPP3 = background.repeat(len(things.x_NT), side, side, 1)
+    for t in range(things.present_NT.shape[1]):
+        n_M = torch.from_numpy(np.flatnonzero(things.present_NT[:, t]))
+        kind_M, x_M, y_M, rgb_M3 = (
+            torch.from_numpy(of)[n_M, t]
+            for of in (things.sprite_NT, things.x_NT, things.y_NT, things.rgb_NT3)
+        )
+        sprite_MSS2 = table_KSS2[kind_M]
+        m, row, column = torch.nonzero(sprite_MSS2[..., 0], as_tuple=True)
+        place = (n_M[m], y_M[m] + offset_S[row], x_M[m] + offset_S[column])
+        canvas_NPP3[place] = _shaded(sprite_MSS2[m, row, column, 1:], rgb_M3[m].to(torch.int16))
+    square = canvas_NPP3[:, rim : rim + pixels, rim : rim + pixels]
+    return square.permute(0, 3, 1, 2).contiguous()
+
+
+def _asked(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+    """Every pixel asks every thing for its brightness there; the last that is drawn shows."""
+    import torch
+    from torch.nn.functional import pad
+
+    device = table_KSS2.device
+    told_NT7 = _put(_told(things), device)
+    # In front of the first thing stands the background, drawn everywhere.
+    percent_NTHW = pad(_brightness(table_KSS2, told_NT7, pixels), (0, 0, 0, 0, 1, 0), value=100)
+    number_T11 = torch.arange(percent_NTHW.shape[1], device=device)[:, None, None]
+    last_N1HW = ((percent_NTHW > 0) * number_T11).amax(dim=1, keepdim=True)
+    rgb_NT3 = pad(told_NT7[..., 4:].to(torch.int16), (0, 0, 1, 0))
+    rgb_NT3[:, 0] = _constants(device)[0]
+    scene_N11 = torch.arange(len(rgb_NT3), device=device)[:, None, None]
+    rgb_N3HW = rgb_NT3[scene_N11, last_N1HW[:, 0]].permute(0, 3, 1, 2)
+    return _shaded(percent_NTHW.gather(1, last_N1HW), rgb_N3HW)
+
+
+def _brightness(table_KSS2: Tensor, told_NT7: Tensor, pixels: int) -> Tensor:
+    """Of every thing at every pixel, in percent, [N, T, H, W]; 0 where it is not drawn."""
+    import torch
+
+    across = table_KSS2.shape[1]
+    kind_NT, x_NT, y_NT, is_there_NT = told_NT7[..., :4].unbind(-1)
+    from_corner = torch.arange(pixels, device=table_KSS2.device) + across // 2
+    row_NTH, column_NTW = (from_corner - at[..., None] for at in (y_NT, x_NT))
+    is_row_NTH, is_column_NTW = ((at >= 0) & (at < across) for at in (row_NTH, column_NTW))
+    is_row_NTH = is_row_NTH & is_there_NT.bool()[..., None]
+    row_NTH, column_NTW = (at.clamp(0, across - 1) for at in (row_NTH, column_NTW))
+    line_NTH = (kind_NT[..., None] * across + row_NTH) * across
+    percent_NTHW = table_KSS2[..., 1].flatten()[line_NTH[..., None] + column_NTW[..., None, :]]
+    return percent_NTHW * (is_row_NTH[..., None] & is_column_NTW[..., None, :])
+
+
+def _told(things: Packed) -> IntArray:
+    """Sprite, x, y, whether it is there, and colour, [N, T, 7].
+
+    All in one: to a GPU each copy takes longer than what it says.
+    """
+    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
+    return np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
+
+
+def _shaded(percent: Tensor, rgb: Tensor) -> Tensor:
+    shaded: Tensor = (percent.to(rgb.dtype) * rgb + 50) // 100
+    return shaded
+
+
+def _put(values: IntArray, device: torch.device) -> Tensor:
+    """On the device, without waiting for what it is doing."""
+    import torch
+
+    found = torch.from_numpy(values)
+    return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)

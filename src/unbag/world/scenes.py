@@ -1,0 +1,440 @@
+"""From two looks and a relation to pairs of places between which the two can be exchanged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, product
+from math import ceil, floor
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
+
+from unbag.errors import UserError, unknown_name
+from unbag.world.shapes import outline, overlap
+from unbag.world.vocabulary import INVERSE, WORLDS, Relation, Size, Texture, World
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from unbag.world.placement import Look
+
+# Scenes as records: things with places, from which every relation is computed, never sampled.
+
+RENDERER = 1
+"""Version of the drawing rules; part of every scene, so that old records never draw differently."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """One object of a scene."""
+
+    shape: str
+    colour: str
+    size: Size
+    texture: Texture
+    x: int
+    y: int
+    """Centre, in pixels from the top left."""
+    rgb: tuple[int, int, int]
+    """The colour as drawn, jitter included."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything a picture shows. Things later in the tuple are drawn over earlier ones."""
+
+    things: tuple[Thing, ...]
+    noise_seed: int
+    world: str = "default"
+    renderer: int = RENDERER
+
+
+class Margins(NamedTuple):
+    """Where a relation begins and ends, in pixels unless said otherwise."""
+
+    far: float
+    """Least distance along the axis of left / right / above / below."""
+    side: float
+    """Greatest distance across that axis."""
+    apart: int
+    """Least empty rows between a thing above and one below."""
+    touch: int
+    """Most empty rows between a thing and what it stands on."""
+    support: float
+    """Least horizontal overlap of a thing and what it stands on, as a share of the narrower."""
+    least_share: float
+    most_share: float
+    """Pixels covered by the thing in front, as a share of the smaller mask."""
+    least_drop: float
+    most_drop: float
+    """How much lower the thing in front lies."""
+
+
+@cache
+def margins(pixels: int, slack: int = 0) -> Margins:
+    """The margins of a canvas: as specified (0), tightened (1) or loosened (-1) by a small band."""
+    band = slack * pixels / 32
+    return Margins(
+        far=0.25 * pixels + band,
+        side=0.15 * pixels - band,
+        apart=(2, 2, 4)[slack + 1],
+        touch=(3, 1, 0)[slack + 1],
+        support=0.5 + 0.1 * slack,
+        # Depth has no band: what overlaps and is not surely in front is rejected all the same.
+        least_share=0.15,
+        most_share=0.5,
+        least_drop=0.05 * pixels,
+        most_drop=0.1 * pixels,
+    )
+
+
+def relations(scene: Scene) -> frozenset[tuple[int, Relation, int]]:
+    """All that holds between things, both ways round, as (index, relation, index)."""
+    world = WORLDS[scene.world]
+    exact = margins(world.pixels)
+    found: list[tuple[int, Relation, int]] = []
+    for (i, a), (j, b) in combinations(enumerate(scene.things), 2):
+        for relation in pair_relations(a, b, world, exact):
+            found += [(i, relation, j), (j, INVERSE[relation], i)]
+    return frozenset(found)
+
+
+def pair_relations(a: Thing, b: Thing, world: World, limits: Margins) -> list[Relation]:
+    """What `a` is to `b`, where `b` is drawn later."""
+    dx, dy = b.x - a.x, b.y - a.y
+    found: list[Relation] = []
+    if abs(dx) >= limits.far and abs(dy) <= limits.side:
+        found.append("left of" if dx > 0 else "right of")
+    if dy > 0 and (vertical := _vertical(a, b, world, limits)):
+        found.append(vertical)
+    elif dy < 0 and (vertical := _vertical(b, a, world, limits)):
+        found.append(INVERSE[vertical])
+    if limits.least_drop <= dy <= limits.most_drop and share_is_right(a, b, world, limits):
+        found.append("behind")
+    return found
+
+
+def _vertical(upper: Thing, lower: Thing, world: World, limits: Margins) -> Relation | None:
+    above = outline(upper.shape, world.radii[upper.size])
+    below = outline(lower.shape, world.radii[lower.size])
+    dx = lower.x - upper.x
+    gap = lower.y + below.top - upper.y - above.bottom - 1
+    if 0 <= gap <= limits.touch:
+        shared = min(above.right, dx + below.right) - max(above.left, dx + below.left) + 1
+        narrower = min(above.right - above.left, below.right - below.left) + 1
+        if shared >= limits.support * narrower:
+            return "on"
+    if gap >= limits.apart and lower.y - upper.y >= limits.far and abs(dx) <= limits.side:
+        return "above"
+    return None
+
+
+def share_is_right(back: Thing, front: Thing, world: World, limits: Margins) -> bool:
+    """True if the front one covers enough of the other to be seen before it, and not too much."""
+    radius = world.radii[back.size]
+    dx = front.x - back.x
+    if back.size != front.size or abs(dx) > 2 * radius:
+        return False
+    first, second = outline(back.shape, radius), outline(front.shape, radius)
+    covered = overlap(first.bits, second.bits, dx=dx, dy=front.y - back.y)
+    share = covered / min(first.area, second.area)
+    return limits.least_share <= share <= limits.most_share
+
+
+def is_clear(scene: Scene) -> bool:
+    """True if nobody could doubt a relation of this scene.
+
+    Every thing lies inside the canvas, none of the relations would change if the margins were a
+    little tighter or looser, and things meet only where one stands on the other or is in front of
+    it in another colour. Copies of one look need only lie apart: no caption tells them from one
+    another.
+    """
+    world = WORLDS[scene.world]
+    return all(is_inside(thing, world) for thing in scene.things) and all(
+        pair_is_clear(a, b, world) for a, b in combinations(scene.things, 2)
+    )
+
+
+def is_inside(thing: Thing, world: World) -> bool:
+    """True if every drawn pixel lies on the canvas."""
+    reach = outline(thing.shape, world.radii[thing.size])
+    last = world.pixels - 1
+    return (
+        thing.x + reach.left >= 0
+        and thing.x + reach.right <= last
+        and thing.y + reach.top >= 0
+        and thing.y + reach.bottom <= last
+    )
+
+
+def pair_is_clear(a: Thing, b: Thing, world: World) -> bool:
+    """True if what `a` and `b` (drawn later) are to each other is beyond doubt."""
+    if (a.shape, a.colour, a.size, a.texture) == (b.shape, b.colour, b.size, b.texture):
+        return copies_lie_apart(a, b, world)
+    surely = pair_relations(a, b, world, margins(world.pixels, 1))
+    if surely != pair_relations(a, b, world, margins(world.pixels, -1)) or len(surely) > 1:
+        return False
+    # Two things of one colour leave no visible edge where one covers the other.
+    covers = surely == ["behind"] and a.colour != b.colour
+    return covers or surely in (["on"], ["under"]) or lie_apart(a, b, world)
+
+
+def lie_apart(a: Thing, b: Thing, world: World) -> bool:
+    """True if an empty row or column of pixels passes between the two."""
+    first, second = outline(a.shape, world.radii[a.size]), outline(b.shape, world.radii[b.size])
+    dx, dy = b.x - a.x, b.y - a.y
+    return (
+        dx + second.left > first.right + 1
+        or dx + second.right < first.left - 1
+        or dy + second.top > first.bottom + 1
+        or dy + second.bottom < first.top - 1
+    )
+
+
+def copies_lie_apart(a: Thing, b: Thing, world: World) -> bool:
+    """True if no pixel of one copy touches one of the other; their boxes may share a corner."""
+    radius = world.radii[a.size]
+    dx, dy = b.x - a.x, b.y - a.y
+    if abs(dx) > 2 * radius + 1 or abs(dy) > 2 * radius + 1:
+        return True
+    drawn = outline(a.shape, radius)
+    return overlap(drawn.wide_bits, drawn.bits, dx=dx, dy=dy) == 0
+
+
+def counts(scene: Scene) -> Mapping[tuple[str, str], int]:
+    """How many things there are of each (shape, colour) that occurs."""
+    return Counter((thing.shape, thing.colour) for thing in scene.things)
+
+
+def scene_key(scene: Scene) -> str:
+    """A short text that is equal for equal scenes only."""
+    return hashlib.blake2b(to_json(scene).encode(), digest_size=16).hexdigest()
+
+
+def to_json(scene: Scene) -> str:
+    """The record in canonical form: one line, always the same for the same scene."""
+    record = {
+        "counts": _counts_as_lists(scene),
+        "noise_seed": scene.noise_seed,
+        "relations": _relations_as_lists(scene),
+        "renderer": scene.renderer,
+        "things": [vars(thing) for thing in scene.things],
+        "world": scene.world,
+    }
+    return json.dumps(record, sort_keys=True, separators=(",", ":"))
+
+
+def _counts_as_lists(scene: Scene) -> list[list[str | int]]:
+    return sorted([shape, colour, n] for (shape, colour), n in counts(scene).items())
+
+
+def _relations_as_lists(scene: Scene) -> list[list[str | int]]:
+    return [list(found) for found in sorted(relations(scene))]
+
+
+def from_json(text: str) -> Scene:
+    """Read what `to_json` wrote; what is derived must agree with what the things say."""
+    try:
+        record = json.loads(text)
+        things = tuple(
+            Thing(**{**fields, "rgb": tuple(fields["rgb"])}) for fields in record["things"]
+        )
+        scene = Scene(things, record["noise_seed"], record["world"], record["renderer"])
+        derived = (record["relations"], record["counts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"not a scene: {type(error).__name__}: {error}",
+            expected="one line of JSON as to_json writes it",
+            way_out="the line is cut off or was edited; make the scene again",
+        ) from error
+    _check(scene)
+    if derived != (_relations_as_lists(scene), _counts_as_lists(scene)):
+        raise UserError(
+            "the relations or counts of a scene are not those of its things",
+            expected=f"relations {_relations_as_lists(scene)}, counts {_counts_as_lists(scene)}",
+            way_out="the line was edited by hand; make the scene again",
+        )
+    return scene
+
+
+def _check(scene: Scene) -> None:
+    if scene.renderer != RENDERER:
+        raise UserError(
+            f"a scene drawn by renderer {scene.renderer!r}",
+            expected=f"renderer {RENDERER}, the one of this version",
+            way_out="use the version of unbag that wrote the scene, or make it again",
+        )
+    if scene.world not in WORLDS:
+        raise unknown_name(
+            "world", scene.world, WORLDS, way_out="see unbag.world.vocabulary.WORLDS"
+        )
+    if not _is_integer(scene.noise_seed, 0, 2**63 - 1):
+        raise UserError(
+            f"noise seed {scene.noise_seed!r}", expected="an integer from 0 to 2^63 - 1"
+        )
+    for thing in scene.things:
+        _check_thing(thing, WORLDS[scene.world])
+
+
+def _check_thing(thing: Thing, world: World) -> None:
+    known: dict[str, tuple[str, ...]] = {
+        "shape": world.shapes,
+        "colour": world.colours,
+        "size": get_args(Size),
+        "texture": get_args(Texture),
+    }
+    for kind, names in known.items():
+        if (name := getattr(thing, kind)) not in names:
+            raise unknown_name(kind, str(name), names, way_out=f"world {world.name!r} has no other")
+    last = world.pixels - 1
+    places_are_right = all(_is_integer(place, 0, last) for place in (thing.x, thing.y))
+    if not places_are_right or not is_inside(thing, world):
+        raise UserError(
+            f"a {thing.shape} at ({thing.x!r}, {thing.y!r}) leaves the canvas",
+            expected=f"whole numbers such that it lies within {world.pixels} x {world.pixels}",
+        )
+    if len(thing.rgb) != 3 or not all(_is_integer(value, 0, 255) for value in thing.rgb):
+        raise UserError(f"rgb {thing.rgb!r}", expected="three integers from 0 to 255")
+
+
+def _is_integer(value: object, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
+
+
+Place: TypeAlias = tuple[int, int]
+Slots: TypeAlias = tuple[Place, Place]
+"""Where the first and the second thing lie."""
+
+AIR = 2
+"""Empty pixels kept between the boxes of two things side by side."""
+_FIRST_OF_TWO: tuple[Relation, ...] = ("left of", "above", "on", "in front of")
+
+
+def slots_for(
+    world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
+) -> tuple[Slots, Slots]:
+    """Places of (first, second) for the relation, and those for its inverse."""
+    if relation not in _FIRST_OF_TWO:
+        exchanged, kept = slots_for(world, first, second, INVERSE[relation], rng)
+        return kept, exchanged
+    if relation == "on":
+        return _stacked(world, first, second, rng)
+    if relation == "in front of":
+        return _overlapping(world, first, second, rng)
+    a, b = _in_line(world, first, second, relation, rng)
+    return (a, b), (b, a)
+
+
+def _in_line(
+    world: World, first: Look, second: Look, relation: Relation, rng: np.random.Generator
+) -> Slots:
+    """Two places side by side or one above the other, roomy enough for either thing."""
+    tight = margins(world.pixels, 1)
+    radius = max(world.radii[first.size], world.radii[second.size])
+    air = AIR if relation == "left of" else tight.apart
+    last = world.pixels - 1
+    u = rng.random(4).tolist()
+    along = pick(u[0], max(ceil(tight.far), 2 * radius + 1 + air), last - 2 * radius)
+    across = pick(u[1], -floor(tight.side), floor(tight.side))
+    start = pick(u[2], radius, last - radius - along)
+    side = pick(u[3], radius + max(0, -across), last - radius - max(0, across))
+    if relation == "left of":
+        return (start, side), (start + along, side + across)
+    return (side, start), (side + across, start + along)
+
+
+def _stacked(
+    world: World, first: Look, second: Look, rng: np.random.Generator
+) -> tuple[Slots, Slots]:
+    """The first on the second, and the second on the first, meeting at the same row."""
+    radius = max(world.radii[first.size], world.radii[second.size])
+    a = outline(first.shape, world.radii[first.size])
+    b = outline(second.shape, world.radii[second.size])
+    last = world.pixels - 1
+    u = rng.random(3).tolist()
+    floor_row = pick(u[0], 2 * radius + 1, last - 2 * radius)
+    x = pick(u[1], radius + 1, last - 1 - radius)
+    shifted = x + pick(u[2], -1, 1)
+    return (
+        ((x, floor_row - 1 - a.bottom), (shifted, floor_row - b.top)),
+        ((shifted, floor_row - a.top), (x, floor_row - 1 - b.bottom)),
+    )
+
+
+def _overlapping(
+    world: World, first: Look, second: Look, rng: np.random.Generator
+) -> tuple[Slots, Slots]:
+    """The first in front of the second, and the second in front of the first, in its place."""
+    if first.size != second.size or first.colour == second.colour:
+        raise UserError(
+            f"a {first.size} {first.colour} thing in front of a {second.size} {second.colour} one",
+            expected="one size and two colours: else depth cannot be seen",
+            way_out="choose looks of the same size and of different colours",
+        )
+    steps = depth_steps(world.name, first.shape, second.shape, first.size)
+    radius, last = world.radii[first.size], world.pixels - 1
+    u = rng.random(3).tolist()
+    kept, exchanged = steps[int(u[0] * len(steps))]
+    left, right = min(kept[0], exchanged[0], 0), max(kept[0], exchanged[0], 0)
+    x = pick(u[1], radius - left, last - radius - right)
+    y = pick(u[2], radius, last - radius - max(kept[1], exchanged[1]))
+    behind = (x, y)
+    return (
+        ((x + kept[0], y + kept[1]), behind),
+        (behind, (x + exchanged[0], y + exchanged[1])),
+    )
+
+
+@cache
+def depth_steps(world: str, first: str, second: str, size: Size) -> tuple[Slots, ...]:
+    """Steps from the place behind to the one in front: with the first in front, and the second.
+
+    The two are the same step wherever one step shows depth both ways round. A few pairs of odd
+    outlines have no such step; for these, the two that differ least.
+    """
+    ours = _clear_steps(world, second, first, size)
+    theirs = _clear_steps(world, first, second, size)
+    if common := set(ours).intersection(theirs):
+        return tuple((step, step) for step in ours if step in common)
+    distance = {(a, b): abs(a[0] - b[0]) + abs(a[1] - b[1]) for a, b in product(ours, theirs)}
+    least = min(distance.values())
+    return tuple(steps for steps, far in distance.items() if far == least)
+
+
+@cache
+def _clear_steps(world: str, back: str, front: str, size: Size) -> tuple[Place, ...]:
+    canvas = WORLDS[world]
+    reach = 2 * canvas.radii[size]
+    limits = margins(canvas.pixels)
+    drops = range(ceil(limits.least_drop), floor(limits.most_drop) + 1)
+    steps = product(range(-reach, reach + 1), drops)
+    behind = _in_middle(canvas, back, "red", size)
+    return tuple(
+        (dx, dy)
+        for dx, dy in steps
+        if _shows_depth(behind, _in_middle(canvas, front, "blue", size, dx=dx, dy=dy), canvas)
+    )
+
+
+def _shows_depth(behind: Thing, before: Thing, world: World) -> bool:
+    exact = margins(world.pixels)
+    # First, since most steps fail here; a training run asks for thousands of pairs of shapes.
+    if not share_is_right(behind, before, world, exact):
+        return False
+    shown = pair_relations(behind, before, world, exact)
+    return shown == ["behind"] and pair_is_clear(behind, before, world)
+
+
+def _in_middle(
+    world: World, shape: str, colour: str, size: Size, *, dx: int = 0, dy: int = 0
+) -> Thing:
+    middle = world.pixels // 2
+    return Thing(shape, colour, size, "plain", middle + dx, middle + dy, (0, 0, 0))
+
+
+def pick(u: float, least: int, most: int) -> int:
+    """The whole number from `least` to `most` that a chance `u` in [0, 1) stands for."""
+    return least + int(u * (most - least + 1))
