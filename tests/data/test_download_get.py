@@ -25,7 +25,7 @@ from unbag.metrics.choice import Choice
 from unbag.types import Benchmark, Download, Item
 
 if TYPE_CHECKING:
-    from tests.download.conftest import Site, Waits
+    from tests.data.conftest import Site, Waits
 
 Zipped = Callable[[dict[str, bytes]], bytes]
 ROWS = json.dumps([{"picture": f"{i}.png", "captions": ["a cat", "a dog"]} for i in range(3)])

@@ -17,7 +17,7 @@ from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Model
 from unbag.types import Scorer
 
-from ..readouts.decoder_made import SMALL, decoder  # noqa: TID252
+from ...readouts.decoder_made import SMALL, decoder  # noqa: TID252
 from .small_probes import OPTIONS, small_material
 
 NOTE = "no map of words over patches"

@@ -15,7 +15,7 @@ from unbag.errors import UserError
 from unbag.types import Download
 
 if TYPE_CHECKING:
-    from tests.download.conftest import Site, Waits
+    from tests.data.conftest import Site, Waits
 
 CONTENT = random.Random(0).randbytes(700_000)
 DIGEST = sha256(CONTENT).hexdigest()
