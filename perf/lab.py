@@ -16,18 +16,15 @@ from pathlib import Path
 from time import perf_counter
 
 from unbag.errors import UserError
-from unbag.lab.apart import apart, one_thread, say_now
-from unbag.lab.base_names import named
-from unbag.lab.bases import missing_bases
-from unbag.lab.claim import FEWEST_BASES
-from unbag.lab.experiment import find_experiment
-from unbag.lab.photos_wanted import without_photographs
-from unbag.lab.plan import ALL, Plan, find_wish, make_plan
-from unbag.lab.run_folder import opened
-from unbag.lab.running import Machine, carry_out
-from unbag.lab.script import run_script
-from unbag.lab.shipped import shipped_results
 from unbag.models.loading import choose_device
+from unbag_lab.__main__ import run_script
+from unbag_lab.bases import missing_bases
+from unbag_lab.claim import FEWEST_BASES
+from unbag_lab.experiments.photos import without_photographs
+from unbag_lab.plan import ALL, Plan, find_experiment, find_wish, make_plan
+from unbag_lab.results import named, opened, shipped_results
+from unbag_lab.running import Machine, carry_out
+from unbag_lab.scheduler import apart, one_thread, say_now
 
 WANTED = 90.0
 """Minutes of one H200 that five bases may take."""

@@ -20,11 +20,10 @@ import torch
 from timed import seconds
 from torch.utils.data import DataLoader
 
-from unbag.lab.pretraining_arms import ARMS
-from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Streams, Training, put_on
 from unbag.world.rendering import draw_batch, sprite_table
 from unbag.world.scenes import depth_steps
 from unbag.world.vocabulary import DEFAULT, SIZES
+from unbag_lab.bases import ARMS, OnDevice, Schedule, Shown, Streams, Training, put_on
 
 ARM = ARMS["base"]
 MOST_DRAWN = 0.1

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from unbag.errors import UserError, unknown_name
+
+if TYPE_CHECKING:
+    import argparse
 
 # Our own names of benchmarks, models, scorers, edits, losses and recipes, and what they name.
 
@@ -325,7 +330,18 @@ ABOUT: Mapping[str, str] = {
     "yes_bias": "chat models: what they say yes to; relaxed against strict pairs",
 }
 
-__all__ = ["ABOUT", "PLURALS", "Kind", "Name", "find", "names"]
+__all__ = [
+    "ABOUT",
+    "PLURALS",
+    "Command",
+    "Kind",
+    "Name",
+    "find",
+    "load_command",
+    "names",
+    "plugin_commands",
+    "weight_folders",
+]
 
 PLURALS: Mapping[str, Kind] = {
     "benchmarks": "benchmark",
@@ -408,3 +424,49 @@ def _import(target: str, kind: Kind, name: str) -> object:
 
 def _public(thing: object) -> list[str]:
     return sorted(n for n in vars(thing) if not n.startswith("_"))[:12]
+
+
+class Command(Protocol):
+    """A module that adds a command to the command line."""
+
+    def add(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> object:
+        """Declare the command and its options."""
+        ...
+
+    def start(self, options: argparse.Namespace) -> int:
+        """Run it; gives the exit code."""
+        ...
+
+
+_STUDY = {"lab": "published claims, run on the world, with verdicts"}
+"""Commands of our own that are installed apart, listed whether they are there or not."""
+
+
+@cache
+def plugin_commands() -> dict[str, str]:
+    """Commands of the entry-point group `unbag.commands` with one line about each."""
+    found = dict(_STUDY)
+    for point in entry_points(group="unbag.commands"):
+        about = point.dist.metadata["Summary"] if point.dist else None
+        found.setdefault(point.name, about or f"from {point.value.partition('.')[0]}")
+    return found
+
+
+def load_command(name: str) -> Command:
+    """Import the module of a plug-in command; only the one that is called is imported."""
+    for point in entry_points(group="unbag.commands", name=name):
+        module: Command = point.load()
+        return module
+    raise UserError(
+        f"`unbag {name}` is the command of a distribution that is not installed: unbag-{name}",
+        way_out=f"in a clone of unbag: pip install ./{name}",
+    )
+
+
+def weight_folders() -> tuple[Path, ...]:
+    """Where shipped weights lie: our own, and packages of the entry-point group `unbag.weights`."""
+    folders = [Path(__file__).parent / "models" / "weights"]
+    for point in entry_points(group="unbag.weights"):
+        spec = find_spec(point.value)
+        folders += [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    return tuple(folders)

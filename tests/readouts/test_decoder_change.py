@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.lab.ship_head import Beside, ship_head
 from unbag.models.tiny import write
 from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import Made
 from unbag.readouts.decoder.saving import CHANGE, Origin, read_decoder, save_change, save_decoder
+from unbag_lab.experiments.readouts import Beside, ship_head
 
 from .decoder_made import begun, encoder
 

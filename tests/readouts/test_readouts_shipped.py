@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.lab.ship_head import ship_head
 from unbag.models.tiny import write
 from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
 from unbag.readouts.pooled import POOLED, PooledSettings
@@ -28,6 +27,7 @@ from unbag.readouts.scorer import ReaderScorer
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, Query
 from unbag.world.benchmarks import triple_items
+from unbag_lab.experiments.readouts import ship_head
 
 from .core_encoder import small
 from .decoder_made import begun, encoder, pictures

@@ -16,7 +16,6 @@ from unbag.cli.options import (
     add_diagnose,
     add_edit,
     add_export,
-    add_lab,
     add_merge,
     add_nearest,
     add_score,
@@ -25,10 +24,9 @@ from unbag.cli.options import (
     positive,
     start_data,
     start_diagnose,
-    start_lab,
 )
 from unbag.errors import UserError
-from unbag.registry import PLURALS
+from unbag.registry import PLURALS, load_command, plugin_commands
 from unbag.version import __version__
 
 
@@ -86,17 +84,17 @@ names:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
-    parser = _parser()
     typed = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser.parse_args(typed)
-    options.typed = shlex.join(["unbag", *typed])
-    if options.command is None:
-        parser.print_help()
-        return 0
-    if "" not in sys.path:
-        # A researcher's own file in the current folder works as package.module:NAME.
-        sys.path.append("")
     try:
+        parser = _parser(typed[0] if typed else None)
+        options = parser.parse_args(typed)
+        options.typed = shlex.join(["unbag", *typed])
+        if options.command is None:
+            parser.print_help()
+            return 0
+        if "" not in sys.path:
+            # A researcher's own file in the current folder works as package.module:NAME.
+            sys.path.append("")
         with plain_warnings():
             return _dispatch(options)
     except UserError as error:
@@ -118,8 +116,8 @@ def _dispatch(options: argparse.Namespace) -> int:
         return show_names(options.kind)
     if options.command == "data":
         return start_data(options)
-    if options.command == "lab":
-        return start_lab(options)
+    if options.command in plugin_commands():
+        return load_command(options.command).start(options)
     if options.command == "report":
         from unbag.cli.report import write_report
 
@@ -159,7 +157,8 @@ def _dispatch(options: argparse.Namespace) -> int:
     return run.demo(options) if options.command == "demo" else run.run_command(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(called: str | None) -> argparse.ArgumentParser:
+    """All commands; of those of plug-ins only the one that is called is imported."""
     parser = argparse.ArgumentParser(
         prog="unbag",
         description=_ABOUT,
@@ -178,10 +177,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_cache(add_train(commands))
     add_export(commands)
     _add_cache(add_merge(commands))
-    add_lab(commands)
     _add_report(commands)
     _add_list(commands)
     add_data(commands)
+    for name, text in plugin_commands().items():
+        if name in commands.choices:
+            raise UserError(
+                f"a plug-in registers the command {name!r}, which unbag has itself",
+                expected="another name in its entry points (group unbag.commands)",
+            )
+        if name == called:
+            load_command(name).add(commands)
+        else:
+            commands.add_parser(name, help=text)
     return parser
 
 

@@ -1,0 +1,65 @@
+"""Scripts of the study: `python -m unbag_lab NAME`, each with its own --help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from unbag.errors import UserError, unknown_name
+
+SCRIPTS = {
+    "pretrain": ("unbag_lab.bases:pretrain_script", "train one base"),
+    "pretraining": (
+        "unbag_lab.experiments.pretraining:pretraining_script",
+        "the experiment `pretraining`: arms trained from scratch",
+    ),
+    "repair": ("unbag_lab.experiments.repair:repair_script", "the experiment `repair`"),
+    "repair-table": ("unbag_lab.experiments.repair:repair_table_script", "its tables"),
+    "readouts": ("unbag_lab.experiments.readouts:readouts_script", "readers of the read-outs"),
+    "decoders": ("unbag_lab.experiments.decoders:readout_decoders_script", "their decoders"),
+    "readout-table": ("unbag_lab.pages.tables:readout_table_script", "tables of both"),
+    "ship": ("unbag_lab.experiments.readouts:ship_head_script", "a trained head as it ships"),
+    "probes": ("unbag_lab.experiments.probes:probe_experiment_script", "the experiment `probes`"),
+    "photos": ("unbag_lab.experiments.photos_training:photos_script", "the photo model, repaired"),
+    "photos-heads": (
+        "unbag_lab.experiments.photos_training:photos_heads_script",
+        "order precision and mixed weights of its heads",
+    ),
+    "photos-blind": (
+        "unbag_lab.experiments.photos_training:photos_blind_script",
+        "a reader that never sees a photograph",
+    ),
+    "photos-table": ("unbag_lab.experiments.photos_training:photos_table_script", "tables of all"),
+    "join": ("unbag_lab.results:join_script", "run folders into the results that ship"),
+    "overview": ("unbag_lab.pages.tables:overview_script", "every claim with its verdict"),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the script that is named first with the rest of the arguments."""
+    name, *rest = arguments or ["--help"]
+    if name in {"-h", "--help"}:
+        print(__doc__ and __doc__.strip(), end="\n\n")
+        print("\n".join(f"  {name:14} {about}" for name, (_, about) in SCRIPTS.items()))
+        return
+    if name not in SCRIPTS:
+        raise unknown_name("script", name, SCRIPTS, way_out="python -m unbag_lab lists them")
+    module, _, function = SCRIPTS[name][0].partition(":")
+    sys.argv = [f"python -m unbag_lab {name}", *rest]
+    getattr(import_module(module), function)()
+
+
+def run_script(script: Callable[[], None]) -> None:
+    """End the process with the exit codes of the command line."""
+    try:
+        script()
+    except UserError as error:
+        sys.exit(f"unbag: {error}")
+    except KeyboardInterrupt:
+        print("unbag: stopped", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run_script(lambda: main(sys.argv[1:]))

@@ -1,0 +1,175 @@
+"""What a published claim is in the lab: a sentence, its arms, and predictions that can fail.
+
+A claim is written down and committed before its results. Its predictions are inequalities about
+differences between two arms of the same base, or between an arm and a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal
+
+from unbag.errors import UserError
+from unbag_lab.results import ArmResult, in_order, seeds_for
+
+# NOTE lab.where
+# What a verdict is about, and what may not be read into it.
+
+
+@dataclass(frozen=True)
+class Where:
+    """Pictures on which a claim is tried."""
+
+    name: str
+    """As verdicts say it."""
+    small: str
+    """Why sizes of effects found there mean little elsewhere."""
+
+
+WORLD = Where("the world", "small models on drawn scenes")
+PHOTOGRAPHS = Where(
+    "these photographs",
+    "small heads on two frozen parts, asked about edits that rules made of the captions of one "
+    "collection",
+)
+
+# NOTE lab.claim
+
+FEWEST_BASES = 5
+"""Base models below which nothing is decided (methods.md 12.7)."""
+LEAST_FIT = 0.85
+"""Share of fixed examples that a reader must learn by heart for its nulls to count (12.10)."""
+
+ArmKey = tuple[str, str]
+"""An experiment and one of its arms."""
+ArmsOfBase = Mapping[ArmKey, ArmResult]
+"""All that is known of one base."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of one arm: a metric of a benchmark, as a fraction."""
+
+    arm: str
+    benchmark: str
+    metric: str
+    experiment: str = ""
+    """Where the arm is not of the claim's own experiment."""
+
+    def key(self, experiment: str) -> ArmKey:
+        """Which arm it is of, in a claim of this experiment."""
+        return self.experiment or experiment, self.arm
+
+    def of(self, arms: ArmsOfBase, experiment: str) -> float | None:
+        """On one base; None where it was not asked."""
+        result = arms.get(self.key(experiment))
+        return None if result is None else result.numbers.get(self.benchmark, {}).get(self.metric)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An inequality: `number` minus `control` is above, below or within `bound`."""
+
+    says: str
+    """For people, in one sentence."""
+    number: Number
+    control: Number | float
+    side: Literal["above", "below", "within"]
+    bound: float = 0.0
+    """As a fraction; for `within`, how far from 0 on either side still counts as nothing."""
+
+    def __post_init__(self) -> None:
+        if self.side == "within" and self.bound <= 0:
+            raise UserError(
+                f"the prediction {self.says!r} is within {self.bound}", expected="a number above 0"
+            )
+
+    @property
+    def level(self) -> float | None:
+        """What its number is held against, where that is no number of an arm."""
+        return None if isinstance(self.control, Number) else self.control
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """The one or two that it compares."""
+        return (self.number, self.control) if isinstance(self.control, Number) else (self.number,)
+
+    def effects(self, bases: Mapping[str, ArmsOfBase], experiment: str) -> dict[str, float]:
+        """By base, for every base on which both sides were asked and came to a number."""
+        found = {}
+        for base in in_order(bases):
+            arms = bases[base]
+            value = self.number.of(arms, experiment)
+            other = (
+                self.control.of(arms, experiment)
+                if isinstance(self.control, Number)
+                else self.control
+            )
+            if value is not None and other is not None and isfinite(value - other):
+                found[base] = value - other
+        return found
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of one paper, as an experiment on the world or on photographs."""
+
+    name: str
+    source: str
+    """Who claims it, and where."""
+    statement: str
+    """In one sentence, as they claim it."""
+    experiment: str
+    """Whose arms it compares: a name of `unbag_lab.experiments`."""
+    predictions: tuple[Prediction, ...]
+    must_fit: tuple[str, ...] = ()
+    """Arms that must be able to learn what they are shown; a base on which one is not counts for
+    nothing, since a reader that cannot fit says nothing about what it reads."""
+    seen: Mapping[str, str] = field(default_factory=dict)
+    """Bases on which arms that are taught for it had been run when it was written down, with the
+    fingerprints of their weights. They decide nothing, nor do those weights under another name or
+    other weights under that name."""
+    beside: tuple[Number, ...] = ()
+    """Of controls that are run and shown beside, and decide nothing: a verdict does not wait for
+    them. An arm that is named by one of its numbers is shown with all that the claim asks for."""
+    controls: str = ""
+    """What rules other explanations out."""
+    knobs: str = ""
+    """What was fixed before, and what else could matter."""
+    paper: str = ""
+    """Short name of the first source, under which the overview shows the claim."""
+    where: Where = WORLD
+    """What its verdict is about."""
+
+    def __post_init__(self) -> None:
+        if not self.predictions:
+            raise UserError(f"the claim {self.name!r} predicts nothing", expected="an inequality")
+
+    def counts(self, arms: ArmsOfBase) -> bool:
+        """Whether a base says anything about the claim."""
+        own = [arms[key] for key in self.arms if key in arms]
+        if any(one.base in self.seen or one.fingerprint in self.seen.values() for one in own):
+            return False
+        asked = (arms.get((self.experiment, name)) for name in self.must_fit)
+        learned = (one.numbers.get("fit", {}).get("few", 0.0) if one else 0.0 for one in asked)
+        return all(share >= LEAST_FIT for share in learned)
+
+    @property
+    def seeds(self) -> int:
+        """How many a run needs for a verdict."""
+        return seeds_for(FEWEST_BASES, seen=self.seen)
+
+    @property
+    def arms(self) -> tuple[ArmKey, ...]:
+        """All that its verdict rests on, each once."""
+        keys = [n.key(self.experiment) for p in self.predictions for n in p.numbers]
+        fitted = [(self.experiment, name) for name in self.must_fit]
+        return tuple(dict.fromkeys([*keys, *fitted]))
+
+    @property
+    def arms_beside(self) -> tuple[ArmKey, ...]:
+        """Those that are run for it too."""
+        keys = dict.fromkeys(number.key(self.experiment) for number in self.beside)
+        return tuple(key for key in keys if key not in self.arms)

@@ -1,0 +1,203 @@
+"""`unbag lab list` and `show`: results in, claims with their verdicts out.
+
+Effects are in points: hundredths of a share or of a cosine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import wrap
+
+from unbag.errors import unknown_name
+from unbag.version import __version__
+from unbag_lab.claim import FEWEST_BASES, PHOTOGRAPHS, ArmKey, Claim
+from unbag_lab.claims import NAMES, all_claims
+from unbag_lab.pages.claim_page import Beside, arm_name, numbers_beside
+from unbag_lab.plan import counted
+from unbag_lab.results import ArmResult, results_in, shipped_results
+from unbag_lab.verdict import (
+    FAILED,
+    REPRODUCED,
+    UNDECIDED,
+    Tested,
+    Verdict,
+    absent,
+    all_absent,
+    effect_text,
+    found_text,
+    inequality,
+    judge_claims,
+    minds,
+    reason,
+    seen_text,
+    tally,
+)
+
+_WIDTH = 100
+
+
+def list_claims(folder: Path | None) -> int:
+    """Every claim, paper by paper."""
+    results = _results(folder)
+    verdicts = judge_claims(all_claims(), results)
+    papers: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        papers.setdefault(paper_of(verdict.claim), []).append(verdict)
+    for paper, some in papers.items():
+        print(paper)
+        for verdict in some:
+            print(verdict_line(verdict, results))
+            print(block(verdict.claim.statement, indent=6))
+        print()
+    print(_summary(verdicts, folder))
+    return 0
+
+
+def show_claim(name: str, folder: Path | None) -> int:
+    """All about one claim; it is judged together with the others, as in the list."""
+    if name not in NAMES:
+        raise unknown_name("claim", name, NAMES, way_out="`unbag lab` lists every claim")
+    results = _results(folder)
+    verdicts = judge_claims(all_claims(), results)
+    verdict = next(one for one in verdicts if one.claim.name == name)
+    claim = verdict.claim
+    why = f" ({verdict.why})" if verdict.why else ""
+    print(f"{name}: {verdict.said}{why}\n")
+    for mind in minds(claim, results):
+        print(f"{block(mind.replace('`', ''), indent=0)}\n")
+    for heading, text in _about(claim).items():
+        if text:
+            print(block(text, indent=10, first=f"{heading:<10}"))
+    together = sum(not one.missing for each in verdicts for one in each.tested)
+    for one in verdict.tested:
+        print(f"\n{_shown(one, verdict, results, together=together)}")
+    if beside := numbers_beside(claim, results):
+        print(f"\n{_beside(claim, beside)}")
+    if claim.must_fit:
+        print(f"\n{_fitting(verdict, results)}")
+    given = " --photos FOLDER" if claim.where == PHOTOGRAPHS else ""
+    given += f" --seeds {claim.seeds}" if claim.seen else ""
+    print(f"\n{_source(folder)}; effects in points. Run it: unbag lab run {name}{given}")
+    return 0
+
+
+def verdict_line(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """Name, verdict, and how many predictions hold; of a single one, what was found."""
+    return f"  {verdict.claim.name:<26} {verdict.said:<35} {_in_short(verdict, results)}"
+
+
+def _in_short(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    if why_none := all_absent(verdict, results):
+        return why_none
+    bases = counted(min(len(one.effects) for one in verdict.tested), "base")
+    if len(verdict.tested) > 1:
+        return f"predictions: {tally(verdict)}, {bases}"
+    return f"{effect_text(verdict.tested[0])}, {bases}"
+
+
+def paper_of(claim: Claim) -> str:
+    """Under which it is listed."""
+    return claim.paper or claim.source.partition(",")[0]
+
+
+def _results(folder: Path | None) -> list[ArmResult]:
+    return shipped_results() if folder is None else results_in(folder)
+
+
+def _about(claim: Claim) -> Mapping[str, str]:
+    return {
+        "statement": claim.statement,
+        "source": claim.source,
+        "arms": _arms(claim.arms),
+        "beside": _arms(claim.arms_beside),
+        "controls": claim.controls,
+        "knobs": claim.knobs,
+        "seen": seen_text(claim),
+    }
+
+
+def _shown(one: Tested, verdict: Verdict, results: Sequence[ArmResult], *, together: int) -> str:
+    claim = verdict.claim
+    why_none = absent(one.prediction, claim, results)
+    lines = [
+        block(one.prediction.says, indent=12, first="prediction  "),
+        block(inequality(one.prediction, claim.experiment).replace("`", ""), indent=12),
+        f"  effect    {effect_text(one, why_none)}",
+    ]
+    if one.effects:
+        each = ", ".join(
+            f"{base} {found_text(one.prediction, value)}" for base, value in one.effects.items()
+        )
+        lines.append(block(each, indent=12, first="  by base   "))
+    if verdict.is_small:
+        said = f"{verdict.word}. {verdict.why.capitalize()}."
+    else:
+        said = f"{verdict.about(one.word)}. {reason(one, together=together, why_none=why_none)}"
+    return "\n".join([*lines, block(said, indent=12, first="  verdict   ")])
+
+
+def _arms(keys: Sequence[ArmKey]) -> str:
+    arms: dict[str, list[str]] = {}
+    for experiment, arm in keys:
+        arms.setdefault(experiment, []).append(arm)
+    return "; ".join(f"{experiment}: {', '.join(some)}" for experiment, some in arms.items())
+
+
+def _beside(claim: Claim, found: Sequence[Beside]) -> str:
+    """Every number of the claim and of the arms beside it."""
+    lines = ["beside: means in points (bases); what no prediction names decides nothing"]
+    for one in found:
+        each = ", ".join(f"{arm_name(key, claim)} {one.text(key)}" for key in one.values)
+        text = f"{one.benchmark} {one.metric}: {each}".replace("`", "")
+        lines.append(block(text, indent=12, first="  "))
+    return "\n".join(lines)
+
+
+def _fitting(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """Which bases were asked and count for nothing."""
+    claim = verdict.claim
+    asked: dict[str, set[str]] = {}
+    for one in results:
+        if one.experiment == claim.experiment and one.arm in claim.must_fit:
+            asked.setdefault(one.base, set()).add(one.arm)
+    whole = {base for base, arms in asked.items() if arms.issuperset(claim.must_fit)}
+    left_out = sorted(whole.difference(claim.seen, *(one.effects for one in verdict.tested)))
+    text = (
+        f"A base counts only if {', '.join(claim.must_fit)} can learn a few fixed examples; "
+        f"left out: {', '.join(left_out) or 'none'}."
+    )
+    return block(text, indent=0)
+
+
+def _summary(verdicts: Sequence[Verdict], folder: Path | None) -> str:
+    count = Counter(verdict.said for verdict in verdicts)
+    words = (REPRODUCED, FAILED, UNDECIDED)
+    said = dict.fromkeys(verdict.about(word) for word in words for verdict in verdicts)
+    counts = ", ".join(f"{count[one]} {one}" for one in said if count[one])
+    return "\n".join(
+        [
+            f"{len(verdicts)} claims: {counts}",
+            f"{_source(folder)}; of single predictions the effect [95 % interval], in points.",
+            f"A verdict needs {FEWEST_BASES} bases, and is about no more than it names: the "
+            "built-in world, or some photographs. More: unbag lab show CLAIM",
+        ]
+    )
+
+
+def _source(folder: Path | None) -> str:
+    return f"From {folder or f'the results that ship with unbag {__version__}'}"
+
+
+def block(text: str, *, indent: int, first: str | None = None) -> str:
+    """Lines that fit a terminal."""
+    start = " " * indent
+    lines = wrap(
+        text,
+        _WIDTH,
+        initial_indent=first or start,
+        subsequent_indent=start,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines)

@@ -1,0 +1,302 @@
+"""A verdict and results come in; the page of its claim goes out, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from statistics import fmean
+
+from unbag_lab.claim import LEAST_FIT, ArmKey, ArmsOfBase, Claim, Number
+from unbag_lab.pages.figures import MANY
+from unbag_lab.results import BY_STEP, FEW_DROPOUT, ArmResult, in_order
+from unbag_lab.verdict import (
+    REPRODUCED,
+    UNDECIDED,
+    Tested,
+    Verdict,
+    absent,
+    all_absent,
+    by_base,
+    difference_text,
+    inequality,
+    minds,
+    points,
+    reason,
+    seen_text,
+    sense,
+    sides,
+)
+
+# NOTE lab.claim_beside
+# A claim and results come in; its numbers and those beside it go out, as means over bases.
+#
+# Only bases that count for the claim, so that all arms are of the same.
+
+PAIR, RELAXED = "pair", "relaxed"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One metric of all arms that have it."""
+
+    benchmark: str
+    metric: str
+    values: Mapping[ArmKey, tuple[float, ...]]
+    """One for each base."""
+
+    def text(self, key: ArmKey) -> str:
+        """Mean in points, and of how many bases."""
+        some = self.values.get(key)
+        return f"{points(fmean(some), signed=False)} ({len(some)})" if some else "–"
+
+
+def numbers_beside(claim: Claim, results: Sequence[ArmResult]) -> tuple[Beside, ...]:
+    """Every metric of a claim, of every arm that has it; none if nothing beside it was run.
+
+    Beside strict pairs stand relaxed ones, which vectors that are merely less alike do not raise.
+    """
+    bases = [arms for arms in by_base(results).values() if claim.counts(arms)]
+    tested = [number for one in claim.predictions for number in one.numbers]
+    pairs = [replace(one, metric=RELAXED) for one in (*tested, *claim.beside) if one.metric == PAIR]
+    beside = (*claim.beside, *pairs)
+    if not any(one.of(arms, claim.experiment) is not None for one in beside for arms in bases):
+        return ()
+    found = []
+    for benchmark, metric in dict.fromkeys(
+        (one.benchmark, one.metric) for one in (*tested, *beside)
+    ):
+        values = {}
+        for key in (*claim.arms, *claim.arms_beside):
+            told = [
+                arms[key].numbers.get(benchmark, {}).get(metric) for arms in bases if key in arms
+            ]
+            if known := tuple(one for one in told if one is not None and isfinite(one)):
+                values[key] = known
+        found.append(Beside(benchmark, metric, values))
+    return tuple(one for one in found if one.values)
+
+
+def arm_name(key: ArmKey, claim: Claim) -> str:
+    """With its experiment, where that is not the claim's own."""
+    experiment, arm = key
+    return f"`{arm}`" if experiment == claim.experiment else f"`{arm}` of `{experiment}`"
+
+
+# NOTE lab.claim_page
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    safe = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in safe) + "\n"
+
+
+def has_run(verdict: Verdict) -> bool:
+    """Whether any base says anything about it."""
+    return any(one.effects for one in verdict.tested)
+
+
+def claim_page(
+    verdict: Verdict, results: Sequence[ArmResult], *, together: int, note: str = ""
+) -> str:
+    """Everything about one claim; `together` predictions of all claims are corrected together."""
+    claim = verdict.claim
+    is_named = not claim.paper or f"({claim.paper})" in claim.source
+    paper = "" if is_named else f" ({claim.paper})"
+    parts = [
+        f"# `{claim.name}`\n",
+        f"{claim.statement}\n",
+        f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
+        f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
+        *(f"{mind}\n" for mind in minds(claim, results)),
+        _predicted(claim),
+        _known_before(claim),
+        _what_ran(claim, results),
+        _readers(claim, by_base(results)),
+        *(_numbers(verdict, results) if has_run(verdict) else []),
+        _on_the_way(claim, results),
+        _beside(claim, results),
+        _verdict(verdict, results, together),
+        f"## What to make of it\n\n{sense(verdict)}\n",
+    ]
+    return "\n".join(part for part in [*parts, note] if part)
+
+
+def standing(verdict: Verdict, results: Sequence[ArmResult]) -> str:
+    """The word, and why there is nothing if there is nothing."""
+    why_none = all_absent(verdict, results)
+    return f"{verdict.said}: {why_none}" if why_none else verdict.said
+
+
+def _in_short(verdict: Verdict) -> str:
+    """How far a claim came whose predictions did not all come out; empty if they did."""
+    if not has_run(verdict) or verdict.word == REPRODUCED:
+        return ""
+    if verdict.word == UNDECIDED and (verdict.is_small or verdict.missing):
+        return f" ({verdict.why})"
+    return f" ({verdict.came_out})" if len(verdict.tested) > 1 else ""
+
+
+def _predicted(claim: Claim) -> str:
+    rows = [(one.says, inequality(one, claim.experiment)) for one in claim.predictions]
+    head = ("prediction", "as it is tested, in points")
+    return f"## Predicted\n\n{table(head, rows)}"
+
+
+def _known_before(claim: Claim) -> str:
+    if not claim.seen:
+        return ""
+    return (
+        f"{seen_text(claim)} They are left out of every effect below. A run of your own needs "
+        f"`--seeds {claim.seeds}` for a verdict.\n"
+    )
+
+
+def _what_ran(claim: Claim, results: Sequence[ArmResult]) -> str:
+    rows = []
+    for experiment, arm in (*claim.arms, *claim.arms_beside):
+        some = [one for one in results if (one.experiment, one.arm) == (experiment, arm)]
+        known = [one.seconds for one in some if one.seconds is not None]
+        took = f"{fmean(known):.0f}" if known else "–"
+        steps, batch = (span(getattr(one, of) for one in some) for of in ("steps", "batch"))
+        name = f"`{arm}`" if (experiment, arm) in claim.arms else f"`{arm}`, beside"
+        rows.append((name, f"`{experiment}`", f"{len(some)}", steps, batch, took))
+    head = ("arm", "experiment", "bases", "steps", "batch", "seconds on a base")
+    said = {"Controls": claim.controls, "Settings and what else could matter": claim.knobs}
+    lines = "".join(f"\n{name}: {text}.\n" for name, text in said.items() if text)
+    return f"## What was run\n\n{table(head, rows)}{lines}"
+
+
+def _on_the_way(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """What its arms answered while they were taught, of bases that count."""
+    bases = {base: arms for base, arms in by_base(results).items() if claim.counts(arms)}
+    tables = []
+    for key in claim.arms:
+        told = {base: arms[key].numbers for base, arms in bases.items() if key in arms}
+        for curve in dict.fromkeys(n for some in told.values() for n in some if BY_STEP in n):
+            shares = {base: told[base][curve] for base in in_order(told) if curve in told[base]}
+            steps = sorted({step for some in shares.values() for step in some}, key=int)
+            rows = [(f"{int(step):,}", *(_share(some, step) for some in shares.values()))
+                    for step in steps]  # fmt: skip
+            name = f"`{curve.removesuffix(BY_STEP)}` of {arm_name(key, claim)}"
+            tables.append(f"{name}:\n\n{table(('steps', *shares), rows)}")
+    if not tables:
+        return ""
+    first = (
+        "## On the way\n\nWhat was right while arms were taught, in percent. It decides nothing.\n"
+    )
+    return "\n".join([first, *tables])
+
+
+def _share(some: Mapping[str, float], key: str) -> str:
+    return points(some[key], signed=False) if key in some else "–"
+
+
+def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
+    """All numbers of the claim, of all arms; none where nothing beside it was run."""
+    found = numbers_beside(claim, results)
+    if not found:
+        return ""
+    keys = [key for key in (*claim.arms, *claim.arms_beside) if any(key in r.values for r in found)]
+    rows = [(f"`{one.benchmark}` `{one.metric}`", *map(one.text, keys)) for one in found]
+    head = ("number", *(arm_name(key, claim) for key in keys))
+    return (
+        "## Beside it\n\nMeans in points, with the number of bases. What no prediction names "
+        f"decides nothing.\n\n{table(head, rows)}"
+    )
+
+
+def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
+    name, bases = verdict.claim.name, by_base(results)
+    parts = [f"## Found\n\n![Effects by base](../images/lab/{name}.svg)\n"]
+    if len(verdict.tested) > MANY:
+        return [*parts, _effects_table(verdict)]
+    tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
+    parts += tables
+    return parts
+
+
+def _effects_table(verdict: Verdict) -> str:
+    """Of many predictions the differences only; both sides stand under every arm."""
+    bases = in_order(base for one in verdict.tested for base in one.effects)
+    rows = []
+    for one in verdict.tested:
+        known = {base: points(effect) for base, effect in one.effects.items()}
+        if known:
+            each = ", ".join(known.get(base, "–") for base in bases)
+            rows.append((one.prediction.says, difference_text(one), each))
+    head = ("prediction", "mean [95 %]", f"by base: {', '.join(bases)}")
+    return f"Differences in points:\n\n{table(head, rows)}"
+
+
+def _readers(claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    """Whether each reader could learn what it was shown, base by base."""
+    if not claim.must_fit:
+        return ""
+    rows = []
+    dropout: dict[str, float] = {}
+    for base in in_order(bases):
+        arms = bases[base]
+        asked = [arms.get((claim.experiment, name)) for name in claim.must_fit]
+        if all(one is not None for one in asked):
+            fits = [one.numbers.get("fit", {}) for one in asked if one]
+            shown = [points(fit.get("few", 0.0), signed=False) for fit in fits]
+            rows.append((base, *shown, "yes" if claim.counts(arms) else "no"))
+            if known := [fit[FEW_DROPOUT] for fit in fits if FEW_DROPOUT in fit]:
+                dropout[base] = max(known)
+    if not rows:
+        return ""
+    head = ("base", *(f"`{name}`" for name in claim.must_fit), "counts")
+    return (
+        "## Could the readers learn?\n\nShare of a few fixed examples that each learned by heart, "
+        f"in percent; a base counts where all have {points(LEAST_FIT, signed=False)}"
+        f"{' and that was not seen before' if claim.seen else ''}.\n\n"
+        f"{table(head, rows)}{_changed(dropout)}"
+    )
+
+
+def _changed(dropout: Mapping[str, float]) -> str:
+    """By base, with how much dropout readers that can have some learned; empty without such."""
+    if not dropout:
+        return ""
+    before = ", ".join(base for base, share in dropout.items() if share)
+    return (
+        "\nHow such readers learn by heart was changed after results were seen, and bases count "
+        "now that did not before: without dropout and faster than they are taught "
+        f"([more](../lab.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
+    )
+
+
+def _base_table(one: Tested, claim: Claim, bases: Mapping[str, ArmsOfBase]) -> str:
+    number, control = one.prediction.number, one.prediction.control
+    rows = []
+    for base, effect in one.effects.items():
+        value = number.of(bases[base], claim.experiment)
+        other = (
+            control.of(bases[base], claim.experiment) if isinstance(control, Number) else control
+        )
+        shown = (points(v, signed=False) for v in (value, other) if v is not None)
+        rows.append((base, *shown, points(effect)))
+    rows.append(("**mean [95 %]**", "", "", f"**{difference_text(one)}**"))
+    shared, first, second = sides(one.prediction, claim.experiment)
+    head = ("base", first, second, "difference")
+    name = f"{shared}, " if shared else ""
+    return f"{name}{one.prediction.says}:\n\n{table(head, rows)}"
+
+
+def _verdict(verdict: Verdict, results: Sequence[ArmResult], together: int) -> str:
+    small = "A small run decides nothing.\n\n" if verdict.is_small else ""
+    rows = []
+    for one in verdict.tested:
+        none = absent(one.prediction, verdict.claim, results)
+        why = reason(one, together=together, why_none=none)
+        rows.append((one.prediction.says, verdict.about(one.word), why))
+    return f"## Verdict and why\n\n{small}{table(('prediction', 'verdict', 'why'), rows)}"
+
+
+def span(values: Iterable[int]) -> str:
+    """The different ones, in order."""
+    found = sorted(set(values))
+    return ", ".join(f"{value:,}" for value in found) or "–"

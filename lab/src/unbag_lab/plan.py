@@ -1,0 +1,484 @@
+"""Arms that claims compare come in; what must be run goes out, in its order and with its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+from types import MappingProxyType
+from typing import Protocol
+
+from unbag.errors import UserError, unknown_name
+from unbag_lab.claim import ArmKey, Claim
+from unbag_lab.claims import NAMES, all_claims, find_claim
+from unbag_lab.results import (
+    ArmResult,
+    Extent,
+    Size,
+    base_path,
+    check_same,
+    has_result,
+    read_results,
+    result_path,
+    told_apart,
+)
+
+# NOTE lab.experiment
+# What an experiment of the lab is: arms that can be run on base models, each kept as a file.
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a run of the lab wants of an experiment."""
+
+    bases: tuple[Path, ...]
+    """Weights of tiny models, `tiny-0.safetensors` and so on: the stem names the base."""
+    arms: tuple[str, ...]
+    """One that another needs stands before it."""
+    out: Path
+    """Results go to `result_path`, weights beside them; an arm whose result is there is left
+    alone."""
+    size: Size = "full"
+    device: str = "cpu"
+    workers: int = 0
+    """Processes that make scenes."""
+    processes: int = 1
+    """In which arms may be run side by side."""
+    photos: Path | None = None
+    """Photographs with captions, for experiments that need some; small runs draw their own."""
+
+
+class Experiment(Protocol):
+    """Arms that share bases, data and questions."""
+
+    @property
+    def name(self) -> str:
+        """Under which results are kept."""
+
+    @property
+    def about(self) -> str:
+        """What is done to a base, in one line."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Every arm, controls too, in the order in which tables show them."""
+
+    @property
+    def reads_bases(self) -> bool:
+        """Whether it reads the weights of bases, or takes their names alone."""
+
+    @property
+    def on_processor(self) -> bool:
+        """Whether its time is that of one core of a CPU, whatever the device."""
+
+    @property
+    def most_processes(self) -> int:
+        """In how many processes its arms gain from being run side by side.
+
+        Those of one base, if it reads bases: other bases have processes of their own. Else no more
+        than one for each base.
+        """
+
+    def needs(self, arm: str) -> tuple[ArmKey, ...]:
+        """Arms of this or another experiment whose weights an arm reads; they are run before."""
+
+    def seconds(self, arm: str) -> float:
+        """Roughly, of one arm on one base, for the price that is said before.
+
+        On one H200, or on one core of a CPU if it is `on_processor`.
+        """
+
+    def extent(self, arm: str, *, size: Size) -> Extent:
+        """How far this version trains and asks an arm; results of another extent are refused."""
+
+    def run(self, order: Order, *, say: Say = print) -> None:
+        """Run what is missing; the same order goes on after a stop."""
+
+
+EXPERIMENTS = MappingProxyType(
+    {
+        "default": "unbag_lab.experiments.repair:DEFAULT",
+        "ordered": "unbag_lab.experiments.repair:ORDERED",
+        "held_out": "unbag_lab.experiments.repair:HELD_OUT",
+        "readouts": "unbag_lab.experiments.readout_experiment:READOUTS",
+        "pretraining": "unbag_lab.experiments.pretraining:PRETRAINING",
+        "probes": "unbag_lab.experiments.probes:PROBES",
+        "priors": "unbag_lab.experiments.priors:PRIORS",
+        "photos": "unbag_lab.experiments.photos:PHOTOS",
+    }
+)
+"""By name, where each is defined: only those that are asked for are imported."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """By name."""
+    if name not in EXPERIMENTS:
+        raise unknown_name("experiment", name, EXPERIMENTS)
+    module, _, attribute = EXPERIMENTS[name].partition(":")
+    found: Experiment = getattr(import_module(module), attribute)
+    return found
+
+
+# NOTE lab.arms_left
+# An order comes in; the arms whose results a base still lacks go out.
+
+
+def arms_left(order: Order, experiment: Experiment, base: Path, *, seed: int) -> list[str]:
+    """In the order asked for; raises UserError if a result is there but of other settings."""
+    from unbag.models.tiny import read
+
+    paths = {arm: result_path(order.out, experiment.name, base.stem, arm) for arm in order.arms}
+    there = {arm: path for arm, path in paths.items() if path.exists()}
+    if there:
+        # On a processor: nothing may touch a GPU before processes fork.
+        fingerprint = read(base, name=base.stem, device="cpu").fingerprint
+    for arm, path in there.items():
+        (found,) = read_results(path)
+        extent = experiment.extent(arm, size=order.size)
+        wanted = replace(
+            found,
+            fingerprint=fingerprint,
+            seed=seed,
+            size=order.size,
+            steps=extent.steps,
+            batch=extent.batch,
+            times=extent.times,
+        )
+        check_same(found, wanted, path=path)
+    return [arm for arm in order.arms if arm not in there]
+
+
+# NOTE lab.plan
+
+ALL = "all"
+Find = Callable[[str], Experiment]
+"""An experiment by name."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is asked of one experiment at a time."""
+
+    experiment: str
+    missing: tuple[tuple[str, str], ...]
+    """A base and an arm each, in the order of the experiment."""
+    each: Mapping[str, float]
+    """By arm, seconds on one base and one H200, roughly."""
+    needs: Mapping[str, tuple[ArmKey, ...]]
+    """By arm, what must be there before."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Each is missing on some base."""
+        return tuple(dict.fromkeys(arm for _, arm in self.missing))
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """On which some arm is missing."""
+        # tiny-10 comes after tiny-9.
+        return tuple(sorted({base for base, _ in self.missing}, key=lambda one: (len(one), one)))
+
+    @property
+    def seconds(self) -> float:
+        """Roughly, on one H200."""
+        return sum(self.each[arm] for _, arm in self.missing)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run has to do."""
+
+    bases: tuple[str, ...]
+    untrained: Mapping[str, float]
+    """Bases that must be made first, with seconds on one H200, roughly."""
+    parts: tuple[Part, ...]
+    there: int
+    """Results that need not be made again."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all, roughly, on one H200."""
+        return sum(self.untrained.values()) + sum(part.seconds for part in self.parts)
+
+    @property
+    def count(self) -> int:
+        """Of results that are missing."""
+        return sum(len(part.missing) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for: claims to judge, and arms to run for them."""
+
+    claims: tuple[Claim, ...]
+    arms: tuple[ArmKey, ...]
+    idle: Mapping[ArmKey, frozenset[str]]
+    """Bases that an arm need not be run on: every claim that wants it had seen them."""
+
+
+def find_wish(names: Sequence[str], *, find: Find, beside: bool = True) -> Wish:
+    """Names of claims, `all`, or experiments, of which every arm is wanted.
+
+    Of claims, those that stand beside too, unless only those that are judged are wanted.
+    """
+    known = (*NAMES, *EXPERIMENTS, ALL)
+    for name in names:
+        if name not in known:
+            raise unknown_name("claim", name, known, way_out="`unbag lab` lists every claim")
+    claims: list[Claim] = []
+    arms: list[ArmKey] = []
+    for name in names:
+        if name in EXPERIMENTS:
+            arms += [(name, arm) for arm in find(name).arms]
+            claims += [one for one in all_claims() if one.experiment == name]
+        else:
+            some = all_claims() if name == ALL else (find_claim(name),)
+            claims += some
+            arms += [key for one in some for key in one.arms]
+            arms += [key for one in some for key in one.arms_beside if beside]
+    once = {one.name: one for one in claims}
+    whole = [name for name in names if name in EXPERIMENTS]
+    idle = {key: seen for key, seen in _seen_by_all(once.values()).items() if key[0] not in whole}
+    return Wish(tuple(once.values()), tuple(dict.fromkeys(arms)), idle)
+
+
+def _seen_by_all(claims: Iterable[Claim]) -> dict[ArmKey, frozenset[str]]:
+    """By arm, the bases that every claim which wants it had seen."""
+    found: dict[ArmKey, frozenset[str]] = {}
+    for one in claims:
+        seen = frozenset(one.seen)
+        for key in (*one.arms, *one.arms_beside):
+            found[key] = found.get(key, seen) & seen
+    return found
+
+
+def make_plan(
+    arms: Sequence[ArmKey],
+    out: Path,
+    bases: Sequence[str],
+    *,
+    find: Find,
+    size: Size = "full",
+    untrained: Mapping[str, float] = MappingProxyType({}),
+    measured: Iterable[ArmResult] = (),
+    idle: Mapping[ArmKey, frozenset[str]] = MappingProxyType({}),
+) -> Plan:
+    """What is missing in the folder, with all that it needs; what is needed comes first.
+
+    An arm is left out on bases that `idle` names for it.
+
+    Raises UserError if a result that is there was not trained or asked as this version does.
+    """
+    known, took = _Known(find), _took(measured)
+    _check_extents(out, bases, _with_needs(arms, known, lambda key: False), known, size=size)
+    missing: dict[ArmKey, list[str]] = {}
+    for base in bases:
+        wanted = [key for key in arms if base not in idle.get(key, ())]
+        for key in _with_needs(wanted, known, partial(_is_there, out, base)):
+            missing.setdefault(key, []).append(base)
+    ranked = sorted(missing, key=known.place)
+    parts = [
+        _part(name, {key: missing[key] for key in keys}, known, took)
+        for (_, name), keys in groupby(ranked, key=lambda key: (known.rank(key)[0], key[0]))
+    ]
+    there = sum(_is_there(out, base, key) for key in arms for base in bases)
+    reading = [part for part in parts if find(part.experiment).reads_bases]
+    used = {base for part in reading for base in part.bases}
+    to_make = {name: seconds for name, seconds in untrained.items() if name in used}
+    return Plan(tuple(bases), to_make, tuple(parts), there)
+
+
+def _check_extents(
+    out: Path, bases: Sequence[str], arms: Iterable[ArmKey], known: _Known, *, size: Size
+) -> None:
+    """An experiment looks at its own results too, but is not asked if all of them are there."""
+    apart = []
+    for name, arm in arms:
+        wanted = known.of((name, arm)).extent(arm, size=size)
+        for path in (result_path(out, name, base, arm) for base in bases):
+            for found in read_results(path) if path.exists() else ():
+                if said := told_apart(found.extent, wanted, ("steps", "batch", "times")):
+                    apart.append(f"{path.relative_to(out)} ({said})")
+    if apart:
+        raise UserError(
+            f"{out} holds results of other settings: {first_few(apart)}",
+            expected="what this version of the lab would run",
+            way_out="name another folder with --out, or remove these files to run the arms again",
+        )
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """And how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _is_there(out: Path, base: str, key: ArmKey) -> bool:
+    return has_result(out, key[0], base, key[1])
+
+
+class _Known:
+    """Experiments that were looked up, and how deep their arms stand on others."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._found: dict[str, Experiment] = {}
+        self._ranks: dict[ArmKey, tuple[int, int]] = {}
+
+    def of(self, key: ArmKey) -> Experiment:
+        """The experiment of an arm, which it must have."""
+        name, arm = key
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        experiment = self._found[name]
+        if arm not in experiment.arms:
+            raise unknown_name(f"arm of the experiment {name!r}", arm, experiment.arms)
+        return experiment
+
+    def needs(self, key: ArmKey) -> tuple[ArmKey, ...]:
+        """Arms whose weights it reads."""
+        return self.of(key).needs(key[1])
+
+    def rank(self, key: ArmKey) -> tuple[int, int]:
+        """How many rounds of other experiments must come before, and how many arms of its own."""
+        return self._rank(key, ())
+
+    def _rank(self, key: ArmKey, above: tuple[ArmKey, ...]) -> tuple[int, int]:
+        if key in above:
+            raise UserError(f"the arm {key[1]!r} of {key[0]!r} needs itself")
+        if key not in self._ranks:
+            after = [(0, 0)]
+            for need in self.needs(key):
+                rounds, own = self._rank(need, (*above, key))
+                # An experiment runs its own arms in the order that it is given.
+                after.append((rounds, own + 1) if need[0] == key[0] else (rounds + 1, 0))
+            self._ranks[key] = max(after)
+        return self._ranks[key]
+
+    def place(self, key: ArmKey) -> tuple[int, int, int, int]:
+        """Among all arms: rounds, experiments, then arms."""
+        names = list(EXPERIMENTS)
+        at = names.index(key[0]) if key[0] in names else len(names)
+        rounds, own = self.rank(key)
+        return rounds, at, own, self.of(key).arms.index(key[1])
+
+
+def _with_needs(
+    arms: Sequence[ArmKey], known: _Known, is_there: Callable[[ArmKey], bool]
+) -> dict[ArmKey, None]:
+    """Of arms that are not there, those and all that they need and that is not there either."""
+    found: dict[ArmKey, None] = {}
+    left = list(arms)
+    while left:
+        key = left.pop()
+        known.rank(key)
+        if key not in found and not is_there(key):
+            found[key] = None
+            left += known.needs(key)
+    return found
+
+
+def _took(measured: Iterable[ArmResult]) -> dict[ArmKey, float]:
+    """Seconds of one arm on one base, where they were measured at full size."""
+    found: dict[ArmKey, list[float]] = {}
+    for one in measured:
+        if one.seconds is not None and one.size == "full":
+            found.setdefault((one.experiment, one.arm), []).append(one.seconds)
+    return {key: median(some) for key, some in found.items()}
+
+
+def _part(
+    name: str,
+    missing: Mapping[ArmKey, Sequence[str]],
+    known: _Known,
+    took: Mapping[ArmKey, float],
+) -> Part:
+    return Part(
+        experiment=name,
+        missing=tuple((base, key[1]) for key, bases in missing.items() for base in bases),
+        each={key[1]: took.get(key, known.of(key).seconds(key[1])) for key in missing},
+        needs={key[1]: known.needs(key) for key in missing},
+    )
+
+
+# NOTE lab.clock
+# A plan and the folder that fills come in; how long the rest will take goes out.
+
+_EVERY = 30.0
+"""Seconds between two lines about the whole."""
+_ENOUGH = 0.1
+"""Of what is planned, for a pace: where much runs at once, the short ends long before the rest."""
+
+
+class Clock:
+    """Goes by how much of the planned time stands in the folder as results.
+
+    The pace is that since the first of them: what is made before, features or scenes, is made once
+    and may take longer than all results together.
+    """
+
+    def __init__(self, plan: Plan, out: Path, *, say: Say) -> None:
+        self._say = say
+        self._planned = {base_path(out, name): each for name, each in plan.untrained.items()}
+        for part in plan.parts:
+            for base, arm in part.missing:
+                self._planned[result_path(out, part.experiment, base, arm)] = part.each[arm]
+        self._results = plan.count
+        self._told = time.monotonic()
+        self._first: tuple[float, float] | None = None
+
+    def indented(self, line: str) -> None:
+        """A line of the work itself."""
+        self._say(f"  {line}")
+
+    def told(self, line: str) -> None:
+        """The same, and now and then one about the whole."""
+        self.indented(line)
+        if self._first is None:
+            self._done()
+        if time.monotonic() - self._told >= _EVERY:
+            self._told = time.monotonic()
+            self._say(f"  {self.so_far()}")
+
+    def so_far(self) -> str:
+        """How many results of all are there."""
+        count = sum(path.suffix == ".json" and path.exists() for path in self._planned)
+        return f"{count} of {self._results} results{self.left()}"
+
+    def left(self) -> str:
+        """At the pace so far; nothing before there is one."""
+        done, whole = self._done(), sum(self._planned.values())
+        if self._first is None:
+            return ""
+        since, before = self._first
+        if done == whole or done - before < _ENOUGH * (whole - before):
+            return ""
+        pace = (time.monotonic() - since) / (done - before)
+        return f"; about {duration((whole - done) * pace)} left in all"
+
+    def _done(self) -> float:
+        """Planned seconds of what stands in the folder; remembers when the first did."""
+        done = sum(each for path, each in self._planned.items() if path.exists())
+        if done and self._first is None:
+            self._first = time.monotonic(), done
+        return done
+
+
+def duration(seconds: float) -> str:
+    """For people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def counted(count: int, what: str) -> str:
+    """One arm, two arms."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,0 +1,474 @@
+"""Run folders come in; one file of results for each experiment goes out, as the package ships them.
+
+    python -m unbag_lab join runs/lab runs/more --into src/unbag/lab/results
+
+A result that is there already is replaced by that of the same arm on the same base. One line holds
+one result, in a fixed order, so that a difference between two versions can be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from unbag.errors import UserError
+from unbag.runs.files import locked_folder, make_folder, remove_leftovers, write_text
+from unbag.version import __version__
+
+# NOTE lab.arm_result
+# What an arm of an experiment came to, as a file.
+
+Size = Literal["full", "small"]
+BEFORE = "base"
+"""The name under which a base stands beside its arms."""
+UNTRAINED = "random"
+"""The same network before any training."""
+FEW_STEPS = "few_steps"
+"""Stands beside `few`, the share of fixed examples that a reader learned by heart: in how many
+steps."""
+FEW_DROPOUT = "few_dropout"
+"""Likewise: with how much dropout, of readers of patches."""
+FEW_RATE = "few_rate"
+"""Likewise: at which learning rate."""
+BY_STEP = " by step"
+"""Behind a benchmark's name: what was answered on the way, by the number of steps so far."""
+_OF_WEIGHTS = ("config.json", "generation_config.json")
+"""What stands in folders of decoders, which arms leave beside their results."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far an arm is trained and asked."""
+
+    steps: int
+    batch: int
+    times: int
+    """Items in the number of the registered benchmarks."""
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One arm on one base."""
+
+    experiment: str
+    base: str
+    """File name of the base, without its ending."""
+    fingerprint: str
+    """Of the base."""
+    arm: str
+    steps: int
+    batch: int
+    seed: int
+    """Of the scenes; another one for each base."""
+    times: int
+    """Items in the number of the registered benchmarks."""
+    precision: str
+    loss: float | None
+    """Of the last step; None where nothing was trained."""
+    numbers: Mapping[str, Mapping[str, float]]
+    """By benchmark and metric; fractions."""
+    size: Size = "full"
+    """A small run shows that the code runs, and decides nothing."""
+    seconds: float | None = None
+    """That training and asking took, where it was measured."""
+
+    @property
+    def extent(self) -> Extent:
+        """How far it was trained and asked."""
+        return Extent(self.steps, self.batch, self.times)
+
+
+def result_path(out: Path, experiment: str, base: str, arm: str) -> Path:
+    """Where every experiment keeps the result of an arm; its weights stand beside it."""
+    return out / experiment / base / f"{arm}.json"
+
+
+def check_same(found: ArmResult, wanted: ArmResult, *, path: Path) -> None:
+    """Refuse to go on in a folder of another experiment."""
+    names = ("fingerprint", "steps", "batch", "seed", "times", "precision", "size")
+    if apart := told_apart(found, wanted, names):
+        raise UserError(
+            f"{path} is of other settings: {apart}",
+            expected="the settings it was begun with",
+            way_out="give those, or name another folder with --out",
+        )
+
+
+def find_same(wanted: ArmResult, path: Path) -> ArmResult | None:
+    """What a file says, unless it is not there; refused if it is of other settings."""
+    if not path.exists():
+        return None
+    found = read_results(path)[0]
+    check_same(found, wanted, path=path)
+    return found
+
+
+def told_apart(found: ArmResult | Extent, wanted: ArmResult | Extent, names: Iterable[str]) -> str:
+    """What of these is not as wanted; empty if all is."""
+    apart = [
+        f"{name} {getattr(found, name)}, not {getattr(wanted, name)}"
+        for name in names
+        if getattr(found, name) != getattr(wanted, name)
+    ]
+    return "; ".join(apart)
+
+
+def write_result(path: Path, result: ArmResult) -> None:
+    """Atomically, so that a file that is there is whole."""
+    write_text(path, json.dumps(asdict(result), indent=1))
+
+
+def write_results(path: Path, results: Iterable[ArmResult]) -> None:
+    """Many in one file, which is easier to carry."""
+    write_text(path, json.dumps([asdict(result) for result in results], indent=1))
+
+
+def read_results(path: Path) -> list[ArmResult]:
+    """From a file of one or many, or from every .json file below a folder, in order of name."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.json") if file.name not in _OF_WEIGHTS)
+    found: dict[tuple[str, str, str], ArmResult] = {}
+    for file in files:
+        for one in _read(file):
+            found[one.experiment, one.base, one.arm] = one
+    if not found:
+        raise UserError(
+            f"no results of arms in {path}",
+            expected="files that `unbag lab run` writes",
+            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
+        )
+    return list(found.values())
+
+
+def _read(file: Path) -> list[ArmResult]:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return [ArmResult(**one) for one in (said if isinstance(said, list) else [said])]
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{file} cannot be read: {error}",
+            expected="results that `unbag lab run` writes",
+            way_out="name a run folder; if the file is of one, remove it to have its arm run again",
+        ) from error
+
+
+# NOTE lab.base_names
+# Names of bases come in; their order and their numbers go out.
+
+_NUMBER = re.compile(r"[- ](\d+)")
+
+
+def named(seed: int) -> str:
+    """The base that is trained from a seed."""
+    return f"tiny-{seed}"
+
+
+def seeds_for(bases: int, *, after: int = 0, seen: Collection[str] = ()) -> int:
+    """How many seeds there must be for so many bases beyond the first, those seen left out."""
+    seeds = after
+    while bases > 0:
+        bases -= named(seeds) not in seen
+        seeds += 1
+    return seeds
+
+
+def place(base: str) -> tuple[int, str]:
+    """To sort by: tiny-10 comes after tiny-9."""
+    found = _NUMBER.search(base)
+    return (int(found[1]) if found else 0), base
+
+
+def in_order(bases: Iterable[str]) -> list[str]:
+    """Each once."""
+    return sorted(set(bases), key=place)
+
+
+def number(base: str) -> str:
+    """What stands behind the last dash."""
+    return base.rpartition("-")[2]
+
+
+def numbers(bases: Sequence[str]) -> str:
+    """Of several, one after the other."""
+    return ", ".join(map(number, bases))
+
+
+# NOTE lab.run_folder
+# The folder of a run of the lab: what it was begun with comes in, its results go out.
+
+LAB_VERSION = 3
+"""Raised when an arm, a base or a question changes its meaning: results of two versions must not
+stand in one folder. 2: readers learn by heart in more steps and without dropout. 3: at a
+higher rate."""
+_RECORD = "lab.json"
+_OWN = (_RECORD, ".lock")
+"""What stands in a folder before any work."""
+_RESULTS = "*/*/*.json"
+"""EXPERIMENT/BASE/ARM.json."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a folder was begun with."""
+
+    lab: int
+    size: Size
+    version: str
+    """Of the package; for people."""
+
+
+@contextmanager
+def opened(out: Path, *, size: Size) -> Iterator[None]:
+    """The folder, made if need be, for one process at a time; refused if it is of another lab."""
+    check_folder(out, size=size)
+    make_folder(out, what="run folder", way_out="name another folder with --out")
+    taken = UserError(
+        f"another `unbag lab run` is at work in {out}",
+        expected="one at a time in a folder",
+        way_out="wait for it, or name another folder with --out",
+    )
+    with locked_folder(out, taken):
+        for folder in {path.parent for path in out.rglob(".*.part")}:
+            remove_leftovers(folder)
+        if _begun(out) is None:
+            write_text(out / _RECORD, json.dumps(asdict(Begun(LAB_VERSION, size, __version__))))
+        yield
+
+
+def check_folder(out: Path, *, size: Size) -> None:
+    """Refuse what is no folder, or one that was begun with another version or size, or unknown."""
+    if out.exists() and not out.is_dir():
+        raise UserError(
+            f"{out} is a file",
+            expected="a folder for bases, results and weights",
+            way_out="name another with --out",
+        )
+    found = _check_version(
+        out, way_out="name another folder with --out, or go on with the unbag that began it"
+    )
+    if found is None:
+        _check_new(out)
+    elif found.size != size:
+        raise UserError(
+            f"{out} holds a {found.size} run",
+            expected=f"a {size} run, or a new folder: the two do not mix",
+            way_out=f"name another folder with --out, or give --size {found.size}",
+        )
+
+
+def _check_new(out: Path) -> None:
+    """Refuse files that would be taken for results of a run, and are of nobody knows what."""
+    files = sorted(out.glob(_RESULTS))
+    if not files:
+        return
+    names = [str(path.relative_to(out)) for path in files]
+    expected = "a new or empty folder, or one that `unbag lab run` began"
+    strange = next(
+        (name for name, path in zip(names, files, strict=True) if not _is_result(path)), None
+    )
+    if strange is not None:
+        raise UserError(
+            f"{out} holds {strange}, which is no result of the lab",
+            expected=expected,
+            way_out="name another folder with --out",
+        )
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    folders = dict.fromkeys(str(out / Path(name).parts[0]) for name in names)
+    raise UserError(
+        f"{out} holds results ({names[0]}{more}), and no {_RECORD}, which would say of which "
+        "version and size of the lab they are",
+        expected=expected,
+        way_out=f"name another folder with --out, or remove {', '.join(folders)}",
+    )
+
+
+def _is_result(path: Path) -> bool:
+    """Whether a file is a result of an arm."""
+    try:
+        return bool(read_results(path))
+    except UserError:
+        return False
+
+
+def _check_version(out: Path, *, way_out: str) -> Begun | None:
+    """What a folder was begun with; refused if arms mean something else now."""
+    found = _begun(out)
+    if found is not None and found.lab != LAB_VERSION:
+        raise UserError(
+            f"{out} was begun with version {found.lab} of the lab (unbag {found.version})",
+            expected=f"version {LAB_VERSION} (unbag {__version__}): arms mean something else now",
+            way_out=way_out,
+        )
+    return found
+
+
+def _begun(out: Path) -> Begun | None:
+    """What its record says; None where nothing was begun, though somebody may have asked for it."""
+    path = out / _RECORD
+    if not path.exists() or not any(one.name not in _OWN for one in out.iterdir()):
+        return None
+    try:
+        return Begun(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} cannot be read: {error}",
+            expected="the record that `unbag lab run` writes",
+            way_out="name another folder with --out",
+        ) from error
+
+
+def results_in(path: Path) -> list[ArmResult]:
+    """Of a run folder, or of a file or folder of joined results; an empty run has none."""
+    if not path.exists():
+        raise UserError(
+            f"no results in {path}: it does not exist",
+            expected="a folder of `unbag lab run`, or a file that `python -m unbag_lab join` wrote",
+            way_out="unbag lab run CLAIM --out FOLDER, or leave --results out for those that ship",
+        )
+    if not (path / _RECORD).exists():
+        _check_joined(path)
+        return read_results(path)
+    _check_version(path, way_out="judge it with the unbag that began it, or name another")
+    files = sorted(path.glob(_RESULTS))
+    return [one for file in files for one in read_results(file)]
+
+
+def _check_joined(path: Path) -> None:
+    """Refuse a folder around run folders, or a run folder without its record."""
+    runs = sorted(record.parent.name for record in path.glob(f"*/{_RECORD}"))
+    if runs:
+        raise UserError(
+            f"{path} holds run folders ({', '.join(runs[:3])}{' ...' if len(runs) > 3 else ''})",
+            expected="one run folder, or files that `python -m unbag_lab join` wrote",
+            way_out=f"name one of them: {path / runs[0]}",
+        )
+    if any((path / "bases").glob("*.json")):
+        raise UserError(
+            f"{path} holds bases, and no {_RECORD}, which would say of which version and size of "
+            "the lab its results are",
+            expected="a folder that `unbag lab run` began, or files that `python -m unbag_lab join`"
+            " wrote",
+            way_out=f"put {_RECORD} back, or run the claims again into another folder",
+        )
+
+
+def has_result(out: Path, experiment: str, base: str, arm: str) -> bool:
+    """Whether an arm was run on a base."""
+    return result_path(out, experiment, base, arm).exists()
+
+
+def base_path(out: Path, name: str) -> Path:
+    """Where the weights of a base stand in a run folder."""
+    return out / "bases" / f"{name}.safetensors"
+
+
+# NOTE lab.shipped
+# The name of an experiment comes in; its results that ship with the package go out.
+
+RESULTS = Path(str(files("unbag_lab") / "results"))
+
+
+def shipped_results(folder: Path = RESULTS) -> list[ArmResult]:
+    """Of every experiment; none where nothing has been run."""
+    return read_results(folder) if any(folder.glob("*.json")) else []
+
+
+# NOTE lab.join
+
+
+_DIGITS = 10
+
+
+def join(folders: Sequence[Path], into: Path) -> list[Path]:
+    """Add what the folders hold to the files of `into`; gives the files that were written."""
+    new = [one for folder in folders for one in results_in(folder)]
+    make_folder(into, what="folder of results", way_out="name another with --into")
+    found: dict[tuple[str, str, str], ArmResult] = {}
+    for one in (*shipped_results(into), *new):
+        found[one.experiment, one.base, one.arm] = one
+    _check(found.values())
+    written = []
+    for experiment in sorted({one.experiment for one in new}):
+        path = into / f"{experiment}.json"
+        some = [one for one in found.values() if one.experiment == experiment]
+        write_text(path, as_text(some))
+        written.append(path)
+    return written
+
+
+def as_text(results: Iterable[ArmResult]) -> str:
+    """A list in JSON with one result a line: by base, and by name of the arm."""
+    lines = [json.dumps(_rounded(asdict(one))) for one in sorted(results, key=_place)]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def _place(one: ArmResult) -> tuple[int, str, str]:
+    return *place(one.base), one.arm
+
+
+def _rounded(value: object) -> object:
+    """Ten digits after the point are more than any number here has."""
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return value
+
+
+def _check(results: Collection[ArmResult]) -> None:
+    """Refuse what a verdict must not put together."""
+    _check_bases(results)
+    _check_arms(results)
+
+
+def _check_arms(results: Iterable[ArmResult]) -> None:
+    """A verdict is over bases, so an arm must have had the same settings on all of them."""
+    first: dict[tuple[str, str], ArmResult] = {}
+    for one in results:
+        other = first.setdefault((one.experiment, one.arm), one)
+        for what in ("size", "steps", "batch", "times"):
+            mine, yours = getattr(one, what), getattr(other, what)
+            if mine != yours:
+                raise UserError(
+                    f"the arm {one.arm} of {one.experiment} is of two kinds: on {one.base} its "
+                    f"{what} is {mine}, on {other.base} {yours}",
+                    expected="the same settings on every base, since a verdict is over bases",
+                    way_out="run the arm on all bases with one unbag, or name an empty folder with "
+                    "--into",
+                )
+
+
+def _check_bases(results: Iterable[ArmResult]) -> None:
+    """Arms of one base are compared, so they must be of the same base and size."""
+    first: dict[tuple[str, str], ArmResult] = {}
+    for one in results:
+        other = first.setdefault((one.experiment, one.base), one)
+        for what in ("size", "fingerprint"):
+            mine, yours = getattr(one, what), getattr(other, what)
+            if mine != yours:
+                raise UserError(
+                    f"arms of {one.experiment} on {one.base} are of two kinds: {one.arm} has the "
+                    f"{what} {mine}, {other.arm} has {yours}",
+                    expected="one base and one size, since arms of a base are compared",
+                    way_out="name folders of one run, or an empty folder with --into",
+                )
+
+
+def join_script() -> None:
+    """Join run folders of `unbag lab run` into one file of results for each experiment, as they ship."""
+    parser = argparse.ArgumentParser(description=join_script.__doc__)
+    text = "run folders of `unbag lab run`; later ones win"
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help=text)
+    text = "folder with one file for each experiment (default: that of the package)"
+    parser.add_argument("--into", type=Path, default=RESULTS, metavar="DIR", help=text)
+    options = parser.parse_args()
+    for path in join(options.folders, options.into):
+        print(path)

@@ -1,0 +1,517 @@
+"""A plan comes in; bases are made, experiments run, and what failed goes out.
+
+Whatever ends a run, the same command goes on: bases and results appear whole or not at all, and
+experiments keep where their trainings stand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from unbag.errors import UserError
+from unbag.models.loading import choose_device
+from unbag.runs.files import write_text
+from unbag_lab.bases import base_names, is_shipped, make_base, missing_bases
+from unbag_lab.claim import FEWEST_BASES, Claim
+from unbag_lab.claims import all_claims
+from unbag_lab.experiments.photos import NAME as PHOTOS
+from unbag_lab.experiments.photos import captions_file, edits_folder, without_photographs
+from unbag_lab.listing import block, verdict_line
+from unbag_lab.plan import (
+    Clock,
+    Find,
+    Order,
+    Part,
+    Plan,
+    Say,
+    Wish,
+    counted,
+    duration,
+    find_experiment,
+    find_wish,
+    first_few,
+    make_plan,
+)
+from unbag_lab.results import (
+    Size,
+    base_path,
+    check_folder,
+    has_result,
+    opened,
+    results_in,
+    seeds_for,
+    shipped_results,
+)
+from unbag_lab.scheduler import (
+    BrokenError,
+    DiedError,
+    Task,
+    Work,
+    apart,
+    at_once,
+    can_fork,
+    one_thread,
+    say_now,
+)
+from unbag_lab.verdict import judge_claims
+
+# NOTE lab.running
+
+_BASE = ""
+"""Stands for the making of a base among experiments."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run may use."""
+
+    device: str = "cpu"
+    workers: int = 0
+    processes: int = 1
+    threads: int = 1
+    """Of torch, in each process apart."""
+    photos: Path | None = None
+    """A folder of photographs with captions."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be run, and why."""
+
+    what: str
+    why: str
+
+
+def carry_out(
+    plan: Plan, out: Path, *, size: Size, machine: Machine, find: Find, say: Say = print
+) -> list[Failure]:
+    """All of it; what fails does not take the others down."""
+    run, clock = _Run(out, size, machine, find), Clock(plan, out, say=say)
+    if machine.processes > 1 and can_fork():
+        return _side_by_side(plan, run, clock, say)
+    return _one_by_one(plan, run, clock, say)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all work of a run has in common."""
+
+    out: Path
+    size: Size
+    machine: Machine
+    find: Find
+
+    def base(self, name: str, say: Say) -> Work:
+        """Makes a base."""
+        machine = self.machine
+        return partial(
+            make_base,
+            self.out,
+            name,
+            size=self.size,
+            device=machine.device,
+            workers=machine.workers,
+            say=say,
+        )
+
+    def arms(self, part: Part, bases: Sequence[str], arms: tuple[str, ...], say: Say) -> Work:
+        """Runs arms of an experiment on some bases."""
+        machine = self.machine
+        order = Order(
+            bases=tuple(base_path(self.out, base) for base in bases),
+            arms=arms,
+            out=self.out,
+            size=self.size,
+            device=machine.device,
+            workers=machine.workers,
+            processes=machine.processes,
+            photos=machine.photos,
+        )
+        return partial(self.find(part.experiment).run, order, say=say)
+
+    def of_all(self, part: Part, bases: Sequence[str], say: Say) -> list[Work]:
+        """Of an experiment on these bases; without arms whose needs could not be met."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        reads_bases = self.find(part.experiment).reads_bases
+        for base in bases:
+            if not reads_bases or base_path(self.out, base).exists():
+                found.setdefault(_ready(part, base, self.out), []).append(base)
+        return [self.arms(part, some, arms, say) for arms, some in found.items() if arms]
+
+    def share(self, processes: int) -> _Run:
+        """With so many of the processes, and a third of the workers.
+
+        Most work wants scenes at its beginning only; repairs want them to the end.
+        """
+        workers = -(-self.machine.workers // 3)
+        return replace(self, machine=replace(self.machine, workers=workers, processes=processes))
+
+
+def _one_by_one(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
+    failures = []
+    machine = run.machine
+    done = partial(apart, device=machine.device, threads=machine.threads)
+    for name in plan.untrained:
+        say(f"base {name}")
+        failures += _tried(f"base {name}", partial(done, run.base(name, clock.indented)), run.out)
+    for place, part in enumerate(plan.parts, start=1):
+        count = f"{counted(len(part.arms), 'arm')} on {counted(len(part.bases), 'base')}"
+        say(f"{place} of {len(plan.parts)}: {part.experiment}, {count}{clock.left()}")
+        failed: list[Failure] = []
+        for work in run.of_all(part, part.bases, clock.told):
+            failed += _tried(part.experiment, partial(done, work), run.out)
+        failures += failed or _lacking(part, run.out)
+    return failures
+
+
+def _side_by_side(plan: Plan, run: _Run, clock: Clock, say: Say) -> list[Failure]:
+    """Bases and experiments at once, each with its share of processes and workers."""
+    tasks, room = _tasks(plan, run, say), run.machine.processes
+    if tasks:
+        say(f"{counted(len(tasks), 'task')}, in up to {room} processes at once")
+    failures: list[Failure] = []
+    for task, begun in at_once(tasks, room=room, look=lambda: say(f"  {clock.so_far()}")):
+        failed = _tried(task.name, begun.result, run.out)
+        say(f"{task.name}: {'failed' if failed else 'done'}; {clock.so_far()}")
+        failures += failed
+    for part in plan.parts:
+        if not any(one.what.startswith(f"{part.experiment} ") for one in failures):
+            failures += _lacking(part, run.out)
+    return failures
+
+
+def _tasks(plan: Plan, run: _Run, say: Say) -> list[Task]:
+    """Each waits for its bases and for arms of others that its own need."""
+    tasks: list[Task] = []
+    names: dict[tuple[str, str], list[str]] = {}
+    for base, seconds in plan.untrained.items():
+        name = f"base {base}"
+        begin: Callable[[int], Work | None] = partial(
+            _trained, run, base, partial(_named, say, name)
+        )
+        tasks.append(Task(name, begin, 1, seconds))
+        names[_BASE, base] = [name]
+    for part in plan.parts:
+        experiment = run.find(part.experiment)
+        groups, most = [part.bases], min(experiment.most_processes, len(part.bases))
+        if experiment.reads_bases:
+            groups, most = [(base,) for base in part.bases], experiment.most_processes
+        room = max(1, min(most, run.machine.processes // len(groups)))
+        others = {name for some in part.needs.values() for name, _ in some}
+        for bases in groups:
+            kinds = (*((_BASE,) if experiment.reads_bases else ()), part.experiment, *others)
+            before = [(kind, base) for kind in kinds for base in bases]
+            after = frozenset(name for one in before for name in names.get(one, ()))
+            name = f"{part.experiment} on {', '.join(bases)}"
+            while name in after:
+                name += " again"
+            seconds = sum(part.each[arm] for base, arm in part.missing if base in bases)
+            begin = partial(_together, run, part, bases, partial(_named, say, name))
+            is_beside = experiment.on_processor and run.machine.device != "cpu"
+            tasks.append(Task(name, begin, room, seconds, after, is_beside))
+            for base in bases:
+                names.setdefault((part.experiment, base), []).append(name)
+    return tasks
+
+
+def _named(say: Say, name: str, line: str) -> None:
+    say(f"  {name}: {line}")
+
+
+def _trained(run: _Run, base: str, say: Say, processes: int) -> Work:
+    say("begins")
+    return run.share(processes).base(base, say)
+
+
+def _together(run: _Run, part: Part, bases: Sequence[str], say: Say, processes: int) -> Work | None:
+    """Arms with unlike needs one after the other; nothing where no arm can be run."""
+    every = run.share(processes).of_all(part, bases, say)
+    if not every:
+        return None
+    say("begins" if processes == 1 else f"begins, in {processes} processes")
+    return partial(_each, every)
+
+
+def _each(every: Sequence[Work]) -> None:
+    for work in every:
+        work()
+
+
+def _lacking(part: Part, out: Path) -> list[Failure]:
+    missing = [
+        f"{arm} on {base}"
+        for base, arm in part.missing
+        if not has_result(out, part.experiment, base, arm)
+    ]
+    return [Failure(part.experiment, f"no result of {first_few(missing)}")] if missing else []
+
+
+def _ready(part: Part, base: str, out: Path) -> tuple[str, ...]:
+    """Arms whose needs are there, or come before them in the same order."""
+    ready: list[str] = []
+    for own, arm in part.missing:
+        needs = part.needs[arm] if own == base else ()
+        met = [
+            has_result(out, name, base, need) or (name == part.experiment and need in ready)
+            for name, need in needs
+        ]
+        if own == base and all(met):
+            ready.append(arm)
+    return tuple(ready)
+
+
+def _tried(what: str, work: Work, out: Path) -> list[Failure]:
+    try:
+        work()
+    except (UserError, DiedError) as error:
+        return [Failure(what, str(error))]
+    except BrokenError as error:
+        path = out / "failed" / f"{what.replace(', ', '-').replace(' ', '-')}.txt"
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, error.trace)
+        return [Failure(what, f"{error}\n  traceback: {path}")]
+    return []
+
+
+# NOTE cli.lab_run
+# `unbag lab run`: claims in; what will be run is said, run and judged.
+
+_WORKERS = 15
+"""An arm that shares its scenes with no other wants that many; those that share some wait for none.
+"""
+_FEATURES = (
+    ", and before that minutes for features of photographs and captions that are not in the cache "
+    "folder"
+)
+_ONE_CORE = 800
+"""Times as long as an H200 (20 ms) took one core of ours for a step of training a base (16 s)."""
+
+
+def run_claims(options: argparse.Namespace) -> int:
+    """Plan, say so, run, judge; what failed is told at the end."""
+    found = find_wish(options.claims, find=find_experiment, beside=not options.judged_only)
+    wish = _possible(found, options)
+    check_folder(options.out, size=options.size)
+    forks = options.device != "cpu" or options.processes > 1
+    with one_thread(forks) as threads:
+        machine = _machine(options, threads)
+        with opened(options.out, size=options.size):
+            return _run(wish, machine, options, find=find_experiment)
+
+
+def _possible(wish: Wish, options: argparse.Namespace) -> Wish:
+    """Without claims about photographs where there are none; small runs draw their own."""
+    if options.photos is not None:
+        captions_file(options.photos)
+    if options.size == "small":
+        return wish
+    if options.photos is not None:
+        if any(name == PHOTOS for name, _ in wish.arms):
+            # Reads edits, and so needs what a list of claims does not.
+            from unbag_lab.experiments.photos import check_collection
+
+            check_collection(options.photos, edits_folder(options.out))
+        return wish
+    rest, apart = without_photographs(wish, options.claims)
+    if apart:
+        names = ", ".join(one.name for one in apart)
+        print(f"left out, since they need photographs (--photos FOLDER): {names}")
+    return rest
+
+
+def _run(wish: Wish, machine: Machine, options: argparse.Namespace, *, find: Find) -> int:
+    plan = _plan(wish, options, find=find)
+    _say_plan(plan, options, device=machine.device, find=find)
+    if options.size == "full" and (plan.count or not plan.there):
+        _say_seeds(wish.claims, options.seeds)
+    sys.stdout.flush()
+    if plan.count and not _goes_on(options):
+        print("nothing was started")
+        return 0
+    try:
+        failures = carry_out(
+            plan, options.out, size=options.size, machine=machine, find=find, say=say_now
+        )
+    except KeyboardInterrupt:
+        say_now("stopped; the same command goes on from there")
+        return 130
+    _judge(wish.claims, options, has_failed=bool(failures))
+    _tell_failures(failures)
+    return 1 if failures else 0
+
+
+def _machine(options: argparse.Namespace, threads: int) -> Machine:
+    """Asking for a GPU in this process would forbid it to fork others that use one.
+
+    So a device that is not here, or is none, is told by a process apart too.
+    """
+    device = options.device
+    if device != "cpu":
+        device = apart(partial(choose_device, device), device=device)
+    if device == "cpu" and options.processes == 1:
+        # Found out by asking: nothing will be forked after all.
+        torch.set_num_threads(threads)
+    workers = options.workers
+    if workers is None:
+        workers = 0 if device == "cpu" else min(_WORKERS, max(1, (os.cpu_count() or 1) - 1))
+    return Machine(device, workers, options.processes, threads, options.photos)
+
+
+def _plan(wish: Wish, options: argparse.Namespace, *, find: Find) -> Plan:
+    bases = base_names(options.seeds)
+    return make_plan(
+        wish.arms,
+        options.out,
+        bases,
+        find=find,
+        size=options.size,
+        untrained=missing_bases(options.out, bases, size=options.size),
+        measured=shipped_results(),
+        # A small run shows that everything runs.
+        idle={} if options.size == "small" else wish.idle,
+    )
+
+
+def _say_plan(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> None:
+    if not plan.count:
+        print(f"nothing to run: {counted(plan.there, 'result')} in {options.out}")
+        return
+    print(f"to run in {options.out}, on {device}:")
+    for how, bases in _makings(plan, options).items():
+        seconds = sum(plan.untrained[name] for name in bases)
+        print(f"  {', '.join(bases)}: {how}{_time(seconds, options)}")
+    for part in plan.parts:
+        where = "all bases" if part.bases == plan.bases else ", ".join(part.bases)
+        count = f"{counted(len(part.missing), 'result')} on {where}"
+        needs = {name for some in part.needs.values() for name, _ in some} - {part.experiment}
+        after = f", after {', '.join(sorted(needs))}" if needs else ""
+        print(f"  {part.experiment}: {count}{after}{_time(part.seconds, options)}")
+        print(block(", ".join(part.arms), indent=4))
+    if plan.there:
+        print(f"  {counted(plan.there, 'result')} there already")
+    print(_price(plan, options, device=device, find=find))
+
+
+def _say_seeds(claims: Sequence[Claim], seeds: int) -> None:
+    """Whether they are enough for a verdict, and for which claims they are not."""
+    here = set(base_names(seeds))
+    late = [one for one in claims if seeds < one.seeds and not here.isdisjoint(one.seen)]
+    if seeds < FEWEST_BASES and len(late) < len(claims):
+        more = FEWEST_BASES - seeds
+        print(
+            f"{seeds} of {FEWEST_BASES} bases decide nothing; --seeds {FEWEST_BASES} adds "
+            f"the {more} that a verdict needs, now or later"
+        )
+    for claim in late:
+        seen = [name for name in claim.seen if name in here]
+        text = (
+            f"{claim.name}: {', '.join(seen)} {'does' if len(seen) == 1 else 'do'} not count, "
+            "since its arms had been run there before it was written down. "
+            f"{seeds - len(seen)} of {FEWEST_BASES} bases are left; a verdict needs --seeds "
+            f"{claim.seeds}, now or later"
+        )
+        print(block(text, indent=0))
+
+
+def _makings(plan: Plan, options: argparse.Namespace) -> dict[str, list[str]]:
+    """How bases are made, and which."""
+    found: dict[str, list[str]] = {}
+    for name in plan.untrained:
+        is_copied = is_shipped(name, size=options.size)
+        found.setdefault("copied from tiny:base" if is_copied else "trained", []).append(name)
+    return found
+
+
+def _time(seconds: float, options: argparse.Namespace) -> str:
+    return "" if options.size == "small" or not seconds else f", about {duration(seconds)}"
+
+
+def _price(plan: Plan, options: argparse.Namespace, *, device: str, find: Find) -> str:
+    if options.size == "small":
+        return "a small run: seconds for each experiment and base; it decides nothing"
+    short: dict[str, float] = {}
+    for part in plan.parts:
+        # One that needs arms of others may stand before and after them.
+        if find(part.experiment).on_processor:
+            short[part.experiment] = short.get(part.experiment, 0.0) + part.seconds
+    lines = [
+        f"{name}: about {duration(seconds)} of one core of a CPU"
+        f"{_FEATURES if name == PHOTOS else ''}"
+        for name, seconds in short.items()
+    ]
+    others = [part.seconds for part in plan.parts if part.experiment not in short]
+    rest = sum(plan.untrained.values()) + sum(others)
+    return "\n".join([_price_of_gpu(rest, device)] * bool(rest) + lines)
+
+
+def _price_of_gpu(seconds: float, device: str) -> str:
+    text = f"about {duration(seconds)} of one H200, in one process"
+    if device.startswith("cuda"):
+        return f"{text}; another GPU takes longer"
+    if device != "cpu":
+        return f"{text}; how long it takes on {device} was not measured"
+    all_of_it = duration(_ONE_CORE * seconds)
+    return (
+        f"{text}; a CPU takes far longer: a step of training a base took one core of ours about "
+        f"{_ONE_CORE} times as long, at which all would take {all_of_it}.\n"
+        "--size small shows in a minute or two that it runs"
+    )
+
+
+def _goes_on(options: argparse.Namespace) -> bool:
+    if options.yes:
+        return True
+    if not sys.stdin.isatty():
+        if options.size == "small":
+            return True
+        raise UserError(
+            "nobody can be asked whether to start: there is no terminal",
+            expected="an answer, since a run of full size takes what is said above",
+            way_out="--yes, or --size small to see that it runs",
+        )
+    try:
+        return input("start? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        # Ctrl-D; the question has no end of line yet.
+        print()
+        return False
+
+
+def _judge(claims: Sequence[Claim], options: argparse.Namespace, *, has_failed: bool) -> None:
+    """Together with all that the folder can say, so that a list of it says the same."""
+    results = results_in(options.out)
+    names = {claim.name for claim in claims}
+    verdicts = [one for one in judge_claims(all_claims(), results) if one.claim.name in names]
+    print("\nverdicts, each about no more than it names:")
+    for verdict in verdicts:
+        print(verdict_line(verdict, results))
+        if verdict.why and options.size == "full":
+            print(f"      {verdict.why}")
+    if options.size == "small":
+        print("all undecided: a small run decides nothing")
+    missing = max((one.missing for one in verdicts), default=0)
+    # Of what failed the same seeds are missing: more of them are not the way out.
+    if missing and options.size == "full" and not has_failed:
+        seeds = max(
+            seeds_for(one.missing, after=options.seeds, seen=one.claim.seen) for one in verdicts
+        )
+        print(
+            f"{counted(missing, 'more base')} needed for a verdict: the same command with "
+            f"--seeds {seeds} goes on from here"
+        )
+    print(f"more: unbag lab show CLAIM --results {options.out}")
+
+
+def _tell_failures(failures: Sequence[Failure]) -> None:
+    for one in failures:
+        say_now(f"unbag: {one.what} failed: {one.why}")
+    if failures:
+        say_now("the same command tries these again; everything else is kept")

@@ -1,0 +1,108 @@
+"""Bases are made once, whole, with a record of how; others are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.errors import UserError
+from unbag.models.tiny import load, read
+from unbag_lab import bases
+from unbag_lab.bases import Kept, Settings, base_names, make_base, missing_bases, pretrain, seed_of
+from unbag_lab.results import base_path
+
+
+def make(out: Path, name: str = "tiny-1") -> Path:
+    make_base(out, name, size="small", device="cpu", workers=0, say=lambda line: None)
+    return base_path(out, name)
+
+
+def test_bases_are_named_by_their_seeds_and_made_once(tmp_path: Path) -> None:
+    assert base_names(3) == ("tiny-0", "tiny-1", "tiny-2")
+    path = make(tmp_path)
+    assert missing_bases(tmp_path, base_names(2), size="small") == {"tiny-0": 0.0}
+    made = json.loads(path.with_suffix(".json").read_text())
+    assert made["settings"]["seed"] == 1
+    assert made["fingerprint"] == read(path, name="one").fingerprint
+    assert sorted(p.name for p in path.parent.iterdir()) == ["tiny-1.json", "tiny-1.safetensors"]
+
+
+def test_a_name_says_its_seed_or_is_refused() -> None:
+    assert [seed_of(Path(f"some/{name}.safetensors")) for name in base_names(11)] == [*range(11)]
+    assert seed_of(Path("tiny-12")) == 12
+    with pytest.raises(UserError, match="'mine' names no seed") as told:
+        seed_of(Path("mine.safetensors"))
+    assert told.value.expected == "a number at the end, as in tiny-0"
+
+
+def test_the_first_of_full_size_is_the_one_that_ships(tmp_path: Path) -> None:
+    assert missing_bases(tmp_path, base_names(2), size="full") == {"tiny-0": 0.0, "tiny-1": 100.0}
+    make_base(tmp_path, "tiny-0", size="full", device="cpu", workers=0)
+    found = read(base_path(tmp_path, "tiny-0"), name="tiny-0")
+    assert found.fingerprint == load("base").fingerprint
+    # What ships was made with the settings that the others are made with.
+    assert found.config == bases._wanted("tiny-1", "full")[1]
+    assert not missing_bases(tmp_path, ["tiny-0"], size="full")
+
+
+def test_a_base_of_other_settings_is_refused_with_both(tmp_path: Path) -> None:
+    record = make(tmp_path).with_suffix(".json")
+    record.write_text(record.read_text().replace('"batch": 64', '"batch": 32'))
+    with pytest.raises(UserError, match="other settings: batch 32, not 64") as told:
+        missing_bases(tmp_path, ["tiny-1"], size="small")
+    assert "name another folder with --out" in told.value.way_out
+
+
+def test_a_base_that_cannot_be_read_says_how_to_have_it_again(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_bytes(path.read_bytes()[:1_000])
+    with pytest.raises(UserError, match="is not a tiny dual encoder") as told:
+        missing_bases(tmp_path, ["tiny-1"], size="small")
+    assert told.value.way_out.startswith("move it away to have it made again")
+
+
+def test_a_base_that_was_exchanged_or_has_no_record_is_refused(tmp_path: Path) -> None:
+    one, two = make(tmp_path, "tiny-1"), make(tmp_path, "tiny-2")
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(UserError, match="has the fingerprint tiny-") as told:
+        missing_bases(tmp_path, ["tiny-1"], size="small")
+    assert "as tiny-1.json beside it says" in told.value.expected
+    one.with_suffix(".json").unlink()
+    with pytest.raises(UserError, match=r"how the base .* was made is not known") as told:
+        missing_bases(tmp_path, ["tiny-1"], size="small")
+    assert "move the base away to have it made again" in told.value.way_out
+
+
+def test_a_training_that_was_stopped_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    settings, config = bases._wanted("tiny-1", "small")
+    whole = pretrain(settings, config, device="cpu", say=lambda line: None).state_dict()
+
+    def stop_after_two(line: str) -> None:
+        if line.startswith("step     2"):
+            raise KeyboardInterrupt
+
+    kept = Kept(tmp_path / "one.kept", "settings", every=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(settings, config, device="cpu", kept=kept, say=stop_after_two)
+    said: list[str] = []
+    again = pretrain(settings, config, device="cpu", kept=kept, say=said.append).state_dict()
+    assert said[0].endswith("; goes on from step 2")
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_what_was_kept_of_other_settings_is_not_gone_on_from(tmp_path: Path) -> None:
+    settings, config = bases._wanted("tiny-1", "small")
+    pretrain(
+        Settings(seed=1, steps=1, batch=8),
+        config,
+        device="cpu",
+        kept=Kept(tmp_path / "one.kept", "others", every=0.0),
+        say=lambda line: None,
+    )
+    said: list[str] = []
+    kept = Kept(tmp_path / "one.kept", "settings")
+    pretrain(settings, config, device="cpu", kept=kept, say=said.append)
+    assert "goes on" not in said[0]

@@ -1,0 +1,64 @@
+"""`unbag lab run` on a device that is not here, and in a folder that it did not begin."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from unbag.cli import main
+from unbag_lab.results import ArmResult, result_path, write_result
+from unbag_lab.scheduler import can_fork
+
+
+def run(out: Path, *more: str) -> int:
+    return main(["lab", "run", "negatives_open", "--size", "small", "--out", str(out), *more])
+
+
+@pytest.mark.skipif(not can_fork(), reason="no processes apart on this system")
+@pytest.mark.parametrize("device", ["mps", "cuda:77", "xpu"])
+def test_a_device_that_is_not_here_is_told_by_a_process_apart(
+    tmp_path: Path,
+    device: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A process that asked for a GPU could not fork others that use one."""
+    first = os.getpid()
+
+    def asked() -> bool:
+        assert os.getpid() != first
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", asked)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert run(tmp_path, "--device", device) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"unbag: the device {device!r} cannot be used: ")
+    assert said[1:] == [
+        "  expected: cpu or auto (all that is here)",
+        "  way out:  --device auto takes the best one at hand",
+    ]
+    assert len(said[0]) < 150
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_of_nobody_knows_which_lab_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a script writes them; a run would take them for its own."""
+    for base in ("tiny-0", "tiny-1"):
+        result = ArmResult("default", base, "x", "clip_ft", 1, 1, 0, 1, "float32", None, {})
+        path = result_path(tmp_path, "default", base, "clip_ft")
+        path.parent.mkdir(parents=True)
+        write_result(path, result)
+    assert run(tmp_path, "--device", "cpu") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"unbag: {tmp_path} holds results (default/tiny-0/clip_ft.json and 1 more), and no "
+        "lab.json, which would say of which version and size of the lab they are",
+        "  expected: a new or empty folder, or one that `unbag lab run` began",
+        f"  way out:  name another folder with --out, or remove {tmp_path / 'default'}",
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["default"]

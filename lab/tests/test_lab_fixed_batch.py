@@ -1,0 +1,72 @@
+"""A batch in a fixed place gives the gradient of the batch it was filled with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from unbag.models.tiny import Tiny
+from unbag.training.optim import Memory
+from unbag.training.towers.base import Trainable
+from unbag_lab.experiments import repair_training
+from unbag_lab.experiments.repair_training import FixedViews, Settings, SharedPictures, train_arms
+
+ARMS = ("clip_ft", "hard_positive", "ce_clip_fixed", "hard_negative-locked", "swap_only")
+SETTINGS = Settings(arms=ARMS, steps=3, batch=8, workers=0)
+
+
+class Played:
+    """Stands for a GPU's recording, which a CPU has not: it takes the step again each time."""
+
+    def __init__(
+        self,
+        step: Callable[[], Tensor],
+        optimiser: torch.optim.Optimizer,
+        *,
+        device: str,
+        beside: tuple[Tensor, ...] = (),
+        memory: Memory | None = None,
+    ) -> None:
+        self._step = step
+
+    def __call__(self) -> Tensor:
+        return self._step()
+
+
+def silent(text: str) -> None:
+    """Says nothing."""
+
+
+def test_fixed_places_train_the_same_models(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = train_arms(base, ARMS, SETTINGS, say=silent)
+
+    def fixed(
+        arms: dict[str, repair_training.Arm],
+        shared: SharedPictures,
+        device: str,
+    ) -> FixedViews:
+        shared.is_shared = False
+        for arm in arms.values():
+            arm.record(device, None)
+            for group in arm.optimiser.param_groups:
+                # Only a GPU can do with a count of steps that lies beside the weights.
+                group["capturable"] = False
+        return FixedViews(next(iter(arms.values())).trainable.module.config.context)
+
+    monkeypatch.setattr(repair_training, "_fixed", fixed)
+    monkeypatch.setattr(repair_training, "Recorded", Played)
+    found = train_arms(base, ARMS, SETTINGS, say=silent)
+    for name in ARMS:
+        torch.testing.assert_close(found[name].loss, plain[name].loss)
+        torch.testing.assert_close(_weights(found[name].trainable), _weights(plain[name].trainable))
+        torch.testing.assert_close(found[name].curve_SK, plain[name].curve_SK)
+    moved = Tiny(found["clip_ft"].trainable.module, name="moved")
+    assert moved.fingerprint != Tiny(found["swap_only"].trainable.module, name="x").fingerprint
+
+
+def _weights(trainable: Trainable) -> dict[str, Tensor]:
+    return {name: one.detach() for name, one in trainable.module.named_parameters()}

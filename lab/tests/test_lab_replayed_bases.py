@@ -1,0 +1,68 @@
+"""A base whose steps are replayed as on a GPU learns as a plain one does, also after a stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+# Shared with the tests of read-outs; tests are in no package that has a name of its own.
+from tests.readouts.replayed import Replayed, on_the_device
+from torch import Tensor
+
+from unbag.models.tiny import TinyTowers
+from unbag_lab import bases as pretraining_steps
+from unbag_lab import bases as script
+from unbag_lab.bases import Arm, Kept, Schedule, Settings, Training, pretrain, small_config
+
+SETTINGS = Settings(seed=3, steps=4, batch=16, warm_up=1)
+CONFIG = small_config()
+
+
+class OnGpu(Training):
+    """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
+
+    def __init__(self, arm: Arm, schedule: Schedule, device: str) -> None:
+        super().__init__(arm, schedule, device)
+        self.is_recorded = True
+        self.optimiser = on_the_device(self.optimiser)
+
+
+def made(kept: Kept | None = None, *, stops_at: str = "never") -> TinyTowers:
+    def say(line: str) -> None:
+        if line.startswith(stops_at):
+            raise KeyboardInterrupt
+
+    return pretrain(SETTINGS, CONFIG, device="cpu", kept=kept, say=say)
+
+
+@torch.inference_mode()
+def vectors(towers: TinyTowers) -> Tensor:
+    """Not weights: the gradient of keys' biases is rounding alone, and AdamW makes steps of it."""
+    drawn = torch.Generator().manual_seed(0)
+    side = CONFIG.pixels
+    pixels = torch.rand((6, 3, side, side), generator=drawn)
+    token_BL = torch.randint(1, len(CONFIG.words), (6, 8), generator=drawn)
+    end_B = torch.arange(2, 8)
+    both = (towers.embed_pictures(pixels), towers.embed_captions(token_BL, end_B))
+    return torch.cat(both) * towers.log_scale.exp()
+
+
+def test_a_replayed_base_learns_as_a_plain_one_also_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = made()
+    monkeypatch.setattr(script, "Training", OnGpu)
+    monkeypatch.setattr(pretraining_steps, "Recorded", Replayed)
+    before = Replayed.made
+    whole = made()
+    kept = Kept(tmp_path / "base.kept", "settings", every=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        # It says so before it saves: two steps are kept.
+        made(kept, stops_at="step     2")
+    again = made(kept)
+    assert Replayed.made - before == 3
+    torch.testing.assert_close(vectors(whole), vectors(plain), atol=1e-4, rtol=1e-4)
+    for key, value in whole.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key

@@ -1,1 +1,0 @@
-"""Training of the shipped checkpoints and, later, every published claim run on the world."""
