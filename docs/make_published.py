@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import marked
-
 from unbag.published.checks import as_markdown
+from unbag_lab.pages.marked import renewed
 
 PAGE = Path(__file__).parent / "published.md"
 
 
 def renewed(page: str) -> str:
     """The page with its lists as the code finds them now."""
-    return marked.renewed(page, {"flags": as_markdown()})
+    return renewed(page, {"flags": as_markdown()})
 
 
 if __name__ == "__main__":

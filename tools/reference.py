@@ -20,16 +20,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-# Beside results: how long it took, when, with which versions, on which machine, by which module.
-UNSTABLE = re.compile(
-    r"second|minutes|duration|started|finished|created|date|version|time|hostname|platform|"
-    r"python|commit|^class$|^function$|memory|per_s|rate_of|cpu|threads|took|machine|environment"
-)
+# Beside results: how long it took, when, with which versions, and by which class.
+UNSTABLE = {
+    *("seconds", "waited", "started", "python", "version", "versions", "class"),
+    "transformers_version",
+}
 UNSTABLE_TEXT = [
     (re.compile(r"\d+(\.\d+)? ?(s|ms|min|seconds|minutes|h)\b"), "TIME"),
     (re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(\.\d+)?(\+\d{2}:\d{2}|Z)?)?"), "DATE"),
     (re.compile(r"\d{1,3}(,\d{3})*(\.\d+)?( \w+)? (a second|/s|per second)"), "RATE"),
-    (re.compile(r"\bunbag(_lab)?(\.\w+)+:"), "MODULE:"),
+    (re.compile(r"\bunbag(_lab)?(\.\w+)*:"), "MODULE:"),
+    (re.compile(r"\S*-checkout/"), "CHECKOUT/"),
+    (re.compile(r"[\d.]+ % of the time waiting for data"), "WAITING"),
+    (re.compile(r'<th scope="row">took</th><td>.*?</td>'), "TOOK"),
 ]
 SKIPPED = {".lock", ".tmp"}
 READOUTS = "pooled dcsm dcsm_fixed pacl pacl_fixed pacl_rotary sparc sparc_fixed decoder".split()
@@ -169,8 +172,17 @@ def read(path: Path) -> object:
         import pyarrow.parquet
 
         return pyarrow.parquet.read_table(path).to_pylist()
+    if path.name.endswith(".summary.json"):
+        # It says of which file it is by name, size and time.
+        found = json.loads(path.read_text())
+        found["asked"].pop("captions", None)
+        return stable(found)
     if path.suffix == ".json":
         return stable(json.loads(path.read_text()))
+    if path.suffix == ".csv":
+        rows = [line.split(",") for line in path.read_text().splitlines()]
+        steady = [n for n, name in enumerate(rows[0]) if name not in UNSTABLE]
+        return [[row[n] for n in steady] for row in rows]
     if path.suffix == ".jsonl":
         return [stable(json.loads(line)) for line in path.read_text().splitlines()]
     try:
@@ -200,7 +212,7 @@ def read_tensors(path: Path) -> object:
 def stable(value: object) -> object:
     """JSON without the fields of UNSTABLE; text inside it is read as JSON where it is."""
     if isinstance(value, dict):
-        return {key: stable(one) for key, one in value.items() if not UNSTABLE.search(key)}
+        return {key: stable(one) for key, one in value.items() if key not in UNSTABLE}
     if isinstance(value, list):
         return [stable(one) for one in value]
     if isinstance(value, str):

@@ -1,8 +1,8 @@
-"""Claims and shipped results come in; docs/lab*.md, docs/lab/ and their pictures go out.
+"""Write the pages of the claims, their pictures and the tables of index.md from shipped results.
 
-    python docs/make_lab.py
+    python lab/docs/make_lab.py
 
-Nothing on these pages is typed by hand but the notes in docs/lab/notes, which hold no number of a
+Nothing on these pages is typed by hand but the notes in claims/notes, which hold no number of a
 result. The first line of a note names the verdict that it was written for, or `any`.
 """
 
@@ -13,13 +13,12 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
-from marked import renewed
-
 from unbag_lab.claim import Claim
 from unbag_lab.claims import NAMES, all_claims
 from unbag_lab.pages.claim_page import claim_page, has_run, span, table
 from unbag_lab.pages.figures import MANY, claim_figure, overview_figure
 from unbag_lab.pages.learning import threshold_figure
+from unbag_lab.pages.marked import renewed
 from unbag_lab.plan import EXPERIMENTS, find_experiment
 from unbag_lab.results import ArmResult, in_order, shipped_results
 from unbag_lab.verdict import (
@@ -40,7 +39,7 @@ from unbag_lab.verdict import (
 )
 
 HERE = Path(__file__).parent
-README = "../README.md"
+README = "../../README.md"
 HEAD = ("what is claimed, and predicted", "effect [95 %], bases", "holds")
 MARKS = {REPRODUCED: "◆", FAILED: "✕", UNDECIDED: "○"}
 """As in the pictures."""
@@ -79,7 +78,7 @@ def papers(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
 
 
 def parts_of(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> dict[str, str]:
-    """What stands between the marks of docs/lab.md, by mark."""
+    """What stands between the marks of index.md, by mark."""
     tables = []
     for paper, some in papers(verdicts).items():
         rows = [row for one in some for row in _rows(one, results)]
@@ -118,7 +117,7 @@ def _are(count: int) -> str:
 
 
 def _rows(
-    verdict: Verdict, results: Sequence[ArmResult], folder: str = "lab"
+    verdict: Verdict, results: Sequence[ArmResult], folder: str = "claims"
 ) -> list[tuple[str, ...]]:
     """The claim, then its predictions; one row alone where nothing was run."""
     name, count = verdict.claim.name, len(verdict.tested)
@@ -201,7 +200,7 @@ def arms_page(results: Sequence[ArmResult], claims: Sequence[Claim]) -> str:
     """The whole grid: every arm with means over bases."""
     parts = [
         "# Every arm of the lab\n\nMeans over bases, lowest and highest in brackets, in points. "
-        "All numbers of all bases are in files of `unbag_lab.results`. [All claims](../lab.md)\n"
+        "All numbers of all bases are in files of `unbag_lab.results`. [All claims](../index.md)\n"
     ]
     for name, some in experiments(results).items():
         asked = [n for claim in claims for p in claim.predictions for n in p.numbers
@@ -234,37 +233,37 @@ def _mean(values: Sequence[float | None]) -> str:
 
 
 def made(claims: Sequence[Claim], results: Sequence[ArmResult]) -> dict[str, str]:
-    """Every file by its path below docs."""
+    """Every file by its path below this folder."""
     verdicts = judge_claims(claims, results)
     parts = parts_of(verdicts, results)
     excerpt = {"lab": _excerpt([one for one in verdicts if one.claim.name in EXCERPT], results)}
     files = {
-        "lab.md": renewed(_read("lab.md"), parts),
-        "lab-cost.md": renewed(_read("lab-cost.md"), {"cost": _cost(results)}),
+        "index.md": renewed(_read("index.md"), parts),
+        "cost.md": renewed(_read("cost.md"), {"cost": _cost(results)}),
         README: renewed(_read(README), excerpt),
-        "lab/arms.md": arms_page(results, claims),
-        "images/lab/overview.svg": overview_figure(papers(verdicts)),
+        "claims/arms.md": arms_page(results, claims),
+        "images/claims/overview.svg": overview_figure(papers(verdicts)),
     }
     together = sum(not one.missing for verdict in verdicts for one in verdict.tested)
     for verdict in verdicts:
         name, note = verdict.claim.name, note_of(verdict)
-        files[f"lab/{name}.md"] = claim_page(verdict, results, together=together, note=note)
+        files[f"claims/{name}.md"] = claim_page(verdict, results, together=together, note=note)
         if has_run(verdict):
-            files[f"images/lab/{name}.svg"] = claim_figure(verdict)
+            files[f"images/claims/{name}.svg"] = claim_figure(verdict)
     if thresholds := threshold_figure(results):
-        files["images/lab/thresholds.svg"] = thresholds
+        files["images/claims/thresholds.svg"] = thresholds
     return files
 
 
 def _excerpt(verdicts: Sequence[Verdict], results: Sequence[ArmResult]) -> str:
-    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "docs/lab")])
+    return table(HEAD, [row for one in verdicts for row in _rows(one, results, "lab/docs/claims")])
 
 
 def _read(name: str) -> str:
     return (HERE / name).read_text(encoding="utf-8")
 
 
-def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
+def note_of(verdict: Verdict, folder: Path = HERE / "claims" / "notes") -> str:
     """What was written by hand, unless for another verdict; names of claims become links.
 
     The page stands one folder above the note, and links go on from there.
@@ -283,7 +282,7 @@ def note_of(verdict: Verdict, folder: Path = HERE / "lab" / "notes") -> str:
 def main() -> None:
     """Write what is made, and remove what is no longer."""
     files = made(all_claims(), shipped_results())
-    for folder, ending in (("lab", "*.md"), ("images/lab", "*.svg")):
+    for folder, ending in (("claims", "*.md"), ("images/claims", "*.svg")):
         (HERE / folder).mkdir(exist_ok=True)
         for path in (HERE / folder).glob(ending):
             if path.relative_to(HERE).as_posix() not in files:

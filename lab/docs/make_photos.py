@@ -1,6 +1,6 @@
-"""Numbers of photo arms come in; tables and plots of docs/photos.md go out.
+"""Numbers of photo arms come in; tables and plots of lab/docs/photos.md go out.
 
-python docs/make_photos.py
+python lab/docs/make_photos.py
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from marked import renewed
-
 from unbag_lab.experiments.photos_training import METRICS, Number, difference, read_numbers
+from unbag_lab.pages.marked import renewed
 
 HERE = Path(__file__).parent
 PAGE, IMAGES = HERE / "photos.md", HERE / "images"

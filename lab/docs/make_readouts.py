@@ -1,6 +1,6 @@
 """Shipped results of read-outs come in; the tables and the pictures of their page go out.
 
-python docs/make_readouts.py
+python lab/docs/make_readouts.py
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from html import escape
 from pathlib import Path
 from statistics import fmean
 
-from marked import renewed
-
 from unbag.reports.charts import Axis
 from unbag_lab.pages.figures import LEFT, RIGHT, STYLE, WIDE, label, svg
 from unbag_lab.pages.learning import learning_figure
+from unbag_lab.pages.marked import renewed
 from unbag_lab.pages.tables import table
 from unbag_lab.results import BEFORE, RESULTS, ArmResult, in_order, read_results
 

@@ -18,7 +18,7 @@ from unbag_lab.results import RESULTS, ArmResult, shipped_results
 from unbag_lab.verdict import FAILED, REPRODUCED, UNDECIDED, judge_claims
 
 DOCS = Path(__file__).parents[1] / "docs"
-AGAIN = "run: python docs/make_lab.py"
+AGAIN = "run: python lab/docs/make_lab.py"
 WORDS = (FAILED, REPRODUCED, UNDECIDED)
 _UNSEEN = 30
 """Number of a base that no claim knew when it was written."""
@@ -42,15 +42,15 @@ def test_every_file_is_what_the_results_give(made: Made) -> None:
     for name, text in files.items():
         assert (DOCS / name).is_file(), f"{name} is not there; {AGAIN}"
         assert (DOCS / name).read_text(encoding="utf-8") == text, f"{name}; {AGAIN}"
-    kept = [*(DOCS / "lab").glob("*.md"), *(DOCS / "images/lab").glob("*")]
+    kept = [*(DOCS / "claims").glob("*.md"), *(DOCS / "images/claims").glob("*")]
     assert {path.relative_to(DOCS).as_posix() for path in kept} <= set(files), AGAIN
 
 
 def test_every_claim_has_a_page_and_a_row() -> None:
     page = (DOCS / "index.md").read_text(encoding="utf-8")
     for claim in all_claims():
-        assert (DOCS / "lab" / f"{claim.name}.md").is_file()
-        assert page.count(f"(lab/{claim.name}.md)") == 1
+        assert (DOCS / "claims" / f"{claim.name}.md").is_file()
+        assert page.count(f"(claims/{claim.name}.md)") == 1
 
 
 def test_the_text_around_the_tables_knows_the_rule() -> None:
@@ -63,7 +63,7 @@ def test_how_many_claims_are_decided_is_said_as_it_is() -> None:
     verdicts = judge_claims(all_claims(), shipped_results())
     open_ = [one for one in verdicts if one.word == UNDECIDED]
     decided, every = len(verdicts) - len(open_), len(verdicts)
-    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    readme = " ".join((DOCS.parents[1] / "README.md").read_text(encoding="utf-8").split())
     assert f"The lab has verdicts on {decided} claims of {every}." in readme
     enough = [
         tested for one in verdicts for tested in one.tested if len(tested.effects) >= FEWEST_BASES
@@ -80,7 +80,7 @@ def test_how_many_claims_are_decided_is_said_as_it_is() -> None:
     [none] = [one for one in verdicts if one.claim.name == "dcsm_released"]
     assert not any(tested.effects for tested in none.tested)
     assert "of `dcsm_released` no base counts." in readme
-    changes = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    changes = (DOCS.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
     assert (
         f"- Verdicts of the lab on {len(open_)} claims of {every}: all were run, on five bases "
         "that count or more but for one (`dcsm_released`),"
@@ -105,7 +105,7 @@ def test_a_mean_on_the_page_is_that_of_the_file() -> None:
     }
     bases = sorted(base for base, arm in value if arm == "hard_negative")
     apart = {base: value[base, "hard_negative"] - value[base, "clip_ft"] for base in bases}
-    page = (DOCS / "lab" / "negatives_open.md").read_text(encoding="utf-8")
+    page = (DOCS / "claims" / "negatives_open.md").read_text(encoding="utf-8")
     for base, points in apart.items():
         assert re.search(rf"^\| {base} \| .* \| {re.escape(f'{points:+.1f}')} \|$", page, re.M)
     assert f"**{fmean(apart.values()):+.1f} [" in page
@@ -137,7 +137,7 @@ def test_pages_cope_with_any_results(made: Made, count: int, shift: float) -> No
     for verdict in judge_claims(claims, results):
         page = files[f"claims/{verdict.claim.name}.md"]
         assert f"Verdict: **{verdict.said}**" in page
-        assert f"images/lab/{verdict.claim.name}.svg" in files
+        assert f"images/claims/{verdict.claim.name}.svg" in files
         for one in verdict.tested:
             assert f"| {one.prediction.says} | {verdict.about(one.word)} |" in page
     drawn = [text for name, text in files.items() if name.endswith(".svg")]
@@ -202,7 +202,7 @@ def test_a_note_holds_no_result_and_contradicts_no_verdict(path: Path) -> None:
     lower = text.lower()
     if first == "for: any":
         assert not [one for one in ("reproduc", "undecided", "verdict") if one in lower]
-    page = (DOCS / "lab" / f"{path.stem}.md").read_text(encoding="utf-8")
+    page = (DOCS / "claims" / f"{path.stem}.md").read_text(encoding="utf-8")
     plain = re.sub(r"\[(`\w+`)\]\(\w+\.md\)", r"\1", page)
     # The note stands a folder below the page.
     assert (text.replace("](../../", "](../").strip() in plain) == (

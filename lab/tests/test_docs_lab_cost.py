@@ -1,4 +1,4 @@
-"""What docs/lab-cost.md says of time on a device follows from prices and from runs it lists."""
+"""What cost.md says of time on a device follows from prices and from runs it lists."""
 
 from __future__ import annotations
 

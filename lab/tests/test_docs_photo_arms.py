@@ -15,13 +15,13 @@ from unbag_lab.experiments.photos_training import (
 )
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "photos.md"
+PAGE = ROOT / "lab" / "docs" / "photos.md"
 CARD = ROOT / "src" / "unbag" / "models" / "weights" / "README.md"
 
 
 @pytest.fixture(scope="module")
 def numbers() -> list[Number]:
-    return read_numbers(ROOT / "docs" / "photo_arms.json")
+    return read_numbers(ROOT / "lab" / "docs" / "photo_arms.json")
 
 
 def test_every_arm_is_there_with_three_seeds(numbers: list[Number]) -> None:

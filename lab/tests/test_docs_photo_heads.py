@@ -25,7 +25,7 @@ def of(script: dict[str, Any]) -> Any:
 
 def test_tables_and_plots_are_those_of_the_numbers(script: dict[str, Any], of: Any) -> None:
     tables, plots = script["made"](of)
-    assert script["renewed"](PAGE, tables) == PAGE, "run: python docs/make_photos.py"
+    assert script["renewed"](PAGE, tables) == PAGE, "run: python lab/docs/make_photos.py"
     for table in tables.values():
         assert table in PAGE
     for name, plot in plots.items():

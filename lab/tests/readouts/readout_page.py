@@ -7,8 +7,9 @@ from pathlib import Path
 from unbag_lab.results import RESULTS, ArmResult, in_order, place, read_results
 from unbag_lab.verdict import interval
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "readouts-on-the-world.md"
+ROOT = Path(__file__).parents[3]
+DOCS, LAB = ROOT / "docs", ROOT / "lab" / "docs"
+PAGE = LAB / "readouts-on-the-world.md"
 COUNTED = ("tiny-0", "tiny-5", "tiny-6", "tiny-7", "tiny-8")
 """Bases on which readers of patches learned by heart in the later way."""
 RELATION, SWAP = ("world-relation", "original"), ("world-swap", "original")

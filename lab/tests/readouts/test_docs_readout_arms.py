@@ -93,7 +93,7 @@ def test_every_arm_but_four_has_three_bases_and_all_have_their_cosine(
         ("-2d-fast` has {} and", "pacl_fixed-rotary-2d-fast", "world-relation", "original"),
         ("`sparc_fixed-fast` {} (five bases)", "sparc_fixed-fast", "world-relation", "original"),
         ("(`decoder-cls` {}, `decoder`", "decoder-cls", "world-relation", "original"),
-        ("`decoder` {}: [undecided](lab/one_token.md)", "decoder", "world-relation", "original"),
+        ("`decoder` {}: [undecided](claims/one_token.md)", "decoder", "world-relation", "original"),
     ],
 )
 def test_means_that_the_page_says(

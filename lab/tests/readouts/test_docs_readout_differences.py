@@ -106,15 +106,15 @@ def test_what_the_question_adds_on_each_base(results: list[ArmResult], words: st
 @pytest.mark.parametrize(
     ("claim", "said", "word"),
     [
-        ("question_in_the_prompt", "[undecided](lab/question_in_the_prompt.md)", UNDECIDED),
-        ("decoder_against_cosine", "[not reproduced](lab/decoder_against_cosine.md)", FAILED),
-        ("one_token", "[undecided](lab/one_token.md)", UNDECIDED),
-        ("stronger_text_locked", "[reproduced](lab/stronger_text_locked.md)", REPRODUCED),
-        ("stronger_text", "[undecided](lab/stronger_text.md)", UNDECIDED),
-        ("pooling_by_text", "[reproduced](lab/pooling_by_text.md)", REPRODUCED),
-        ("many_words", "[twice](lab/many_words.md)", REPRODUCED),
-        ("rotary_patches", "undecided ([rotary_patches](lab/rotary_patches.md)", UNDECIDED),
-        ("places_in_two_dimensions", "(lab/places_in_two_dimensions.md)", UNDECIDED),
+        ("question_in_the_prompt", "[undecided](claims/question_in_the_prompt.md)", UNDECIDED),
+        ("decoder_against_cosine", "[not reproduced](claims/decoder_against_cosine.md)", FAILED),
+        ("one_token", "[undecided](claims/one_token.md)", UNDECIDED),
+        ("stronger_text_locked", "[reproduced](claims/stronger_text_locked.md)", REPRODUCED),
+        ("stronger_text", "[undecided](claims/stronger_text.md)", UNDECIDED),
+        ("pooling_by_text", "[reproduced](claims/pooling_by_text.md)", REPRODUCED),
+        ("many_words", "[twice](claims/many_words.md)", REPRODUCED),
+        ("rotary_patches", "undecided ([rotary_patches](claims/rotary_patches.md)", UNDECIDED),
+        ("places_in_two_dimensions", "(claims/places_in_two_dimensions.md)", UNDECIDED),
     ],
 )
 def test_verdicts_that_the_page_says(

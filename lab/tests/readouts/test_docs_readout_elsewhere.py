@@ -93,7 +93,7 @@ def test_what_the_lab_says_of_arms_of_many_steps(words: str) -> None:
     }
     assert set(asking) == {"decoder_taught_longer", "dcsm_taught_longer"}
     assert {verdict.word for verdict in asking.values()} == {UNDECIDED}
-    assert all(f"[undecided](lab/{name}.md)" in words for name in asking)
+    assert all(f"[undecided](claims/{name}.md)" in words for name in asking)
     decoder = asking["decoder_taught_longer"].tested
     *came_out, colours = decoder
     assert [one.word for one in came_out] == [REPRODUCED] * 4

@@ -52,11 +52,11 @@ def test_tables_and_pictures_are_those_of_the_numbers(
 ) -> None:
     tables, pictures = script["made"](results)
     page = PAGE.read_text(encoding="utf-8")
-    assert script["renewed"](page, tables) == page, "run: python docs/make_readouts.py"
+    assert script["renewed"](page, tables) == page, "run: python lab/docs/make_readouts.py"
     assert all(table in page for table in tables.values())
     for name, picture in pictures.items():
         drawn = (script["IMAGES"] / name).read_text(encoding="utf-8")
-        assert drawn == picture, "run: python docs/make_readouts.py"
+        assert drawn == picture, "run: python lab/docs/make_readouts.py"
         assert f"](images/{name})" in page
 
 

@@ -12,6 +12,7 @@ from unbag_lab.verdict import REPRODUCED, UNDECIDED, Verdict, judge_claims
 
 from .readout_page import (
     DOCS,
+    LAB,
     RELATION,
     STRICT,
     apart_of,
@@ -60,7 +61,7 @@ def test_what_the_nine_bases_that_count_have(
     assert (
         "All intervals lie where they were predicted, yet after correction for "
         f"{corrected} predictions neither answer about relations is clear, and the claim is "
-        f"[undecided](lab/{CLAIM}.md). That about strict pairs is, but"
+        f"[undecided](claims/{CLAIM}.md). That about strict pairs is, but"
     ) in words
 
 
@@ -106,7 +107,7 @@ def test_one_base_is_missing(results: list[ArmResult], words: str) -> None:
     assert not [one for one in shipped_results() if one.base == "tiny-14"]
     assert "This look was to be at ten bases. On `tiny-14` every read-out stopped at a bug" in words
     assert "since all read-outs of `tiny-14` were lost to a bug of ours. That base is to be" in (
-        words_of(DOCS / "index.md")
+        words_of(LAB / "index.md")
     )
 
 
@@ -123,9 +124,9 @@ def test_all_lean_as_predicted_and_one_is_clear(
     found = [one.word for one in verdicts[CLAIM].tested]
     assert found == [UNDECIDED, REPRODUCED, UNDECIDED]
     assert verdicts[CLAIM].word == UNDECIDED
-    assert f"After correction it calls the claim [undecided](lab/{CLAIM}.md)." in words
+    assert f"After correction it calls the claim [undecided](claims/{CLAIM}.md)." in words
     assert (
-        f"is [undecided](lab/{CLAIM}.md): nine bases count and all lean as predicted, three of "
+        f"is [undecided](claims/{CLAIM}.md): nine bases count and all lean as predicted, three of "
         "them by little, and about relations that is not clear enough after correction for all "
         "predictions."
     ) in words_of(DOCS / "dcsm.md")
@@ -178,7 +179,7 @@ def test_of_the_last_bases_nothing_else_was_joined(results: list[ArmResult], wor
     assert said in words
     assert (
         "`tiny-12`, `tiny-13` and `tiny-15` to `tiny-18` last, for `dcsm_taught_longer` alone."
-    ) in words_of(DOCS / "index.md")
+    ) in words_of(LAB / "index.md")
 
 
 def test_what_is_said_of_the_reader_that_ships(results: list[ArmResult]) -> None:
@@ -195,7 +196,7 @@ def test_what_is_said_of_the_reader_that_ships(results: list[ArmResult]) -> None
         f"patches; it knows {fit['learned relation']} % of the relations that it was taught with "
         f"and {fit['held relation']} of others. The network of the paper has {relations[2]} on this"
     ) in page
-    world = words_of(DOCS / "readouts-on-the-world.md")
+    world = words_of(LAB / "readouts-on-the-world.md")
     assert (
         f"`tiny-0`) relations have {relations[0]}, {relations[1]} with shuffled patches; the "
         f"larger network has {relations[2]} there. It knows {fit['learned relation']} % of"

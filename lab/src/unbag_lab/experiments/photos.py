@@ -120,7 +120,7 @@ def without_photographs(wish: Wish, names: Sequence[str]) -> tuple[Wish, tuple[C
         raise UserError(
             f"{', '.join(named)}: no photographs were named",
             expected="a folder of your own, with captions: none come with the package",
-            way_out="--photos FOLDER; docs/lab.md has its form. --size small needs none",
+            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
         )
     claims = tuple(one for one in wish.claims if one not in apart)
     return replace(wish, claims=claims, arms=tuple(a for a in wish.arms if a[0] != NAME)), apart
@@ -138,7 +138,7 @@ def captions_file(given: Path) -> Path:
         raise UserError(
             f"there is no file {file}",
             expected=f"a folder with {CAPTIONS}, or a file of captions beside its pictures",
-            way_out="check the path given with --photos; docs/lab.md has the form of a line",
+            way_out="check the path given with --photos; lab/docs/index.md has the form of a line",
         )
     return file
 
@@ -217,7 +217,7 @@ def edited_pairs(file: Path, folder: Path) -> Pairs:
         if "--out" in way_out:
             way_out = f"name another folder with --out, or remove {folder} if no arm was run yet"
         elif "--" in way_out or not way_out:
-            way_out = f"mend {file}; docs/lab.md has the form of a line"
+            way_out = f"mend {file}; lab/docs/index.md has the form of a line"
         expected = error.expected.partition(", or the name of another field")[0]
         raise UserError(error.found, expected=expected, way_out=way_out) from error
 
@@ -418,7 +418,7 @@ def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
         raise UserError(
             "no photographs were named",
             expected="a folder of your own, with captions",
-            way_out="--photos FOLDER; docs/lab.md has its form. --size small needs none",
+            way_out="--photos FOLDER; lab/docs/index.md has its form. --size small needs none",
         )
     folder = edits_folder(order.out)
     make_folder(folder, what="folder for edits", way_out="name another folder with --out")

@@ -675,7 +675,7 @@ def _apart(arm: str, metric: str, *, of: Mapping[tuple[str, str], Number], contr
 
 """Edited captions come in; how far a reader that never sees a picture tells them apart goes out.
 
-    python -m unbag_lab.experiments.photos_training --train train-edits.jsonl --val val-edits.jsonl
+    python -m unbag_lab photos-blind --train train-edits.jsonl --val val-edits.jsonl
 
 The reader of `unbag.training.before_after` on MiniLM's frozen features, told of kinds of edits that
 photo arms are trained on. What it reaches on other photographs can be had by reading alone.

@@ -108,7 +108,7 @@ def claim_page(
     parts = [
         f"# `{claim.name}`\n",
         f"{claim.statement}\n",
-        f"Source: {claim.source}{paper}. [All claims](../lab.md)\n",
+        f"Source: {claim.source}{paper}. [All claims](../index.md)\n",
         f"Verdict: **{standing(verdict, results)}**{_in_short(verdict)}\n",
         *(f"{mind}\n" for mind in minds(claim, results)),
         _predicted(claim),
@@ -210,7 +210,7 @@ def _beside(claim: Claim, results: Sequence[ArmResult]) -> str:
 
 def _numbers(verdict: Verdict, results: Sequence[ArmResult]) -> list[str]:
     name, bases = verdict.claim.name, by_base(results)
-    parts = [f"## Found\n\n![Effects by base](../images/lab/{name}.svg)\n"]
+    parts = [f"## Found\n\n![Effects by base](../images/claims/{name}.svg)\n"]
     if len(verdict.tested) > MANY:
         return [*parts, _effects_table(verdict)]
     tables = [_base_table(one, verdict.claim, bases) for one in verdict.tested if one.effects]
@@ -265,7 +265,7 @@ def _changed(dropout: Mapping[str, float]) -> str:
     return (
         "\nHow such readers learn by heart was changed after results were seen, and bases count "
         "now that did not before: without dropout and faster than they are taught "
-        f"([more](../lab.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
+        f"([more](../index.md#what-to-keep-in-mind)).{f' Not so on {before}.' if before else ''}\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""What stands between marks of a page comes in by name; the page with it goes out."""
+"""Pages with generated parts between marks: replace the parts, leave the rest as it is."""
 
 from __future__ import annotations
 
