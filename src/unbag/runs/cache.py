@@ -1,4 +1,4 @@
-"""Embeddings on disk, by content and model: batches of vectors in, the same vectors out.
+"""A cache of embeddings on disk, by model and by the content that was embedded.
 
 A shelf is a folder of small immutable files, each one batch, named by the hash of what it holds.
 No locks are needed: two processes that compute the same batch write the same file, and a file
@@ -21,15 +21,6 @@ from unbag.runs.files import make_folder, write_atomically
 from unbag.runs.progress import Progress
 
 Vectors = NDArray[np.float32]
-
-
-def default_cache() -> Path:
-    """Where embeddings are kept unless the user says otherwise."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
-    except RuntimeError:
-        # A container may run as a user without a home.
-        return Path(tempfile.gettempdir()) / "unbag"
 
 
 class Shelf:
@@ -112,6 +103,15 @@ class Shelf:
 def open_shelf(cache: Path | None, fingerprint: str, kind: str, *, progress: Progress) -> Shelf:
     """The shelf of a model's pictures or captions; memory only when there is no cache folder."""
     return Shelf(cache / fingerprint / kind if cache else None, progress=progress)
+
+
+def default_cache() -> Path:
+    """Where embeddings are kept unless the user says otherwise."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
+    except RuntimeError:
+        # A container may run as a user without a home.
+        return Path(tempfile.gettempdir()) / "unbag"
 
 
 def _digest(keys: Sequence[str], vector_ND: Vectors) -> str:

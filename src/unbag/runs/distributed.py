@@ -1,5 +1,10 @@
-"""Rows of one process come in; rows of all processes go out. Also sums of their gradients.
+"""Processes that torchrun started share a run: who does which part, and how results are joined.
 
+Every process plans the same work from the same files, so a part needs no message: part i belongs
+to process i modulo their number. Vectors and scores are exchanged on disk, where they are stored
+anyway.
+
+In training every process has rows of a batch and needs those of all.
 Every process computes the loss of the whole batch, so it knows the gradient at its own rows; rows
 of others are constants to it. Gradients of the weights are then summed, not averaged: one process
 and many take the same step. DistributedDataParallel is not used, since it averages, and since the
@@ -19,16 +24,19 @@ from unbag.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Processes that torchrun started share the work: who does which part, and when all are done.
-#
-# Every process plans the same work from the same files, so a part needs no message: part i belongs
-# to process i modulo their number. Vectors and scores meet on disk, where they are kept anyway.
 
 Part = TypeVar("Part")
+
+
 Said = TypeVar("Said")
+
 
 _LONGEST = timedelta(days=7)
 """A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
+
+
+_BUCKET = 1 << 24
+"""Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +117,6 @@ def _whole(name: str, default: int) -> int:
             way_out=f"unset {name}, or start with torchrun",
         )
     return int(text)
-
-
-_BUCKET = 1 << 24
-"""Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
 
 
 def gathered(own: Tensor, team: Team) -> Tensor:

@@ -1,4 +1,4 @@
-"""How long work tells that it goes on, without knowing who listens."""
+"""Progress of long jobs, whoever shows it, and an orderly stop on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -41,11 +41,6 @@ class Silent:
         self.said.append(message)
 
 
-# Ctrl-C and SIGTERM during training: the step is finished and saved before the run stops.
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
 @dataclass
 class Stopping:
     """Whether somebody asked to stop."""
@@ -67,7 +62,7 @@ class Stopping:
 
 @contextmanager
 def stops_gently(team: Team) -> Iterator[Stopping]:
-    """The first signal is kept for the end of the step; a second one stops at once."""
+    """The first signal waits until the step is finished and saved; a second one stops at once."""
     found = Stopping(team)
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread may listen to signals.
@@ -85,3 +80,6 @@ def stops_gently(team: Team) -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)

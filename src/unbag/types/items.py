@@ -1,4 +1,4 @@
-"""What is asked: pictures, captions, questions and the items made of them, and edits.
+"""Test items and what they are made of (pictures, captions, questions), and edits of captions.
 
 Dimensions: P pictures, C captions, T true cells.
 """
@@ -17,11 +17,62 @@ from unbag.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Names for the array types used everywhere.
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+
 IntArray: TypeAlias = NDArray[np.int64]
+
+
 BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One test question: pictures, captions, and which belong together."""
+
+    id: str
+    pictures: tuple[Picture, ...]
+    captions: tuple[Caption, ...]
+    truth: Truth
+    """[P, C]: bool, or float ratings, or Sparse. By convention the original caption comes first,
+    and any further true caption of a one-picture item is a hard positive."""
+    question: Question | None = None
+    group: str = ""
+    """Items with the same group are judged together (NaturalBench) and resampled together."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """What results are broken down by, such as {"relation": "left of"}."""
+    kinds: tuple[str, ...] = ()
+    """What each caption is ("original", "swap_attributes", "synonym"); empty when not known."""
+
+    def __post_init__(self) -> None:
+        captions: object = self.captions
+        if isinstance(captions, str):
+            raise UserError(
+                f"item {self.id!r}: captions is one text",
+                expected="a tuple of captions",
+                way_out=f"write ({captions!r},)",
+            )
+        given: object = self.truth
+        is_ready = isinstance(given, Sparse) or getattr(given, "dtype", None) == np.bool_
+        if not is_ready:
+            truth = np.asarray(given)
+            if truth.dtype != np.bool_:
+                truth = truth.astype(np.float64)
+            object.__setattr__(self, "truth", truth)
+        expected = (len(self.pictures), len(self.captions))
+        found = tuple(self.truth.shape)
+        if found != expected or 0 in expected:
+            raise UserError(
+                f"item {self.id!r}: truth has shape {found}",
+                expected=f"pictures x captions = {expected}, neither empty",
+                way_out="check the loader of this benchmark",
+            )
+        if self.kinds and len(self.kinds) != len(self.captions):
+            raise UserError(
+                f"item {self.id!r}: {len(self.kinds)} kinds for {len(self.captions)} captions",
+                expected="one kind a caption, or none at all",
+            )
 
 
 @runtime_checkable
@@ -81,82 +132,12 @@ class Sparse:
 Truth: TypeAlias = BoolArray | FloatArray | Sparse
 
 
-@dataclass(frozen=True, eq=False)
-class Item:
-    """One test question: pictures, captions, and which belong together."""
-
-    id: str
-    pictures: tuple[Picture, ...]
-    captions: tuple[Caption, ...]
-    truth: Truth
-    """[P, C]: bool, or float ratings, or Sparse. By convention the original caption comes first,
-    and any further true caption of a one-picture item is a hard positive."""
-    question: Question | None = None
-    group: str = ""
-    """Items with the same group are judged together (NaturalBench) and resampled together."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """What results are broken down by, such as {"relation": "left of"}."""
-    kinds: tuple[str, ...] = ()
-    """What each caption is ("original", "swap_attributes", "synonym"); empty when not known."""
-
-    def __post_init__(self) -> None:
-        captions: object = self.captions
-        if isinstance(captions, str):
-            raise UserError(
-                f"item {self.id!r}: captions is one text",
-                expected="a tuple of captions",
-                way_out=f"write ({captions!r},)",
-            )
-        given: object = self.truth
-        is_ready = isinstance(given, Sparse) or getattr(given, "dtype", None) == np.bool_
-        if not is_ready:
-            truth = np.asarray(given)
-            if truth.dtype != np.bool_:
-                truth = truth.astype(np.float64)
-            object.__setattr__(self, "truth", truth)
-        expected = (len(self.pictures), len(self.captions))
-        found = tuple(self.truth.shape)
-        if found != expected or 0 in expected:
-            raise UserError(
-                f"item {self.id!r}: truth has shape {found}",
-                expected=f"pictures x captions = {expected}, neither empty",
-                way_out="check the loader of this benchmark",
-            )
-        if self.kinds and len(self.kinds) != len(self.captions):
-            raise UserError(
-                f"item {self.id!r}: {len(self.kinds)} kinds for {len(self.captions)} captions",
-                expected="one kind a caption, or none at all",
-            )
-
-
 class Query(NamedTuple):
     """One thing to score."""
 
     picture: Picture
     caption: Caption
     question: Question | None = None
-
-
-class Change(NamedTuple):
-    """Characters of a caption and what stands there instead; start == end inserts."""
-
-    start: int
-    end: int
-    new: str
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
-
-    text: str
-    kind: str
-    keeps_meaning: bool
-    span: tuple[int, int]
-    """Characters of the original caption from the first to the last that were changed."""
-    changes: tuple[Change, ...] = ()
-    """What was done to the original, from left to right: applied to it they give `text`.
-    Empty where the caption was said anew, as in the world."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +161,25 @@ class Edited:
     edits: tuple[Edit, ...] = ()
     skipped: str = ""
     """Why it was not edited at all; empty if it was, even without success."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
+
+    text: str
+    kind: str
+    keeps_meaning: bool
+    span: tuple[int, int]
+    """Characters of the original caption from the first to the last that were changed."""
+    changes: tuple[Change, ...] = ()
+    """What was done to the original, from left to right: applied to it they give `text`.
+    Empty where the caption was said anew, as in the world."""
+
+
+class Change(NamedTuple):
+    """Characters of a caption and what stands there instead; start == end inserts."""
+
+    start: int
+    end: int
+    new: str
