@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.data.http import Part, UnreachableError, fetch
+from unbag.data.download import Part, UnreachableError, fetch
 from unbag.errors import UserError
 from unbag.types import Download
 

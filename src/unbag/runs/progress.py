@@ -13,6 +13,8 @@ from typing import Protocol
 from unbag.runs.distributed import Team
 
 Advance = Callable[[int], None]
+Task = Callable[[str, int], AbstractContextManager[Advance]]
+"""The `task` of a `Progress`: what is done, and how many steps it has; 0 if unknown."""
 
 
 class Progress(Protocol):
@@ -39,6 +41,9 @@ class Silent:
     def say(self, message: str) -> None:
         """Keep it."""
         self.said.append(message)
+
+
+unseen: Task = Silent().task
 
 
 @dataclass
