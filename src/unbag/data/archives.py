@@ -20,9 +20,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 from unbag.errors import UserError
 from unbag.runs.progress import Task, unseen
 
-
 CHUNK = 1 << 20
-
 
 # The last three are what the standard library lets through when headers are cut or changed.
 _DAMAGE_ERRORS = (

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from unbag.data.archives import DamagedError, Member, check_space, readable, unpack
-from unbag.data.http import CHUNK, Answer, BeyondTheEndError, BrokenError, ask, check_address
+from unbag.data.http import CHUNK, BeyondTheEndError, BrokenError, HttpAnswer, ask, check_address
 from unbag.errors import UserError
 from unbag.runs.progress import Task, unseen
 from unbag.types import Benchmark, Download
@@ -35,8 +35,6 @@ class Patience:
 
 
 PATIENCE = Patience()
-
-
 _NAME_ERRORS = "surrogateescape"
 """Names in old archives are not always UTF-8; they must come back as they were."""
 
@@ -170,7 +168,7 @@ def fetch(
     check_address(download.url)
     if target.exists():
         return _there(download, target, task)
-    part = Part(target, download.url)
+    part = PartialFile(target, download.url)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with part.locked():
@@ -227,7 +225,7 @@ def _there(download: Download, target: Path, task: Task) -> Fetched:
     return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
 
 
-def _checked(part: Part, download: Download, task: Task, patience: Patience) -> str:
+def _checked(part: PartialFile, download: Download, task: Task, patience: Patience) -> str:
     """Complete the part; its sha256 if it is right, else an error and no part."""
     while True:
         is_pieced = _complete(part, download, task, patience)
@@ -246,7 +244,7 @@ def _checked(part: Part, download: Download, task: Task, patience: Patience) -> 
             )
 
 
-def _complete(part: Part, download: Download, task: Task, patience: Patience) -> bool:
+def _complete(part: PartialFile, download: Download, task: Task, patience: Patience) -> bool:
     """Ask until everything has come; whether it came in more than one piece."""
     is_pieced = part.size > 0
     failures = 0
@@ -270,7 +268,7 @@ def _complete(part: Part, download: Download, task: Task, patience: Patience) ->
     return is_pieced
 
 
-def _receive(part: Part, download: Download, task: Task, timeout: float) -> None:
+def _receive(part: PartialFile, download: Download, task: Task, timeout: float) -> None:
     """One connection: add what comes to the part."""
     if download.size and part.size > download.size:
         part.discard()
@@ -289,7 +287,7 @@ def _receive(part: Part, download: Download, task: Task, timeout: float) -> None
             raise BrokenError("the server has less of the file than was fetched") from end
 
 
-def _place(part: Part, answer: Answer, start: int) -> None:
+def _place(part: PartialFile, answer: HttpAnswer, start: int) -> None:
     """Make the part end where the answer begins."""
     is_same = not (answer.mark and part.mark) or answer.mark == part.mark
     if answer.start == 0:
@@ -299,7 +297,7 @@ def _place(part: Part, answer: Answer, start: int) -> None:
         raise BrokenError("the file changed on the server")
 
 
-def _append(part: Part, download: Download, answer: Answer, task: Task) -> None:
+def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: Task) -> None:
     total = answer.total or download.size
     with task(part.target.name, total) as advance, part.path.open("ab") as file:
         advance(answer.start)
@@ -312,7 +310,7 @@ def _append(part: Part, download: Download, answer: Answer, task: Task) -> None:
                 return  # Too much already; the check of the size says so.
 
 
-def _check_size(part: Part, download: Download, answer: Answer) -> None:
+def _check_size(part: PartialFile, download: Download, answer: HttpAnswer) -> None:
     if download.size and answer.total not in (None, download.size):
         part.discard()
         raise UserError(
@@ -340,7 +338,7 @@ def _expected(download: Download) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartialFile:
     """NAME.part beside the file to be, and NAME.part.version with the server's mark of it."""
 
     target: Path

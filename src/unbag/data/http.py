@@ -18,17 +18,13 @@ from unbag.errors import UserError
 from unbag.version import __version__
 
 CHUNK = 1 << 18
-
-
 LONGEST_WAIT = 120.0
-
-
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that may be another one a moment later."""
 
 
 @contextmanager
-def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[Answer]:
+def ask(url: str, *, start: int, mark: str, timeout: float) -> Iterator[HttpAnswer]:
     """Ask for a file from byte `start` on, if it is still the version of `mark`.
 
     Proxies are those of the environment (https_proxy, no_proxy ...).
@@ -62,7 +58,7 @@ def check_address(url: str) -> None:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """A server's answer, its body not yet read."""
 
     response: HTTPResponse
@@ -81,7 +77,7 @@ class Answer:
                 position += len(chunk)
                 yield chunk
         except (HTTPException, OSError) as error:
-            raise BrokenError(f"the connection broke ({_short(error)})") from error
+            raise BrokenError(f"the connection broke ({_shown(error)})") from error
         if self.total is not None and position < self.total:
             raise BrokenError(f"the connection ended after {position:,} of {self.total:,} bytes")
 
@@ -121,16 +117,16 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _read_head(url: str, response: HTTPResponse) -> Answer:
+def _read_head(url: str, response: HTTPResponse) -> HttpAnswer:
     headers = response.headers
     _check_content(url, headers)
-    start, total = 0, _whole(headers.get("Content-Length"))
+    start, total = 0, _length(headers.get("Content-Length"))
     if response.status == 206:
         found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
         if not found:
             raise BrokenError("the server sends a part and does not say which")
-        start, total = int(found[1]), _whole(found[2])
-    return Answer(response, start, total, _mark(headers))
+        start, total = int(found[1]), _length(found[2])
+    return HttpAnswer(response, start, total, _mark(headers))
 
 
 def _check_content(url: str, headers: Message) -> None:
@@ -178,12 +174,12 @@ def _unreachable(url: str, error: Exception) -> Exception:
             expected="a server that is who it says",
             way_out="check the clock and the certificates of this machine, and its proxy",
         )
-    return BrokenError(f"the server cannot be reached ({_short(reason)})")
+    return BrokenError(f"the server cannot be reached ({_shown(reason)})")
 
 
-def _short(error: object) -> str:
+def _shown(error: object) -> str:
     return str(error) or type(error).__name__
 
 
-def _whole(text: str | None) -> int | None:
+def _length(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None

@@ -1,4 +1,12 @@
-"""What is trained on: pictures with true captions and, where they were made before, their edits."""
+"""Pairs to train on: pictures with true captions and, where they were made before, their edits.
+
+`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. A picture with
+one caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
+eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
+does.
+
+Dimensions: N pairs.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +26,9 @@ from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.types import Edit, IntArray, Picture
 
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """One picture."""
-
-    id: str
-    picture: Picture
-    captions: tuple[str, ...]
-    """At least one; each epoch draws one."""
-    edits: tuple[tuple[Edit, ...], ...]
-    """For each caption."""
-    nearest: tuple[int, ...] = ()
-    """Places of the pictures most like it, for NegCLIP's hard pictures."""
+_NAMED = 5
+_LEVEL = 1
+"""More costs time and saves little: rows are short."""
 
 
 class Pairs(Protocol):
@@ -55,80 +53,47 @@ class Pairs(Protocol):
         """Reads captions and edits; the picture is opened later. Same place, same pair."""
 
 
-_NAMED = 5
-
-
-@dataclass(eq=False)
-class Present:
-    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
-
-    root: Path
-    listed: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def __call__(self, name: str) -> bool:
-        """Whether there is such a file below the root, or at this absolute path."""
-        folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
-        if folder not in self.listed:
-            self.listed[folder] = _files(folder)
-        # A disk may not care about case, so a name that is not listed is asked for.
-        return last in self.listed[folder] or _is_file(folder, last)
-
-
-def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UserError:
-    """The error for pictures that are not there."""
-    more = ", ..." if len(missing) > _NAMED else ""
-    return UserError(
-        f"{len(missing):,} of {of:,} pictures of {where} are not there: "
-        f"{', '.join(missing[:_NAMED])}{more}",
-        expected=f"files below {root}",
-        way_out="name their folder with --pictures"
-        + (", or train without them: --missing skip" if len(missing) < of else ""),
-    )
-
-
-def _files(folder: str) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except (OSError, ValueError):
-        return frozenset()
-
-
-def _is_file(folder: str, name: str) -> bool:
-    try:
-        return Path(folder, name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-# A row is kept as compressed JSON: edits of a caption repeat most of its words. A picture with one
-# caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
-# eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
-# does.
-#
-# Dimensions: N pairs.
-
-_LEVEL = 1
-"""More costs time and saves little: rows are short."""
-
-
-class Row(NamedTuple):
-    """A picture as a file names it."""
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """One picture."""
 
     id: str
-    picture: str
+    picture: Picture
     captions: tuple[str, ...]
-    edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption; nothing where no edits were made before."""
+    """At least one; each epoch draws one."""
+    edits: tuple[tuple[Edit, ...], ...]
+    """For each caption."""
     nearest: tuple[int, ...] = ()
-    """Numbers of rows, where the file itself knows them."""
+    """Places of the pictures most like it, for NegCLIP's hard pictures."""
 
 
-class Kind(NamedTuple):
-    """What is said of all edits of a kind."""
+def pack(
+    rows: Iterable[PairRow],
+    origin: PairsOrigin,
+    *,
+    neighbours: Mapping[str, Sequence[str]] | None = None,
+) -> PackedPairs:
+    """Read every row once; pictures that are not there are named all at once.
 
-    name: str
-    keeps_meaning: bool
+    Args:
+        rows: In the order of the file.
+        origin: Where they come from.
+        neighbours: Names of the nearest pictures of each, where the rows do not know them.
+    """
+    packer = _Packer(neighbours is not None)
+    missing: list[str] = []
+    is_there = Present(origin.root)
+    for row in rows:
+        packer.add(row, is_kept=is_there(row.picture))
+        if packer.place[-1] < 0:
+            missing.append(row.picture)
+    read = len(packer.place)
+    if missing and (not origin.skips_missing or len(missing) == read):
+        raise missing_pictures(missing, of=read, where=origin.name, root=origin.root)
+    if not read:
+        raise UserError(f"{origin.name} holds no pairs", expected="pictures with captions")
+    near = packer.named(neighbours) if neighbours is not None else packer.numbered()
+    return packer.packed(origin, near, len(missing))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +134,20 @@ class PackedPairs:
         return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in said)
 
 
+class PairRow(NamedTuple):
+    """A picture as a file names it."""
+
+    id: str
+    picture: str
+    captions: tuple[str, ...]
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """For each caption; nothing where no edits were made before."""
+    nearest: tuple[int, ...] = ()
+    """Numbers of rows, where the file itself knows them."""
+
+
 @dataclass(frozen=True)
-class Origin:
+class PairsOrigin:
     """Where rows come from, and what is done about pictures that are not there."""
 
     name: str
@@ -179,30 +156,11 @@ class Origin:
     skips_missing: bool = False
 
 
-def pack(
-    rows: Iterable[Row], origin: Origin, *, neighbours: Mapping[str, Sequence[str]] | None = None
-) -> PackedPairs:
-    """Read every row once; pictures that are not there are named all at once.
+class Kind(NamedTuple):
+    """What is said of all edits of a kind. Its `repr` is part of fingerprints."""
 
-    Args:
-        rows: In the order of the file.
-        origin: Where they come from.
-        neighbours: Names of the nearest pictures of each, where the rows do not know them.
-    """
-    packer = _Packer(neighbours is not None)
-    missing: list[str] = []
-    is_there = Present(origin.root)
-    for row in rows:
-        packer.add(row, is_kept=is_there(row.picture))
-        if packer.place[-1] < 0:
-            missing.append(row.picture)
-    read = len(packer.place)
-    if missing and (not origin.skips_missing or len(missing) == read):
-        raise missing_pictures(missing, of=read, where=origin.name, root=origin.root)
-    if not read:
-        raise UserError(f"{origin.name} holds no pairs", expected="pictures with captions")
-    near = packer.named(neighbours) if neighbours is not None else packer.numbered()
-    return packer.packed(origin, near, len(missing))
+    name: str
+    keeps_meaning: bool
 
 
 @dataclass(eq=False)
@@ -221,7 +179,7 @@ class _Packer:
     captions: int = 0
     has_edits: bool = False
 
-    def add(self, row: Row, *, is_kept: bool) -> None:
+    def add(self, row: PairRow, *, is_kept: bool) -> None:
         self.place.append(len(self.end) if is_kept else -1)
         if not is_kept:
             return
@@ -253,7 +211,7 @@ class _Packer:
         for numbers in self.nearest:
             yield [self.place[number] for number in numbers if self.place[number] >= 0]
 
-    def packed(self, origin: Origin, near: Iterable[list[int]], missing: int) -> PackedPairs:
+    def packed(self, origin: PairsOrigin, near: Iterable[list[int]], missing: int) -> PackedPairs:
         flat, ends = array("q"), array("q")
         for places in near:
             flat.extend(places)
@@ -277,3 +235,46 @@ class _Packer:
 
 def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
+
+
+def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UserError:
+    """The error for pictures that are not there."""
+    more = ", ..." if len(missing) > _NAMED else ""
+    return UserError(
+        f"{len(missing):,} of {of:,} pictures of {where} are not there: "
+        f"{', '.join(missing[:_NAMED])}{more}",
+        expected=f"files below {root}",
+        way_out="name their folder with --pictures"
+        + (", or train without them: --missing skip" if len(missing) < of else ""),
+    )
+
+
+def _files(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _is_file(folder: str, name: str) -> bool:
+    try:
+        return Path(folder, name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+@dataclass(eq=False)
+class Present:
+    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
+
+    root: Path
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> bool:
+        """Whether there is such a file below the root, or at this absolute path."""
+        folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
+        if folder not in self.listed:
+            self.listed[folder] = _files(folder)
+        # A disk may not care about case, so a name that is not listed is asked for.
+        return last in self.listed[folder] or _is_file(folder, last)

@@ -26,15 +26,9 @@ if TYPE_CHECKING:
 
 
 Part = TypeVar("Part")
-
-
 Said = TypeVar("Said")
-
-
 _LONGEST = timedelta(days=7)
 """A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
-
-
 _BUCKET = 1 << 24
 """Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
 

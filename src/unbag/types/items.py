@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 FloatArray: TypeAlias = NDArray[np.float64]
-
-
 IntArray: TypeAlias = NDArray[np.int64]
-
-
 BoolArray: TypeAlias = NDArray[np.bool_]
 
 

@@ -17,8 +17,6 @@ from unbag.types.results import Comparison, EvalProtocol, Failure, Reference, Re
 from unbag.types.scores import Estimate, TieRule
 
 T = TypeVar("T")
-
-
 JsonObject = dict[str, object]
 """An object as the json module writes and reads it."""
 
