@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader
 
 from unbag.lab.pretraining_arms import ARMS
 from unbag.lab.pretraining_steps import OnDevice, Schedule, Shown, Streams, Training, put_on
+from unbag.world.placement import depth_steps
 from unbag.world.rendering import draw_batch, sprite_table
-from unbag.world.scenes import depth_steps
 from unbag.world.vocabulary import DEFAULT, SIZES
 
 ARM = ARMS["base"]

@@ -27,8 +27,8 @@ from unbag.models.tiny import TinyConfig, TinyTowers, WordTokenizer, write
 from unbag.runs.files import paused_collector
 from unbag.world.grammar import words
 from unbag.world.rendering import sprite_table
-from unbag.world.stream import batch, describe, split_seed
-from unbag.world.vocabulary import WORLDS, Knobs
+from unbag.world.stream import Knobs, batch, describe, split_seed
+from unbag.world.vocabulary import WORLDS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from unbag.errors import unknown_name
 from unbag.models.tiny import TinyConfig
 from unbag.world.grammar import words
-from unbag.world.vocabulary import Knobs, Mixture
+from unbag.world.stream import Knobs, Mixture
 
 
 @dataclass(frozen=True)

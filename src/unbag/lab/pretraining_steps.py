@@ -34,9 +34,9 @@ from unbag.training.optim import (
 from unbag.types import Embedded, IntArray
 from unbag.world.grammar import Rel
 from unbag.world.rendering import Packed, draw_batch, pack, sprite_table
-from unbag.world.stream import Sample, batch, collision_rate, incentive, split_seed
+from unbag.world.stream import Knobs, Sample, batch, collision_rate, incentive, split_seed
 from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
-from unbag.world.vocabulary import DEFAULT, Knobs
+from unbag.world.vocabulary import DEFAULT
 
 T = TypeVar("T")
 _SAID_EVERY = 100

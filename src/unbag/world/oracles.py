@@ -1,4 +1,4 @@
-"""From queries about scenes to scores that are known beforehand: each oracle fails in one way only.
+"""Oracles: scorers of the world whose scores follow from a rule; each fails in one way only.
 
 They bracket every metric: a benchmark on which the bag-of-words oracle or a blind one does better
 than chance does not test what it claims.
@@ -10,16 +10,22 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unbag.errors import UserError, unknown_name
 from unbag.types import Caption, Ensemble, FloatArray, Item, Picture, Query, Sparse
 from unbag.world.grammar import ContentWord, content_words, holds, parse
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
 
-if TYPE_CHECKING:
-    from unbag.world.scenes import Scene
+
+def load(rest: str, *, device: str) -> Oracle:
+    """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
+    known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
+    if rest not in known:
+        raise unknown_name("oracle", rest, known, way_out="write it like oracle:semantic")
+    return known[rest]()
 
 
 @dataclass(frozen=True)
@@ -133,18 +139,8 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     )
 
 
-def load(rest: str, *, device: str) -> Oracle:
-    """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
-    known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
-    if rest not in known:
-        raise unknown_name("oracle", rest, known, way_out="write it like oracle:semantic")
-    return known[rest]()
-
-
 def scene_of(picture: Picture) -> Scene:
     """The scene behind a picture of the world."""
-    from unbag.world.rendering import ScenePicture
-
     if isinstance(picture, ScenePicture):
         return picture.scene
     raise UserError(
