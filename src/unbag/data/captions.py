@@ -284,9 +284,10 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
     """The caption of a record, or several; from `column`, else from "caption" or "captions"."""
     name = caption_field(record, column)
     if name not in record:
+        fields = ", ".join(map(str, list(record)[:8])) or "nothing"
         raise UserError(
             f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
-            f"only {_listed(record)}",
+            f"only {fields}",
             expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
             "field with --caption-column",
         )
@@ -490,7 +491,3 @@ def _read_errors(path: object) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _listed(record: dict[str, object]) -> str:
-    return ", ".join(map(str, list(record)[:8])) or "nothing"

@@ -177,7 +177,11 @@ def fetch(
             part.finish()
     except OSError as error:
         # Those of the network became errors of their own where they happened.
-        raise _unwritable(target, error) from error
+        raise UserError(
+            f"cannot write {target}: {error.strerror or error}",
+            expected="a folder that can be written, with room",
+            way_out="free some room or mend the rights, then run this again: it goes on from there",
+        ) from error
     return Fetched(target, size, digest, was_there=False)
 
 
@@ -318,14 +322,6 @@ def _check_size(part: PartialFile, download: Download, answer: HttpAnswer) -> No
             expected=_expected(download),
             way_out="the authors changed the file: see their page, and put it there by hand",
         )
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot write {path}: {error.strerror or error}",
-        expected="a folder that can be written, with room",
-        way_out="free some room or mend the rights, then run this again: it goes on from there",
-    )
 
 
 def _expected(download: Download) -> str:

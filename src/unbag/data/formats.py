@@ -334,7 +334,9 @@ def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
             if header:
                 writer.writerow((*header, EDITS, SKIPPED))
             for pair in pairs:
-                writer.writerows(_table_rows(pair))
+                for rest, one in pair.rows():
+                    assert isinstance(rest, list)
+                    writer.writerow([*rest, *edit_cells([one], is_list=False)])
         else:
             writer.writerow(COLUMNS)
             for pair in pairs:
@@ -344,12 +346,6 @@ def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
 def _table_header(source: Source) -> Sequence[str]:
     with source.opened() as file:
         return _table_columns(_first_row(iter(_TableRows(file, source)), source), source).header
-
-
-def _table_rows(pair: Pair) -> Iterator[list[str]]:
-    for rest, one in pair.rows():
-        assert isinstance(rest, list)
-        yield [*rest, *edit_cells([one], is_list=False)]
 
 
 class _TableRows:

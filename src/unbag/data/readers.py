@@ -50,8 +50,6 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 )
 NEGCLIP = "negclip"
 """A form that is written only."""
-READ = tuple(FORMS)
-WRITTEN = (*FORMS, NEGCLIP)
 FOLDERS = "folders"
 OPENED = (*FORMS, NEGCLIP, FOLDERS)
 """Forms by name."""

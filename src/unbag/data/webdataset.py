@@ -79,8 +79,7 @@ def write_shards(pairs: EditedEntries, folder: Path) -> None:
             for sample in samples(shard, path.stem):
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
-                if _place_of(pair) == sample.place:
-                    assert pair is not None
+                if pair is not None and pair.entry.rest[0] == sample.place:
                     _add_edits(new, sample, pair)
                     pair = next(flow, None)
                     if pair is None and pairs.source.limit is not None:
@@ -131,10 +130,6 @@ def _add_edits(new: tarfile.TarFile, sample: ShardSample, pair: EditedEntry) -> 
     info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
     info.size, info.mtime = len(content), sample.members[0].mtime
     new.addfile(info, BytesIO(content))
-
-
-def _place_of(pair: EditedEntry | None) -> object:
-    return pair.entry.rest[0] if pair else None
 
 
 @contextmanager

@@ -107,6 +107,11 @@ class Ensemble:
 Caption: TypeAlias = str | Ensemble
 
 
+def prompts_of(caption: Caption) -> tuple[str, ...]:
+    """The texts of a caption: one, or the prompts of an ensemble."""
+    return caption.prompts if isinstance(caption, Ensemble) else (caption,)
+
+
 @dataclass(frozen=True)
 class Question:
     """What a chat model is asked about the picture; the item's captions are then the answers."""

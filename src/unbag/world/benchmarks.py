@@ -22,7 +22,7 @@ from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric, Sparse
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import place_apart, sample_look, what_sup_set
-from unbag.world.quads import FLAT, Orbit, Quad, Triple, orbit, quads, triples
+from unbag.world.quads import FLAT, Orbit, Quad, orbit, quads, triples
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.stream import split_seed
@@ -167,17 +167,17 @@ def triple_items(
             truth=np.array([[True, False, True]]),
             group=f"{family}/{i}",
             tags={**quad_tags(q), "form": t.order},
-            kinds=("original", _negative_kind(q, t), q.positive),
+            # A negative of the other form differs by both edits of its family.
+            kinds=(
+                "original",
+                q.negative if t.order == "kept" else f"{q.negative} and {q.positive}",
+                q.positive,
+            ),
         )
         for family in families
         for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED, relations=relations))
         for k, t in enumerate(triples(q))
     )
-
-
-def _negative_kind(q: Quad, t: Triple) -> str:
-    """A negative of the other form differs by both edits of its family."""
-    return q.negative if t.order == "kept" else f"{q.negative} and {q.positive}"
 
 
 def pair_items(family: str, *, n: int) -> tuple[Item, ...]:

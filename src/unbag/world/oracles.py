@@ -14,7 +14,8 @@ from hashlib import blake2b
 import numpy as np
 
 from unbag.errors import UserError, unknown_name
-from unbag.types import Caption, Ensemble, FloatArray, Item, Picture, Query, Sparse
+from unbag.types import FloatArray, Item, Picture, Query, Sparse
+from unbag.types.items import prompts_of
 from unbag.world.grammar import ContentWord, content_words, holds, parse
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene
@@ -42,7 +43,7 @@ class Oracle:
         """One number a query; the number of an ensemble is the mean over its prompts."""
         values = []
         for query in queries:
-            texts = _texts(query.caption)
+            texts = prompts_of(query.caption)
             values.append(sum(self.judge(query.picture, text) for text in texts) / len(texts))
         return np.array(values, dtype=np.float64)
 
@@ -103,7 +104,7 @@ def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> O
         (picture.key, text)
         for item in items
         for picture in item.pictures
-        for text in _texts(item.captions[0])
+        for text in prompts_of(item.captions[0])
     }
 
     def judge(picture: Picture, text: str) -> float:
@@ -125,7 +126,7 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     told: defaultdict[str, list[float]] = defaultdict(list)
     for item in items:
         for caption, share in zip(item.captions, _shares(item), strict=True):
-            for text in _texts(caption):
+            for text in prompts_of(caption):
                 told[text].append(share)
     share_of = {text: float(np.mean(shares)) for text, shares in told.items()}
     usual = float(np.mean(list(share_of.values()))) if share_of else 0.0
@@ -154,10 +155,6 @@ def _is_true_of_some(word: ContentWord, scene: Scene) -> bool:
     if word.value is None:
         return bool(scene.things)
     return any(getattr(thing, word.attribute) == word.value for thing in scene.things)
-
-
-def _texts(caption: Caption) -> tuple[str, ...]:
-    return caption.prompts if isinstance(caption, Ensemble) else (caption,)
 
 
 def _shares(item: Item) -> FloatArray:

@@ -21,7 +21,7 @@ from unbag.errors import UserError
 from unbag.types import BoolArray, IntArray
 from unbag.world.scenes import Scene, is_inside, scene_key
 from unbag.world.shapes import mask
-from unbag.world.vocabulary import WORLDS, Size, Texture, World
+from unbag.world.vocabulary import MOST_THINGS, WORLDS, Size, Texture, World
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,6 @@ NOISE = 6.0
 """Standard deviation of the noise, in grey levels of 255 (methods.md 12.1)."""
 DARK, BRIGHT = 60, 100
 """Brightness of the two parts of a texture, in percent."""
-MOST_THINGS = 5
 _SIZES: tuple[Size, ...] = get_args(Size)
 _TEXTURES: tuple[Texture, ...] = get_args(Texture)
 

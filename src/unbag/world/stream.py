@@ -371,7 +371,11 @@ def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
         ast: Ast = Rel(a, relation, b)
     else:
         looks = _two_looks(source, rng, exchangeable=True)
-        others = _exchanged(looks)
+        first, second = looks
+        others = (
+            replace(first, colour=second.colour),
+            replace(second, colour=first.colour),
+        )
         scenes = (
             place_apart(source.world, looks, rng),
             place_apart(source.world, others, rng),
@@ -403,11 +407,6 @@ def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -
             continue
         if not exchangeable or allows((a.shape, b.colour), (b.shape, a.colour)):
             return a, b
-
-
-def _exchanged(looks: tuple[Look, Look]) -> tuple[Look, Look]:
-    a, b = looks
-    return replace(a, colour=b.colour), replace(b, colour=a.colour)
 
 
 def _looks_for(relation: Relation, source: _Source, rng: Generator) -> tuple[Look, Look]:

@@ -18,14 +18,12 @@ import numpy as np
 from unbag.types import BoolArray, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, objects_of
 from unbag.world.scenes import Scene, Thing, relations
-from unbag.world.vocabulary import COLOURS, NOUNS, NUMBERS, RELATIONS, SIZES, TEXTURES
+from unbag.world.vocabulary import COLOURS, MOST_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-MOST_THINGS = len(NUMBERS)
-"""Things a scene can have: as many as can be counted."""
 Array = TypeVar("Array", IntArray, "Tensor")
 
 # A thing is one integer: 8 bits for each attribute, 0 meaning none, and a bit that it exists.
@@ -47,7 +45,7 @@ def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Arr
     """[S, C] of bool: `holds` for all of them at once."""
     things = scenes.thing_ST.shape[1]
     kind_C, number_C = captions.kind_C, captions.number_C
-    first_SC = _zeros(scenes, captions)
+    first_SC: Array = scenes.thing_ST[:, 0, None] * 0 + captions.kind_C * 0
     second_SC, count_SC = first_SC, first_SC
     for t in range(things):
         thing_S1 = scenes.thing_ST[:, t, None]
@@ -81,10 +79,6 @@ def _related(
         partners_SC = scenes.related_SRT[:, :, i][:, relation_C]
         found_SC = found_SC | (((first_SC & (1 << i)) != 0) & ((partners_SC & second_SC) != 0))
     return found_SC
-
-
-def _zeros(scenes: SceneCodes[Array], captions: CaptionCodes[Array]) -> Array:
-    return scenes.thing_ST[:, 0, None] * 0 + captions.kind_C * 0
 
 
 def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
@@ -134,25 +128,6 @@ class CaptionCodes(Generic[Array]):
     second_wanted_C: Array
     number_C: Array
     """How many things a count asks for, or the number of the relation."""
-
-
-def scenes_on(scenes: SceneCodes[IntArray], device: str) -> SceneCodes[Tensor]:
-    """The same integers as tensors on a device."""
-    import torch
-
-    return SceneCodes(
-        torch.from_numpy(scenes.thing_ST).to(device),
-        torch.from_numpy(scenes.related_SRT).to(device),
-    )
-
-
-def captions_on(captions: CaptionCodes[IntArray], device: str) -> CaptionCodes[Tensor]:
-    """The same integers as tensors on a device."""
-    import torch
-
-    return CaptionCodes(
-        *(torch.from_numpy(column).to(device) for column in vars(captions).values())
-    )
 
 
 def _packed(described: Obj | Thing) -> tuple[int, int]:

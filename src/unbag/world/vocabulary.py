@@ -134,6 +134,8 @@ INVERSE: dict[Relation, Relation] = {
 }
 """Both the inverse (a r b = b r' a) and the opposite (what a replaced relation becomes)."""
 NUMBERS: tuple[str, ...] = ("one", "two", "three", "four", "five")
+MOST_THINGS = len(NUMBERS)
+"""Things a scene can have: as many as can be counted."""
 
 
 @dataclass(frozen=True)
