@@ -43,7 +43,7 @@ from unbag.data.captions import (
     together,
 )
 from unbag.errors import UserError
-from unbag.types.json import Fields, is_whole_text
+from unbag.types.json import Fields, JsonObject, is_whole_text
 
 PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
 """Fields that can name the picture."""
@@ -51,7 +51,6 @@ CAPTION_COLUMNS = ("caption", "title", "text")
 PICTURE_COLUMNS = ("filepath", "image", "url")
 _SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
-Json = dict[str, object]
 
 
 def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
@@ -149,7 +148,9 @@ def _coco_entries(document: object, source: Source, bad: Bad) -> Iterator[Entry]
             yield replace(entry, rest=(at,) * len(entry.captions))
 
 
-def _coco_entry(said: Json, at: int, where: str, source: Source, names: Json | None) -> Entry:
+def _coco_entry(
+    said: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
+) -> Entry:
     if EDITS in said:
         check_wanted(source, where)
     if names is None:
@@ -168,7 +169,7 @@ def _coco_entry(said: Json, at: int, where: str, source: Source, names: Json | N
     return Entry(picture, (caption,), edits=edits)
 
 
-def _karpathy(said: Json, at: int, where: str, source: Source) -> Entry:
+def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
     sentences = said["sentences"]
     if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
         raise UserError(f"{where}: sentences is no list of objects", expected="a list of objects")
@@ -185,7 +186,7 @@ def _karpathy(said: Json, at: int, where: str, source: Source) -> Entry:
     return Entry(name_in(said, PICTURE_FIELDS, where), tuple(captions), edits=edits)
 
 
-def _names_of_pictures(document: object, source: Source) -> Json | None:
+def _names_of_pictures(document: object, source: Source) -> JsonObject | None:
     """Of COCO's form: id to file name. None in other forms."""
     if not isinstance(document, dict) or "annotations" not in document:
         return None
