@@ -86,7 +86,7 @@ class DamagedError(UserError):
 
 
 def check_space(folder: Path, needed: int, *, what: str) -> None:
-    """An error before anything is written, not after hours."""
+    """Raise UserError if the disk of a folder has not so many bytes free."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
@@ -155,7 +155,7 @@ def _copy(archive: Path, entry: _ArchiveEntry, to: Path) -> None:
 
 @dataclass
 class _Total:
-    """What has been seen of the archive so far."""
+    """Names and bytes of the archive so far, against its limits."""
 
     archive: Path
     limits: Limits
@@ -163,7 +163,7 @@ class _Total:
     size: int = 0
 
     def add(self, entry: _ArchiveEntry, name: str) -> None:
-        """Refuse what no honest archive has."""
+        """Count a file; too much, or one name twice, is refused."""
         most = self.limits.most(self.archive.stat().st_size)
         self.size += entry.size
         if self.size > most or len(self.names) >= self.limits.members:

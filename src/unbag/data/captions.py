@@ -58,12 +58,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The file name, for messages."""
         return Path(self.path).name
 
     @property
     def file(self) -> Path:
-        """The one file."""
+        """The file; only shards come in several."""
         [path] = self.files()
         return path
 
@@ -154,7 +154,7 @@ class Entry:
 
 
 class CaptionAt(NamedTuple):
-    """A caption as found."""
+    """A caption and where it stands in its file."""
 
     id: str
     text: str
@@ -170,7 +170,7 @@ class Chunk:
     given: tuple[Given, ...]
 
     def __str__(self) -> str:
-        """For messages."""
+        """Number, first and last caption, for messages."""
         first, last = self.given[0].id, self.given[-1].id
         return f"chunk {self.index} (captions {first!r} to {last!r})"
 
@@ -223,13 +223,13 @@ def _merged(entries: list[Entry]) -> Entry:
 
 
 class Pair(NamedTuple):
-    """An entry and what came of its captions, in their order."""
+    """An entry and its edited captions, in their order."""
 
     entry: Entry
     edited: tuple[Edited, ...]
 
     def rows(self) -> Iterator[tuple[object, Edited]]:
-        """For each caption what else the source knew of it, and what came of it."""
+        """For each caption what the writer needs of its source, and the caption with its edits."""
         rest = self.entry.rest or (None,) * len(self.edited)
         return zip(rest, self.edited, strict=True)
 
@@ -242,11 +242,11 @@ class EditedEntries(Protocol):
         """Where the captions came from."""
 
     def __iter__(self) -> Iterator[Pair]:
-        """From the first."""
+        """All entries from the first, each time anew."""
 
 
 def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
-    """A caption with its edits."""
+    """The record of a caption with its edits, for forms that hold objects."""
     said: dict[str, object] = {"id": one.id}
     if picture:
         said["image"] = picture
@@ -255,7 +255,7 @@ def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
 
 
 def edit_fields(one: Edited) -> dict[str, object]:
-    """The fields that are added to a caption."""
+    """The fields that edits add to the record of a caption."""
     said: dict[str, object] = {EDITS: [edit_as_json(edit) for edit in one.edits]}
     return said | ({SKIPPED: one.skipped} if one.skipped else {})
 
@@ -270,13 +270,13 @@ def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
 
 
 def new_rows(pair: Pair) -> Iterator[tuple[str, ...]]:
-    """Rows of COLUMNS."""
+    """Rows of a new table, with the columns COLUMNS."""
     for one in pair.edited:
         yield (one.id, pair.entry.picture, one.text, *edit_cells([one], is_list=False))
 
 
 def json_line(value: object) -> str:
-    """On one line, with every letter as it is."""
+    """JSON on one line; letters beyond ASCII are not escaped."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -301,7 +301,7 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
 
 
 def caption_field(record: dict[str, object], column: str) -> str:
-    """The field that captions are read from."""
+    """The name of the field that captions are read from; empty if there is none."""
     return column or next((name for name in ("caption", "captions") if name in record), "")
 
 
@@ -330,7 +330,7 @@ def find_column(wanted: str, usual: tuple[str, ...], columns: list[str], source:
 
 
 def no_captions_column(columns: list[str], source: Source) -> UserError:
-    """The error for a table without captions."""
+    """The error for a table without a column of captions."""
     return UserError(
         f"{source.name} has no column of captions, only {', '.join(columns) or 'an empty header'}",
         expected="a column caption, title or text",
@@ -340,7 +340,7 @@ def no_captions_column(columns: list[str], source: Source) -> UserError:
 
 
 def json_record(raw: bytes, where: str) -> dict[str, object]:
-    """An object written in JSON."""
+    """Parse a JSON object; anything else is an error that names the place."""
     found = json_value(raw, where)
     if not isinstance(found, dict):
         raise UserError(
@@ -351,7 +351,7 @@ def json_record(raw: bytes, where: str) -> dict[str, object]:
 
 
 def json_value(raw: bytes, where: str) -> object:
-    """Anything written in JSON, in UTF-8, with whole characters."""
+    """Parse JSON in UTF-8; halves of surrogate pairs are refused."""
     text = decoded(raw, where)
     try:
         found: object = json.loads(text)
@@ -364,7 +364,7 @@ def json_value(raw: bytes, where: str) -> object:
 
 
 def decoded(raw: bytes, where: str) -> str:
-    """Text in UTF-8."""
+    """Decode UTF-8, with or without a byte order mark."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -388,7 +388,7 @@ def edits_in(value: object, captions: int | None, where: str) -> Edits:
 
 
 def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
-    """The same, written as JSON in the cell of a table; an empty cell holds no edits."""
+    """As `edits_in`, from JSON in the cell of a table; an empty cell holds no edits."""
     if not cell:
         return ((),) * (1 if captions is None else captions)
     if isinstance(cell, str):
@@ -475,12 +475,12 @@ class _NamedFile(FileIO):
     """A file whose read errors name it."""
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """As that of any file."""
+        """Read into a buffer."""
         with _read_errors(self.name):
             return super().readinto(buffer)
 
     def readall(self) -> bytes:
-        """As that of any file."""
+        """Read to the end."""
         with _read_errors(self.name):
             return super().readall()
 

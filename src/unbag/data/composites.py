@@ -113,7 +113,7 @@ def _line(one: Composite, side: int, name: str) -> dict[str, object]:
 
 
 def pair_name(name: str) -> str:
-    """The same for both pictures of a pair; any other name as it is."""
+    """The common name of both pictures of a pair; any other name as it is."""
     return _SIDE.sub("", name)
 
 
@@ -388,7 +388,7 @@ def pictures_in(folder: Path, *, what: str) -> list[Path]:
 
 
 def cut_out(path: Path) -> Cutout:
-    """One thing; UserError where it cannot be told from its background."""
+    """Cut one thing out of its picture; UserError where its background is not plain."""
     from PIL import Image as Images
     from PIL import UnidentifiedImageError
 

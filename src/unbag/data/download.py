@@ -92,7 +92,7 @@ def obtain(
 
 @dataclass(frozen=True)
 class Obtained:
-    """What came of one download."""
+    """The result of one download."""
 
     sha256: str
     """Of the file, or of the archive it came in."""
@@ -115,7 +115,7 @@ def below(data: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class _Contents:
-    """What an archive that is gone held."""
+    """What an archive held that was removed after unpacking."""
 
     sha256: str
     members: tuple[Member, ...]
@@ -217,7 +217,7 @@ def digest_of(path: Path, task: Task = unseen) -> str:
 
 
 def _there(download: Download, target: Path, task: Task) -> Fetched:
-    """The user's own file is never replaced: it may be another release, kept on purpose."""
+    """Check a file that exists; it is never replaced, since it may be another release."""
     if not matches(download, target, task=task):
         found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
         raise UserError(
@@ -273,7 +273,7 @@ def _complete(part: PartialFile, download: Download, task: Task, patience: Patie
 
 
 def _receive(part: PartialFile, download: Download, task: Task, timeout: float) -> None:
-    """One connection: add what comes to the part."""
+    """Ask once and append what the server sends to the part."""
     if download.size and part.size > download.size:
         part.discard()
     # Without a mark or a checksum nothing would tell that the file changed in between.

@@ -245,12 +245,12 @@ def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
 
 
 def write_tsv(pairs: EditedEntries, path: Path) -> None:
-    """Tabs between the columns."""
+    """Write a table with tabs between the columns."""
     _write_table(pairs, path, "tsv")
 
 
 def write_csv(pairs: EditedEntries, path: Path) -> None:
-    """Commas between the columns."""
+    """Write a table with commas between the columns."""
     _write_table(pairs, path, "csv")
 
 

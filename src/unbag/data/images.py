@@ -183,7 +183,7 @@ class ShuffledPicture:
 def decode(
     file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
 ) -> Image:
-    """An encoded picture to RGB; `name` is said in errors instead of the path."""
+    """Decode an encoded picture to RGB; errors call it `name`, else by its path."""
     from PIL import ImageOps
 
     try:

@@ -55,7 +55,7 @@ class Pairs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One picture."""
+    """A picture with its captions and their edits."""
 
     id: str
     picture: Picture
@@ -118,7 +118,7 @@ class PackedPairs:
         return len(self.end_N)
 
     def __getitem__(self, place: int) -> Pair:
-        """Unpacked."""
+        """The pair at this place; its picture is opened later."""
         row = decompress(self.rows[_span(self.end_N, place)])
         name, picture, captions, *edits = json.loads(row)
         return Pair(
@@ -165,7 +165,7 @@ class Kind(NamedTuple):
 
 @dataclass(eq=False)
 class _Packer:
-    """Rows on their way into memory."""
+    """Collects rows until they become `PackedPairs`."""
 
     keeps_names: bool
     rows: bytearray = field(default_factory=bytearray)

@@ -162,7 +162,7 @@ def samples(shard: tarfile.TarFile, name: str) -> Iterator[ShardSample]:
 
 @dataclass(eq=False)
 class ShardSample:
-    """Members of one key."""
+    """The members of a shard that share one key."""
 
     place: SamplePlace
     members: list[tarfile.TarInfo] = field(default_factory=list)
@@ -174,7 +174,7 @@ class ShardSample:
 
 
 class SamplePlace(NamedTuple):
-    """Where a sample stands."""
+    """Where a sample stands: shard, key and number of its first member."""
 
     shard: str
     key: str
@@ -212,7 +212,7 @@ def open_shards(
 
 @dataclass(frozen=True, eq=False)
 class ShardPairs:
-    """Samples of shards."""
+    """Pairs that are read from shards when they are asked for."""
 
     about: str
     fingerprint: str
@@ -341,12 +341,12 @@ class ShardIndex:
         return len(self.sample_N)
 
     def name(self, at: int) -> str:
-        """Of the picture."""
+        """Name of the picture's member."""
         start = int(self.name_end_N[at - 1]) if at else 0
         return self.names[start : int(self.name_end_N[at])].decode()
 
     def shard(self, at: int) -> Path:
-        """That a sample stands in."""
+        """The shard that holds a sample."""
         return self.shards[int(np.searchsorted(self.end_S, at, side="right"))]
 
 

@@ -44,14 +44,14 @@ class Shelf:
         return key in self._vector_of or key in self._file_of
 
     def get(self, keys: Iterable[str]) -> dict[str, Vectors]:
-        """The vectors of those keys that are known; a damaged file is said, and forgotten."""
+        """The vectors of those keys that are known; a damaged file is reported and left out."""
         wanted = [key for key in keys if key in self]
         for path in sorted({self._file_of[key] for key in wanted if key not in self._vector_of}):
             self._load(path)
         return {key: self._vector_of[key] for key in wanted if key in self._vector_of}
 
     def put(self, keys: Sequence[str], vector_ND: Vectors) -> None:
-        """Keep a batch."""
+        """Store a batch of vectors, on disk too if there is a folder."""
         vector_ND = np.ascontiguousarray(vector_ND, dtype=np.float32)
         self._vector_of.update(zip(keys, vector_ND, strict=True))
         if self._folder is None:
@@ -106,7 +106,7 @@ def open_shelf(cache: Path | None, fingerprint: str, kind: str, *, progress: Pro
 
 
 def default_cache() -> Path:
-    """Where embeddings are kept unless the user says otherwise."""
+    """The folder of the cache unless the user names another."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
     except RuntimeError:

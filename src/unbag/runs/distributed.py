@@ -46,18 +46,18 @@ class Team:
         return self.rank == 0
 
     def mine(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts of this process."""
+        """Those of the parts that this process does."""
         return list(parts[self.rank :: self.size])
 
     def wait(self) -> None:
-        """Go on when every process has come here."""
+        """Barrier: go on when every process has come here."""
         if self.size > 1:
             from torch import distributed
 
             distributed.barrier()
 
     def gather(self, said: Said) -> list[Said]:
-        """What every process says, in order of rank, for every process."""
+        """The objects of all processes in order of rank, on every process."""
         if self.size == 1:
             return [said]
         from torch import distributed
@@ -131,7 +131,7 @@ def gathered(own: Tensor, team: Team) -> Tensor:
 
 
 def sum_gradients(weights: Iterable[Tensor], team: Team) -> None:
-    """Over all processes, in place. A weight without a gradient here counts as zero."""
+    """Sum gradients over all processes, in place; a missing one counts as zero."""
     if team.size == 1:
         return
     import torch

@@ -24,11 +24,11 @@ class Progress(Protocol):
         """A bar for `total` steps; the function it gives moves it on."""
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
 
 
 class Silent:
-    """Shows nothing; keeps what was said."""
+    """Shows nothing; messages are collected in `said`."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -39,7 +39,7 @@ class Silent:
         yield lambda steps: None
 
     def say(self, message: str) -> None:
-        """Keep it."""
+        """Collect the message."""
         self.said.append(message)
 
 

@@ -356,7 +356,7 @@ class Fields(NamedTuple):
         return f"{self.where}.{name}"
 
     def read(self, name: str, read: Callable[[object, str], T]) -> T:
-        """One field through a reader."""
+        """Read one field with a function such as `as_text`."""
         if name not in self.values:
             raise UserError(
                 f"field {self.path(name)} is missing",

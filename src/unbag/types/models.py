@@ -54,10 +54,10 @@ class EmbeddingScorer(Scorer, Protocol):
         """Where the vectors come from."""
 
     def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
-        """Row with row, [N]."""
+        """Score picture i with caption i, [N]."""
 
     def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every picture with every caption, [P, C]."""
+        """Score every picture with every caption, [P, C]."""
 
 
 @runtime_checkable
@@ -73,7 +73,7 @@ class MatrixScorer(Scorer, Protocol):
     """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
 
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """[pictures, captions]."""
+        """The scores of all pairs, [pictures, captions]."""
 
 
 @runtime_checkable
@@ -214,7 +214,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """What a loss sees. A missing edit is masked, never a placeholder string."""
+    """The embedded batch that a loss is given. A missing edit is masked, never a placeholder."""
 
     picture_BD: Tensor
     caption_BD: Tensor

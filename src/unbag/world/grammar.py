@@ -125,7 +125,7 @@ def holds(ast: Ast, scene: Scene) -> bool:
 
 
 def value_of(obj: Obj, attribute: Attribute) -> str | None:
-    """What is said of this attribute."""
+    """The value that a description gives an attribute; None where it is left open."""
     return cast("str | None", getattr(obj, attribute))
 
 
@@ -213,7 +213,7 @@ PLAIN = Style()
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is said and how."""
+    """A syntax tree and the style in which it is said."""
 
     ast: Ast
     style: Style = PLAIN

@@ -203,7 +203,7 @@ class _Draft(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """What a family begins with."""
+    """What the builder of a family is given."""
 
     world: World
     rng: Generator

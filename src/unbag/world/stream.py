@@ -113,7 +113,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Knobs:
-    """Everything that can be turned about the training stream; the defaults are pilot C."""
+    """The settings of the training stream; the defaults are pilot C of the specification."""
 
     mixture: Mixture = field(default_factory=Mixture)
     """What captions of scenes with two things say."""
