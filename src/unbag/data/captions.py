@@ -300,6 +300,13 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
     return value
 
 
+def captions_at(found: tuple[str, ...] | str, id_: str, where: str) -> tuple[CaptionAt, ...]:
+    """What `captions_in` found, with ids: that of the record, with a number in a list."""
+    if isinstance(found, str):
+        return (CaptionAt(id_, found, where),)
+    return tuple(CaptionAt(f"{id_}#{at}", text, where) for at, text in enumerate(found))
+
+
 def caption_field(record: dict[str, object], column: str) -> str:
     """The name of the field that captions are read from; empty if there is none."""
     return column or next((name for name in ("caption", "captions") if name in record), "")

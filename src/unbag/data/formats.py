@@ -26,6 +26,7 @@ from unbag.data.captions import (
     Pair,
     Source,
     caption_field,
+    captions_at,
     captions_in,
     check_wanted,
     edit_cells,
@@ -90,15 +91,9 @@ def entry_of(said: dict[str, object], number: int, where: str, source: Source) -
         check_wanted(source, where)
     found = captions_in(said, source.caption_column, where)
     name = name_in(said, ("id",), where)
-    texts = (found,) if isinstance(found, str) else found
-    names = (
-        [name or str(number)]
-        if isinstance(found, str)
-        else [f"{name or number}#{at}" for at in range(len(texts))]
-    )
     wanted = (source.picture_column,) if source.picture_column else PICTURE_FIELDS
     picture = name_in(said, wanted, where)
-    captions = tuple(CaptionAt(*both, where) for both in zip(names, texts, strict=True))
+    captions = captions_at(found, name or str(number), where)
     dropped = {*_OURS, source.caption_column}
     rest = {key: value for key, value in said.items() if key not in dropped}
     many = None if isinstance(found, str) else len(captions)

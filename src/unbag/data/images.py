@@ -277,9 +277,9 @@ def rearranged(
 def encoded_key(read: Callable[[], bytes], name: str) -> str:
     """Identity of an encoded picture by its content; by its name if it cannot be read."""
     try:
-        return "bytes:" + blake2b(read(), digest_size=16).hexdigest()
+        return "bytes:" + _digest(read())
     except (OSError, ValueError):
-        return "missing:" + blake2b(name.encode(), digest_size=16).hexdigest()
+        return "missing:" + _digest(name.encode())
 
 
 def read_part(path: Path, start: int, size: int) -> bytes:

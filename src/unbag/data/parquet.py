@@ -19,10 +19,10 @@ from unbag.data.captions import (
     EDITS,
     SKIPPED,
     Bad,
-    CaptionAt,
     EditedEntries,
     Entry,
     Source,
+    captions_at,
     check_wanted,
     edit_cells,
     edits_in_cell,
@@ -78,14 +78,13 @@ def _entry(
     if values is None:
         raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
     found = values[columns.caption]
-    texts = found if isinstance(found, list) else [found]
-    name = str(_inner(values, columns.id, number))
-    names = [name] if not isinstance(found, list) else [f"{name}#{at}" for at in range(len(texts))]
+    is_list = isinstance(found, list)
     # A caption that is null is an empty one: it is skipped and counted as such.
-    captions = tuple(CaptionAt(n, t or "", where) for n, t in zip(names, texts, strict=True))
+    texts = tuple(text or "" for text in found) if is_list else found or ""
+    captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
     picture = str(_inner(values, columns.picture, ""))
-    rest = ((number, isinstance(found, list)),) * len(captions)
-    many = len(captions) if isinstance(found, list) else None
+    rest = ((number, is_list),) * len(captions)
+    many = len(captions) if is_list else None
     edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
     return Entry(picture, captions, rest, edits)
 

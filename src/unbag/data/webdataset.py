@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from unbag.data.captions import (
     Bad,
-    CaptionAt,
     EditedEntries,
     Edits,
     Entry,
     Source,
+    captions_at,
     captions_in,
     decoded,
     edited_before,
@@ -111,10 +111,7 @@ def _entry(shard: tarfile.TarFile, sample: ShardSample, source: Source) -> Entry
     else:
         there = ", ".join(m.name for m in sample.members[:5])
         raise UserError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
-    name = f"{place.shard}/{place.key}"
-    texts = (found,) if isinstance(found, str) else found
-    names = [name] if isinstance(found, str) else [f"{name}#{at}" for at in range(len(texts))]
-    captions = tuple(CaptionAt(n, t, where) for n, t in zip(names, texts, strict=True))
+    captions = captions_at(found, f"{place.shard}/{place.key}", where)
     picture = next((m.name for end in PICTURE_ENDINGS if (m := sample.ending(end))), "")
     return Entry(picture, captions, (place,) * len(captions))
 
