@@ -20,8 +20,8 @@ import torch
 from timed import seconds
 from torch.utils.data import DataLoader
 
+from unbag.world.placement import depth_steps
 from unbag.world.rendering import draw_batch, sprite_table
-from unbag.world.scenes import depth_steps
 from unbag.world.vocabulary import DEFAULT, SIZES
 from unbag_lab.bases import ARMS, OnDevice, Schedule, Shown, Streams, Training, put_on
 

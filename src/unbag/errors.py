@@ -1,4 +1,4 @@
-"""Errors a user can mend: each says what was found, what was expected and the way out."""
+"""Errors a user can fix: each says what was found, what was expected and what to do."""
 
 import re
 from collections.abc import Iterable

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from unbag.data.http import Patience
+from unbag.data.download import Patience
 
 
 @dataclass

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.data.http import UnreachableError, _Redirects, fetch, matches, readable
+from unbag.data.archives import readable
+from unbag.data.download import UnreachableError, fetch, matches
+from unbag.data.http import _Redirects
 from unbag.errors import UserError
 from unbag.types import Download
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from unbag.data.http import Part, UnreachableError, fetch
+from unbag.data.download import PartialFile, UnreachableError, fetch
 from unbag.errors import UserError
 from unbag.types import Download
 
@@ -116,7 +116,7 @@ def test_a_part_that_is_whole_or_too_long(
 ) -> None:
     site.put("/f.bin", CONTENT)
     (tmp_path / "f.bin.part").write_bytes(CONTENT + bytes(extra))
-    part = Part(tmp_path / "f.bin", site.at("/f.bin"))
+    part = PartialFile(tmp_path / "f.bin", site.at("/f.bin"))
     (tmp_path / "f.bin.part.version").write_text(f'{part.url}\n"v1"\n')
     assert fetch(unknown(site), tmp_path / "f.bin", patience=waits.patience).sha256 == DIGEST
     assert site.ranges == ([f"bytes={700_000 + extra}-"] + [""] * bool(extra))
@@ -145,7 +145,7 @@ def test_redirects_are_followed_with_the_range(site: Site, tmp_path: Path, waits
 
 def test_two_processes_do_not_write_one_part(site: Site, tmp_path: Path) -> None:
     site.put("/f.bin", CONTENT)
-    other = Part(tmp_path / "f.bin", "")
+    other = PartialFile(tmp_path / "f.bin", "")
     with other.locked(), pytest.raises(UserError, match="another process is fetching"):
         fetch(known(site), tmp_path / "f.bin")
     assert fetch(known(site), tmp_path / "f.bin").size == 700_000

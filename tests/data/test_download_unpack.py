@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unbag.data.download import DamagedError, Limits, Member, unpack
+from unbag.data.archives import DamagedError, Limits, Member, unpack
 from unbag.errors import UserError
 
 Zipped = Callable[[dict[str, bytes]], bytes]

@@ -29,9 +29,9 @@ from unbag.world.grammar import parse
 from unbag.world.placement import Look, place_apart
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene
-from unbag.world.stream import batch
+from unbag.world.stream import Knobs, Mixture, batch
 from unbag.world.truth import holds_matrix
-from unbag.world.vocabulary import DEFAULT, Knobs, Mixture
+from unbag.world.vocabulary import DEFAULT
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from unbag.readouts.dcsm_words import FUNCTIONAL, MapCaptions
 from unbag.readouts.features import View
 from unbag.readouts.training import Fit, held_rows, sizes_of
 from unbag.world.grammar import holds, parse
-from unbag.world.vocabulary import DEFAULT, withheld
+from unbag.world.stream import withheld
+from unbag.world.vocabulary import DEFAULT
 
 MADE = composites(32, seed=3)
 

@@ -27,8 +27,8 @@ from unbag.world.grammar import holds, parse
 from unbag.world.oracles import bag_of_words, best_blind, detector, position_blind, semantic
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import scene_key
-from unbag.world.stream import batch, split_seed
-from unbag.world.vocabulary import DEFAULT, Knobs
+from unbag.world.stream import Knobs, batch, split_seed
+from unbag.world.vocabulary import DEFAULT
 
 WORLD = [name for name in names("benchmark") if name.startswith("world-")]
 TRIPLES = ["world-swap", "world-replace", "world-relation"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from unbag.errors import UserError
 from unbag.world.placement import (
     Look,
+    depth_steps,
     exchange_colours,
     place_apart,
     place_copies,
@@ -20,7 +21,7 @@ from unbag.world.placement import (
     with_texture,
 )
 from unbag.world.rendering import draw
-from unbag.world.scenes import Scene, Thing, counts, depth_steps, is_clear, relations
+from unbag.world.scenes import Scene, Thing, counts, is_clear, relations
 from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS, UNIT, WORLDS, Relation, Size, World
 
 SEEDS = st.integers(0, 2**32 - 1)

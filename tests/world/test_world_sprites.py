@@ -40,7 +40,7 @@ def test_pixel_for_pixel_what_draw_gives(
 ) -> None:
     """Thing after thing as on a CPU, and as on a GPU, where every pixel asks every thing."""
     if is_gpu:
-        monkeypatch.setattr(sprites, "_written", sprites._asked)
+        monkeypatch.setattr(sprites, "_draw_by_things", sprites._draw_by_pixels)
     scenes = some_scenes(world)
     table = torch.from_numpy(sprite_table(world))
     images = draw_batch(table, pack(scenes), pixels=world.pixels, generator=None)

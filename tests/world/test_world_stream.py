@@ -25,6 +25,8 @@ from unbag.world.grammar import (
 from unbag.world.oracles import bag_score
 from unbag.world.scenes import Scene, Thing, is_clear
 from unbag.world.stream import (
+    Knobs,
+    Mixture,
     Sample,
     bag_matrix,
     bag_of,
@@ -39,8 +41,6 @@ from unbag.world.vocabulary import (
     DEFAULT,
     RELATIONS,
     UNIT,
-    Knobs,
-    Mixture,
     World,
     withheld_combinations,
     withheld_pairs,

@@ -5,8 +5,8 @@ from hashlib import blake2b
 import pytest
 
 from unbag.world.scenes import to_json
-from unbag.world.stream import batch
-from unbag.world.vocabulary import WORLDS, Knobs, Mixture
+from unbag.world.stream import Knobs, Mixture, batch
+from unbag.world.vocabulary import WORLDS
 
 KNOBS = {
     "plain": Knobs(withheld_combinations=0.2),

@@ -3,17 +3,18 @@
 from collections import Counter
 
 import numpy as np
+import torch
 from numpy.random import Generator
 
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, holds
 from unbag.world.scenes import Scene, Thing
 from unbag.world.truth import (
-    captions_on,
+    CaptionCodes,
+    SceneCodes,
     encode_captions,
     encode_scenes,
     holds_codes,
     holds_matrix,
-    scenes_on,
 )
 from unbag.world.vocabulary import RELATIONS, Relation, Size, Texture
 
@@ -75,8 +76,10 @@ def test_every_cell_equals_holds_on_numpy_and_torch() -> None:
     assert found.dtype == np.bool_
     assert found.shape == (150, 200)
     np.testing.assert_array_equal(found, expected)
+    caption_codes, scene_codes = encode_captions(captions), encode_scenes(scenes)
     on_torch = holds_codes(
-        captions_on(encode_captions(captions), "cpu"), scenes_on(encode_scenes(scenes), "cpu")
+        CaptionCodes(*map(torch.from_numpy, vars(caption_codes).values())),
+        SceneCodes(*map(torch.from_numpy, vars(scene_codes).values())),
     )
     np.testing.assert_array_equal(on_torch.numpy(), expected)
     # Each kind must be seen both true and false, or the comparison shows nothing.

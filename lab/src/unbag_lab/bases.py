@@ -45,9 +45,18 @@ from unbag.types import Embedded, IntArray
 from unbag.version import __version__
 from unbag.world.grammar import Rel, words
 from unbag.world.rendering import Packed, draw_batch, pack, sprite_table
-from unbag.world.stream import Sample, batch, collision_rate, describe, incentive, split_seed
+from unbag.world.stream import (
+    Knobs,
+    Mixture,
+    Sample,
+    batch,
+    collision_rate,
+    describe,
+    incentive,
+    split_seed,
+)
 from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
-from unbag.world.vocabulary import DEFAULT, WORLDS, Knobs, Mixture
+from unbag.world.vocabulary import DEFAULT, WORLDS
 from unbag_lab.plan import Say
 from unbag_lab.results import Size, base_path, named
 

@@ -22,8 +22,7 @@ from rich.progress import (
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from unbag.data.http import Advance as ShowingAdvance
-from unbag.data.http import readable
+from unbag.data.archives import readable
 from unbag.runs.progress import Advance
 
 # Progress bars with a rate and the time left, on the terminal or as plain lines in a log.
@@ -144,7 +143,7 @@ class ShownBytes:
         self.console = console
 
     @contextmanager
-    def task(self, what: str, total: int) -> Iterator[ShowingAdvance]:
+    def task(self, what: str, total: int) -> Iterator[Advance]:
         """A bar that vanishes when done; without end where the size is not known."""
         start = time.monotonic()
         if self.console.is_terminal:

@@ -12,12 +12,21 @@ from urllib.parse import urlsplit
 from rich.console import Console
 
 from unbag.cli.console import ShownBytes
-from unbag.data.download import Obtained, is_there, obtain, wanted
-from unbag.data.http import PATIENCE, Patience, Task, UnreachableError, readable
+from unbag.data.archives import readable
+from unbag.data.download import (
+    PATIENCE,
+    Obtained,
+    Patience,
+    UnreachableError,
+    is_there,
+    obtain,
+    wanted,
+)
 from unbag.errors import UserError
 from unbag.evaluation.api import benchmark as find_benchmark
 from unbag.evaluation.loading import absent_pictures
 from unbag.registry import find, names
+from unbag.runs.progress import Task
 from unbag.types import Benchmark, Download
 
 _SHOWN = 10

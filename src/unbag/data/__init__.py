@@ -1,4 +1,4 @@
-"""Pictures that are opened late: from files, from pixels."""
+"""Pictures, captions and pairs in files: read, downloaded, written."""
 
 from unbag.data.images import FilePicture, PixelPicture
 

@@ -1,4 +1,8 @@
-"""An entry with its edited captions as the records that all forms write."""
+"""Captions of a file as entries to edit, whatever its form, and the records of their edits.
+
+`Source` is the file as the user names it, `Entry` a picture with its captions, `EditedEntries`
+what is written back. What the forms share in reading and writing fields follows.
+"""
 
 from __future__ import annotations
 
@@ -19,50 +23,19 @@ from unbag.types.json import Fields, as_text, edit_as_json, is_whole_text
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
-
-
-def expand(text: str) -> list[Path]:
-    """A file; all shards of a folder; or a pattern: part-{000..017}.tar, part-*.tar."""
-    path = Path(text)
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        return sorted(path.glob("*.tar"))
-    if _RANGE.search(text):
-        return [_there(Path(one), text) for one in _ranges(text)]
-    pattern = str(path.relative_to(path.anchor))
-    return sorted(found for found in Path(path.anchor).glob(pattern) if found.is_file())
-
-
-def _ranges(text: str) -> list[str]:
-    """Every {first..last} written out; the number of digits is kept."""
-    found = _RANGE.search(text)
-    if not found:
-        return [text]
-    first, last = found.groups()
-    numbers = range(int(first), int(last) + 1)
-    head, tail = text[: found.start()], _ranges(text[found.end() :])
-    return [f"{head}{n:0{len(first)}}{rest}" for n in numbers for rest in tail]
-
-
-def _there(path: Path, pattern: str) -> Path:
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {path}",
-            expected=f"every file of {pattern}",
-            way_out="get the missing file, or name the ones that are there",
-        )
-    return path
-
-
-# A file of captions as the user names it: its form, its columns, and what is broken in it.
 
 _BUFFER = 1 << 20
 _HEAD = 1 << 16
 """Bytes of a file that are looked at to tell it from another."""
 _NAMED = 5
 """Broken lines that are named; more are counted."""
+MOST_TOGETHER = 100
+"""Captions of one picture that are edited together and checked against each other; a field that
+says the same everywhere would otherwise make one picture of a whole file."""
+EDITS, SKIPPED = "edits", "skipped"
+"""Names of the columns and fields that are added."""
+COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
+"""Of a table that is written from captions of another form."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +58,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The file name, for messages."""
         return Path(self.path).name
 
     @property
     def file(self) -> Path:
-        """The one file."""
+        """The file; only shards come in several."""
         [path] = self.files()
         return path
 
@@ -121,8 +94,8 @@ class Source:
     def opened(self) -> Iterator[BinaryIO]:
         """The one file, for reading; errors of whoever reads are left as they are."""
         path = self.file
-        with _told(path):
-            raw = _Read(path)
+        with _read_errors(path):
+            raw = _NamedFile(path)
         with BufferedReader(raw, _BUFFER) as file:
             yield file
 
@@ -135,28 +108,6 @@ class Source:
             with path.open("rb") as file:
                 digest.update(file.read(_HEAD))
         return digest.hexdigest()
-
-
-class _Read(FileIO):
-    """A file whose errors say what could not be read."""
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """As that of any file."""
-        with _told(self.name):
-            return super().readinto(buffer)
-
-    def readall(self) -> bytes:
-        """As that of any file."""
-        with _told(self.name):
-            return super().readall()
-
-
-@contextmanager
-def _told(path: object) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 @dataclass(eq=False)
@@ -179,48 +130,164 @@ class Bad:
             self.named.append(error.found)
 
 
-def json_record(raw: bytes, where: str) -> dict[str, object]:
-    """An object written in JSON."""
-    found = json_value(raw, where)
-    if not isinstance(found, dict):
-        raise UserError(
-            f"{where} holds {type(found).__name__} instead of an object",
-            expected='an object such as {"caption": "..."}',
-        )
-    return found
+@dataclass(frozen=True)
+class Entry:
+    """A picture and its captions."""
+
+    picture: str
+    """As the file names it; empty where it names none."""
+    captions: tuple[CaptionAt, ...]
+    rest: tuple[object, ...] = ()
+    """What the writer of the same form needs, for each caption."""
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """For each caption, where edits were made before and are wanted."""
+
+    def given(self) -> Iterator[tuple[Given, ...]]:
+        """What the editor is given: captions that stay together, each with the others."""
+        for start in range(0, len(self.captions), MOST_TOGETHER):
+            part = self.captions[start : start + MOST_TOGETHER]
+            texts = tuple(caption.text for caption in part)
+            yield tuple(
+                Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
+                for at, caption in enumerate(part)
+            )
 
 
-def json_value(raw: bytes, where: str) -> object:
-    """Anything written in JSON, in UTF-8, with whole characters."""
-    text = decoded(raw, where)
-    try:
-        found: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not JSON: {error}", expected="valid JSON") from error
-    # An escape may name half of a character, which no file can hold.
-    if "\\u" in text and not is_whole_text(json.dumps(found, ensure_ascii=False)):
-        raise UserError(f"{where} holds half of a character", expected="whole characters")
-    return found
+class CaptionAt(NamedTuple):
+    """A caption and where it stands in its file."""
+
+    id: str
+    text: str
+    where: str
+    """Such as "captions.jsonl, line 17", for messages."""
 
 
-def decoded(raw: bytes, where: str) -> str:
-    """Text in UTF-8."""
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start}",
-            expected="text in UTF-8",
-        ) from error
+@dataclass(frozen=True)
+class Chunk:
+    """Captions that are edited and saved together."""
+
+    index: int
+    given: tuple[Given, ...]
+
+    def __str__(self) -> str:
+        """Number, first and last caption, for messages."""
+        first, last = self.given[0].id, self.given[-1].id
+        return f"chunk {self.index} (captions {first!r} to {last!r})"
+
+
+def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
+    """Chunks of so many captions or a few more: those that stay together are never parted."""
+    flow = (part for entry in entries for part in entry.given())
+    index = 0
+    while first := next(flow, None):
+        found = list(first)
+        while len(found) < size and (more := next(flow, None)):
+            found += more
+        yield Chunk(index, tuple(found))
+        index += 1
+
+
+def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
+    """Entries until so many captions were read; the last picture is whole."""
+    read = 0
+    for entry in entries:
+        if limit is not None and read >= limit:
+            return
+        read += len(entry.captions)
+        yield entry
+
+
+def together(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Entries that follow each other and have the same picture become one."""
+    held: list[Entry] = []
+    count = 0
+    for entry in entries:
+        is_same = held and entry.picture and entry.picture == held[0].picture
+        if held and (not is_same or count >= MOST_TOGETHER):
+            yield _merged(held)
+            held, count = [], 0
+        held.append(entry)
+        count += len(entry.captions)
+    if held:
+        yield _merged(held)
+
+
+def _merged(entries: list[Entry]) -> Entry:
+    first = entries[0]
+    if len(entries) == 1:
+        return first
+    captions = tuple(caption for entry in entries for caption in entry.captions)
+    rest = tuple(one for entry in entries for one in entry.rest)
+    edits = tuple(one for entry in entries for one in entry.edits or ((),) * len(entry.captions))
+    return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())
+
+
+class Pair(NamedTuple):
+    """An entry and its edited captions, in their order."""
+
+    entry: Entry
+    edited: tuple[Edited, ...]
+
+    def rows(self) -> Iterator[tuple[object, Edited]]:
+        """For each caption what the writer needs of its source, and the caption with its edits."""
+        rest = self.entry.rest or (None,) * len(self.edited)
+        return zip(rest, self.edited, strict=True)
+
+
+class EditedEntries(Protocol):
+    """All entries with their edits, in the order of the source; can be gone through again."""
+
+    @property
+    def source(self) -> Source:
+        """Where the captions came from."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        """All entries from the first, each time anew."""
+
+
+def edited_record(one: Edited, picture: str = "") -> dict[str, object]:
+    """The record of a caption with its edits, for forms that hold objects."""
+    said: dict[str, object] = {"id": one.id}
+    if picture:
+        said["image"] = picture
+    said["caption"] = one.text
+    return said | edit_fields(one)
+
+
+def edit_fields(one: Edited) -> dict[str, object]:
+    """The fields that edits add to the record of a caption."""
+    said: dict[str, object] = {EDITS: [edit_as_json(edit) for edit in one.edits]}
+    return said | ({SKIPPED: one.skipped} if one.skipped else {})
+
+
+def edit_cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
+    """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
+    edits = [[edit_as_json(edit) for edit in one.edits] for one in several]
+    skipped = [one.skipped for one in several]
+    if is_list:
+        return json_line(edits), json_line(skipped) if any(skipped) else ""
+    return json_line(edits[0]), skipped[0]
+
+
+def new_rows(pair: Pair) -> Iterator[tuple[str, ...]]:
+    """Rows of a new table, with the columns COLUMNS."""
+    for one in pair.edited:
+        yield (one.id, pair.entry.picture, one.text, *edit_cells([one], is_list=False))
+
+
+def json_line(value: object) -> str:
+    """JSON on one line; letters beyond ASCII are not escaped."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str, ...] | str:
     """The caption of a record, or several; from `column`, else from "caption" or "captions"."""
     name = caption_field(record, column)
     if name not in record:
+        fields = ", ".join(map(str, list(record)[:8])) or "nothing"
         raise UserError(
             f"{where} has {f'no field {column!r}' if column else 'neither caption nor captions'}, "
-            f"only {_listed(record)}",
+            f"only {fields}",
             expected='{"caption": "..."} or {"captions": ["...", "..."]}, or the name of another '
             "field with --caption-column",
         )
@@ -233,8 +300,15 @@ def captions_in(record: dict[str, object], column: str, where: str) -> tuple[str
     return value
 
 
+def captions_at(found: tuple[str, ...] | str, id_: str, where: str) -> tuple[CaptionAt, ...]:
+    """What `captions_in` found, with ids: that of the record, with a number in a list."""
+    if isinstance(found, str):
+        return (CaptionAt(id_, found, where),)
+    return tuple(CaptionAt(f"{id_}#{at}", text, where) for at, text in enumerate(found))
+
+
 def caption_field(record: dict[str, object], column: str) -> str:
-    """The field that captions are read from."""
+    """The name of the field that captions are read from; empty if there is none."""
     return column or next((name for name in ("caption", "captions") if name in record), "")
 
 
@@ -263,7 +337,7 @@ def find_column(wanted: str, usual: tuple[str, ...], columns: list[str], source:
 
 
 def no_captions_column(columns: list[str], source: Source) -> UserError:
-    """The error for a table without captions."""
+    """The error for a table without a column of captions."""
     return UserError(
         f"{source.name} has no column of captions, only {', '.join(columns) or 'an empty header'}",
         expected="a column caption, title or text",
@@ -272,23 +346,39 @@ def no_captions_column(columns: list[str], source: Source) -> UserError:
     )
 
 
-def edited_before(what: str) -> UserError:
-    """The error for a collection that holds edits already."""
-    return UserError(
-        f"{what} holds edits already",
-        expected="captions without edits",
-        way_out="start from the original captions, or remove what is called edits",
-    )
+def json_record(raw: bytes, where: str) -> dict[str, object]:
+    """Parse a JSON object; anything else is an error that names the place."""
+    found = json_value(raw, where)
+    if not isinstance(found, dict):
+        raise UserError(
+            f"{where} holds {type(found).__name__} instead of an object",
+            expected='an object such as {"caption": "..."}',
+        )
+    return found
 
 
-def _listed(record: dict[str, object]) -> str:
-    return ", ".join(map(str, list(record)[:8])) or "nothing"
+def json_value(raw: bytes, where: str) -> object:
+    """Parse JSON in UTF-8; halves of surrogate pairs are refused."""
+    text = decoded(raw, where)
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not JSON: {error}", expected="valid JSON") from error
+    # An escape may name half of a character, which no file can hold.
+    if "\\u" in text and not is_whole_text(json.dumps(found, ensure_ascii=False)):
+        raise UserError(f"{where} holds half of a character", expected="whole characters")
+    return found
 
 
-# What each edit changed in its caption is left unread: whoever trains on edits needs their texts.
-
-Edits = tuple[tuple[Edit, ...], ...]
-"""For each caption."""
+def decoded(raw: bytes, where: str) -> str:
+    """Decode UTF-8, with or without a byte order mark."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{where} is not UTF-8: byte 0x{raw[error.start]:02x} at position {error.start}",
+            expected="text in UTF-8",
+        ) from error
 
 
 def edits_in(value: object, captions: int | None, where: str) -> Edits:
@@ -305,7 +395,7 @@ def edits_in(value: object, captions: int | None, where: str) -> Edits:
 
 
 def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
-    """The same, written as JSON in the cell of a table; an empty cell holds no edits."""
+    """As `edits_in`, from JSON in the cell of a table; an empty cell holds no edits."""
     if not cell:
         return ((),) * (1 if captions is None else captions)
     if isinstance(cell, str):
@@ -313,10 +403,8 @@ def edits_in_cell(cell: object, captions: int | None, where: str) -> Edits:
     return edits_in(cell, captions, where)
 
 
-def check_wanted(source: Source, where: str) -> None:
-    """Edits were met: an error unless they are wanted."""
-    if not source.keeps_edits:
-        raise edited_before(where)
+Edits = tuple[tuple[Edit, ...], ...]
+"""For each caption."""
 
 
 def _edits(value: object, where: str) -> tuple[Edit, ...]:
@@ -338,164 +426,75 @@ def _edit(value: object, where: str) -> Edit:
     return Edit(fields.text("text"), fields.text("kind"), fields.truth("keeps_meaning"), (0, 0))
 
 
-# What is read from a collection: pictures with their captions, and where each stands.
-
-MOST_TOGETHER = 100
-"""Captions of one picture that are edited together and checked against each other; a field that
-says the same everywhere would otherwise make one picture of a whole file."""
-
-
-class Caption(NamedTuple):
-    """A caption as found."""
-
-    id: str
-    text: str
-    where: str
-    """Such as "captions.jsonl, line 17", for messages."""
+def check_wanted(source: Source, where: str) -> None:
+    """Edits were met: an error unless they are wanted."""
+    if not source.keeps_edits:
+        raise edited_before(where)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A picture and its captions."""
-
-    picture: str
-    """As the file names it; empty where it names none."""
-    captions: tuple[Caption, ...]
-    rest: tuple[object, ...] = ()
-    """What the writer of the same form needs, for each caption."""
-    edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption, where edits were made before and are wanted."""
-
-    def given(self) -> Iterator[tuple[Given, ...]]:
-        """What the editor is given: captions that stay together, each with the others."""
-        for start in range(0, len(self.captions), MOST_TOGETHER):
-            part = self.captions[start : start + MOST_TOGETHER]
-            texts = tuple(caption.text for caption in part)
-            yield tuple(
-                Given(caption.id, caption.text, texts[:at] + texts[at + 1 :])
-                for at, caption in enumerate(part)
-            )
+def edited_before(what: str) -> UserError:
+    """The error for a collection that holds edits already."""
+    return UserError(
+        f"{what} holds edits already",
+        expected="captions without edits",
+        way_out="start from the original captions, or remove what is called edits",
+    )
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Captions that are edited and saved together."""
-
-    index: int
-    given: tuple[Given, ...]
-
-    def __str__(self) -> str:
-        """For messages."""
-        first, last = self.given[0].id, self.given[-1].id
-        return f"chunk {self.index} (captions {first!r} to {last!r})"
-
-
-def together(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Entries that follow each other and have the same picture become one."""
-    held: list[Entry] = []
-    count = 0
-    for entry in entries:
-        is_same = held and entry.picture and entry.picture == held[0].picture
-        if held and (not is_same or count >= MOST_TOGETHER):
-            yield _merged(held)
-            held, count = [], 0
-        held.append(entry)
-        count += len(entry.captions)
-    if held:
-        yield _merged(held)
+def expand(text: str) -> list[Path]:
+    """A file; all shards of a folder; or a pattern: part-{000..017}.tar, part-*.tar."""
+    path = Path(text)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        return sorted(path.glob("*.tar"))
+    if _RANGE.search(text):
+        return [_there(Path(one), text) for one in _ranges(text)]
+    pattern = str(path.relative_to(path.anchor))
+    return sorted(found for found in Path(path.anchor).glob(pattern) if found.is_file())
 
 
-def limited(entries: Iterable[Entry], limit: int | None) -> Iterator[Entry]:
-    """Entries until so many captions were read; the last picture is whole."""
-    read = 0
-    for entry in entries:
-        if limit is not None and read >= limit:
-            return
-        read += len(entry.captions)
-        yield entry
+def _ranges(text: str) -> list[str]:
+    """Every {first..last} written out; the number of digits is kept."""
+    found = _RANGE.search(text)
+    if not found:
+        return [text]
+    first, last = found.groups()
+    numbers = range(int(first), int(last) + 1)
+    head, tail = text[: found.start()], _ranges(text[found.end() :])
+    return [f"{head}{n:0{len(first)}}{rest}" for n in numbers for rest in tail]
 
 
-def chunks(entries: Iterable[Entry], size: int) -> Iterator[Chunk]:
-    """Chunks of so many captions or a few more: those that stay together are never parted."""
-    flow = (part for entry in entries for part in entry.given())
-    index = 0
-    while first := next(flow, None):
-        found = list(first)
-        while len(found) < size and (more := next(flow, None)):
-            found += more
-        yield Chunk(index, tuple(found))
-        index += 1
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
-def _merged(entries: list[Entry]) -> Entry:
-    first = entries[0]
-    if len(entries) == 1:
-        return first
-    captions = tuple(caption for entry in entries for caption in entry.captions)
-    rest = tuple(one for entry in entries for one in entry.rest)
-    edits = tuple(one for entry in entries for one in entry.edits or ((),) * len(entry.captions))
-    return Entry(first.picture, captions, rest, edits if any(e.edits for e in entries) else ())
+def _there(path: Path, pattern: str) -> Path:
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}",
+            expected=f"every file of {pattern}",
+            way_out="get the missing file, or name the ones that are there",
+        )
+    return path
 
 
-EDITS, SKIPPED = "edits", "skipped"
-"""Names of the columns and fields that are added."""
-COLUMNS = ("id", "image", "caption", EDITS, SKIPPED)
-"""Of a table that is written from captions of another form."""
+class _NamedFile(FileIO):
+    """A file whose read errors name it."""
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Read into a buffer."""
+        with _read_errors(self.name):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        """Read to the end."""
+        with _read_errors(self.name):
+            return super().readall()
 
 
-class Pair(NamedTuple):
-    """An entry and what came of its captions, in their order."""
-
-    entry: Entry
-    edited: tuple[Edited, ...]
-
-    def rows(self) -> Iterator[tuple[object, Edited]]:
-        """For each caption what else the source knew of it, and what came of it."""
-        rest = self.entry.rest or (None,) * len(self.edited)
-        return zip(rest, self.edited, strict=True)
-
-
-class Pairs(Protocol):
-    """All entries with their edits, in the order of the source; can be gone through again."""
-
-    @property
-    def source(self) -> Source:
-        """Where the captions came from."""
-
-    def __iter__(self) -> Iterator[Pair]:
-        """From the first."""
-
-
-def record(one: Edited, picture: str = "") -> dict[str, object]:
-    """A caption with its edits."""
-    said: dict[str, object] = {"id": one.id}
-    if picture:
-        said["image"] = picture
-    said["caption"] = one.text
-    return said | what_came(one)
-
-
-def what_came(one: Edited) -> dict[str, object]:
-    """The fields that are added to a caption."""
-    said: dict[str, object] = {EDITS: [edit_as_json(edit) for edit in one.edits]}
-    return said | ({SKIPPED: one.skipped} if one.skipped else {})
-
-
-def cells(several: Sequence[Edited], is_list: bool) -> tuple[str, str]:
-    """The cells `edits` and `skipped` of a row; lists of both where it holds a list of captions."""
-    edits = [[edit_as_json(edit) for edit in one.edits] for one in several]
-    skipped = [one.skipped for one in several]
-    if is_list:
-        return as_json(edits), as_json(skipped) if any(skipped) else ""
-    return as_json(edits[0]), skipped[0]
-
-
-def row(pair: Pair) -> Iterator[tuple[str, ...]]:
-    """Rows of COLUMNS."""
-    for one in pair.edited:
-        yield (one.id, pair.entry.picture, one.text, *cells([one], is_list=False))
-
-
-def as_json(value: object) -> str:
-    """On one line, with every letter as it is."""
-    return json.dumps(value, ensure_ascii=False)
+@contextmanager
+def _read_errors(path: object) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error

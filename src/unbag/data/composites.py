@@ -1,4 +1,11 @@
-"""Composites come in; pictures and a file that `unbag train --pairs` reads go out."""
+"""Composites: pairs of pictures pasted from cut-out things, with captions that tell them apart.
+
+Kinds: spatial (two things on a background, and exchanged), size (one small and one big, and the
+reverse), colour (tinted in two colours, and the reverse) and negation (one of the things, and the
+other). `write_composites` writes them as a file that `unbag train --pairs` reads.
+
+Dimensions: H rows and W columns of pixels.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,6 @@ from unbag.types import BoolArray, IntArray
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Dimensions: H rows and W columns of pixels.
 
 ENDINGS = (".png", ".webp", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
 PLAIN = 24
@@ -31,102 +37,6 @@ _LEAST = 0.01
 """Share of the picture that must be thing."""
 _NUMBER = re.compile(r"[\s_\-]*\(?\d+\)?$")
 
-
-@dataclass(frozen=True, eq=False)
-class Cutout:
-    """A thing without its background."""
-
-    name: str
-    """As a caption says it: "coffee cup"."""
-    image: Image
-    """RGBA, no larger than the thing."""
-
-
-def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
-    """All things of a folder, in the order of their file names.
-
-    A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
-    Where a picture is transparent around the thing, that is believed; else its background must be
-    plain, of the colour that its border has.
-    """
-    found = tuple(cut_out(path) for path in pictures_in(folder, what="cut-outs"))
-    names = sorted({one.name for one in found})
-    if len(names) < 2:
-        raise UserError(
-            f"{folder} shows one sort of thing: {names[0]}",
-            expected="two or more, since a composite shows two things",
-            way_out="name each file as a caption should call the thing: cup.png, plate_1.png",
-        )
-    return found
-
-
-def pictures_in(folder: Path, *, what: str) -> list[Path]:
-    """Files with the ending of a picture, below the folder too."""
-    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
-    if not paths:
-        raise UserError(
-            f"no pictures in {folder}",
-            expected=f"a folder of {what}: {', '.join(ENDINGS)}",
-            way_out="check the path",
-        )
-    return paths
-
-
-def cut_out(path: Path) -> Cutout:
-    """One thing; UserError where it cannot be told from its background."""
-    from PIL import Image as Images
-    from PIL import UnidentifiedImageError
-
-    try:
-        with Images.open(path) as opened:
-            image = opened.convert("RGBA")
-    except (OSError, UnidentifiedImageError, ValueError) as error:
-        raise UserError(f"{path} is no picture that can be opened: {said_by(error)}") from error
-    level_HW4 = np.array(image)
-    if (level_HW4[..., 3] == 255).all():
-        level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
-    is_there_HW = level_HW4[..., 3] > 127
-    if is_there_HW.mean() < _LEAST:
-        raise UserError(
-            f"{path}: no thing is left once its background is taken away",
-            expected=f"a thing that fills at least {_LEAST:.0%} of the picture",
-        )
-    row_N, column_N = np.nonzero(is_there_HW)
-    box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
-    return Cutout(thing_name(path), Images.fromarray(level_HW4).crop(box))
-
-
-def thing_name(path: Path) -> str:
-    """The words of a file name without numbers at its end."""
-    name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
-    if not name:
-        raise UserError(
-            f"{path} has no name that a caption could say",
-            expected="the name of the thing, such as cup.png or coffee_cup_2.png",
-        )
-    return name
-
-
-def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
-    """Where the picture is not of the colour that its border has."""
-    edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
-    border_N3 = np.concatenate(edge).astype(np.int64)
-    colour_3 = np.median(border_N3, axis=0)
-    if (np.abs(border_N3 - colour_3).max(axis=1) <= PLAIN).mean() < _BORDER:
-        raise UserError(
-            f"{path} has no plain background and is not transparent",
-            expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
-            f"{PLAIN} of 255 levels count as one",
-            way_out="cut the thing out with a picture editor and save it as RGBA PNG",
-        )
-    is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
-    return is_thing_HW
-
-
-# Spatial: two things on a background, and exchanged. Size: one small and one big, and the reverse.
-# Colour: tinted in two colours, and the reverse. Negation: one of the things, and the other.
-# Pictures are never flipped: captions speak of left and right.
-
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (220, 40, 40),
     "green": (40, 160, 60),
@@ -135,6 +45,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "purple": (140, 60, 200),
     "orange": (250, 135, 25),
 }
+
 RELATIONS: Mapping[str, tuple[str, tuple[float, float], tuple[float, float]]] = {
     "to the left of": ("to the right of", (0.27, 0.5), (0.73, 0.5)),
     "to the right of": ("to the left of", (0.73, 0.5), (0.27, 0.5)),
@@ -146,6 +57,64 @@ DENIALS = ("and not", "but no", "without")
 _LARGE, _SMALL = 0.42, 0.21
 """The longer side of a thing, as a share of the picture's."""
 _JITTER = 0.03
+PAIRS, PICTURES = "pairs.jsonl", "pictures"
+_SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
+
+_KINDS = {
+    "spatial": ("swap_arguments", "relation_inverse"),
+    "colour": ("swap_attributes", "conjunct_swap"),
+    "size": ("swap_attributes", "conjunct_swap"),
+    "negation": ("swap_arguments", "word_form"),
+}
+"""What leads to the opposite's caption and to the other version, as recipes call it."""
+_TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
+"""Degrees; share of the side that corners move, and how often; share of white and of black."""
+
+
+def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
+    """Both pictures of each pair and a line for each: its two captions with their edits.
+
+    The opposite's caption of the same form is a hard negative, the other true one a hard positive.
+
+    Args:
+        every: As `paste` makes them.
+        out: A folder that has no such pairs yet.
+        varied: A seed; then pictures are turned, bent and speckled a little, as in the paper.
+    """
+    path = out / PAIRS
+    if path.exists():
+        raise UserError(
+            f"{path} is there already", expected="a new folder", way_out="name another folder"
+        )
+    (out / PICTURES).mkdir(parents=True, exist_ok=True)
+    lines = []
+    for at, one in enumerate(every):
+        for side, image in enumerate(one.pictures):
+            name = f"{PICTURES}/{at:06d}-{'ab'[side]}.png"
+            if varied is not None:
+                image = vary(image, np.random.default_rng((varied, at, side)))
+            image.save(out / name)
+            lines.append(json.dumps(_line(one, side, name), ensure_ascii=False))
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _line(one: Composite, side: int, name: str) -> dict[str, object]:
+    own, other = one.captions[side], one.captions[1 - side]
+    negative, positive = _KINDS[one.kind]
+    edits = [
+        [
+            {"text": other[at], "kind": negative, "keeps_meaning": False},
+            {"text": own[1 - at], "kind": positive, "keeps_meaning": True},
+        ]
+        for at in (0, 1)
+    ]
+    return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
+
+
+def pair_name(name: str) -> str:
+    """The common name of both pictures of a pair; any other name as it is."""
+    return _SIDE.sub("", name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,13 +124,6 @@ class Composite:
     kind: str
     pictures: tuple[Image, Image]
     captions: tuple[tuple[str, str], tuple[str, str]]
-
-
-class _Start(NamedTuple):
-    a: Cutout
-    b: Cutout
-    background: Image
-    rng: Generator
 
 
 def paste(
@@ -190,6 +152,13 @@ def paste(
         a, b = _two(cutouts, rng)
         start = _Start(a, b, _background(backgrounds, side, rng), rng)
         yield KINDS[asked[i % len(asked)]](start)
+
+
+class _Start(NamedTuple):
+    a: Cutout
+    b: Cutout
+    background: Image
+    rng: Generator
 
 
 def _spatial(start: _Start) -> Composite:
@@ -265,43 +234,12 @@ def _negation(start: _Start) -> Composite:
     )
 
 
-def tinted(image: Image, colour: tuple[int, int, int]) -> Image:
-    """A thing in shades of one colour; its light and shadow stay."""
-    from PIL import Image as Images
-
-    level_HW4 = np.array(image).astype(np.float64)
-    grey_HW = level_HW4[..., :3] @ (0.299, 0.587, 0.114)
-    # From a third of the colour where it was black to the whole of it where it was white.
-    share_HW = 1 / 3 + 2 / 3 * grey_HW / 255
-    level_HW4[..., :3] = share_HW[..., None] * np.array(colour)
-    return Images.fromarray(level_HW4.round().astype(np.uint8))
-
-
-def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
-    from PIL.Image import Resampling
-
-    canvas = background.copy()
-    side = canvas.width
-    for image, (x, y), share in things:
-        scale = share * side / max(image.size)
-        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-        shown = image.resize(size, Resampling.LANCZOS)
-        corner = round(x * side - size[0] / 2), round(y * side - size[1] / 2)
-        canvas.paste(shown, corner, shown)
-    return canvas
-
-
-def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Image:
-    """The middle square of one of them, or a plain colour."""
-    from PIL import Image as Images
-    from PIL import ImageOps
-
-    level_3 = rng.integers(90, 230, 3).tolist()
-    if not backgrounds:
-        return Images.new("RGB", (side, side), (level_3[0], level_3[1], level_3[2]))
-    return ImageOps.fit(
-        backgrounds[int(rng.integers(len(backgrounds)))].convert("RGB"), (side, side)
-    )
+KINDS: Mapping[str, Callable[[_Start], Composite]] = {
+    "spatial": _spatial,
+    "colour": _colour,
+    "size": _size,
+    "negation": _negation,
+}
 
 
 def _two(cutouts: Sequence[Cutout], rng: Generator) -> tuple[Cutout, Cutout]:
@@ -338,70 +276,43 @@ def _a(name: str) -> str:
     return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
-KINDS: Mapping[str, Callable[[_Start], Composite]] = {
-    "spatial": _spatial,
-    "colour": _colour,
-    "size": _size,
-    "negation": _negation,
-}
+def _background(backgrounds: Sequence[Image], side: int, rng: Generator) -> Image:
+    """The middle square of one of them, or a plain colour."""
+    from PIL import Image as Images
+    from PIL import ImageOps
 
-PAIRS, PICTURES = "pairs.jsonl", "pictures"
-_SIDE = re.compile(r"(?<=\d{6})-[ab](?=\.png$)")
-_KINDS = {
-    "spatial": ("swap_arguments", "relation_inverse"),
-    "colour": ("swap_attributes", "conjunct_swap"),
-    "size": ("swap_attributes", "conjunct_swap"),
-    "negation": ("swap_arguments", "word_form"),
-}
-"""What leads to the opposite's caption and to the other version, as recipes call it."""
-_TURN, _SHIFT, _SHIFTED, _SPECKLED = 4.0, 0.05, 0.2, 0.02
-"""Degrees; share of the side that corners move, and how often; share of white and of black."""
+    level_3 = rng.integers(90, 230, 3).tolist()
+    if not backgrounds:
+        return Images.new("RGB", (side, side), (level_3[0], level_3[1], level_3[2]))
+    return ImageOps.fit(
+        backgrounds[int(rng.integers(len(backgrounds)))].convert("RGB"), (side, side)
+    )
 
 
-def write_composites(every: Iterable[Composite], out: Path, *, varied: int | None = None) -> Path:
-    """Both pictures of each pair and a line for each: its two captions with their edits.
+def _on(background: Image, *things: tuple[Image, tuple[float, float], float]) -> Image:
+    from PIL.Image import Resampling
 
-    The opposite's caption of the same form is a hard negative, the other true one a hard positive.
-
-    Args:
-        every: As `paste` makes them.
-        out: A folder that has no such pairs yet.
-        varied: A seed; then pictures are turned, bent and speckled a little, as in the paper.
-    """
-    path = out / PAIRS
-    if path.exists():
-        raise UserError(
-            f"{path} is there already", expected="a new folder", way_out="name another folder"
-        )
-    (out / PICTURES).mkdir(parents=True, exist_ok=True)
-    lines = []
-    for at, one in enumerate(every):
-        for side, image in enumerate(one.pictures):
-            name = f"{PICTURES}/{at:06d}-{'ab'[side]}.png"
-            if varied is not None:
-                image = vary(image, np.random.default_rng((varied, at, side)))
-            image.save(out / name)
-            lines.append(json.dumps(_line(one, side, name), ensure_ascii=False))
-    write_text(path, "\n".join(lines) + "\n")
-    return path
+    canvas = background.copy()
+    side = canvas.width
+    for image, (x, y), share in things:
+        scale = share * side / max(image.size)
+        size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+        shown = image.resize(size, Resampling.LANCZOS)
+        corner = round(x * side - size[0] / 2), round(y * side - size[1] / 2)
+        canvas.paste(shown, corner, shown)
+    return canvas
 
 
-def _line(one: Composite, side: int, name: str) -> dict[str, object]:
-    own, other = one.captions[side], one.captions[1 - side]
-    negative, positive = _KINDS[one.kind]
-    edits = [
-        [
-            {"text": other[at], "kind": negative, "keeps_meaning": False},
-            {"text": own[1 - at], "kind": positive, "keeps_meaning": True},
-        ]
-        for at in (0, 1)
-    ]
-    return {"id": Path(name).stem, "image": name, "captions": list(own), "edits": edits}
+def tinted(image: Image, colour: tuple[int, int, int]) -> Image:
+    """A thing in shades of one colour; its light and shadow stay."""
+    from PIL import Image as Images
 
-
-def pair_name(name: str) -> str:
-    """The same for both pictures of a pair; any other name as it is."""
-    return _SIDE.sub("", name)
+    level_HW4 = np.array(image).astype(np.float64)
+    grey_HW = level_HW4[..., :3] @ (0.299, 0.587, 0.114)
+    # From a third of the colour where it was black to the whole of it where it was white.
+    share_HW = 1 / 3 + 2 / 3 * grey_HW / 255
+    level_HW4[..., :3] = share_HW[..., None] * np.array(colour)
+    return Images.fromarray(level_HW4.round().astype(np.uint8))
 
 
 def vary(image: Image, rng: Generator) -> Image:
@@ -434,3 +345,94 @@ def _perspective(size: tuple[int, int], rng: Generator) -> list[float]:
         wanted += [u, v]
     found: list[float] = np.linalg.solve(np.array(rows), np.array(wanted)).tolist()
     return found
+
+
+def read_cutouts(folder: Path) -> tuple[Cutout, ...]:
+    """All things of a folder, in the order of their file names.
+
+    A thing is called as its file, without numbers at the end: coffee_cup_2.png is a coffee cup.
+    Where a picture is transparent around the thing, that is believed; else its background must be
+    plain, of the colour that its border has.
+    """
+    found = tuple(cut_out(path) for path in pictures_in(folder, what="cut-outs"))
+    names = sorted({one.name for one in found})
+    if len(names) < 2:
+        raise UserError(
+            f"{folder} shows one sort of thing: {names[0]}",
+            expected="two or more, since a composite shows two things",
+            way_out="name each file as a caption should call the thing: cup.png, plate_1.png",
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Cutout:
+    """A thing without its background."""
+
+    name: str
+    """As a caption says it: "coffee cup"."""
+    image: Image
+    """RGBA, no larger than the thing."""
+
+
+def pictures_in(folder: Path, *, what: str) -> list[Path]:
+    """Files with the ending of a picture, below the folder too."""
+    paths = sorted(p for p in folder.rglob("*") if p.suffix.lower() in ENDINGS)
+    if not paths:
+        raise UserError(
+            f"no pictures in {folder}",
+            expected=f"a folder of {what}: {', '.join(ENDINGS)}",
+            way_out="check the path",
+        )
+    return paths
+
+
+def cut_out(path: Path) -> Cutout:
+    """Cut one thing out of its picture; UserError where its background is not plain."""
+    from PIL import Image as Images
+    from PIL import UnidentifiedImageError
+
+    try:
+        with Images.open(path) as opened:
+            image = opened.convert("RGBA")
+    except (OSError, UnidentifiedImageError, ValueError) as error:
+        raise UserError(f"{path} is no picture that can be opened: {said_by(error)}") from error
+    level_HW4 = np.array(image)
+    if (level_HW4[..., 3] == 255).all():
+        level_HW4[..., 3] = np.where(_is_thing(level_HW4[..., :3], path), 255, 0)
+    is_there_HW = level_HW4[..., 3] > 127
+    if is_there_HW.mean() < _LEAST:
+        raise UserError(
+            f"{path}: no thing is left once its background is taken away",
+            expected=f"a thing that fills at least {_LEAST:.0%} of the picture",
+        )
+    row_N, column_N = np.nonzero(is_there_HW)
+    box = (int(column_N.min()), int(row_N.min()), int(column_N.max()) + 1, int(row_N.max()) + 1)
+    return Cutout(thing_name(path), Images.fromarray(level_HW4).crop(box))
+
+
+def thing_name(path: Path) -> str:
+    """The words of a file name without numbers at its end."""
+    name = " ".join(_NUMBER.sub("", path.stem).replace("_", " ").replace("-", " ").lower().split())
+    if not name:
+        raise UserError(
+            f"{path} has no name that a caption could say",
+            expected="the name of the thing, such as cup.png or coffee_cup_2.png",
+        )
+    return name
+
+
+def _is_thing(level_HW3: IntArray, path: Path) -> BoolArray:
+    """Where the picture is not of the colour that its border has."""
+    edge = (level_HW3[0], level_HW3[-1], level_HW3[:, 0], level_HW3[:, -1])
+    border_N3 = np.concatenate(edge).astype(np.int64)
+    colour_3 = np.median(border_N3, axis=0)
+    if (np.abs(border_N3 - colour_3).max(axis=1) <= PLAIN).mean() < _BORDER:
+        raise UserError(
+            f"{path} has no plain background and is not transparent",
+            expected=f"a border of one colour, or a PNG with an alpha channel; colours within "
+            f"{PLAIN} of 255 levels count as one",
+            way_out="cut the thing out with a picture editor and save it as RGBA PNG",
+        )
+    is_thing_HW: BoolArray = np.abs(level_HW3.astype(np.int64) - colour_3).max(axis=2) > PLAIN
+    return is_thing_HW

@@ -1,260 +1,42 @@
-"""A benchmark's downloads to files where its loader looks for them; what is there stays."""
+"""Download the files of benchmarks to where their loaders look for them.
+
+A download resumes where it broke off, is checked by size and checksum, and only then gets its
+name. Files that are there are never replaced.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
-import struct
-import tarfile
-import zlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from lzma import LZMAError
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
-from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
 
-from unbag.data.http import PATIENCE, Fetched, Patience, Task, check_space, fetch, readable, unseen
+from unbag.data.archives import DamagedError, Member, check_space, readable, unpack
+from unbag.data.http import CHUNK, BeyondTheEndError, BrokenError, HttpAnswer, ask, check_address
 from unbag.errors import UserError
+from unbag.runs.progress import Task, unseen
 from unbag.types import Benchmark, Download
 
-# An archive to files below one folder and nowhere else, going on where it was stopped.
-
-CHUNK = 1 << 20
-# The last three are what the standard library lets through when headers are cut or changed.
-_DAMAGE = (
-    *(BadZipFile, tarfile.TarError, EOFError, zlib.error, LZMAError),
-    *(ValueError, TypeError, struct.error),
-)
-
 
 @dataclass(frozen=True)
-class Limits:
-    """What an honest archive stays below; photographs hardly shrink, text by ten times."""
+class Patience:
+    """How long a server is waited for."""
 
-    ratio: int = 100
-    """Bytes unpacked for one packed."""
-    free: int = 50_000_000
-    """Bytes that may always be unpacked, however small the archive."""
-    members: int = 2_000_000
-
-    def most(self, packed: int) -> int:
-        """Bytes that an archive of this size may hold."""
-        return max(self.free, self.ratio * packed)
+    attempts: int = 5
+    """In a row without a single new byte."""
+    timeout: float = 60.0
+    """Seconds of silence."""
+    pause: float = 1.0
+    """Seconds before the second attempt; doubles with each."""
+    sleep: Callable[[float], None] = time.sleep
 
 
-LIMITS = Limits()
-
-
-class DamagedError(UserError):
-    """An archive that is not whole, or no archive."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """A file that an archive holds."""
-
-    name: str
-    """Below the folder, with /."""
-    size: int
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """What stands in the archive, before it is believed."""
-
-    name: str
-    size: int
-    kind: str
-    """file, folder, or what else it is."""
-    packed: int
-    """Bytes of the archive up to the end of this entry, or an estimate of it."""
-    open: Callable[[], IO[bytes] | None]
-    """Only while the entry is the last one given."""
-
-
-@dataclass
-class _Counted:
-    """What has been seen of the archive so far."""
-
-    archive: Path
-    limits: Limits
-    names: set[str] = field(default_factory=set)
-    size: int = 0
-
-    def add(self, entry: _Entry, name: str) -> None:
-        """Refuse what no honest archive has."""
-        most = self.limits.most(self.archive.stat().st_size)
-        self.size += entry.size
-        if self.size > most or len(self.names) >= self.limits.members:
-            raise _refused(
-                self.archive,
-                f"holds more than {readable(most)} or {self.limits.members:,} files",
-                f"at most {self.limits.ratio} times its own size",
-            )
-        if name in self.names:
-            raise _refused(self.archive, f"holds {name!r} twice", "each file once")
-        self.names.add(name)
-
-
-def unpack(
-    archive: Path, folder: Path, *, task: Task = unseen, limits: Limits = LIMITS
-) -> tuple[Member, ...]:
-    """Unpack a zip or tar archive; files that are there with the right size are left alone.
-
-    Each file is written under another name and renamed, so that one that is there is whole.
-    Links, devices and names that lead out of the folder are refused.
-    """
-    with _read(archive) as entries:
-        return _write(archive, folder, entries, task, limits)
-
-
-def _write(
-    archive: Path, folder: Path, entries: Iterator[_Entry], task: Task, limits: Limits
-) -> tuple[Member, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
-    counted = _Counted(archive, limits)
-    found: list[Member] = []
-    done = 0
-    with task(f"unpack {archive.name}", archive.stat().st_size) as advance:
-        for entry in entries:
-            name = _safe(archive, entry)
-            if entry.kind == "file":
-                counted.add(entry, name)
-                _put(archive, folder / name, folder, entry)
-                found.append(Member(name, entry.size))
-            advance(max(entry.packed - done, 0))
-            done = max(entry.packed, done)
-    return tuple(found)
-
-
-def _safe(archive: Path, entry: _Entry) -> str:
-    """The name of an entry, if it stays below the folder."""
-    name = entry.name.replace("\\", "/")
-    path = PurePosixPath(name)
-    if (
-        path.is_absolute()
-        or PureWindowsPath(name).drive
-        or ".." in path.parts
-        or any(ord(character) < 32 for character in name)
-        or (not path.parts and entry.kind != "folder")
-    ):
-        raise _refused(archive, f"holds {entry.name!r}", "names that stay below the folder")
-    if entry.kind not in ("file", "folder"):
-        raise _refused(archive, f"holds {entry.name!r}, {entry.kind}", "plain files and folders")
-    return path.as_posix()
-
-
-def _put(archive: Path, path: Path, folder: Path, entry: _Entry) -> None:
-    if path.is_file() and path.stat().st_size == entry.size:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.parent.resolve().is_relative_to(folder.resolve()):
-        raise _refused(
-            archive, f"would be unpacked through the link {path.parent}", "a folder of its own"
-        )
-    check_space(path.parent, entry.size, what=path.name)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        _copy(archive, entry, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _copy(archive: Path, entry: _Entry, to: Path) -> None:
-    content = entry.open()
-    assert content is not None
-    # A link that waits under the temporary name would be followed; a new file never is.
-    to.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with content, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
-        shutil.copyfileobj(content, file, CHUNK)
-        size = file.tell()
-    if size != entry.size:
-        raise _damaged(archive, f"{entry.name} has {size:,} of {entry.size:,} bytes")
-
-
-@contextmanager
-def _read(archive: Path) -> Iterator[Iterator[_Entry]]:
-    """The entries of an archive, each to be read before the next."""
-    try:
-        if is_zipfile(archive):
-            with ZipFile(archive) as file:
-                yield _zip_entries(file)
-        else:
-            with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as tar:
-                yield _tar_entries(tar, raw)
-    except _DAMAGE as error:
-        raise _damaged(archive, str(error) or type(error).__name__) from error
-    except (NotImplementedError, RuntimeError) as error:
-        raise _refused(archive, f"cannot be read: {error}", "a plain zip or tar archive") from error
-    except OSError as error:
-        # gzip reports damage as an OSError without a number.
-        if error.errno is None:
-            raise _damaged(archive, str(error)) from error
-        raise UserError(
-            f"cannot unpack {archive}: {error.strerror} ({error.filename})",
-            expected="a folder that can be written, with room",
-            way_out="mend that and run this again: it goes on from there",
-        ) from error
-
-
-def _zip_entries(file: ZipFile) -> Iterator[_Entry]:
-    packed = 0
-    for info in file.infolist():
-        packed += info.compress_size
-        yield _Entry(
-            info.filename, info.file_size, _zip_kind(info), packed, partial(file.open, info)
-        )
-
-
-def _zip_kind(info: ZipInfo) -> str:
-    if info.is_dir():
-        return "folder"
-    mode = stat.S_IFMT(info.external_attr >> 16)
-    # Zip files of other systems than Unix have no mode at all.
-    return "file" if mode in (0, stat.S_IFREG) else "a link or device"
-
-
-def _tar_entries(tar: tarfile.TarFile, raw: IO[bytes]) -> Iterator[_Entry]:
-    for info in tar:
-        kind = "file" if info.isreg() else "folder" if info.isdir() else "a link or device"
-        yield _Entry(info.name, info.size, kind, raw.tell(), partial(tar.extractfile, info))
-
-
-def _refused(archive: Path, what: str, expected: str) -> UserError:
-    return UserError(
-        f"{archive} {what}",
-        expected=expected,
-        way_out="unpack it by hand if you trust it",
-    )
-
-
-def _damaged(archive: Path, what: str) -> DamagedError:
-    return DamagedError(
-        f"{archive} is damaged: {what}",
-        expected="a whole zip or tar archive",
-        way_out="remove it and fetch it again",
-    )
-
-
-_NAMES = "surrogateescape"
+PATIENCE = Patience()
+_NAME_ERRORS = "surrogateescape"
 """Names in old archives are not always UTF-8; they must come back as they were."""
-
-
-@dataclass(frozen=True)
-class Obtained:
-    """What came of one download."""
-
-    sha256: str
-    """Of the file, or of the archive it came in."""
-    members: int
-    """Files unpacked; 0 if it is no archive."""
-    was_there: bool
 
 
 def wanted(benchmarks: Iterable[Benchmark], *, pictures: bool) -> tuple[Download, ...]:
@@ -279,7 +61,7 @@ def is_there(download: Download, data: Path) -> bool:
     """Whether it looks complete: by name and size, without reading the bytes."""
     target = below(data, download.to)
     if download.unpack:
-        return _kept(download, data) is not None
+        return _read_contents(download, data) is not None
     return target.is_file() and target.stat().st_size == (download.size or target.stat().st_size)
 
 
@@ -291,7 +73,7 @@ def obtain(
     if not download.unpack:
         fetched = fetch(download, target, task=task, patience=patience)
         return Obtained(fetched.sha256, 0, fetched.was_there)
-    if kept := _kept(download, data):
+    if kept := _read_contents(download, data):
         return Obtained(kept.sha256, len(kept.members), was_there=True)
     fetched = fetch(download, target, task=task, patience=patience)
     try:
@@ -303,9 +85,20 @@ def obtain(
             expected=error.expected,
             way_out="it was removed; run this again to fetch it anew",
         ) from error
-    _keep(download, fetched, members)
+    _write_contents(download, fetched, members)
     target.unlink()
     return Obtained(fetched.sha256, len(members), was_there=False)
+
+
+@dataclass(frozen=True)
+class Obtained:
+    """The result of one download."""
+
+    sha256: str
+    """Of the file, or of the archive it came in."""
+    members: int
+    """Files unpacked; 0 if it is no archive."""
+    was_there: bool
 
 
 def below(data: Path, name: str) -> Path:
@@ -321,30 +114,19 @@ def below(data: Path, name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What an archive that is gone held."""
+class _Contents:
+    """What an archive held that was removed after unpacking."""
 
     sha256: str
     members: tuple[Member, ...]
 
 
-def _list_of(target: Path) -> Path:
-    return target.with_name(f"{target.name}.contents")
-
-
-def _keep(download: Download, fetched: Fetched, members: Iterable[Member]) -> None:
-    """Write down what an archive held, so that it can go and is not fetched again."""
-    path = _list_of(fetched.path)
-    temporary = path.with_name(f".{path.name}.part")
-    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
-    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAMES)
-    temporary.replace(path)
-
-
-def _kept(download: Download, data: Path) -> _Kept | None:
+def _read_contents(download: Download, data: Path) -> _Contents | None:
     """What the archive held, if all of it is still there."""
     try:
-        text = _list_of(below(data, download.to)).read_text(encoding="utf-8", errors=_NAMES)
+        text = _contents_path(below(data, download.to)).read_text(
+            encoding="utf-8", errors=_NAME_ERRORS
+        )
         digest, _, *lines = text.splitlines()
         cells = [line.partition("\t") for line in lines]
         members = tuple(Member(name, int(size)) for size, _, name in cells)
@@ -353,7 +135,7 @@ def _kept(download: Download, data: Path) -> _Kept | None:
     folder = below(data, download.unpack)
     if digest != (download.sha256 or digest) or not members:
         return None
-    return _Kept(digest, members) if all(_is_whole(folder, one) for one in members) else None
+    return _Contents(digest, members) if all(_is_whole(folder, one) for one in members) else None
 
 
 def _is_whole(folder: Path, member: Member) -> bool:
@@ -361,3 +143,262 @@ def _is_whole(folder: Path, member: Member) -> bool:
         return (folder / member.name).stat().st_size == member.size
     except OSError:
         return False
+
+
+def _write_contents(download: Download, fetched: Fetched, members: Iterable[Member]) -> None:
+    """Write down what an archive held, so that it can go and is not fetched again."""
+    path = _contents_path(fetched.path)
+    temporary = path.with_name(f".{path.name}.part")
+    lines = [fetched.sha256, download.url, *(f"{one.size}\t{one.name}" for one in members)]
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8", errors=_NAME_ERRORS)
+    temporary.replace(path)
+
+
+def _contents_path(target: Path) -> Path:
+    return target.with_name(f"{target.name}.contents")
+
+
+def fetch(
+    download: Download, target: Path, *, task: Task = unseen, patience: Patience = PATIENCE
+) -> Fetched:
+    """Fetch one file; nothing is asked of the server if the right one is there already.
+
+    Whatever stops it, NAME.part keeps the bytes that came, and the next call goes on from there.
+    """
+    check_address(download.url)
+    if target.exists():
+        return _there(download, target, task)
+    part = PartialFile(target, download.url)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.locked():
+            digest = _checked(part, download, task, patience)
+            size = part.size
+            part.finish()
+    except OSError as error:
+        # Those of the network became errors of their own where they happened.
+        raise UserError(
+            f"cannot write {target}: {error.strerror or error}",
+            expected="a folder that can be written, with room",
+            way_out="free some room or mend the rights, then run this again: it goes on from there",
+        ) from error
+    return Fetched(target, size, digest, was_there=False)
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A file that is there and checked."""
+
+    path: Path
+    size: int
+    sha256: str
+    was_there: bool
+
+
+class UnreachableError(UserError):
+    """A server that did not answer however long it was waited for."""
+
+
+def matches(download: Download, path: Path, *, task: Task = unseen) -> bool:
+    """Whether a file has the size and checksum that are known of it."""
+    if not path.is_file() or (download.size and path.stat().st_size != download.size):
+        return False
+    return not download.sha256 or digest_of(path, task) == download.sha256
+
+
+def digest_of(path: Path, task: Task = unseen) -> str:
+    """The sha256 of a file."""
+    found = sha256()
+    with task(f"check {path.name}", path.stat().st_size) as advance, path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            found.update(chunk)
+            advance(len(chunk))
+    return found.hexdigest()
+
+
+def _there(download: Download, target: Path, task: Task) -> Fetched:
+    """Check a file that exists; it is never replaced, since it may be another release."""
+    if not matches(download, target, task=task):
+        found = f"sha256 {digest_of(target)}" if target.is_file() else "it is no file"
+        raise UserError(
+            f"{target} is there and is not the file at {download.url}: {found}",
+            expected=_expected(download),
+            way_out="move it away if it is not meant to be another release, then run this again",
+        )
+    size = target.stat().st_size
+    return Fetched(target, size, download.sha256 or digest_of(target, task), was_there=True)
+
+
+def _checked(part: PartialFile, download: Download, task: Task, patience: Patience) -> str:
+    """Complete the part; its sha256 if it is right, else an error and no part."""
+    while True:
+        is_pieced = _complete(part, download, task, patience)
+        digest, size = digest_of(part.path, task), part.size
+        wrong_size = bool(download.size) and size != download.size
+        if not wrong_size and digest == (download.sha256 or digest):
+            return digest
+        part.discard()
+        # Pieces of two calls may be of two versions: the whole at once is the fair test.
+        if not is_pieced:
+            raise UserError(
+                f"{download.url} gave a wrong file of {size:,} bytes: sha256 {digest}",
+                expected=_expected(download),
+                way_out="it was removed; try again, and if it stays so the authors changed the "
+                "file: see their page, and put the release you want there by hand",
+            )
+
+
+def _complete(part: PartialFile, download: Download, task: Task, patience: Patience) -> bool:
+    """Ask until everything has come; whether it came in more than one piece."""
+    is_pieced = part.size > 0
+    failures = 0
+    while not (download.size and part.size == download.size):
+        before = part.size
+        try:
+            _receive(part, download, task, patience.timeout)
+            return is_pieced
+        except BrokenError as error:
+            is_pieced |= part.size > 0
+            failures = 0 if part.size > before else failures + 1
+            if failures >= patience.attempts:
+                size = part.size
+                kept = f"; {readable(size)} are kept in {part.path}" if size else ""
+                raise UnreachableError(
+                    f"{download.url}: {error.what}, {failures} times",
+                    expected="a server that answers",
+                    way_out=f"run this again later{kept}",
+                ) from error
+            patience.sleep(max(error.wait, patience.pause * 2 ** max(failures - 1, 0)))
+    return is_pieced
+
+
+def _receive(part: PartialFile, download: Download, task: Task, timeout: float) -> None:
+    """Ask once and append what the server sends to the part."""
+    if download.size and part.size > download.size:
+        part.discard()
+    # Without a mark or a checksum nothing would tell that the file changed in between.
+    start = part.size if part.mark or download.sha256 else 0
+    try:
+        with ask(download.url, start=start, mark=part.mark, timeout=timeout) as answer:
+            _check_size(part, download, answer)
+            _place(part, answer, start)
+            needed = (answer.total or 0) - answer.start
+            check_space(part.path.parent, needed, what=part.target.name)
+            _append(part, download, answer, task)
+    except BeyondTheEndError as end:
+        if end.total != part.size:
+            part.discard()
+            raise BrokenError("the server has less of the file than was fetched") from end
+
+
+def _place(part: PartialFile, answer: HttpAnswer, start: int) -> None:
+    """Make the part end where the answer begins."""
+    is_same = not (answer.mark and part.mark) or answer.mark == part.mark
+    if answer.start == 0:
+        part.begin(answer.mark)
+    elif answer.start != start or not is_same:
+        part.discard()
+        raise BrokenError("the file changed on the server")
+
+
+def _append(part: PartialFile, download: Download, answer: HttpAnswer, task: Task) -> None:
+    total = answer.total or download.size
+    with task(part.target.name, total) as advance, part.path.open("ab") as file:
+        advance(answer.start)
+        position = answer.start
+        for chunk in answer.chunks():
+            file.write(chunk)
+            position += len(chunk)
+            advance(len(chunk))
+            if download.size and position > download.size:
+                return  # Too much already; the check of the size says so.
+
+
+def _check_size(part: PartialFile, download: Download, answer: HttpAnswer) -> None:
+    if download.size and answer.total not in (None, download.size):
+        part.discard()
+        raise UserError(
+            f"{download.url} has {answer.total:,} bytes now",
+            expected=_expected(download),
+            way_out="the authors changed the file: see their page, and put it there by hand",
+        )
+
+
+def _expected(download: Download) -> str:
+    known = []
+    if download.size:
+        known.append(f"{download.size:,} bytes")
+    if download.sha256:
+        known.append(f"sha256 {download.sha256}")
+    return ", ".join(known) or "a file"
+
+
+@dataclass(frozen=True)
+class PartialFile:
+    """NAME.part beside the file to be, and NAME.part.version with the server's mark of it."""
+
+    target: Path
+    url: str
+
+    @property
+    def path(self) -> Path:
+        """The bytes."""
+        return self.target.with_name(f"{self.target.name}.part")
+
+    @property
+    def _version(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.part.version")
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    @property
+    def mark(self) -> str:
+        """The mark the server gave with these bytes; empty if it gave none."""
+        try:
+            url, _, mark = self._version.read_text(encoding="utf-8").partition("\n")
+        except (OSError, UnicodeDecodeError):
+            return ""
+        return mark.strip() if url == self.url else ""
+
+    def begin(self, mark: str) -> None:
+        """Forget what there is; the next bytes are those of version `mark`."""
+        self.discard()
+        self._version.write_text(f"{self.url}\n{mark}\n", encoding="utf-8")
+
+    def discard(self) -> None:
+        """Throw the bytes away. The emptied file stays, since the lock hangs on it."""
+        if self.path.exists():
+            os.truncate(self.path, 0)
+        self._version.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Give the whole file its name, in one step."""
+        with self.path.open("rb+") as file:
+            os.fsync(file.fileno())
+        self.path.replace(self.target)
+        self._version.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Only one process may fetch a file; the system drops the lock if that process dies."""
+        with self.path.open("ab") as file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:
+                pass  # Not on this system; the checksum still tells a mixed file.
+            except OSError as error:
+                raise UserError(
+                    f"another process is fetching {self.target}",
+                    expected="one process for a file",
+                    way_out="wait for it, or stop it",
+                ) from error
+            try:
+                yield
+            finally:
+                if not self.size:
+                    self.path.unlink(missing_ok=True)

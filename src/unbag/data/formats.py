@@ -1,7 +1,8 @@
-"""TSV and CSV in and out: a row is a caption; the same rows go out with their edits as JSON.
+"""Captions in JSON lines, in COCO's or Karpathy's JSON, in TSV and CSV: read, written with edits.
 
-In a TSV a line is a row. Many are written without quoting, so that a quotation mark may begin a
-caption and mean nothing; others by `csv` or pandas, with quotes around some cells.
+A JSON file of COCO's kind is one value, so it is read whole; all other forms are streamed. In a
+TSV a line is a row. Many are written without quoting, so that a quotation mark may begin a caption
+and mean nothing; others by `csv` or pandas, with quotes around some cells.
 """
 
 from __future__ import annotations
@@ -18,76 +19,58 @@ from unbag.data.captions import (
     EDITS,
     SKIPPED,
     Bad,
-    Caption,
+    CaptionAt,
+    EditedEntries,
     Edits,
     Entry,
     Pair,
-    Pairs,
     Source,
-    as_json,
     caption_field,
+    captions_at,
     captions_in,
-    cells,
     check_wanted,
+    edit_cells,
+    edit_fields,
+    edited_record,
     edits_in,
     edits_in_cell,
     find_column,
+    json_line,
     json_record,
     json_value,
     name_in,
+    new_rows,
     no_captions_column,
-    record,
-    row,
     together,
-    what_came,
 )
 from unbag.errors import UserError
-from unbag.types.json import Fields, is_whole_text
+from unbag.types.json import Fields, JsonObject, is_whole_text
 
-JSON_LINES_PICTURES = ("image", "filepath", "url", "file_name", "filename")
+PICTURE_FIELDS = ("image", "filepath", "url", "file_name", "filename")
 """Fields that can name the picture."""
+CAPTION_COLUMNS = ("caption", "title", "text")
+PICTURE_COLUMNS = ("filepath", "image", "url")
+_SEPARATORS = {"tsv": "\t", "csv": ","}
 _OURS = ("id", "image", "caption", "captions", EDITS, SKIPPED)
 
 
-def json_lines_read(source: Source, bad: Bad) -> Iterator[Entry]:
+def read_json_lines(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a picture: lines that follow each other with the same picture are one."""
-    return together(_records(source, bad))
+    return together(_json_line_entries(source, bad))
 
 
-def json_lines_write(pairs: Pairs, path: Path) -> None:
+def write_json_lines(pairs: EditedEntries, path: Path) -> None:
     """One line a caption, with the other fields that its line had."""
     with path.open("w", encoding="utf-8") as file:
         for pair in pairs:
             for rest, one in pair.rows():
-                said = record(one, pair.entry.picture)
+                said = edited_record(one, pair.entry.picture)
                 if isinstance(rest, dict):
                     said |= rest
-                file.write(as_json(said) + "\n")
+                file.write(json_line(said) + "\n")
 
 
-def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
-    """A record as an entry; without an id the number stands for it."""
-    if EDITS in said:
-        check_wanted(source, where)
-    found = captions_in(said, source.caption_column, where)
-    name = name_in(said, ("id",), where)
-    texts = (found,) if isinstance(found, str) else found
-    names = (
-        [name or str(number)]
-        if isinstance(found, str)
-        else [f"{name or number}#{at}" for at in range(len(texts))]
-    )
-    wanted = (source.picture_column,) if source.picture_column else JSON_LINES_PICTURES
-    picture = name_in(said, wanted, where)
-    captions = tuple(Caption(*both, where) for both in zip(names, texts, strict=True))
-    dropped = {*_OURS, source.caption_column}
-    rest = {key: value for key, value in said.items() if key not in dropped}
-    many = None if isinstance(found, str) else len(captions)
-    edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
-    return Entry(picture, captions, (rest,) * len(captions), edits)
-
-
-def _records(source: Source, bad: Bad) -> Iterator[Entry]:
+def _json_line_entries(source: Source, bad: Bad) -> Iterator[Entry]:
     name = source.name
     with source.opened() as file:
         for number, raw in enumerate(file, start=1):
@@ -102,12 +85,23 @@ def _records(source: Source, bad: Bad) -> Iterator[Entry]:
                 yield entry
 
 
-# Such a file is one value, so it is read whole; all other forms are streamed.
+def entry_of(said: dict[str, object], number: int, where: str, source: Source) -> Entry:
+    """A record as an entry; without an id the number stands for it."""
+    if EDITS in said:
+        check_wanted(source, where)
+    found = captions_in(said, source.caption_column, where)
+    name = name_in(said, ("id",), where)
+    wanted = (source.picture_column,) if source.picture_column else PICTURE_FIELDS
+    picture = name_in(said, wanted, where)
+    captions = captions_at(found, name or str(number), where)
+    dropped = {*_OURS, source.caption_column}
+    rest = {key: value for key, value in said.items() if key not in dropped}
+    many = None if isinstance(found, str) else len(captions)
+    edits = edits_in(said[EDITS], many, where) if EDITS in said else ()
+    return Entry(picture, captions, (rest,) * len(captions), edits)
 
-Json = dict[str, object]
 
-
-def coco_read(source: Source, bad: Bad) -> Iterator[Entry]:
+def read_coco(source: Source, bad: Bad) -> Iterator[Entry]:
     """Captions of one picture are one entry, wherever they stand, unless they are very many."""
     found: dict[object, list[Entry]] = {}
     for at, entry in enumerate(_coco_entries(_document(source), source, bad)):
@@ -115,12 +109,12 @@ def coco_read(source: Source, bad: Bad) -> Iterator[Entry]:
     yield from together(entry for entries in found.values() for entry in entries)
 
 
-def coco_write(pairs: Pairs, path: Path) -> None:
+def write_coco(pairs: EditedEntries, path: Path) -> None:
     """The whole file, with the field `edits` beside every caption that was read."""
     document = _document(pairs.source)
-    places = _places(document)
+    places = _caption_objects(document)
     for pair in pairs:
-        _put(pair, places, pairs.source.caption_column)
+        _put_edits(pair, places, pairs.source.caption_column)
     with path.open("w", encoding="utf-8") as file:
         json.dump(document, file, ensure_ascii=False)
 
@@ -137,8 +131,8 @@ def _document(source: Source) -> object:
 
 def _coco_entries(document: object, source: Source, bad: Bad) -> Iterator[Entry]:
     names = _names_of_pictures(document, source)
-    for at, said in enumerate(_places(document, source)):
-        where = f"{source.name}, {_what(document)} {at}"
+    for at, said in enumerate(_caption_objects(document, source)):
+        where = f"{source.name}, {_record_noun(document)} {at}"
         try:
             if not isinstance(said, dict):
                 raise UserError(f"{where} is {type(said).__name__}", expected="an object")
@@ -149,7 +143,9 @@ def _coco_entries(document: object, source: Source, bad: Bad) -> Iterator[Entry]
             yield replace(entry, rest=(at,) * len(entry.captions))
 
 
-def _coco_entry(said: Json, at: int, where: str, source: Source, names: Json | None) -> Entry:
+def _coco_entry(
+    said: JsonObject, at: int, where: str, source: Source, names: JsonObject | None
+) -> Entry:
     if EDITS in said:
         check_wanted(source, where)
     if names is None:
@@ -164,11 +160,11 @@ def _coco_entry(said: Json, at: int, where: str, source: Source, names: Json | N
         )
     picture = str(names[str(said["image_id"])])
     edits = edits_in(said[EDITS], None, where) if EDITS in said else ()
-    caption = Caption(name_in(said, ("id",), where) or str(at), text, where)
+    caption = CaptionAt(name_in(said, ("id",), where) or str(at), text, where)
     return Entry(picture, (caption,), edits=edits)
 
 
-def _karpathy(said: Json, at: int, where: str, source: Source) -> Entry:
+def _karpathy(said: JsonObject, at: int, where: str, source: Source) -> Entry:
     sentences = said["sentences"]
     if not isinstance(sentences, list) or not all(isinstance(one, dict) for one in sentences):
         raise UserError(f"{where}: sentences is no list of objects", expected="a list of objects")
@@ -179,13 +175,13 @@ def _karpathy(said: Json, at: int, where: str, source: Source) -> Entry:
             check_wanted(source, where)
             edits += ((),) * (number - len(edits)) + edits_in(one[EDITS], None, where)
         name = name_in(one, ("sentid",), where) or f"{at}#{number}"
-        captions.append(Caption(name, Fields(one, where).text("raw"), where))
+        captions.append(CaptionAt(name, Fields(one, where).text("raw"), where))
     if edits:
         edits += ((),) * (len(captions) - len(edits))
-    return Entry(name_in(said, JSON_LINES_PICTURES, where), tuple(captions), edits=edits)
+    return Entry(name_in(said, PICTURE_FIELDS, where), tuple(captions), edits=edits)
 
 
-def _names_of_pictures(document: object, source: Source) -> Json | None:
+def _names_of_pictures(document: object, source: Source) -> JsonObject | None:
     """Of COCO's form: id to file name. None in other forms."""
     if not isinstance(document, dict) or "annotations" not in document:
         return None
@@ -198,7 +194,7 @@ def _names_of_pictures(document: object, source: Source) -> Json | None:
     }
 
 
-def _places(document: object, source: Source | None = None) -> list[object]:
+def _caption_objects(document: object, source: Source | None = None) -> list[object]:
     """The objects that captions stand in, in order."""
     if isinstance(document, dict):
         document = document.get("annotations", document.get("images"))
@@ -212,17 +208,17 @@ def _places(document: object, source: Source | None = None) -> list[object]:
     return document
 
 
-def _what(document: object) -> str:
+def _record_noun(document: object) -> str:
     if not isinstance(document, dict):
         return "record"
     return "annotation" if "annotations" in document else "image"
 
 
-def _put(pair: Pair, places: list[object], column: str) -> None:
+def _put_edits(pair: Pair, places: list[object], column: str) -> None:
     """Edits beside the captions; a list of captions gets a list of lists."""
     by_place: dict[object, list[dict[str, object]]] = {}
     for place, one in pair.rows():
-        by_place.setdefault(place, []).append(what_came(one))
+        by_place.setdefault(place, []).append(edit_fields(one))
     for place, several in by_place.items():
         assert isinstance(place, int)
         said = places[place]
@@ -238,18 +234,123 @@ def _put(pair: Pair, places: list[object], column: str) -> None:
             said |= several[0]
 
 
-CAPTIONS = ("caption", "title", "text")
-TABLES_PICTURES = ("filepath", "image", "url")
-_SEPARATORS = {"tsv": "\t", "csv": ","}
+def read_table(source: Source, bad: Bad) -> Iterator[Entry]:
+    """One entry a picture: rows that follow each other with the same picture are one."""
+    return together(_table_entries(source, bad))
 
 
-class _Rows:
+def write_tsv(pairs: EditedEntries, path: Path) -> None:
+    """Write a table with tabs between the columns."""
+    _write_table(pairs, path, "tsv")
+
+
+def write_csv(pairs: EditedEntries, path: Path) -> None:
+    """Write a table with commas between the columns."""
+    _write_table(pairs, path, "csv")
+
+
+def _table_entries(source: Source, bad: Bad) -> Iterator[Entry]:
+    with source.opened() as file:
+        rows = _TableRows(file, source)
+        flow = iter(rows)
+        first = _first_row(flow, source)
+        columns = _table_columns(first, source)
+        if not columns.header:
+            yield _table_entry(first, columns, rows.where)
+        for found in flow:
+            try:
+                yield _table_entry(found, columns, rows.where)
+            except UserError as error:
+                bad(error)
+
+
+def _table_entry(found: list[str] | UserError, columns: _TableColumns, where: str) -> Entry:
+    if isinstance(found, UserError):
+        raise found
+    if len(found) != columns.width:
+        raise UserError(
+            f"{where} has {len(found)} columns", expected=f"{columns.width}, as in the first line"
+        )
+    if not is_whole_text("".join(found)):
+        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
+    number = where.rpartition(" ")[2]
+    name = (found[columns.id] if columns.id >= 0 else "") or number
+    picture = found[columns.picture] if columns.picture >= 0 else ""
+    edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
+    return Entry(picture, (CaptionAt(name, found[columns.caption], where),), (found,), edits)
+
+
+@dataclass(frozen=True)
+class _TableColumns:
+    """Where in a row things stand; -1 where they do not."""
+
+    header: tuple[str, ...]
+    """Empty in a table without one."""
+    width: int
+    caption: int
+    picture: int
+    id: int
+    edits: int
+
+
+def _table_columns(first: list[str], source: Source) -> _TableColumns:
+    if not first:
+        raise UserError(f"{source.name} is empty", expected="a table with a column of captions")
+    if not is_whole_text("".join(first)):
+        raise UserError(f"{source.name}, line 1 is not UTF-8", expected="text in UTF-8")
+    header = list(first)
+    if source.caption_column.isdigit() and source.caption_column not in header:
+        header = [str(number) for number in range(1, len(first) + 1)]
+    caption = find_column(source.caption_column, CAPTION_COLUMNS, header, source)
+    if not caption:
+        raise no_captions_column(header, source)
+    if EDITS in header:
+        check_wanted(source, source.name)
+    picture = find_column(source.picture_column, PICTURE_COLUMNS, header, source)
+    at = {name: position for position, name in enumerate(header)}
+    is_headed = header == first
+    places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
+    return _TableColumns(tuple(header) if is_headed else (), len(header), *places)
+
+
+def _first_row(flow: Iterator[list[str] | UserError], source: Source) -> list[str]:
+    found = next(flow, [])
+    if isinstance(found, UserError):
+        raise found
+    if found:
+        found[0] = found[0].removeprefix("\ufeff")
+    return found
+
+
+def _write_table(pairs: EditedEntries, path: Path, form: str) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
+        if pairs.source.form in _SEPARATORS:
+            header = _table_header(pairs.source)
+            if header:
+                writer.writerow((*header, EDITS, SKIPPED))
+            for pair in pairs:
+                for rest, one in pair.rows():
+                    assert isinstance(rest, list)
+                    writer.writerow([*rest, *edit_cells([one], is_list=False)])
+        else:
+            writer.writerow(COLUMNS)
+            for pair in pairs:
+                writer.writerows(new_rows(pair))
+
+
+def _table_header(source: Source) -> Sequence[str]:
+    with source.opened() as file:
+        return _table_columns(_first_row(iter(_TableRows(file, source)), source), source).header
+
+
+class _TableRows:
     """Rows of a file, with the lines they stand on."""
 
     def __init__(self, file: BinaryIO, source: Source) -> None:
         # Bytes that are not UTF-8 are kept apart and refused row by row: a row may span lines.
         lines = (raw.decode("utf-8", "surrogateescape") for raw in file)
-        self.reader = _Lines(lines) if source.form == "tsv" else csv.reader(lines, strict=True)
+        self.reader = _TsvLines(lines) if source.form == "tsv" else csv.reader(lines, strict=True)
         self.name = source.name
         self.where = ""
 
@@ -274,7 +375,7 @@ class _Rows:
         return f"{self.name}, {lines}"
 
 
-class _Lines:
+class _TsvLines:
     """Rows of a TSV, each from one line; the first says how many cells a row has."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -307,117 +408,3 @@ def _unquoted(cell: str) -> str:
     inside = cell[1:-1]
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
     return inside.replace('""', '"') if is_quoted and '"' not in inside.replace('""', "") else cell
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Where in a row things stand; -1 where they do not."""
-
-    header: tuple[str, ...]
-    """Empty in a table without one."""
-    width: int
-    caption: int
-    picture: int
-    id: int
-    edits: int
-
-
-def tables_read(source: Source, bad: Bad) -> Iterator[Entry]:
-    """One entry a picture: rows that follow each other with the same picture are one."""
-    return together(_tables_entries(source, bad))
-
-
-def write_tsv(pairs: Pairs, path: Path) -> None:
-    """Tabs between the columns."""
-    _write(pairs, path, "tsv")
-
-
-def write_csv(pairs: Pairs, path: Path) -> None:
-    """Commas between the columns."""
-    _write(pairs, path, "csv")
-
-
-def _tables_entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    with source.opened() as file:
-        rows = _Rows(file, source)
-        flow = iter(rows)
-        first = _first(flow, source)
-        columns = _columns(first, source)
-        if not columns.header:
-            yield _tables_entry(first, columns, rows.where)
-        for found in flow:
-            try:
-                yield _tables_entry(found, columns, rows.where)
-            except UserError as error:
-                bad(error)
-
-
-def _first(flow: Iterator[list[str] | UserError], source: Source) -> list[str]:
-    found = next(flow, [])
-    if isinstance(found, UserError):
-        raise found
-    if found:
-        found[0] = found[0].removeprefix("\ufeff")
-    return found
-
-
-def _columns(first: list[str], source: Source) -> _Columns:
-    if not first:
-        raise UserError(f"{source.name} is empty", expected="a table with a column of captions")
-    if not is_whole_text("".join(first)):
-        raise UserError(f"{source.name}, line 1 is not UTF-8", expected="text in UTF-8")
-    header = list(first)
-    if source.caption_column.isdigit() and source.caption_column not in header:
-        header = [str(number) for number in range(1, len(first) + 1)]
-    caption = find_column(source.caption_column, CAPTIONS, header, source)
-    if not caption:
-        raise no_captions_column(header, source)
-    if EDITS in header:
-        check_wanted(source, source.name)
-    picture = find_column(source.picture_column, TABLES_PICTURES, header, source)
-    at = {name: position for position, name in enumerate(header)}
-    is_headed = header == first
-    places = at[caption], at.get(picture, -1), at.get("id", -1), at.get(EDITS, -1)
-    return _Columns(tuple(header) if is_headed else (), len(header), *places)
-
-
-def _tables_entry(found: list[str] | UserError, columns: _Columns, where: str) -> Entry:
-    if isinstance(found, UserError):
-        raise found
-    if len(found) != columns.width:
-        raise UserError(
-            f"{where} has {len(found)} columns", expected=f"{columns.width}, as in the first line"
-        )
-    if not is_whole_text("".join(found)):
-        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
-    number = where.rpartition(" ")[2]
-    name = (found[columns.id] if columns.id >= 0 else "") or number
-    picture = found[columns.picture] if columns.picture >= 0 else ""
-    edits = edits_in_cell(found[columns.edits], None, where) if columns.edits >= 0 else ()
-    return Entry(picture, (Caption(name, found[columns.caption], where),), (found,), edits)
-
-
-def _write(pairs: Pairs, path: Path, form: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=_SEPARATORS[form], lineterminator="\n")
-        if pairs.source.form in _SEPARATORS:
-            header = _header(pairs.source)
-            if header:
-                writer.writerow((*header, EDITS, SKIPPED))
-            for pair in pairs:
-                writer.writerows(_same_rows(pair))
-        else:
-            writer.writerow(COLUMNS)
-            for pair in pairs:
-                writer.writerows(row(pair))
-
-
-def _header(source: Source) -> Sequence[str]:
-    with source.opened() as file:
-        return _columns(_first(iter(_Rows(file, source)), source), source).header
-
-
-def _same_rows(pair: Pair) -> Iterator[list[str]]:
-    for rest, one in pair.rows():
-        assert isinstance(rest, list)
-        yield [*rest, *cells([one], is_list=False)]

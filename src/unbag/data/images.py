@@ -1,8 +1,9 @@
-"""A picture comes in; the same picture with its rows, columns or patches in another order goes out.
+"""Pictures from files, from pixels and from parts of files, opened late and known by content.
 
-methods.md 5.2. The picture is cut before the model resizes it; what does not divide evenly is
-cropped at the bottom and on the right, where public code leaves it black.
-Dimensions: H height, W width.
+A file becomes the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
+not blended; the first frame of an animation counts; pixels stay as they are stored, whatever
+EXIF says of the camera, because official numbers and crop boxes are made that way. One thing
+differs: 16-bit grey is scaled to 8 bits, where Pillow cuts everything above 255 to white.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ from unbag.types import Picture
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Pictures from files and from pixels, opened late and known by their content.
-#
-# A file becomes the RGB that public benchmark code sees (Pillow's `convert`): alpha is dropped,
-# not blended; the first frame of an animation counts; pixels stay as they are stored, whatever
-# EXIF says of the camera, because official numbers and crop boxes are made that way. One thing
-# differs: 16-bit grey is scaled to 8 bits, where Pillow cuts everything above 255 to white.
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels, from the top left."""
+
+GRIDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"rows_4": (4, 1), "columns_4": (1, 4), "patches_9": (3, 3)}
+)
+"""Cells from top to bottom and from left to right, by kind."""
 
 # Pillow warns of large pictures and of odd headers. Filters of warnings belong to the whole
 # process, so only one reader thread may change them at a time; pixels are decoded outside the lock.
@@ -104,10 +104,86 @@ class PixelPicture:
         return Image.fromarray(self.pixels)
 
 
+@dataclass(frozen=True)
+class MemberPicture:
+    """An encoded picture that is part of a larger file, such as a shard."""
+
+    path: Path
+    member: str
+    """Its name there, for messages."""
+    start: int
+    """First byte."""
+    size: int
+
+    @property
+    def name(self) -> str:
+        """File and member."""
+        return f"{self.path}[{self.member}]"
+
+    @property
+    def key(self) -> str:
+        """Hash of the encoded picture; of its place if it cannot be read."""
+        return encoded_key(self._encoded, self.name)
+
+    def open(self) -> Image:
+        """Decode to RGB; OSError or ValueError if that cannot be done."""
+        return decode(BytesIO(self._encoded()), name=self.name)
+
+    def _encoded(self) -> bytes:
+        return read_part(self.path, self.start, self.size)
+
+
+@dataclass(frozen=True)
+class ShuffledPicture:
+    """A picture cut into cells that change places, opened late.
+
+    The order is drawn from seed, kind and the key of the picture, and never leaves all in place
+    (methods.md 5.2). The picture is cut before the model resizes it; what does not divide evenly
+    is cropped at the bottom and on the right, where public code leaves it black.
+    """
+
+    picture: Picture
+    kind: str
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in GRIDS:
+            raise UserError(
+                f"the picture shuffle {self.kind!r} is not known",
+                expected=f"one of {', '.join(GRIDS)}",
+            )
+
+    @property
+    def key(self) -> str:
+        """That of the picture, with kind and seed."""
+        return f"{self.kind}:{self.seed}:{self.picture.key}"
+
+    @property
+    def name(self) -> str:
+        """The picture's, with kind and seed."""
+        return f"{self.picture.name} ({self.kind}, seed {self.seed})"
+
+    def open(self) -> Image:
+        """Decode, cut and put together; ValueError if the picture is smaller than its cells."""
+        from PIL import Image
+
+        pixels = np.asarray(self.picture.open().convert("RGB"))
+        return Image.fromarray(rearranged(pixels, GRIDS[self.kind], self.order()))
+
+    def order(self) -> list[int]:
+        """Which cell comes to each place, counted row by row."""
+        down, across = GRIDS[self.kind]
+        rng = generator(self.seed, self.kind, self.picture.key)
+        while True:
+            order: list[int] = rng.permutation(down * across).tolist()
+            if order != sorted(order):
+                return order
+
+
 def decode(
     file: Path | BytesIO, *, name: str = "", box: Box | None = None, turn_upright: bool = False
 ) -> Image:
-    """An encoded picture to RGB; `name` is said in errors instead of the path."""
+    """Decode an encoded picture to RGB; errors call it `name`, else by its path."""
     from PIL import ImageOps
 
     try:
@@ -175,121 +251,6 @@ def _corners(box: Box, size: tuple[int, int]) -> Box:
     return left, top, right, bottom
 
 
-@lru_cache(maxsize=1_000_000)
-def _file_digest(path: str, size: int, mtime_ns: int) -> str:
-    """Hash of a file; size and time are arguments so that a changed file is read again."""
-    digest = blake2b(digest_size=16)
-    with Path(path).open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
-
-
-# A picture inside a larger file, such as a shard, is read by its place there and decoded.
-
-
-@dataclass(frozen=True)
-class MemberPicture:
-    """An encoded picture that is part of a file."""
-
-    path: Path
-    member: str
-    """Its name there, for messages."""
-    start: int
-    """First byte."""
-    size: int
-
-    @property
-    def name(self) -> str:
-        """File and member."""
-        return f"{self.path}[{self.member}]"
-
-    @property
-    def key(self) -> str:
-        """Hash of the encoded picture; of its place if it cannot be read."""
-        return encoded_key(self._encoded, self.name)
-
-    def open(self) -> Image:
-        """Decode to RGB; OSError or ValueError if that cannot be done."""
-        return decode(BytesIO(self._encoded()), name=self.name)
-
-    def _encoded(self) -> bytes:
-        return read_part(self.path, self.start, self.size)
-
-
-def encoded_key(read: Callable[[], bytes], name: str) -> str:
-    """Identity of an encoded picture by its content; by its name if it cannot be read."""
-    try:
-        return "bytes:" + blake2b(read(), digest_size=16).hexdigest()
-    except (OSError, ValueError):
-        return "missing:" + blake2b(name.encode(), digest_size=16).hexdigest()
-
-
-def read_part(path: Path, start: int, size: int) -> bytes:
-    """Some bytes of a file; ValueError where it ends before."""
-    with path.open("rb") as file:
-        file.seek(start)
-        found = file.read(size)
-    if len(found) != size:
-        raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
-    return found
-
-
-GRIDS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"rows_4": (4, 1), "columns_4": (1, 4), "patches_9": (3, 3)}
-)
-"""Cells from top to bottom and from left to right, by kind."""
-
-
-@dataclass(frozen=True)
-class ShuffledPicture:
-    """A picture cut into cells that change places, opened late.
-
-    The order is drawn from seed, kind and the key of the picture, and never leaves all in place.
-    """
-
-    picture: Picture
-    kind: str
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.kind not in GRIDS:
-            raise UserError(
-                f"the picture shuffle {self.kind!r} is not known",
-                expected=f"one of {', '.join(GRIDS)}",
-            )
-
-    @property
-    def key(self) -> str:
-        """That of the picture, with kind and seed."""
-        return f"{self.kind}:{self.seed}:{self.picture.key}"
-
-    @property
-    def name(self) -> str:
-        """The picture's, with kind and seed."""
-        return f"{self.picture.name} ({self.kind}, seed {self.seed})"
-
-    def open(self) -> Image:
-        """Decode, cut and put together; ValueError if the picture is smaller than its cells."""
-        from PIL import Image
-
-        pixels = np.asarray(self.picture.open().convert("RGB"))
-        return Image.fromarray(rearranged(pixels, GRIDS[self.kind], self.order()))
-
-    def order(self) -> list[int]:
-        """Which cell comes to each place, counted row by row."""
-        down, across = GRIDS[self.kind]
-        rng = generator(self.seed, self.kind, self.picture.key)
-        while True:
-            order: list[int] = rng.permutation(down * across).tolist()
-            if order != sorted(order):
-                return order
-
-
 def rearranged(
     pixels: NDArray[np.uint8], grid: tuple[int, int], order: Sequence[int]
 ) -> NDArray[np.uint8]:
@@ -311,3 +272,35 @@ def rearranged(
         for start in range(0, down * across, across)
     ]
     return np.concatenate(rows, axis=0)
+
+
+def encoded_key(read: Callable[[], bytes], name: str) -> str:
+    """Identity of an encoded picture by its content; by its name if it cannot be read."""
+    try:
+        return "bytes:" + _digest(read())
+    except (OSError, ValueError):
+        return "missing:" + _digest(name.encode())
+
+
+def read_part(path: Path, start: int, size: int) -> bytes:
+    """Some bytes of a file; ValueError where it ends before."""
+    with path.open("rb") as file:
+        file.seek(start)
+        found = file.read(size)
+    if len(found) != size:
+        raise ValueError(f"{path} ends before byte {start + size:,}: it has changed")
+    return found
+
+
+@lru_cache(maxsize=1_000_000)
+def _file_digest(path: str, size: int, mtime_ns: int) -> str:
+    """Hash of a file; size and time are arguments so that a changed file is read again."""
+    digest = blake2b(digest_size=16)
+    with Path(path).open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()

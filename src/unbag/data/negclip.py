@@ -1,9 +1,9 @@
-"""Captions with hard negatives out as the TSV that NegCLIP's public training code reads.
+"""The TSV of NegCLIP's public training code: written from edits, and read as pairs to train on.
 
 Columns: a number without a name, title, filepath, neg_caption, neg_image; the last two are lists
-as Python writes them. For every row the trainer draws one of neg_caption and one of neg_image,
-the numbers of rows whose pictures are near. It has no way to do without: a list that is empty
-stops it.
+as Python writes them, of texts and of numbers of rows. Each row is a pair of its own. For every
+row the trainer draws one of neg_caption and one of neg_image, the numbers of rows whose pictures
+are near. It has no way to do without: a list that is empty stops it.
 """
 
 from __future__ import annotations
@@ -15,27 +15,24 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from unbag.data.captions import Pair, Pairs, Source, json_record
-from unbag.data.pairs import Row
+from unbag.data.captions import EditedEntries, Pair, Source, json_record
+from unbag.data.pairs import PairRow
 from unbag.errors import UserError
 from unbag.types import Edit
 from unbag.types.json import Fields
 
+T = TypeVar("T")
 HEADER = ("", "title", "filepath", "neg_caption", "neg_image")
+_COLUMNS = ("title", "filepath", "neg_caption", "neg_image")
+KIND = "neg_clip_swap"
+"""Kind of its negatives: the published rule made them."""
 _NEAREST = 3
 """Numbers of rows in neg_image, as in the published file."""
 Neighbours = Mapping[str, Sequence[str]]
 """From a picture to the nearest others, the nearest first."""
 
 
-class _Rows(NamedTuple):
-    """Rows of one picture."""
-
-    first: int
-    many: int
-
-
-def write(pairs: Pairs, path: Path, neighbours: Neighbours | None = None) -> int:
+def write(pairs: EditedEntries, path: Path, neighbours: Neighbours | None = None) -> int:
     """One row for each caption with a hard negative; gives how many rows have no near picture."""
     rows = _rows_of_pictures(pairs) if neighbours else {}
     number, without = count(), 0
@@ -54,50 +51,6 @@ def write(pairs: Pairs, path: Path, neighbours: Neighbours | None = None) -> int
     return without
 
 
-def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
-    """JSON lines of {"picture", "neighbours": [picture, ...]}."""
-    found: dict[str, tuple[str, ...]] = {}
-    if not path.is_file():
-        raise UserError(
-            f"there is no file {path}",
-            expected="JSON lines of pictures and their neighbours",
-            way_out="check the path given with --neighbours; `unbag nearest` makes such a file",
-        )
-    source = Source(str(path), "jsonl")
-    with source.opened() as file:
-        for number, raw in enumerate(file, start=1):
-            if raw.strip():
-                where = f"{path.name}, line {number}"
-                fields = Fields(json_record(raw, where), where)
-                picture = fields.text("picture")
-                # A picture is not its own neighbour, though searches often return it.
-                found[picture] = tuple(n for n in fields.texts("neighbours") if n != picture)
-    if not found:
-        raise UserError(
-            f"{path} names no neighbours",
-            expected='lines such as {"picture": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
-        )
-    return found
-
-
-def _rows_of_pictures(pairs: Pairs) -> dict[str, _Rows]:
-    found: dict[str, _Rows] = {}
-    first = 0
-    for pair in pairs:
-        many = sum(1 for _ in _negatives(pair))
-        if many:
-            found.setdefault(pair.entry.picture, _Rows(first, many))
-        first += many
-    return found
-
-
-def _negatives(pair: Pair) -> Iterator[tuple[str, list[str]]]:
-    for one in pair.edited:
-        texts = [edit.text for edit in one.edits if not edit.keeps_meaning]
-        if texts:
-            yield one.text, texts
-
-
 def notes(without: int, has_neighbours: bool) -> list[str]:
     """What a reader must know of rows whose neg_image is empty."""
     if not without:
@@ -113,15 +66,29 @@ def notes(without: int, has_neighbours: bool) -> list[str]:
     ]
 
 
-# Columns title, filepath, neg_caption, neg_image; the last two are lists as Python writes them:
-# texts, and numbers of rows. As in the public training code each row is a pair of its own.
+def _rows_of_pictures(pairs: EditedEntries) -> dict[str, _PictureRows]:
+    found: dict[str, _PictureRows] = {}
+    first = 0
+    for pair in pairs:
+        many = sum(1 for _ in _negatives(pair))
+        if many:
+            found.setdefault(pair.entry.picture, _PictureRows(first, many))
+        first += many
+    return found
 
-T = TypeVar("T")
 
-ABOUT = "NegCLIP's TSV"
-KIND = "neg_clip_swap"
-"""Kind of its negatives: the published rule made them."""
-_COLUMNS = ("title", "filepath", "neg_caption", "neg_image")
+class _PictureRows(NamedTuple):
+    """Rows of one picture."""
+
+    first: int
+    many: int
+
+
+def _negatives(pair: Pair) -> Iterator[tuple[str, list[str]]]:
+    for one in pair.edited:
+        texts = [edit.text for edit in one.edits if not edit.keeps_meaning]
+        if texts:
+            yield one.text, texts
 
 
 def is_negclip(path: str) -> bool:
@@ -132,7 +99,7 @@ def is_negclip(path: str) -> bool:
         return {b"title", b"neg_caption"} <= set(file.readline().strip().split(b"\t"))
 
 
-def negclip_rows(source: Source) -> Iterator[Row]:
+def negclip_rows(source: Source) -> Iterator[PairRow]:
     """One row each; a number of a row that does not exist is an error."""
     count = sum(1 for _ in _cells(source))
     for number, (where, cells) in enumerate(_cells(source)):
@@ -144,7 +111,7 @@ def negclip_rows(source: Source) -> Iterator[Row]:
         if not caption:
             raise UserError(f"{where} has an empty title", expected="a caption")
         near = tuple(one for one in nearest if one != number)
-        yield Row(f"row {number}", cells["filepath"], (caption,), (edits,), near)
+        yield PairRow(f"row {number}", cells["filepath"], (caption,), (edits,), near)
 
 
 def _cells(source: Source) -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -206,3 +173,29 @@ def _check_numbers(numbers: list[int], count: int, where: str) -> None:
             expected=f"numbers from 0 to {count - 1}, as there are {count:,} rows",
             way_out="rows are counted from 0 below the header; the file may have been cut",
         )
+
+
+def read_neighbours(path: Path) -> dict[str, tuple[str, ...]]:
+    """JSON lines of {"picture", "neighbours": [picture, ...]}."""
+    found: dict[str, tuple[str, ...]] = {}
+    if not path.is_file():
+        raise UserError(
+            f"there is no file {path}",
+            expected="JSON lines of pictures and their neighbours",
+            way_out="check the path given with --neighbours; `unbag nearest` makes such a file",
+        )
+    source = Source(str(path), "jsonl")
+    with source.opened() as file:
+        for number, raw in enumerate(file, start=1):
+            if raw.strip():
+                where = f"{path.name}, line {number}"
+                fields = Fields(json_record(raw, where), where)
+                picture = fields.text("picture")
+                # A picture is not its own neighbour, though searches often return it.
+                found[picture] = tuple(n for n in fields.texts("neighbours") if n != picture)
+    if not found:
+        raise UserError(
+            f"{path} names no neighbours",
+            expected='lines such as {"picture": "a.jpg", "neighbours": ["b.jpg", "c.jpg"]}',
+        )
+    return found

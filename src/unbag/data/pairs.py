@@ -1,4 +1,12 @@
-"""What is trained on: pictures with true captions and, where they were made before, their edits."""
+"""Pairs to train on: pictures with true captions and, where they were made before, their edits.
+
+`pack` keeps a row as compressed JSON: edits of a caption repeat most of its words. A picture with
+one caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
+eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
+does.
+
+Dimensions: N pairs.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +26,9 @@ from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.types import Edit, IntArray, Picture
 
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """One picture."""
-
-    id: str
-    picture: Picture
-    captions: tuple[str, ...]
-    """At least one; each epoch draws one."""
-    edits: tuple[tuple[Edit, ...], ...]
-    """For each caption."""
-    nearest: tuple[int, ...] = ()
-    """Places of the pictures most like it, for NegCLIP's hard pictures."""
+_NAMED = 5
+_LEVEL = 1
+"""More costs time and saves little: rows are short."""
 
 
 class Pairs(Protocol):
@@ -55,132 +53,25 @@ class Pairs(Protocol):
         """Reads captions and edits; the picture is opened later. Same place, same pair."""
 
 
-_NAMED = 5
-
-
-@dataclass(eq=False)
-class Present:
-    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
-
-    root: Path
-    listed: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    def __call__(self, name: str) -> bool:
-        """Whether there is such a file below the root, or at this absolute path."""
-        folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
-        if folder not in self.listed:
-            self.listed[folder] = _files(folder)
-        # A disk may not care about case, so a name that is not listed is asked for.
-        return last in self.listed[folder] or _is_file(folder, last)
-
-
-def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UserError:
-    """The error for pictures that are not there."""
-    more = ", ..." if len(missing) > _NAMED else ""
-    return UserError(
-        f"{len(missing):,} of {of:,} pictures of {where} are not there: "
-        f"{', '.join(missing[:_NAMED])}{more}",
-        expected=f"files below {root}",
-        way_out="name their folder with --pictures"
-        + (", or train without them: --missing skip" if len(missing) < of else ""),
-    )
-
-
-def _files(folder: str) -> frozenset[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
-    except (OSError, ValueError):
-        return frozenset()
-
-
-def _is_file(folder: str, name: str) -> bool:
-    try:
-        return Path(folder, name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-# A row is kept as compressed JSON: edits of a caption repeat most of its words. A picture with one
-# caption takes some 100 bytes so, with eleven edits 230; with five captions 180, and 820 with
-# eleven edits of each. Unpacking takes well under a millisecond, a tenth of what decoding a JPEG
-# does.
-#
-# Dimensions: N pairs.
-
-_LEVEL = 1
-"""More costs time and saves little: rows are short."""
-
-
-class Row(NamedTuple):
-    """A picture as a file names it."""
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A picture with its captions and their edits."""
 
     id: str
-    picture: str
+    picture: Picture
     captions: tuple[str, ...]
-    edits: tuple[tuple[Edit, ...], ...] = ()
-    """For each caption; nothing where no edits were made before."""
+    """At least one; each epoch draws one."""
+    edits: tuple[tuple[Edit, ...], ...]
+    """For each caption."""
     nearest: tuple[int, ...] = ()
-    """Numbers of rows, where the file itself knows them."""
-
-
-class Kind(NamedTuple):
-    """What is said of all edits of a kind."""
-
-    name: str
-    keeps_meaning: bool
-
-
-@dataclass(frozen=True, eq=False)
-class PackedPairs:
-    """Pairs whose pictures are files."""
-
-    about: str
-    fingerprint: str
-    has_edits: bool
-    root: Path
-    """Folder that names of pictures start from."""
-    rows: bytearray
-    end_N: IntArray
-    """Where in `rows` each ends."""
-    kinds: tuple[Kind, ...]
-    near: IntArray
-    """Places of nearest pictures, one pair after the other."""
-    near_end_N: IntArray
-
-    def __len__(self) -> int:
-        """Pictures."""
-        return len(self.end_N)
-
-    def __getitem__(self, place: int) -> Pair:
-        """Unpacked."""
-        row = decompress(self.rows[_span(self.end_N, place)])
-        name, picture, captions, *edits = json.loads(row)
-        return Pair(
-            name,
-            # Photographs of a user's own, which a camera may have stored on their side.
-            FilePicture(self.root / picture, turn_upright=True),
-            tuple(captions),
-            tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
-            tuple(self.near[_span(self.near_end_N, place)].tolist()),
-        )
-
-    def _edits(self, said: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
-        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in said)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where rows come from, and what is done about pictures that are not there."""
-
-    name: str
-    """For messages: form and file."""
-    root: Path
-    skips_missing: bool = False
+    """Places of the pictures most like it, for NegCLIP's hard pictures."""
 
 
 def pack(
-    rows: Iterable[Row], origin: Origin, *, neighbours: Mapping[str, Sequence[str]] | None = None
+    rows: Iterable[PairRow],
+    origin: PairsOrigin,
+    *,
+    neighbours: Mapping[str, Sequence[str]] | None = None,
 ) -> PackedPairs:
     """Read every row once; pictures that are not there are named all at once.
 
@@ -205,9 +96,76 @@ def pack(
     return packer.packed(origin, near, len(missing))
 
 
+@dataclass(frozen=True, eq=False)
+class PackedPairs:
+    """Pairs whose pictures are files."""
+
+    about: str
+    fingerprint: str
+    has_edits: bool
+    root: Path
+    """Folder that names of pictures start from."""
+    rows: bytearray
+    end_N: IntArray
+    """Where in `rows` each ends."""
+    kinds: tuple[Kind, ...]
+    near: IntArray
+    """Places of nearest pictures, one pair after the other."""
+    near_end_N: IntArray
+
+    def __len__(self) -> int:
+        """Pictures."""
+        return len(self.end_N)
+
+    def __getitem__(self, place: int) -> Pair:
+        """The pair at this place; its picture is opened later."""
+        row = decompress(self.rows[_span(self.end_N, place)])
+        name, picture, captions, *edits = json.loads(row)
+        return Pair(
+            name,
+            # Photographs of a user's own, which a camera may have stored on their side.
+            FilePicture(self.root / picture, turn_upright=True),
+            tuple(captions),
+            tuple(self._edits(one) for one in edits[0]) if edits else ((),) * len(captions),
+            tuple(self.near[_span(self.near_end_N, place)].tolist()),
+        )
+
+    def _edits(self, said: Sequence[tuple[int, str]]) -> tuple[Edit, ...]:
+        return tuple(Edit(text, *self.kinds[kind], (0, 0)) for kind, text in said)
+
+
+class PairRow(NamedTuple):
+    """A picture as a file names it."""
+
+    id: str
+    picture: str
+    captions: tuple[str, ...]
+    edits: tuple[tuple[Edit, ...], ...] = ()
+    """For each caption; nothing where no edits were made before."""
+    nearest: tuple[int, ...] = ()
+    """Numbers of rows, where the file itself knows them."""
+
+
+@dataclass(frozen=True)
+class PairsOrigin:
+    """Where rows come from, and what is done about pictures that are not there."""
+
+    name: str
+    """For messages: form and file."""
+    root: Path
+    skips_missing: bool = False
+
+
+class Kind(NamedTuple):
+    """What is said of all edits of a kind. Its `repr` is part of fingerprints."""
+
+    name: str
+    keeps_meaning: bool
+
+
 @dataclass(eq=False)
 class _Packer:
-    """Rows on their way into memory."""
+    """Collects rows until they become `PackedPairs`."""
 
     keeps_names: bool
     rows: bytearray = field(default_factory=bytearray)
@@ -221,7 +179,7 @@ class _Packer:
     captions: int = 0
     has_edits: bool = False
 
-    def add(self, row: Row, *, is_kept: bool) -> None:
+    def add(self, row: PairRow, *, is_kept: bool) -> None:
         self.place.append(len(self.end) if is_kept else -1)
         if not is_kept:
             return
@@ -253,7 +211,7 @@ class _Packer:
         for numbers in self.nearest:
             yield [self.place[number] for number in numbers if self.place[number] >= 0]
 
-    def packed(self, origin: Origin, near: Iterable[list[int]], missing: int) -> PackedPairs:
+    def packed(self, origin: PairsOrigin, near: Iterable[list[int]], missing: int) -> PackedPairs:
         flat, ends = array("q"), array("q")
         for places in near:
             flat.extend(places)
@@ -277,3 +235,46 @@ class _Packer:
 
 def _span(end_N: IntArray, place: int) -> slice:
     return slice(int(end_N[place - 1]) if place else 0, int(end_N[place]))
+
+
+def missing_pictures(missing: Sequence[str], *, of: int, where: str, root: Path) -> UserError:
+    """The error for pictures that are not there."""
+    more = ", ..." if len(missing) > _NAMED else ""
+    return UserError(
+        f"{len(missing):,} of {of:,} pictures of {where} are not there: "
+        f"{', '.join(missing[:_NAMED])}{more}",
+        expected=f"files below {root}",
+        way_out="name their folder with --pictures"
+        + (", or train without them: --missing skip" if len(missing) < of else ""),
+    )
+
+
+def _files(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _is_file(folder: str, name: str) -> bool:
+    try:
+        return Path(folder, name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+@dataclass(eq=False)
+class Present:
+    """Asks folders for what they hold: a question a file would take minutes on a shared disk."""
+
+    root: Path
+    listed: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> bool:
+        """Whether there is such a file below the root, or at this absolute path."""
+        folder, last = os.path.split(os.path.join(self.root, name))  # noqa: PTH118
+        if folder not in self.listed:
+            self.listed[folder] = _files(folder)
+        # A disk may not care about case, so a name that is not listed is asked for.
+        return last in self.listed[folder] or _is_file(folder, last)

@@ -1,4 +1,4 @@
-"""Parquet in and out, a row group at a time: a row is a picture with a caption or a list of them.
+"""Captions in Parquet, read and written with edits: a row is a picture with a caption or a list.
 
 Only the columns of captions, pictures and ids are read for editing, so pictures inside the file
 are not; all columns are carried through when it is written.
@@ -19,51 +19,38 @@ from unbag.data.captions import (
     EDITS,
     SKIPPED,
     Bad,
-    Caption,
+    EditedEntries,
     Entry,
-    Pairs,
     Source,
-    cells,
+    captions_at,
     check_wanted,
+    edit_cells,
     edits_in_cell,
     find_column,
+    new_rows,
     no_captions_column,
-    row,
     together,
 )
-from unbag.data.formats import CAPTIONS
-from unbag.data.formats import TABLES_PICTURES as PICTURES
+from unbag.data.formats import CAPTION_COLUMNS
+from unbag.data.formats import PICTURE_COLUMNS as PICTURE_COLUMNS
 from unbag.errors import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+
 _ROWS = 16_384
 """Rows of a group that is written from another form."""
 _BATCH = 1024
 
 
-@dataclass(frozen=True)
-class _Columns:
-    caption: str
-    picture: tuple[str, ...]
-    """With the field where it is a struct: image, path. Empty without one."""
-    id: tuple[str, ...]
-    edits: tuple[str, ...]
-
-    @property
-    def wanted(self) -> list[str]:
-        every = (self.caption, ".".join(self.picture), *self.id, *self.edits)
-        return [name for name in every if name]
-
-
-def read(source: Source, bad: Bad) -> Iterator[Entry]:
+def read_parquet(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a picture: rows that follow each other with the same picture are one."""
     return together(_entries(source, bad))
 
 
-def write(pairs: Pairs, path: Path) -> None:
+def write_parquet(pairs: EditedEntries, path: Path) -> None:
     """The same rows and columns, and the columns `edits` (as JSON) and `skipped`."""
     if pairs.source.form == "parquet":
         _write_same(pairs, path)
@@ -72,7 +59,7 @@ def write(pairs: Pairs, path: Path) -> None:
 
 
 def _entries(source: Source, bad: Bad) -> Iterator[Entry]:
-    with _opened(source) as parquet, _told(source):
+    with _opened(source) as parquet, _read_errors(source):
         columns = _columns(parquet.schema_arrow, source)
         number = 0
         for batch in parquet.iter_batches(_BATCH, columns=columns.wanted):
@@ -85,19 +72,101 @@ def _entries(source: Source, bad: Bad) -> Iterator[Entry]:
                 number += 1
 
 
+def _entry(
+    values: dict[str, Any] | None, columns: _ParquetColumns, number: int, where: str
+) -> Entry:
+    if values is None:
+        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
+    found = values[columns.caption]
+    is_list = isinstance(found, list)
+    # A caption that is null is an empty one: it is skipped and counted as such.
+    texts = tuple(text or "" for text in found) if is_list else found or ""
+    captions = captions_at(texts, str(_inner(values, columns.id, number)), where)
+    picture = str(_inner(values, columns.picture, ""))
+    rest = ((number, is_list),) * len(captions)
+    many = len(captions) if is_list else None
+    edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
+    return Entry(picture, captions, rest, edits)
+
+
+def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
+    """A value, or the field of a struct; the default where it is null or there is no column."""
+    value: Any = values if path else None
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return default if value is None else value
+
+
+@dataclass(frozen=True)
+class _ParquetColumns:
+    caption: str
+    picture: tuple[str, ...]
+    """With the field where it is a struct: image, path. Empty without one."""
+    id: tuple[str, ...]
+    edits: tuple[str, ...]
+
+    @property
+    def wanted(self) -> list[str]:
+        every = (self.caption, ".".join(self.picture), *self.id, *self.edits)
+        return [name for name in every if name]
+
+
+def _columns(schema: pa.Schema, source: Source) -> _ParquetColumns:
+    import pyarrow as pa
+
+    names = schema.names
+    caption = find_column(source.caption_column, CAPTION_COLUMNS, names, source)
+    if not caption:
+        raise no_captions_column(names, source)
+    if EDITS in names:
+        check_wanted(source, source.name)
+    kind = schema.field(caption).type
+    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    if not _is_text(inner):
+        raise UserError(
+            f"{source.name}: the column {caption!r} holds {kind}",
+            expected="text, or lists of text",
+            way_out="name another with --caption-column",
+        )
+    picture = find_column(source.picture_column, PICTURE_COLUMNS, names, source)
+    ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
+    return _ParquetColumns(caption, _picture(schema, picture), ids, edits)
+
+
+def _picture(schema: pa.Schema, name: str) -> tuple[str, ...]:
+    """The column; of a struct its path; nothing where neither is text."""
+    import pyarrow as pa
+
+    if not name:
+        return ()
+    kind = schema.field(name).type
+    if pa.types.is_struct(kind):
+        at = kind.get_field_index("path")
+        return (name, "path") if at >= 0 and _is_text(kind.field(at).type) else ()
+    return (name,) if _is_text(kind) or pa.types.is_integer(kind) else ()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 @contextmanager
 def _opened(source: Source) -> Iterator[pq.ParquetFile]:
     import pyarrow.parquet as pq
 
     with source.opened() as file:
-        with _told(source):
+        with _read_errors(source):
             opened = pq.ParquetFile(file)
         with opened as parquet:
             yield parquet
 
 
 @contextmanager
-def _told(source: Source) -> Iterator[None]:
+def _read_errors(source: Source) -> Iterator[None]:
     """Around reading alone: a writer's errors are of the same kinds."""
     import pyarrow as pa
 
@@ -123,80 +192,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | None]:
                 yield None
 
 
-def _entry(values: dict[str, Any] | None, columns: _Columns, number: int, where: str) -> Entry:
-    if values is None:
-        raise UserError(f"{where} is not UTF-8", expected="text in UTF-8")
-    found = values[columns.caption]
-    texts = found if isinstance(found, list) else [found]
-    name = str(_inner(values, columns.id, number))
-    names = [name] if not isinstance(found, list) else [f"{name}#{at}" for at in range(len(texts))]
-    # A caption that is null is an empty one: it is skipped and counted as such.
-    captions = tuple(Caption(n, t or "", where) for n, t in zip(names, texts, strict=True))
-    picture = str(_inner(values, columns.picture, ""))
-    rest = ((number, isinstance(found, list)),) * len(captions)
-    many = len(captions) if isinstance(found, list) else None
-    edits = edits_in_cell(values[EDITS], many, where) if columns.edits else ()
-    return Entry(picture, captions, rest, edits)
-
-
-def _inner(values: dict[str, Any], path: tuple[str, ...], default: object) -> object:
-    """A value, or the field of a struct; the default where it is null or there is no column."""
-    value: Any = values if path else None
-    for part in path:
-        value = value.get(part) if isinstance(value, dict) else None
-    return default if value is None else value
-
-
-def _columns(schema: pa.Schema, source: Source) -> _Columns:
-    import pyarrow as pa
-
-    names = schema.names
-    caption = find_column(source.caption_column, CAPTIONS, names, source)
-    if not caption:
-        raise no_captions_column(names, source)
-    if EDITS in names:
-        check_wanted(source, source.name)
-    kind = schema.field(caption).type
-    inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    if not _is_text(inner):
-        raise UserError(
-            f"{source.name}: the column {caption!r} holds {kind}",
-            expected="text, or lists of text",
-            way_out="name another with --caption-column",
-        )
-    picture = find_column(source.picture_column, PICTURES, names, source)
-    ids, edits = (tuple({name} & {*names}) for name in ("id", EDITS))
-    return _Columns(caption, _picture(schema, picture), ids, edits)
-
-
-def _picture(schema: pa.Schema, name: str) -> tuple[str, ...]:
-    """The column; of a struct its path; nothing where neither is text."""
-    import pyarrow as pa
-
-    if not name:
-        return ()
-    kind = schema.field(name).type
-    if pa.types.is_struct(kind):
-        at = kind.get_field_index("path")
-        return (name, "path") if at >= 0 and _is_text(kind.field(at).type) else ()
-    return (name,) if _is_text(kind) or pa.types.is_integer(kind) else ()
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-class _Row(NamedTuple):
-    number: int
-    edits: str
-    skipped: str
-
-
-def _write_same(pairs: Pairs, path: Path) -> None:
+def _write_same(pairs: EditedEntries, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -206,7 +202,7 @@ def _write_same(pairs: Pairs, path: Path) -> None:
         coming, start = next(flow, None), 0
         with pq.ParquetWriter(path, schema) as writer:
             for group in range(parquet.num_row_groups):
-                with _told(pairs.source):
+                with _read_errors(pairs.source):
                     table = parquet.read_row_group(group)
                 ours: list[tuple[str | None, str | None]] = []
                 for number in range(start, start + table.num_rows):
@@ -224,12 +220,18 @@ def _write_same(pairs: Pairs, path: Path) -> None:
                     writer.write_table(pa.Table.from_arrays([*kept, *columns], schema=schema))
 
 
-def _by_row(pairs: Pairs) -> Iterator[_Row]:
+def _by_row(pairs: EditedEntries) -> Iterator[_EditsRow]:
     for pair in pairs:
         for rest, several in groupby(pair.rows(), key=lambda one: one[0]):
             assert isinstance(rest, tuple)
             number, is_list = rest
-            yield _Row(number, *cells([one for _, one in several], is_list=is_list))
+            yield _EditsRow(number, *edit_cells([one for _, one in several], is_list=is_list))
+
+
+class _EditsRow(NamedTuple):
+    number: int
+    edits: str
+    skipped: str
 
 
 def _with_ours(schema: pa.Schema) -> pa.Schema:
@@ -249,12 +251,12 @@ def _with_ours(schema: pa.Schema) -> pa.Schema:
     return schema.with_metadata(metadata)
 
 
-def _write_new(pairs: Pairs, path: Path) -> None:
+def _write_new(pairs: EditedEntries, path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([(name, pa.string()) for name in COLUMNS])
-    flow = (cells for pair in pairs for cells in row(pair))
+    flow = (cells for pair in pairs for cells in new_rows(pair))
     with pq.ParquetWriter(path, schema) as writer:
         while some := list(islice(flow, _ROWS)):
             columns = [pa.array(column, pa.string()) for column in zip(*some, strict=True)]

@@ -1,4 +1,9 @@
-"""Webdataset shards come in; pairs go out that are read from them when they are asked for."""
+"""Webdataset shards: their captions for editing, shards with edits, and pairs for training.
+
+A key is a name up to its first dot, and a sample is files of one key that follow each other.
+Nothing is unpacked to disk: editing copies every member unchanged, and training reads the headers
+once, by seeking from one to the next, and a member only when it is wanted.
+"""
 
 from __future__ import annotations
 
@@ -17,61 +22,40 @@ from numpy.typing import NDArray
 
 from unbag.data.captions import (
     Bad,
-    Caption,
+    EditedEntries,
     Edits,
     Entry,
-    Pair,
-    Pairs,
     Source,
-    as_json,
+    captions_at,
     captions_in,
     decoded,
     edited_before,
+    edited_record,
     edits_in,
+    json_line,
     json_record,
     json_value,
-    record,
 )
+from unbag.data.captions import Pair as EditedEntry
 from unbag.data.images import MemberPicture, read_part
-from unbag.data.pairs import Pair as PairsPair
+from unbag.data.pairs import Pair
 from unbag.errors import UserError
 from unbag.types import IntArray
 
-# A key is a name up to its first dot, and a sample is files of one key that follow each other.
-# Nothing is unpacked to disk; every member goes through unchanged.
-
 EDITS_ENDING = "edits.json"
-PICTURES = ("jpg", "jpeg", "png", "webp")
+PICTURE_ENDINGS = ("jpg", "jpeg", "png", "webp")
+_TEXT, _RECORD = "txt", "json"
+PART = np.dtype([("start", np.int64), ("size", np.uint32)])
+"""A member's place in its shard; size 0 where there is none."""
+SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
 
 
-class Place(NamedTuple):
-    """Where a sample stands."""
-
-    shard: str
-    key: str
-    number: int
-    """Of its first member in the shard: a key may come twice."""
-
-
-@dataclass(eq=False)
-class Sample:
-    """Members of one key."""
-
-    place: Place
-    members: list[tarfile.TarInfo] = field(default_factory=list)
-
-    def ending(self, name: str) -> tarfile.TarInfo | None:
-        """The member with this ending."""
-        wanted = f"{self.place.key}.{name}"
-        return next((m for m in self.members if m.name.lower() == wanted.lower()), None)
-
-
-def read(source: Source, bad: Bad) -> Iterator[Entry]:
+def read_shards(source: Source, bad: Bad) -> Iterator[Entry]:
     """One entry a sample; a sample without a caption is broken."""
     paths = source.files()
     _check_names(paths)
     for path in paths:
-        with opened(path) as shard:
+        with opened_shard(path) as shard:
             for sample in samples(shard, path.stem):
                 if not sample.place.key:
                     continue
@@ -83,7 +67,7 @@ def read(source: Source, bad: Bad) -> Iterator[Entry]:
                     yield entry
 
 
-def write(pairs: Pairs, folder: Path) -> None:
+def write_shards(pairs: EditedEntries, folder: Path) -> None:
     """Shards of the same names in a folder, with KEY.edits.json in every sample that was read."""
     folder.mkdir()
     flow = iter(pairs)
@@ -91,90 +75,15 @@ def write(pairs: Pairs, folder: Path) -> None:
     for path in pairs.source.files():
         if pair is None and pairs.source.limit is not None:
             return
-        with opened(path) as shard, tarfile.open(folder / path.name, "w") as new:
+        with opened_shard(path) as shard, tarfile.open(folder / path.name, "w") as new:
             for sample in samples(shard, path.stem):
                 for member in sample.members:
                     new.addfile(member, shard.extractfile(member) if member.isreg() else None)
-                if _place_of(pair) == sample.place:
-                    assert pair is not None
+                if pair is not None and pair.entry.rest[0] == sample.place:
                     _add_edits(new, sample, pair)
                     pair = next(flow, None)
                     if pair is None and pairs.source.limit is not None:
                         break
-
-
-def _entry(shard: tarfile.TarFile, sample: Sample, source: Source) -> Entry:
-    place = sample.place
-    where = f"{place.shard}.tar, sample {place.key!r}"
-    if sample.ending(EDITS_ENDING):
-        raise edited_before(where)
-    text, said = sample.ending("txt"), sample.ending("json")
-    found: str | tuple[str, ...]
-    if text and not source.caption_column:
-        found = decoded(_shards_content(shard, text), where)
-    elif said:
-        found = captions_in(
-            json_record(_shards_content(shard, said), where), source.caption_column, where
-        )
-    else:
-        there = ", ".join(m.name for m in sample.members[:5])
-        raise UserError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
-    name = f"{place.shard}/{place.key}"
-    texts = (found,) if isinstance(found, str) else found
-    names = [name] if isinstance(found, str) else [f"{name}#{at}" for at in range(len(texts))]
-    captions = tuple(Caption(n, t, where) for n, t in zip(names, texts, strict=True))
-    picture = next((m.name for end in PICTURES if (m := sample.ending(end))), "")
-    return Entry(picture, captions, (place,) * len(captions))
-
-
-def samples(shard: tarfile.TarFile, name: str) -> Iterator[Sample]:
-    """Members in order; folders and links stand with the sample before them."""
-    current = Sample(Place(name, "", 0))
-    for number, member in enumerate(shard):
-        key = _key(member.name) if member.isreg() else current.place.key
-        if key != current.place.key:
-            if current.members:
-                yield current
-            current = Sample(Place(name, key, number))
-        current.members.append(member)
-    if current.members:
-        yield current
-
-
-def _key(name: str) -> str:
-    folder, slash, last = name.rpartition("/")
-    return folder + slash + last.partition(".")[0]
-
-
-def _shards_content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = shard.extractfile(member)
-    assert file is not None
-    return file.read()
-
-
-def _place_of(pair: Pair | None) -> object:
-    return pair.entry.rest[0] if pair else None
-
-
-def _add_edits(new: tarfile.TarFile, sample: Sample, pair: Pair) -> None:
-    content = as_json([record(one) for one in pair.edited]).encode()
-    info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
-    info.size, info.mtime = len(content), sample.members[0].mtime
-    new.addfile(info, BytesIO(content))
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """A shard for reading; one that was cut short is an error when its end is met."""
-    try:
-        with tarfile.open(path, "r:") as shard:
-            yield shard
-    except tarfile.TarError as error:
-        raise UserError(
-            f"{path} is no whole shard: {error}",
-            expected="an uncompressed tar file",
-            way_out="check that it was copied to its end",
-        ) from error
 
 
 def _check_names(paths: list[Path]) -> None:
@@ -188,141 +97,91 @@ def _check_names(paths: list[Path]) -> None:
         seen[path.name] = path
 
 
-# Headers alone are read, by seeking from one to the next: a shard is never unpacked, and pictures
-# are not touched before they are wanted.
-
-_TEXT, _RECORD = "txt", "json"
-PART = np.dtype([("start", np.int64), ("size", np.uint32)])
-"""A member's place in its shard; size 0 where there is none."""
-SAMPLE = np.dtype([("picture", PART), ("text", PART), ("record", PART), ("edits", PART)])
-
-
-@dataclass(frozen=True, eq=False)
-class ShardIndex:
-    """Samples of all shards, in order."""
-
-    shards: tuple[Path, ...]
-    sample_N: NDArray[np.void]
-    """Of type SAMPLE."""
-    end_S: NDArray[np.int64]
-    """Samples up to the end of each shard."""
-    names: bytearray
-    """Names of picture members, one after the other."""
-    name_end_N: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        """Samples."""
-        return len(self.sample_N)
-
-    def name(self, at: int) -> str:
-        """Of the picture."""
-        start = int(self.name_end_N[at - 1]) if at else 0
-        return self.names[start : int(self.name_end_N[at])].decode()
-
-    def shard(self, at: int) -> Path:
-        """That a sample stands in."""
-        return self.shards[int(np.searchsorted(self.end_S, at, side="right"))]
+def _entry(shard: tarfile.TarFile, sample: ShardSample, source: Source) -> Entry:
+    place = sample.place
+    where = f"{place.shard}.tar, sample {place.key!r}"
+    if sample.ending(EDITS_ENDING):
+        raise edited_before(where)
+    text, said = sample.ending("txt"), sample.ending("json")
+    found: str | tuple[str, ...]
+    if text and not source.caption_column:
+        found = decoded(_content(shard, text), where)
+    elif said:
+        found = captions_in(json_record(_content(shard, said), where), source.caption_column, where)
+    else:
+        there = ", ".join(m.name for m in sample.members[:5])
+        raise UserError(f"{where} has no caption, only {there}", expected="KEY.txt or KEY.json")
+    captions = captions_at(found, f"{place.shard}/{place.key}", where)
+    picture = next((m.name for end in PICTURE_ENDINGS if (m := sample.ending(end))), "")
+    return Entry(picture, captions, (place,) * len(captions))
 
 
-def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
-    """Read all headers; an empty shard, and a sample without picture or caption, are errors."""
-    names, name_ends, ends = bytearray(), array("q"), array("q")
-    found: list[NDArray[np.void]] = []
-    for path in paths:
-        rows: list[tuple[tuple[int, int], ...]] = []
-        for name, row in _rows(path, bad):
-            rows.append(row)
-            names += name.encode()
-            name_ends.append(len(names))
-        if not rows:
-            raise UserError(
-                f"the shard {path} holds no sample with a picture and a caption",
-                expected="samples such as 000.jpg with 000.txt",
-                way_out="remove it, or make it anew",
-            )
-        found.append(np.array(rows, SAMPLE))
-        ends.append(len(name_ends))
-    sample_N = np.concatenate(found)
-    return ShardIndex(
-        tuple(paths), sample_N, np.array(ends, np.int64), names, np.array(name_ends, np.int64)
-    )
+def _content(shard: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = shard.extractfile(member)
+    assert file is not None
+    return file.read()
 
 
-def _rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
-    with opened(path) as shard:
-        for sample in samples(shard, path.stem):
-            if not sample.place.key:
-                continue
-            picture = next((m for end in PICTURES if (m := sample.ending(end))), None)
-            members = [sample.ending(end) for end in (_TEXT, _RECORD, EDITS_ENDING)]
-            if picture is None or not any(members):
-                bad(_lacking(path, sample, "caption" if picture else "picture"))
-                continue
-            yield picture.name, tuple(_shard_index_part(member) for member in (picture, *members))
+def _add_edits(new: tarfile.TarFile, sample: ShardSample, pair: EditedEntry) -> None:
+    content = json_line([edited_record(one) for one in pair.edited]).encode()
+    info = tarfile.TarInfo(f"{sample.place.key}.{EDITS_ENDING}")
+    info.size, info.mtime = len(content), sample.members[0].mtime
+    new.addfile(info, BytesIO(content))
 
 
-def _shard_index_part(member: tarfile.TarInfo | None) -> tuple[int, int]:
-    return (member.offset_data, member.size) if member else (0, 0)
+@contextmanager
+def opened_shard(path: Path) -> Iterator[tarfile.TarFile]:
+    """A shard for reading; one that was cut short is an error when its end is met."""
+    try:
+        with tarfile.open(path, "r:") as shard:
+            yield shard
+    except tarfile.TarError as error:
+        raise UserError(
+            f"{path} is no whole shard: {error}",
+            expected="an uncompressed tar file",
+            way_out="check that it was copied to its end",
+        ) from error
 
 
-def _lacking(path: Path, sample: Sample, what: str) -> UserError:
-    there = ", ".join(member.name for member in sample.members[:5])
-    return UserError(
-        f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
-        expected=f"KEY.{' or KEY.'.join(PICTURES)}, and KEY.txt or KEY.json",
-    )
+def samples(shard: tarfile.TarFile, name: str) -> Iterator[ShardSample]:
+    """Members in order; folders and links stand with the sample before them."""
+    current = ShardSample(SamplePlace(name, "", 0))
+    for number, member in enumerate(shard):
+        key = _key(member.name) if member.isreg() else current.place.key
+        if key != current.place.key:
+            if current.members:
+                yield current
+            current = ShardSample(SamplePlace(name, key, number))
+        current.members.append(member)
+    if current.members:
+        yield current
 
 
-_NO_NEAREST: tuple[int, ...] = ()
+@dataclass(eq=False)
+class ShardSample:
+    """The members of a shard that share one key."""
+
+    place: SamplePlace
+    members: list[tarfile.TarInfo] = field(default_factory=list)
+
+    def ending(self, name: str) -> tarfile.TarInfo | None:
+        """The member with this ending."""
+        wanted = f"{self.place.key}.{name}"
+        return next((m for m in self.members if m.name.lower() == wanted.lower()), None)
 
 
-@dataclass(frozen=True, eq=False)
-class ShardPairs:
-    """Samples of shards."""
+class SamplePlace(NamedTuple):
+    """Where a sample stands: shard, key and number of its first member."""
 
-    about: str
-    fingerprint: str
-    has_edits: bool
-    index: ShardIndex
-    caption_column: str = ""
-    near: Mapping[int, tuple[int, ...]] | None = None
-    """Places of the nearest pictures of each."""
+    shard: str
+    key: str
+    number: int
+    """Of its first member in the shard: a key may come twice."""
 
-    @property
-    def block_ends(self) -> IntArray:
-        """Places at which shards end: samples of one are read quickest one after the other."""
-        return self.index.end_S
 
-    def __len__(self) -> int:
-        """Pictures."""
-        return len(self.index)
-
-    def __getitem__(self, place: int) -> PairsPair:
-        """Reads caption and edits; raises UserError for those that cannot be read."""
-        path, name = self.index.shard(place), self.index.name(place)
-        sample = self.index.sample_N[place]
-        picture = MemberPicture(path, name, *_pairs_shards_part(sample["picture"]))
-        captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
-        near = (self.near or {}).get(place, _NO_NEAREST)
-        return PairsPair(f"{path.stem}/{name}", picture, captions, edits, near)
-
-    def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
-        sample = self.index.sample_N[place]
-        if sample["edits"]["size"]:
-            return _edited(_pairs_shards_content(path, sample["edits"], where), where)
-        found: str | tuple[str, ...]
-        if sample["text"]["size"] and not self.caption_column:
-            found = decoded(_pairs_shards_content(path, sample["text"], where), where)
-        else:
-            said = json_record(_pairs_shards_content(path, sample["record"], where), where)
-            found = captions_in(said, self.caption_column, where)
-        texts = (found,) if isinstance(found, str) else found
-        kept = tuple(text for one in texts if (text := " ".join(one.split())))
-        if not kept:
-            raise UserError(
-                f"{where} has an empty caption", expected="a caption that says anything"
-            )
-        return kept, ((),) * len(kept)
+def _key(name: str) -> str:
+    folder, slash, last = name.rpartition("/")
+    return folder + slash + last.partition(".")[0]
 
 
 def open_shards(
@@ -348,6 +207,58 @@ def open_shards(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class ShardPairs:
+    """Pairs that are read from shards when they are asked for."""
+
+    about: str
+    fingerprint: str
+    has_edits: bool
+    index: ShardIndex
+    caption_column: str = ""
+    near: Mapping[int, tuple[int, ...]] | None = None
+    """Places of the nearest pictures of each."""
+
+    @property
+    def block_ends(self) -> IntArray:
+        """Places at which shards end: samples of one are read quickest one after the other."""
+        return self.index.end_S
+
+    def __len__(self) -> int:
+        """Pictures."""
+        return len(self.index)
+
+    def __getitem__(self, place: int) -> Pair:
+        """Reads caption and edits; raises UserError for those that cannot be read."""
+        path, name = self.index.shard(place), self.index.name(place)
+        sample = self.index.sample_N[place]
+        picture = MemberPicture(path, name, *_part_span(sample["picture"]))
+        captions, edits = self._said(path, place, f"{path.name}, sample {name!r}")
+        near = (self.near or {}).get(place, _NO_NEAREST)
+        return Pair(f"{path.stem}/{name}", picture, captions, edits, near)
+
+    def _said(self, path: Path, place: int, where: str) -> tuple[tuple[str, ...], Edits]:
+        sample = self.index.sample_N[place]
+        if sample["edits"]["size"]:
+            return _edited(_part_content(path, sample["edits"], where), where)
+        found: str | tuple[str, ...]
+        if sample["text"]["size"] and not self.caption_column:
+            found = decoded(_part_content(path, sample["text"], where), where)
+        else:
+            said = json_record(_part_content(path, sample["record"], where), where)
+            found = captions_in(said, self.caption_column, where)
+        texts = (found,) if isinstance(found, str) else found
+        kept = tuple(text for one in texts if (text := " ".join(one.split())))
+        if not kept:
+            raise UserError(
+                f"{where} has an empty caption", expected="a caption that says anything"
+            )
+        return kept, ((),) * len(kept)
+
+
+_NO_NEAREST: tuple[int, ...] = ()
+
+
 def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
     """Of KEY.edits.json: a list of captions, each with its edits."""
     found = json_value(raw, where)
@@ -363,14 +274,14 @@ def _edited(raw: bytes, where: str) -> tuple[tuple[str, ...], Edits]:
     return texts, tuple(edits_in(one.get("edits", []), None, where)[0] for one in kept)
 
 
-def _pairs_shards_content(path: Path, part: np.void, where: str) -> bytes:
+def _part_content(path: Path, part: np.void, where: str) -> bytes:
     try:
-        return read_part(path, *_pairs_shards_part(part))
+        return read_part(path, *_part_span(part))
     except (OSError, ValueError) as error:
         raise UserError(f"{where} cannot be read: {error}") from error
 
 
-def _pairs_shards_part(part: np.void) -> tuple[int, int]:
+def _part_span(part: np.void) -> tuple[int, int]:
     return int(part["start"]), int(part["size"])
 
 
@@ -383,3 +294,79 @@ def _places(
         for name, place in place_of.items()
         if (found := tuple(place_of[n] for n in neighbours.get(name, ()) if n in place_of))
     }
+
+
+def index_shards(paths: list[Path], bad: Bad) -> ShardIndex:
+    """Read all headers; an empty shard, and a sample without picture or caption, are errors."""
+    names, name_ends, ends = bytearray(), array("q"), array("q")
+    found: list[NDArray[np.void]] = []
+    for path in paths:
+        rows: list[tuple[tuple[int, int], ...]] = []
+        for name, row in _index_rows(path, bad):
+            rows.append(row)
+            names += name.encode()
+            name_ends.append(len(names))
+        if not rows:
+            raise UserError(
+                f"the shard {path} holds no sample with a picture and a caption",
+                expected="samples such as 000.jpg with 000.txt",
+                way_out="remove it, or make it anew",
+            )
+        found.append(np.array(rows, SAMPLE))
+        ends.append(len(name_ends))
+    sample_N = np.concatenate(found)
+    return ShardIndex(
+        tuple(paths), sample_N, np.array(ends, np.int64), names, np.array(name_ends, np.int64)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ShardIndex:
+    """Samples of all shards, in order."""
+
+    shards: tuple[Path, ...]
+    sample_N: NDArray[np.void]
+    """Of type SAMPLE."""
+    end_S: NDArray[np.int64]
+    """Samples up to the end of each shard."""
+    names: bytearray
+    """Names of picture members, one after the other."""
+    name_end_N: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Samples."""
+        return len(self.sample_N)
+
+    def name(self, at: int) -> str:
+        """Name of the picture's member."""
+        start = int(self.name_end_N[at - 1]) if at else 0
+        return self.names[start : int(self.name_end_N[at])].decode()
+
+    def shard(self, at: int) -> Path:
+        """The shard that holds a sample."""
+        return self.shards[int(np.searchsorted(self.end_S, at, side="right"))]
+
+
+def _index_rows(path: Path, bad: Bad) -> Iterator[tuple[str, tuple[tuple[int, int], ...]]]:
+    with opened_shard(path) as shard:
+        for sample in samples(shard, path.stem):
+            if not sample.place.key:
+                continue
+            picture = next((m for end in PICTURE_ENDINGS if (m := sample.ending(end))), None)
+            members = [sample.ending(end) for end in (_TEXT, _RECORD, EDITS_ENDING)]
+            if picture is None or not any(members):
+                bad(_lacking(path, sample, "caption" if picture else "picture"))
+                continue
+            yield picture.name, tuple(_member_span(member) for member in (picture, *members))
+
+
+def _member_span(member: tarfile.TarInfo | None) -> tuple[int, int]:
+    return (member.offset_data, member.size) if member else (0, 0)
+
+
+def _lacking(path: Path, sample: ShardSample, what: str) -> UserError:
+    there = ", ".join(member.name for member in sample.members[:5])
+    return UserError(
+        f"{path.name}, sample {sample.place.key!r} has no {what}, only {there}",
+        expected=f"KEY.{' or KEY.'.join(PICTURE_ENDINGS)}, and KEY.txt or KEY.json",
+    )

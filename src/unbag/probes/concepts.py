@@ -24,9 +24,9 @@ from unbag.metrics.intervals import generator
 from unbag.probes.space import Space, unit
 from unbag.types import FloatArray
 from unbag.world.grammar import Ast, Not, Obj, realise
-from unbag.world.placement import RGB, Look, jittered, sample_look
+from unbag.world.placement import RGB, Look, Place, Slots, jittered, pick, sample_look, slots_for
 from unbag.world.rendering import ScenePicture
-from unbag.world.scenes import Place, Scene, Slots, Thing, is_clear, pick, slots_for
+from unbag.world.scenes import Scene, Thing, is_clear
 from unbag.world.stream import split_seed
 from unbag.world.vocabulary import DEFAULT, Relation, World
 

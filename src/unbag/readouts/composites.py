@@ -28,8 +28,8 @@ from unbag.world.grammar import And, Has, Not, Obj, Statement, Style, holds, rea
 from unbag.world.placement import Look, jittered, place_apart, sample_look
 from unbag.world.quads import FLAT, Quad, quad
 from unbag.world.scenes import Scene, is_clear
-from unbag.world.stream import split_seed
-from unbag.world.vocabulary import DEFAULT, Relation, Withheld, World, withheld
+from unbag.world.stream import Withheld, split_seed, withheld
+from unbag.world.vocabulary import DEFAULT, Relation, World
 
 _TRAIN = 2**30
 """First of the seeds of the training split that are drawn here; `unbag train` takes others."""

@@ -1,1 +1,1 @@
-"""Runs."""
+"""What every long job needs: files, identity, cache, distributed processes, progress."""

@@ -1,4 +1,4 @@
-"""Embeddings on disk, by content and model: batches of vectors in, the same vectors out.
+"""A cache of embeddings on disk, by model and by the content that was embedded.
 
 A shelf is a folder of small immutable files, each one batch, named by the hash of what it holds.
 No locks are needed: two processes that compute the same batch write the same file, and a file
@@ -23,15 +23,6 @@ from unbag.runs.progress import Progress
 Vectors = NDArray[np.float32]
 
 
-def default_cache() -> Path:
-    """Where embeddings are kept unless the user says otherwise."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
-    except RuntimeError:
-        # A container may run as a user without a home.
-        return Path(tempfile.gettempdir()) / "unbag"
-
-
 class Shelf:
     """The cached vectors of one model and one kind of input; in memory only if folder is None."""
 
@@ -53,14 +44,14 @@ class Shelf:
         return key in self._vector_of or key in self._file_of
 
     def get(self, keys: Iterable[str]) -> dict[str, Vectors]:
-        """The vectors of those keys that are known; a damaged file is said, and forgotten."""
+        """The vectors of those keys that are known; a damaged file is reported and left out."""
         wanted = [key for key in keys if key in self]
         for path in sorted({self._file_of[key] for key in wanted if key not in self._vector_of}):
             self._load(path)
         return {key: self._vector_of[key] for key in wanted if key in self._vector_of}
 
     def put(self, keys: Sequence[str], vector_ND: Vectors) -> None:
-        """Keep a batch."""
+        """Store a batch of vectors, on disk too if there is a folder."""
         vector_ND = np.ascontiguousarray(vector_ND, dtype=np.float32)
         self._vector_of.update(zip(keys, vector_ND, strict=True))
         if self._folder is None:
@@ -112,6 +103,15 @@ class Shelf:
 def open_shelf(cache: Path | None, fingerprint: str, kind: str, *, progress: Progress) -> Shelf:
     """The shelf of a model's pictures or captions; memory only when there is no cache folder."""
     return Shelf(cache / fingerprint / kind if cache else None, progress=progress)
+
+
+def default_cache() -> Path:
+    """The folder of the cache unless the user names another."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unbag"
+    except RuntimeError:
+        # A container may run as a user without a home.
+        return Path(tempfile.gettempdir()) / "unbag"
 
 
 def _digest(keys: Sequence[str], vector_ND: Vectors) -> str:

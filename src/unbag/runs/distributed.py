@@ -1,5 +1,10 @@
-"""Rows of one process come in; rows of all processes go out. Also sums of their gradients.
+"""Processes that torchrun started share a run: who does which part, and how results are joined.
 
+Every process plans the same work from the same files, so a part needs no message: part i belongs
+to process i modulo their number. Vectors and scores are exchanged on disk, where they are stored
+anyway.
+
+In training every process has rows of a batch and needs those of all.
 Every process computes the loss of the whole batch, so it knows the gradient at its own rows; rows
 of others are constants to it. Gradients of the weights are then summed, not averaged: one process
 and many take the same step. DistributedDataParallel is not used, since it averages, and since the
@@ -19,16 +24,13 @@ from unbag.errors import UserError
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Processes that torchrun started share the work: who does which part, and when all are done.
-#
-# Every process plans the same work from the same files, so a part needs no message: part i belongs
-# to process i modulo their number. Vectors and scores meet on disk, where they are kept anyway.
 
 Part = TypeVar("Part")
 Said = TypeVar("Said")
-
 _LONGEST = timedelta(days=7)
 """A process may wait this long for the slowest one; torchrun ends all if one of them fails."""
+_BUCKET = 1 << 24
+"""Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,18 @@ class Team:
         return self.rank == 0
 
     def mine(self, parts: Sequence[Part]) -> list[Part]:
-        """The parts of this process."""
+        """Those of the parts that this process does."""
         return list(parts[self.rank :: self.size])
 
     def wait(self) -> None:
-        """Go on when every process has come here."""
+        """Barrier: go on when every process has come here."""
         if self.size > 1:
             from torch import distributed
 
             distributed.barrier()
 
     def gather(self, said: Said) -> list[Said]:
-        """What every process says, in order of rank, for every process."""
+        """The objects of all processes in order of rank, on every process."""
         if self.size == 1:
             return [said]
         from torch import distributed
@@ -111,10 +113,6 @@ def _whole(name: str, default: int) -> int:
     return int(text)
 
 
-_BUCKET = 1 << 24
-"""Numbers that are sent together, so that a thousand small weights are not a thousand messages."""
-
-
 def gathered(own: Tensor, team: Team) -> Tensor:
     """The rows of all processes in order of rank, with gradient at our own."""
     if team.size == 1:
@@ -133,7 +131,7 @@ def gathered(own: Tensor, team: Team) -> Tensor:
 
 
 def sum_gradients(weights: Iterable[Tensor], team: Team) -> None:
-    """Over all processes, in place. A weight without a gradient here counts as zero."""
+    """Sum gradients over all processes, in place; a missing one counts as zero."""
     if team.size == 1:
         return
     import torch

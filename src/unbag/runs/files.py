@@ -1,4 +1,4 @@
-"""Writing into the folder of a run; where the disk is full, a message that says what to do."""
+"""Files and folders of long jobs: atomic writes, a lock per folder, messages for a full disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,21 @@ from weakref import ref
 
 from unbag.errors import UserError
 
-# Writing files so that a reader sees the old one or the new one, and one process at a time.
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+
+    def put(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomically(path, put)
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it."""
+    """Let `write` fill a temporary file beside `path`, flush it to disk, then rename it.
+
+    A reader sees the old file or the new one, never a part of it.
+    """
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}.part")
     try:
         mode = mode_of_new(temporary)
@@ -48,11 +58,6 @@ def settle(path: Path, mode: int) -> None:
         os.fsync(file.fileno())
     if path.stat().st_mode != mode:
         path.chmod(mode)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    write_atomically(path, lambda temporary: _put(temporary, text))
 
 
 def make_folder(path: Path, *, what: str, way_out: str) -> Path:
@@ -111,33 +116,6 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _put(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def paused_collector() -> Iterator[None]:
-    """Hold the cyclic collector for a while; it takes half the time of loading 400,000 items."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-_SAID = ("os error 28", "os error 122", "No space left")
-"""By libraries that hide the number of the error."""
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk is full."""
-    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
-        return True
-    return any(said in str(error) for said in _SAID)
-
-
 @contextmanager
 def told_when_full(
     folder: Path, *, goes_on: str = "it goes on from the last checkpoint"
@@ -152,3 +130,26 @@ def told_when_full(
             f"no room is left on the disk of {folder}",
             way_out=f"make room, then give the same command again: {goes_on}",
         ) from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the disk is full."""
+    if isinstance(error, OSError) and error.errno in (ENOSPC, EDQUOT):
+        return True
+    return any(said in str(error) for said in _SAID)
+
+
+_SAID = ("os error 28", "os error 122", "No space left")
+"""By libraries that hide the number of the error."""
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Hold the cyclic collector for a while; it takes half the time of loading 400,000 items."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,4 +1,8 @@
-"""A recipe comes in; what it says goes out as plain data, the same in every process and session."""
+"""What decides a run, as plain data that is the same in every process and session, and compared.
+
+Classes and functions are written by name. Those of this package are `unbag:Name`, without their
+module, which may be renamed while a run waits to be resumed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,6 @@ def described(value: object) -> object:
 
 def _name(value: object) -> str:
     named = value if hasattr(value, "__qualname__") else type(value)
-    # A module of ours may be renamed while a run waits to be resumed; a user's module is its name.
     module = named.__module__
     return f"{'unbag' if module.startswith('unbag.') else module}:{named.__qualname__}"
 

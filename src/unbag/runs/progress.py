@@ -1,4 +1,4 @@
-"""How long work tells that it goes on, without knowing who listens."""
+"""Progress of long jobs, whoever shows it, and an orderly stop on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Protocol
 from unbag.runs.distributed import Team
 
 Advance = Callable[[int], None]
+Task = Callable[[str, int], AbstractContextManager[Advance]]
+"""The `task` of a `Progress`: what is done, and how many steps it has; 0 if unknown."""
 
 
 class Progress(Protocol):
@@ -22,11 +24,11 @@ class Progress(Protocol):
         """A bar for `total` steps; the function it gives moves it on."""
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
 
 
 class Silent:
-    """Shows nothing; keeps what was said."""
+    """Shows nothing; messages are collected in `said`."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -37,13 +39,11 @@ class Silent:
         yield lambda steps: None
 
     def say(self, message: str) -> None:
-        """Keep it."""
+        """Collect the message."""
         self.said.append(message)
 
 
-# Ctrl-C and SIGTERM during training: the step is finished and saved before the run stops.
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+unseen: Task = Silent().task
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Stopping:
 
 @contextmanager
 def stops_gently(team: Team) -> Iterator[Stopping]:
-    """The first signal is kept for the end of the step; a second one stops at once."""
+    """The first signal waits until the step is finished and saved; a second one stops at once."""
     found = Stopping(team)
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread may listen to signals.
@@ -85,3 +85,6 @@ def stops_gently(team: Team) -> Iterator[Stopping]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)

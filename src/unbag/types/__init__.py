@@ -1,4 +1,4 @@
-"""The central types: what flows from files to report. Records without behaviour; one way only."""
+"""The central types, from files to report: items, models, scores, results, benchmarks."""
 
 from unbag.types.benchmarks import Benchmark, Download, Errata, Loader, Published
 from unbag.types.items import (

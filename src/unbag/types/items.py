@@ -1,4 +1,4 @@
-"""What is asked: pictures, captions, questions and the items made of them, and edits.
+"""Test items and what they are made of (pictures, captions, questions), and edits of captions.
 
 Dimensions: P pictures, C captions, T true cells.
 """
@@ -17,68 +17,10 @@ from unbag.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Names for the array types used everywhere.
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
 BoolArray: TypeAlias = NDArray[np.bool_]
-
-
-@runtime_checkable
-class Picture(Protocol):
-    """A picture not yet opened."""
-
-    @property
-    def key(self) -> str:
-        """Identity of the content, for caching: equal keys mean equal pixels."""
-
-    @property
-    def name(self) -> str:
-        """What to call it in a message: a path, or where in the world it comes from."""
-
-    def open(self) -> Image:
-        """Decode to RGB. Raises OSError or ValueError when the picture is damaged."""
-
-
-@dataclass(frozen=True)
-class Ensemble:
-    """A caption that is the average of several prompts, as class names with templates are."""
-
-    name: str
-    prompts: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        given: object = self.prompts
-        if isinstance(given, str) or not given:
-            raise UserError(
-                f"ensemble {self.name!r} has no prompts",
-                expected="at least one prompt",
-                way_out="give at least one template, such as 'a photo of a {}.'",
-            )
-
-
-Caption: TypeAlias = str | Ensemble
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a chat model is asked about the picture; the item's captions are then the answers."""
-
-    text: str
-    options: tuple[str, ...] = ()
-    """The choices as they are shown (letters, phrases); empty for a yes/no or free question."""
-
-
-@dataclass(frozen=True, eq=False)
-class Sparse:
-    """Truth of a large item: only the cells that are true (or rated), as row and column indices."""
-
-    shape: tuple[int, int]
-    row_T: IntArray
-    column_T: IntArray
-
-
-Truth: TypeAlias = BoolArray | FloatArray | Sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,34 +71,74 @@ class Item:
             )
 
 
+@runtime_checkable
+class Picture(Protocol):
+    """A picture not yet opened."""
+
+    @property
+    def key(self) -> str:
+        """Identity of the content, for caching: equal keys mean equal pixels."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in a message: a path, or where in the world it comes from."""
+
+    def open(self) -> Image:
+        """Decode to RGB. Raises OSError or ValueError when the picture is damaged."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A caption that is the average of several prompts, as class names with templates are."""
+
+    name: str
+    prompts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        given: object = self.prompts
+        if isinstance(given, str) or not given:
+            raise UserError(
+                f"ensemble {self.name!r} has no prompts",
+                expected="at least one prompt",
+                way_out="give at least one template, such as 'a photo of a {}.'",
+            )
+
+
+Caption: TypeAlias = str | Ensemble
+
+
+def prompts_of(caption: Caption) -> tuple[str, ...]:
+    """The texts of a caption: one, or the prompts of an ensemble."""
+    return caption.prompts if isinstance(caption, Ensemble) else (caption,)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a chat model is asked about the picture; the item's captions are then the answers."""
+
+    text: str
+    options: tuple[str, ...] = ()
+    """The choices as they are shown (letters, phrases); empty for a yes/no or free question."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """Truth of a large item: only the cells that are true (or rated), as row and column indices."""
+
+    shape: tuple[int, int]
+    row_T: IntArray
+    column_T: IntArray
+
+
+Truth: TypeAlias = BoolArray | FloatArray | Sparse
+
+
 class Query(NamedTuple):
     """One thing to score."""
 
     picture: Picture
     caption: Caption
     question: Question | None = None
-
-
-class Change(NamedTuple):
-    """Characters of a caption and what stands there instead; start == end inserts."""
-
-    start: int
-    end: int
-    new: str
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
-
-    text: str
-    kind: str
-    keeps_meaning: bool
-    span: tuple[int, int]
-    """Characters of the original caption from the first to the last that were changed."""
-    changes: tuple[Change, ...] = ()
-    """What was done to the original, from left to right: applied to it they give `text`.
-    Empty where the caption was said anew, as in the world."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +162,25 @@ class Edited:
     edits: tuple[Edit, ...] = ()
     skipped: str = ""
     """Why it was not edited at all; empty if it was, even without success."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A changed caption: a hard negative, or a hard positive if it keeps the meaning."""
+
+    text: str
+    kind: str
+    keeps_meaning: bool
+    span: tuple[int, int]
+    """Characters of the original caption from the first to the last that were changed."""
+    changes: tuple[Change, ...] = ()
+    """What was done to the original, from left to right: applied to it they give `text`.
+    Empty where the caption was said anew, as in the world."""
+
+
+class Change(NamedTuple):
+    """Characters of a caption and what stands there instead; start == end inserts."""
+
+    start: int
+    end: int
+    new: str

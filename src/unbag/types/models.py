@@ -1,4 +1,6 @@
-"""What answers: the shapes a model can have. Nothing to inherit; matching attributes are enough.
+"""The interfaces of scorers, encoders and chat models, and the tensors that they exchange.
+
+Protocols: there is nothing to inherit, matching attributes are enough.
 
 Dimensions: N pictures or captions, D embedding, L tokens or patches, B batch, K edits of a caption.
 """
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-if TYPE_CHECKING:
     Numbers: TypeAlias = Sequence[float] | FloatArray | Tensor
 
 
@@ -45,6 +46,37 @@ class Scorer(Protocol):
 
 
 @runtime_checkable
+class EmbeddingScorer(Scorer, Protocol):
+    """A scorer that only needs one vector for each input: the engine embeds, it compares."""
+
+    @property
+    def encoder(self) -> DualEncoder:
+        """Where the vectors come from."""
+
+    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
+        """Score picture i with caption i, [N]."""
+
+    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
+        """Score every picture with every caption, [P, C]."""
+
+
+@runtime_checkable
+class FittedScorer(EmbeddingScorer, Protocol):
+    """An embedding scorer that knows its captions by itself: only pictures are embedded."""
+
+    def caption_vectors(self, captions: Sequence[Caption]) -> Tensor:
+        """What `compare` gets in place of the encoder's vectors, a row a caption."""
+
+
+@runtime_checkable
+class MatrixScorer(Scorer, Protocol):
+    """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
+
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """The scores of all pairs, [pictures, captions]."""
+
+
+@runtime_checkable
 class ItemScorer(Scorer, Protocol):
     """A scorer that must see a whole item: options shown together, answers that are parsed."""
 
@@ -53,14 +85,6 @@ class ItemScorer(Scorer, Protocol):
 
         A picture that cannot be opened raises OSError or ValueError, as `open` does.
         """
-
-
-@runtime_checkable
-class MatrixScorer(Scorer, Protocol):
-    """A scorer that can fill a whole matrix cheaply; retrieval needs it."""
-
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """[pictures, captions]."""
 
 
 @runtime_checkable
@@ -105,26 +129,14 @@ class DualEncoder(Protocol):
 
 
 @runtime_checkable
-class EmbeddingScorer(Scorer, Protocol):
-    """A scorer that only needs one vector for each input: the engine embeds, it compares."""
+class TokenEncoder(DualEncoder, Protocol):
+    """A dual encoder that also shows what stands before pooling."""
 
-    @property
-    def encoder(self) -> DualEncoder:
-        """Where the vectors come from."""
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        """Patch vectors in the joint space, without the pooled one."""
 
-    def compare(self, picture_ND: Tensor, caption_ND: Tensor) -> Tensor:
-        """Row with row, [N]."""
-
-    def compare_all(self, picture_PD: Tensor, caption_CD: Tensor) -> Tensor:
-        """Every picture with every caption, [P, C]."""
-
-
-@runtime_checkable
-class FittedScorer(EmbeddingScorer, Protocol):
-    """An embedding scorer that knows its captions by itself: only pictures are embedded."""
-
-    def caption_vectors(self, captions: Sequence[Caption]) -> Tensor:
-        """What `compare` gets in place of the encoder's vectors, a row a caption."""
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        """Word vectors in the joint space."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,17 +150,6 @@ class Tokens:
 
 
 @runtime_checkable
-class TokenEncoder(DualEncoder, Protocol):
-    """A dual encoder that also shows what stands before pooling."""
-
-    def encode_patches(self, pixels: Tensor) -> Tokens:
-        """Patch vectors in the joint space, without the pooled one."""
-
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
-        """Word vectors in the joint space."""
-
-
-@runtime_checkable
 class PaddedEncoder(TokenEncoder, Protocol):
     """A token encoder that also shows what its caption tower makes of padding."""
 
@@ -158,6 +159,17 @@ class PaddedEncoder(TokenEncoder, Protocol):
         A caption beyond `length` tokens is cut as the model's own tokenizer cuts. There are fewer
         columns where the tower takes fewer tokens or leaves padding out.
         """
+
+
+@runtime_checkable
+class LayerEncoder(DualEncoder, Protocol):
+    """A dual encoder that shows what stands after each layer."""
+
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """[N, ...] prepared pictures, layer by layer."""
+
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """N captions, layer by layer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,17 +189,6 @@ class Layers:
     pooling, maps of ALIGN)."""
     mask_NL: Tensor
     """True where there is a patch or word."""
-
-
-@runtime_checkable
-class LayerEncoder(DualEncoder, Protocol):
-    """A dual encoder that shows what stands after each layer."""
-
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        """[N, ...] prepared pictures, layer by layer."""
-
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """N captions, layer by layer."""
 
 
 @runtime_checkable
@@ -213,7 +214,7 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """What a loss sees. A missing edit is masked, never a placeholder string."""
+    """The embedded batch that a loss is given. A missing edit is masked, never a placeholder."""
 
     picture_BD: Tensor
     caption_BD: Tensor

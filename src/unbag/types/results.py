@@ -1,4 +1,4 @@
-"""What is reported: results with their protocol, the record of the run, and what stands beside."""
+"""What a report is made of: results with protocol and run record, comparisons, references."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from typing import get_args
 from unbag.errors import UserError
 from unbag.types.benchmarks import Published
 from unbag.types.scores import Estimate, TieRule
+
+
+@dataclass(frozen=True)
+class Result:
+    """One model on one benchmark under one protocol and one averaging rule."""
+
+    benchmark: str
+    scorer: str
+    protocol: EvalProtocol
+    aggregate: str
+    headline: str
+    overall: Mapping[str, Estimate]
+    by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    """Keyed as tag=value; every entry is a micro average."""
+    is_blind: bool = False
+    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
+    run: RunRecord | None = None
+    about: str = ""
+    """What the benchmark asks, in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -75,25 +94,6 @@ class RunRecord:
     """Why a benchmark is not the one that papers report on, by benchmark."""
     trained_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Collections that each model says it was trained on, by model."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One model on one benchmark under one protocol and one averaging rule."""
-
-    benchmark: str
-    scorer: str
-    protocol: EvalProtocol
-    aggregate: str
-    headline: str
-    overall: Mapping[str, Estimate]
-    by_tag: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
-    """Keyed as tag=value; every entry is a micro average."""
-    is_blind: bool = False
-    """The scorer never looked at a picture: a baseline that a good benchmark keeps at chance."""
-    run: RunRecord | None = None
-    about: str = ""
-    """What the benchmark asks, in one sentence."""
 
 
 @dataclass(frozen=True)

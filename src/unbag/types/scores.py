@@ -1,4 +1,4 @@
-"""What is answered: scores, outcomes and the estimates made of them.
+"""What a model answers to an item (scores), and what is measured from it (outcomes, estimates).
 
 Dimensions: P pictures, C captions, U units of a metric, Q queries, K kept candidates.
 """
@@ -17,6 +17,25 @@ TieRule = Literal["wrong", "half", "right", "argmax_first", "argmax_last"]
 """What an exactly equal top score is worth. `wrong` is ours; the others reproduce public code:
 `half` gives 1/m for an m-way tie, `right` full credit, `argmax_first` / `argmax_last` credit it if
 the first / last of the tied options is a true one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a scorer said of one item. Saved before anything is measured."""
+
+    item: str
+    values: FloatArray | None
+    """[P, C], NaN where no score could be had; None when only ranks were kept."""
+    caption_CC: FloatArray | None = None
+    """Cosine of the captions with each other, where the benchmark asks and the model has it."""
+    text_to_image: Ranks | None = None
+    image_to_text: Ranks | None = None
+    answers: tuple[str, ...] = ()
+    """Raw answers of a chat model, picture by picture, where the protocol has them."""
+    order_logprobs: tuple[tuple[float, ...], ...] = ()
+    """Log-probabilities of the options for each order they were shown in."""
+    unparsed: int = 0
+    """Answers that no rule could read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,30 +60,20 @@ class Ranks:
     top_score_QK: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """What a scorer said of one item. Saved before anything is measured."""
-
-    item: str
-    values: FloatArray | None
-    """[P, C], NaN where no score could be had; None when only ranks were kept."""
-    caption_CC: FloatArray | None = None
-    """Cosine of the captions with each other, where the benchmark asks and the model has it."""
-    text_to_image: Ranks | None = None
-    image_to_text: Ranks | None = None
-    answers: tuple[str, ...] = ()
-    """Raw answers of a chat model, picture by picture, where the protocol has them."""
-    order_logprobs: tuple[tuple[float, ...], ...] = ()
-    """Log-probabilities of the options for each order they were shown in."""
-    unparsed: int = 0
-    """Answers that no rule could read."""
-
-
 class Case(NamedTuple):
     """An item with its scores: what a metric sees."""
 
     item: Item
     scores: Scores
+
+
+class Metric(Protocol):
+    """From all cases of a benchmark to outcomes; it sees all of them, so it can join groups."""
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every unit; invalid scores give NaN, never a miss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +97,36 @@ class Outcomes:
     """A second null where the first is not the only sensible one (see `augmented`)."""
     is_rate: bool = True
     """Values are credits in [0, 1]; False for means of scores."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """How unit outcomes become one number. Every average names its rule."""
+
+    by: tuple[str, ...] = ()
+    """Tags to average over, outermost first: () is micro, ("kind",) the mean of the means of each
+    kind, ("family", "kind") the mean over families of the mean over kinds."""
+    least: int = 0
+    """Groups with fewer units are left out (VG-Attribution publishes with 25)."""
+    without: frozenset[str] = frozenset()
+    """Values of the innermost tag that are left out."""
+    only: tuple[tuple[str, str], ...] = ()
+    """Units that count: each (tag, value) must match."""
+    label: str = ""
+    """A name of its own where the rule has one ("macro9")."""
+
+    @property
+    def name(self) -> str:
+        """The rule in words: micro, macro(kind), macro(pair, n>=25), micro[order=kept]."""
+        parts = list(self.by)
+        parts += [f"n>={self.least}"] if self.least else []
+        parts += [f"without {len(self.without)}"] if self.without else []
+        rule = f"macro({', '.join(parts)})" if self.by else "micro"
+        chosen = f"[{', '.join(f'{tag}={value}' for tag, value in self.only)}]" if self.only else ""
+        return self.label or rule + chosen
+
+
+MICRO = Aggregate()
 
 
 @dataclass(frozen=True)
@@ -132,42 +171,3 @@ class Estimate:
         extra += "" if self.chance is None else f", chance={100 * self.chance:.3g}"
         interval = f"[{self.show(self.low)}, {self.show(self.high)}]"
         return f"{self.show(self.value)} {interval}, n={self.n}, ties={self.ties}{extra}"
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """How unit outcomes become one number. Every average names its rule."""
-
-    by: tuple[str, ...] = ()
-    """Tags to average over, outermost first: () is micro, ("kind",) the mean of the means of each
-    kind, ("family", "kind") the mean over families of the mean over kinds."""
-    least: int = 0
-    """Groups with fewer units are left out (VG-Attribution publishes with 25)."""
-    without: frozenset[str] = frozenset()
-    """Values of the innermost tag that are left out."""
-    only: tuple[tuple[str, str], ...] = ()
-    """Units that count: each (tag, value) must match."""
-    label: str = ""
-    """A name of its own where the rule has one ("macro9")."""
-
-    @property
-    def name(self) -> str:
-        """The rule in words: micro, macro(kind), macro(pair, n>=25), micro[order=kept]."""
-        parts = list(self.by)
-        parts += [f"n>={self.least}"] if self.least else []
-        parts += [f"without {len(self.without)}"] if self.without else []
-        rule = f"macro({', '.join(parts)})" if self.by else "micro"
-        chosen = f"[{', '.join(f'{tag}={value}' for tag, value in self.only)}]" if self.only else ""
-        return self.label or rule + chosen
-
-
-MICRO = Aggregate()
-
-
-class Metric(Protocol):
-    """From all cases of a benchmark to outcomes; it sees all of them, so it can join groups."""
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Judge every unit; invalid scores give NaN, never a miss."""

@@ -1,4 +1,8 @@
-"""The benchmarks of the built-in world, as ordinary registered values. They need no files."""
+"""The benchmarks of the built-in world; they need no files.
+
+Every caption of an item is true of some picture of its group and false of another, so that a
+scorer that never looks gains nothing (methods.md 12.3).
+"""
 
 from __future__ import annotations
 
@@ -18,23 +22,137 @@ from unbag.metrics.triples import Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Metric, Sparse
 from unbag.world.grammar import And, Ast, Obj, Rel, holds, realise
 from unbag.world.placement import place_apart, sample_look, what_sup_set
-from unbag.world.quads import FLAT, Orbit, Quad, Triple, orbit, quads, triples
+from unbag.world.quads import FLAT, Orbit, Quad, orbit, quads, triples
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.stream import split_seed
 from unbag.world.truth import holds_matrix
 from unbag.world.vocabulary import DEFAULT, INVERSE, Relation, World, withheld_combinations
 
-# From quads, orbits and sets of scenes to items: the test questions of the world's benchmarks.
-#
-# Every caption of an item is true of some picture of its group and false of another, so that a
-# scorer that never looks gains nothing (methods.md 12.3).
-
 SEED = split_seed("test", 0)
+
 _SETS: dict[Literal["a", "b"], tuple[Relation, ...]] = {
     "a": ("left of", "right of", "on", "under"),
     "b": ("left of", "right of", "in front of", "behind"),
 }
+_REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
+
+
+def _benchmark(
+    name: str,
+    about: str,
+    make: Callable[[], Sequence[Item]],
+    metrics: tuple[Metric, ...],
+    headline: str,
+    *,
+    aggregate: Aggregate = MICRO,
+) -> Benchmark:
+    # Scenes are the same at every call; making them twice in one process would only cost time.
+    once = cache(make)
+
+    def load(root: Path | None) -> Sequence[Item]:
+        return once()
+
+    return Benchmark(
+        name=name,
+        about=about,
+        load=load,
+        metrics=metrics,
+        headline=headline,
+        licence="MIT",
+        sources=("unbag world",),
+        aggregates=(aggregate,),
+    )
+
+
+SWAP = _benchmark(
+    "world-swap",
+    "Which colour belongs to which shape: 'a red star and a blue cup' with the colours exchanged.",
+    lambda: triple_items(["swap"], n=100),
+    (Triples(),),
+    "original",
+)
+
+REPLACE = _benchmark(
+    "world-replace",
+    "Which words fit: one colour, shape, size or texture is replaced. A bag of words can do it.",
+    lambda: triple_items(_REPLACED, n=40),
+    (Triples(),),
+    "original",
+)
+
+RELATION = _benchmark(
+    "world-relation",
+    "Who is where: 'a star left of a cup' with the things exchanged or the relation reversed.",
+    lambda: triple_items(["relation", "replace_relation"], n=60),
+    (Triples(),),
+    "original",
+)
+
+ORDER = _benchmark(
+    "world-order",
+    "Four sentences of exactly the same words, one of them true.",
+    lambda: order_items(n=60),
+    (Choice(),),
+    "accuracy",
+)
+
+PAIRS_A = _benchmark(
+    "world-pairs-a",
+    "One pair of things left of, right of, on and under each other (What'sUp, subset A).",
+    lambda: set_items("a", n=100),
+    (Pairs({"left/right": (0, 1), "on/under": (2, 3)}),),
+    "pair",
+)
+
+PAIRS_B = _benchmark(
+    "world-pairs-b",
+    "One pair of things left of, right of, in front of and behind each other (subset B).",
+    lambda: set_items("b", n=100),
+    (Pairs({"left/right": (0, 1), "front/behind": (2, 3)}),),
+    "pair",
+)
+
+BINDING = _benchmark(
+    "world-binding",
+    "Two pictures that differ only in which thing has which colour, two captions (Winoground).",
+    lambda: pair_items("swap", n=100),
+    (Groups(), Pairs()),
+    "group",
+)
+
+COUNT = _benchmark(
+    "world-count",
+    "Two pictures with n and n + 1 copies of a thing, two captions that give the number.",
+    lambda: pair_items("count", n=100),
+    (Groups(), Pairs()),
+    "group",
+)
+
+TEXTURE = _benchmark(
+    "world-texture",
+    "Two pictures that differ only in the texture of a thing: plain, striped, dotted, checkered.",
+    lambda: pair_items("replace_texture", n=80),
+    (Groups(), Pairs()),
+    "group",
+)
+
+NEGATION = _benchmark(
+    "world-negation",
+    "Two pictures with and without a thing: 'a star and a cup', 'a star but no cup'.",
+    lambda: pair_items("negate", n=100),
+    (Groups(), Pairs()),
+    "group",
+)
+
+RETRIEVAL = _benchmark(
+    "world-retrieval",
+    "Find the picture of a caption among 400, and again with all words of the caption shuffled.",
+    lambda: retrieval_items(n=400),
+    (Recall(), Retention()),
+    "text_to_image@1",
+    aggregate=Aggregate(only=(("order", "kept"),)),
+)
 
 
 def triple_items(
@@ -49,17 +167,17 @@ def triple_items(
             truth=np.array([[True, False, True]]),
             group=f"{family}/{i}",
             tags={**quad_tags(q), "form": t.order},
-            kinds=("original", _negative_kind(q, t), q.positive),
+            # A negative of the other form differs by both edits of its family.
+            kinds=(
+                "original",
+                q.negative if t.order == "kept" else f"{q.negative} and {q.positive}",
+                q.positive,
+            ),
         )
         for family in families
         for i, q in enumerate(quads(family, DEFAULT, n=n, seed=SEED, relations=relations))
         for k, t in enumerate(triples(q))
     )
-
-
-def _negative_kind(q: Quad, t: Triple) -> str:
-    """A negative of the other form differs by both edits of its family."""
-    return q.negative if t.order == "kept" else f"{q.negative} and {q.positive}"
 
 
 def pair_items(family: str, *, n: int) -> tuple[Item, ...]:
@@ -208,113 +326,3 @@ def combination(scenes: Iterable[Scene]) -> str:
     withheld = withheld_combinations(DEFAULT)
     shown = {(thing.shape, thing.colour) for scene in scenes for thing in scene.things}
     return "unseen" if shown & withheld else "seen"
-
-
-_REPLACED = ("replace_colour", "replace_shape", "replace_size", "replace_texture")
-
-
-def _benchmark(
-    name: str,
-    about: str,
-    make: Callable[[], Sequence[Item]],
-    metrics: tuple[Metric, ...],
-    headline: str,
-    *,
-    aggregate: Aggregate = MICRO,
-) -> Benchmark:
-    # Scenes are the same at every call; making them twice in one process would only cost time.
-    once = cache(make)
-
-    def load(root: Path | None) -> Sequence[Item]:
-        return once()
-
-    return Benchmark(
-        name=name,
-        about=about,
-        load=load,
-        metrics=metrics,
-        headline=headline,
-        licence="MIT",
-        sources=("unbag world",),
-        aggregates=(aggregate,),
-    )
-
-
-SWAP = _benchmark(
-    "world-swap",
-    "Which colour belongs to which shape: 'a red star and a blue cup' with the colours exchanged.",
-    lambda: triple_items(["swap"], n=100),
-    (Triples(),),
-    "original",
-)
-REPLACE = _benchmark(
-    "world-replace",
-    "Which words fit: one colour, shape, size or texture is replaced. A bag of words can do it.",
-    lambda: triple_items(_REPLACED, n=40),
-    (Triples(),),
-    "original",
-)
-RELATION = _benchmark(
-    "world-relation",
-    "Who is where: 'a star left of a cup' with the things exchanged or the relation reversed.",
-    lambda: triple_items(["relation", "replace_relation"], n=60),
-    (Triples(),),
-    "original",
-)
-ORDER = _benchmark(
-    "world-order",
-    "Four sentences of exactly the same words, one of them true.",
-    lambda: order_items(n=60),
-    (Choice(),),
-    "accuracy",
-)
-PAIRS_A = _benchmark(
-    "world-pairs-a",
-    "One pair of things left of, right of, on and under each other (What'sUp, subset A).",
-    lambda: set_items("a", n=100),
-    (Pairs({"left/right": (0, 1), "on/under": (2, 3)}),),
-    "pair",
-)
-PAIRS_B = _benchmark(
-    "world-pairs-b",
-    "One pair of things left of, right of, in front of and behind each other (subset B).",
-    lambda: set_items("b", n=100),
-    (Pairs({"left/right": (0, 1), "front/behind": (2, 3)}),),
-    "pair",
-)
-BINDING = _benchmark(
-    "world-binding",
-    "Two pictures that differ only in which thing has which colour, two captions (Winoground).",
-    lambda: pair_items("swap", n=100),
-    (Groups(), Pairs()),
-    "group",
-)
-COUNT = _benchmark(
-    "world-count",
-    "Two pictures with n and n + 1 copies of a thing, two captions that give the number.",
-    lambda: pair_items("count", n=100),
-    (Groups(), Pairs()),
-    "group",
-)
-TEXTURE = _benchmark(
-    "world-texture",
-    "Two pictures that differ only in the texture of a thing: plain, striped, dotted, checkered.",
-    lambda: pair_items("replace_texture", n=80),
-    (Groups(), Pairs()),
-    "group",
-)
-NEGATION = _benchmark(
-    "world-negation",
-    "Two pictures with and without a thing: 'a star and a cup', 'a star but no cup'.",
-    lambda: pair_items("negate", n=100),
-    (Groups(), Pairs()),
-    "group",
-)
-RETRIEVAL = _benchmark(
-    "world-retrieval",
-    "Find the picture of a caption among 400, and again with all words of the caption shuffled.",
-    lambda: retrieval_items(n=400),
-    (Recall(), Retention()),
-    "text_to_image@1",
-    aggregate=Aggregate(only=(("order", "kept"),)),
-)

@@ -1,4 +1,4 @@
-"""From a true caption of a scene to hard negatives, false there, and hard positives, still true.
+"""Edits of a true caption of a scene: hard negatives, false there, and hard positives, still true.
 
 Both are checked against the scene, never assumed.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 
-class _Around(NamedTuple):
+class _Context(NamedTuple):
     """What an operator may look at besides the caption."""
 
     scene: Scene
@@ -44,7 +44,7 @@ class _Around(NamedTuple):
     rng: Generator
 
 
-_Operator: TypeAlias = Callable[[Statement, _Around], Statement | None]
+_Operator: TypeAlias = Callable[[Statement, _Context], Statement | None]
 
 
 def edit(
@@ -70,7 +70,7 @@ def edit(
     """
     if kind not in _OPERATORS:
         raise unknown_name("edit", kind, _OPERATORS)
-    new = _OPERATORS[kind](said, _Around(scene, world, rng))
+    new = _OPERATORS[kind](said, _Context(scene, world, rng))
     if new is None or holds(new.ast, scene) is not (kind in POSITIVES):
         return None
     if any((o.shape, o.colour) in withheld for o in objects_of(new.ast)):
@@ -102,14 +102,10 @@ def swap_arguments(said: Statement) -> Statement | None:
     return None
 
 
-def _alone(operator: Callable[[Statement], Statement | None]) -> _Operator:
-    return lambda said, around: operator(said)
-
-
 def _replace(attribute: Attribute) -> _Operator:
     """Another value, one that no thing of the scene has, so that a bag of words can tell."""
 
-    def operator(said: Statement, around: _Around) -> Statement | None:
+    def operator(said: Statement, around: _Context) -> Statement | None:
         objects = list(objects_of(said.ast))
         places = [i for i, obj in enumerate(objects) if value_of(obj, attribute)]
         present = {getattr(thing, attribute) for thing in around.scene.things}
@@ -124,14 +120,26 @@ def _replace(attribute: Attribute) -> _Operator:
     return operator
 
 
-def _replace_relation(said: Statement, around: _Around) -> Statement | None:
+def _values(attribute: Attribute, world: World) -> tuple[str, ...]:
+    match attribute:
+        case "shape":
+            return world.shapes
+        case "colour":
+            return world.colours
+        case "size":
+            return tuple(SIZES)
+        case "texture":
+            return tuple(TEXTURES)
+
+
+def _replace_relation(said: Statement, around: _Context) -> Statement | None:
     match said.ast:
         case Rel(first, relation, second):
             return Statement(Rel(first, INVERSE[relation], second), said.style)
     return None
 
 
-def _replace_count(said: Statement, around: _Around) -> Statement | None:
+def _replace_count(said: Statement, around: _Context) -> Statement | None:
     match said.ast:
         case Count(n, obj):
             numbers = [m for m in (n - 1, n + 1) if 1 <= m <= len(NUMBERS)]
@@ -139,7 +147,7 @@ def _replace_count(said: Statement, around: _Around) -> Statement | None:
     return None
 
 
-def _negate(said: Statement, around: _Around) -> Statement | None:
+def _negate(said: Statement, around: _Context) -> Statement | None:
     """Deny a thing that is there, or claim one that is not: either wording can be the false one."""
     match said.ast:
         case And(first, second):
@@ -161,7 +169,7 @@ def conjunct_swap(said: Statement) -> Statement | None:
     return None
 
 
-def _inverse(said: Statement, around: _Around) -> Statement | None:
+def _inverse(said: Statement, around: _Context) -> Statement | None:
     match said.ast:
         case Rel(first, relation, second):
             return Statement(Rel(second, INVERSE[relation], first), _turned(said.style))
@@ -171,7 +179,7 @@ def _inverse(said: Statement, around: _Around) -> Statement | None:
 def _synonym(attribute: Attribute) -> _Operator:
     """The other word for the same value; a rare word becomes the usual one."""
 
-    def operator(said: Statement, around: _Around) -> Statement | None:
+    def operator(said: Statement, around: _Context) -> Statement | None:
         objects = objects_of(said.ast)
         slots: list[Slot] = [
             (i, attribute) for i, o in enumerate(objects) if value_of(o, attribute)
@@ -184,19 +192,19 @@ def _synonym(attribute: Attribute) -> _Operator:
     return operator
 
 
-def _relation_synonym(said: Statement, around: _Around) -> Statement | None:
+def _relation_synonym(said: Statement, around: _Context) -> Statement | None:
     if not isinstance(said.ast, Rel):
         return None
     return replace(said, style=replace(said.style, rare=said.style.rare ^ {RELATION}))
 
 
-def _digit(said: Statement, around: _Around) -> Statement | None:
+def _digit(said: Statement, around: _Context) -> Statement | None:
     if not isinstance(said.ast, Count):
         return None
     return replace(said, style=replace(said.style, digit=not said.style.digit))
 
 
-def _double_form(said: Statement, around: _Around) -> Statement | None:
+def _double_form(said: Statement, around: _Context) -> Statement | None:
     """The longer or shorter form; for a denial beside a thing, "but no" or "without a"."""
     match said.ast:
         case And() | Obj() | Not():
@@ -209,16 +217,8 @@ def _double_form(said: Statement, around: _Around) -> Statement | None:
     return None
 
 
-def _values(attribute: Attribute, world: World) -> tuple[str, ...]:
-    match attribute:
-        case "shape":
-            return world.shapes
-        case "colour":
-            return world.colours
-        case "size":
-            return tuple(SIZES)
-        case "texture":
-            return tuple(TEXTURES)
+def _from_caption(operator: Callable[[Statement], Statement | None]) -> _Operator:
+    return lambda said, around: operator(said)
 
 
 def _moved(style: Style, to: dict[Slot, Slot]) -> Style:
@@ -234,8 +234,8 @@ def _turned(style: Style) -> Style:
 
 
 NEGATIVES: dict[str, _Operator] = {
-    "swap_attributes": _alone(swap_attributes),
-    "swap_arguments": _alone(swap_arguments),
+    "swap_attributes": _from_caption(swap_attributes),
+    "swap_arguments": _from_caption(swap_arguments),
     "replace_colour": _replace("colour"),
     "replace_shape": _replace("shape"),
     "replace_size": _replace("size"),
@@ -244,8 +244,9 @@ NEGATIVES: dict[str, _Operator] = {
     "replace_count": _replace_count,
     "negate": _negate,
 }
+
 POSITIVES: dict[str, _Operator] = {
-    "conjunct_swap": _alone(conjunct_swap),
+    "conjunct_swap": _from_caption(conjunct_swap),
     "inverse": _inverse,
     "synonym_colour": _synonym("colour"),
     "synonym_shape": _synonym("shape"),

@@ -1,4 +1,8 @@
-"""From a statement about a scene, as a small syntax tree, to whether it holds there."""
+"""The grammar of captions: syntax trees, whether one holds in a scene, and its words both ways.
+
+`holds` decides the truth of a statement, `realise` says it in words, `read` and `parse` take the
+words back to the statement.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +125,7 @@ def holds(ast: Ast, scene: Scene) -> bool:
 
 
 def value_of(obj: Obj, attribute: Attribute) -> str | None:
-    """What is said of this attribute."""
+    """The value that a description gives an attribute; None where it is left open."""
     return cast("str | None", getattr(obj, attribute))
 
 
@@ -177,12 +181,9 @@ def meaning(ast: Ast) -> Ast:
             return ast
 
 
-# From a syntax tree and a style to the words of a caption.
-
 Slot: TypeAlias = tuple[int, Attribute | Literal["relation"]]
 """Which word of a caption: of the first (0) or second (1) thing, or the relation (2)."""
 RELATION: Slot = (2, "relation")
-
 NOUN_OF = {noun.name: noun for noun in NOUNS}
 # "hourglass" has a silent h; no other word of the vocabulary departs from its first letter.
 _AN = ("a", "e", "i", "o", "u", "hour")
@@ -212,7 +213,7 @@ PLAIN = Style()
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is said and how."""
+    """A syntax tree and the style in which it is said."""
 
     ast: Ast
     style: Style = PLAIN
@@ -333,8 +334,6 @@ def _say(obj: Obj, index: int, style: Style, *, plural: bool = False) -> str:
         words.append(noun.plural if plural else noun.name)
     return " ".join(words)
 
-
-# From the words of a caption back to its syntax tree and style: the inverse of realise.
 
 _NUMBERS = {word: n + 1 for n, word in enumerate(NUMBERS)}
 _NUMBERS |= {str(n): n for n in _NUMBERS.values()}

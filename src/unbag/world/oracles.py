@@ -1,4 +1,4 @@
-"""From queries about scenes to scores that are known beforehand: each oracle fails in one way only.
+"""Oracles: scorers of the world whose scores follow from a rule; each fails in one way only.
 
 They bracket every metric: a benchmark on which the bag-of-words oracle or a blind one does better
 than chance does not test what it claims.
@@ -10,16 +10,23 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unbag.errors import UserError, unknown_name
-from unbag.types import Caption, Ensemble, FloatArray, Item, Picture, Query, Sparse
+from unbag.types import FloatArray, Item, Picture, Query, Sparse
+from unbag.types.items import prompts_of
 from unbag.world.grammar import ContentWord, content_words, holds, parse
+from unbag.world.rendering import ScenePicture
+from unbag.world.scenes import Scene
 
-if TYPE_CHECKING:
-    from unbag.world.scenes import Scene
+
+def load(rest: str, *, device: str) -> Oracle:
+    """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
+    known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
+    if rest not in known:
+        raise unknown_name("oracle", rest, known, way_out="write it like oracle:semantic")
+    return known[rest]()
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Oracle:
         """One number a query; the number of an ensemble is the mean over its prompts."""
         values = []
         for query in queries:
-            texts = _texts(query.caption)
+            texts = prompts_of(query.caption)
             values.append(sum(self.judge(query.picture, text) for text in texts) / len(texts))
         return np.array(values, dtype=np.float64)
 
@@ -97,7 +104,7 @@ def detector(items: Sequence[Item], *, epsilon: float = 0.0, seed: int = 0) -> O
         (picture.key, text)
         for item in items
         for picture in item.pictures
-        for text in _texts(item.captions[0])
+        for text in prompts_of(item.captions[0])
     }
 
     def judge(picture: Picture, text: str) -> float:
@@ -119,7 +126,7 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     told: defaultdict[str, list[float]] = defaultdict(list)
     for item in items:
         for caption, share in zip(item.captions, _shares(item), strict=True):
-            for text in _texts(caption):
+            for text in prompts_of(caption):
                 told[text].append(share)
     share_of = {text: float(np.mean(shares)) for text, shares in told.items()}
     usual = float(np.mean(list(share_of.values()))) if share_of else 0.0
@@ -133,18 +140,8 @@ def best_blind(items: Sequence[Item]) -> Oracle:
     )
 
 
-def load(rest: str, *, device: str) -> Oracle:
-    """The oracle called `rest` in "oracle:rest"; it computes nothing that needs a device."""
-    known = {"semantic": semantic, "bag-of-words": bag_of_words, "blind": position_blind}
-    if rest not in known:
-        raise unknown_name("oracle", rest, known, way_out="write it like oracle:semantic")
-    return known[rest]()
-
-
 def scene_of(picture: Picture) -> Scene:
     """The scene behind a picture of the world."""
-    from unbag.world.rendering import ScenePicture
-
     if isinstance(picture, ScenePicture):
         return picture.scene
     raise UserError(
@@ -158,10 +155,6 @@ def _is_true_of_some(word: ContentWord, scene: Scene) -> bool:
     if word.value is None:
         return bool(scene.things)
     return any(getattr(thing, word.attribute) == word.value for thing in scene.things)
-
-
-def _texts(caption: Caption) -> tuple[str, ...]:
-    return caption.prompts if isinstance(caption, Ensemble) else (caption,)
 
 
 def _shares(item: Item) -> FloatArray:

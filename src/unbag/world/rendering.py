@@ -1,8 +1,8 @@
-"""From arrays of things to many images at once, with torch, wherever the table lies.
+"""Draw scenes: one with numpy, the same bytes on every machine, or many at once with torch.
 
-Dimensions: K kinds of sprite (shape x size x texture), S pixels across a sprite, N scenes, T things
-a scene can hold, M things of all scenes, H rows, W columns, 3 colour channels, P pixels of a padded
-canvas.
+Dimensions: K drawn pixels of a shape, or kinds of sprite (shape x size x texture) in a table, S
+pixels across a sprite, N scenes, T things a scene can hold, M things of all scenes, H rows, W
+columns, 3 colour channels, P pixels of a padded canvas.
 """
 
 from __future__ import annotations
@@ -21,33 +21,22 @@ from unbag.errors import UserError
 from unbag.types import BoolArray, IntArray
 from unbag.world.scenes import Scene, is_inside, scene_key
 from unbag.world.shapes import mask
-from unbag.world.vocabulary import WORLDS, Size, Texture, World
+from unbag.world.vocabulary import MOST_THINGS, WORLDS, Size, Texture, World
 
 if TYPE_CHECKING:
     import torch
     from PIL.Image import Image
     from torch import Tensor
 
-# From a scene to its image: pure, in whole numbers, the same bytes on every machine.
-#
-# Dimensions: H rows, W columns, 3 colour channels, S pixels across a shape's box, K drawn pixels.
 
 ImageArray: TypeAlias = NDArray[np.uint8]
-
 BACKGROUND = (24, 24, 28)
 NOISE = 6.0
 """Standard deviation of the noise, in grey levels of 255 (methods.md 12.1)."""
 DARK, BRIGHT = 60, 100
 """Brightness of the two parts of a texture, in percent."""
-
-
-class Sprite(NamedTuple):
-    """The drawn pixels of a shape in a texture, as seen from its centre."""
-
-    row_K: IntArray
-    column_K: IntArray
-    percent_K: IntArray
-    """Brightness."""
+_SIZES: tuple[Size, ...] = get_args(Size)
+_TEXTURES: tuple[Texture, ...] = get_args(Texture)
 
 
 @dataclass(frozen=True)
@@ -96,6 +85,15 @@ def sprite(shape: str, radius: int, texture: Texture) -> Sprite:
     return Sprite(row_K - radius, column_K - radius, percent_K)
 
 
+class Sprite(NamedTuple):
+    """The drawn pixels of a shape in a texture, as seen from its centre."""
+
+    row_K: IntArray
+    column_K: IntArray
+    percent_K: IntArray
+    """Brightness."""
+
+
 def _is_dark(texture: Texture, row_K: IntArray, column_K: IntArray) -> BoolArray:
     """The darker part of a texture; all repeat every 4 pixels, counted from the box's corner."""
     dark_K: dict[Texture, BoolArray] = {
@@ -136,9 +134,45 @@ def pixel_difference(first: ImageArray, second: ImageArray) -> float:
     return float(np.abs(first.astype(np.int64) - second.astype(np.int64)).mean())
 
 
-MOST_THINGS = 5
-_SIZES: tuple[Size, ...] = get_args(Size)
-_TEXTURES: tuple[Texture, ...] = get_args(Texture)
+def draw_batch(
+    table_KSS2: Tensor, things: Packed, *, pixels: int, generator: torch.Generator | None
+) -> Tensor:
+    """Images [N, 3, H, W] in [0, 1] on the table's device, equal to `draw` but for the noise.
+
+    The noise has the distribution of `draw`'s but comes from `generator` (on the same device), not
+    from a scene's seed; without a generator there is none.
+    """
+    import torch
+
+    device = table_KSS2.device
+    # On a CPU few pixels are drawn, thing by thing; to a GPU a step costs more than the pixels.
+    image_N3HW = (_draw_by_things if device.type == "cpu" else _draw_by_pixels)(
+        table_KSS2, things, pixels
+    )
+    if generator is not None:
+        chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
+        image_N3HW = image_N3HW + _constants(device)[1][chance]
+    return image_N3HW.clamp(0, 255).float() / 255
+
+
+def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
+    """Scenes of one world as arrays, with room for `most` things each."""
+    shape = (len(scenes), most)
+    place_M2: list[tuple[int, int]] = []
+    fields_M6: list[tuple[int, ...]] = []
+    for n, scene in enumerate(scenes):
+        row = _sprite_rows(scene.world)
+        for t, thing in enumerate(scene.things):
+            place_M2.append((n, t))
+            kind = row[thing.shape, thing.size, thing.texture]
+            fields_M6.append((kind, thing.x, thing.y, *thing.rgb))
+    n_M, t_M = np.array(place_M2, dtype=np.int64).reshape(-1, 2).T
+    fields_NT6 = np.zeros((*shape, 6), dtype=np.int64)
+    fields_NT6[n_M, t_M] = np.array(fields_M6, dtype=np.int64).reshape(-1, 6)
+    present_NT = np.zeros(shape, dtype=np.bool_)
+    present_NT[n_M, t_M] = True
+    sprite_NT, x_NT, y_NT = (fields_NT6[..., k] for k in range(3))
+    return Packed(sprite_NT, x_NT, y_NT, fields_NT6[..., 3:], present_NT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,17 +185,6 @@ class Packed:
     y_NT: IntArray
     rgb_NT3: IntArray
     present_NT: BoolArray
-
-
-def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
-    """The row of `sprite_table` that shows this look."""
-    return _indices(world.name)[shape, size, texture]
-
-
-@cache
-def _indices(world: str) -> dict[tuple[str, Size, Texture], int]:
-    looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
-    return {look: number for number, look in enumerate(looks)}
 
 
 def sprite_table(world: World) -> NDArray[np.uint8]:
@@ -180,56 +203,18 @@ def sprite_table(world: World) -> NDArray[np.uint8]:
     return table_KSS2
 
 
-def pack(scenes: Sequence[Scene], *, most: int = MOST_THINGS) -> Packed:
-    """Scenes of one world as arrays, with room for `most` things each."""
-    shape = (len(scenes), most)
-    place_M2: list[tuple[int, int]] = []
-    fields_M6: list[tuple[int, ...]] = []
-    for n, scene in enumerate(scenes):
-        row = _indices(scene.world)
-        for t, thing in enumerate(scene.things):
-            place_M2.append((n, t))
-            kind = row[thing.shape, thing.size, thing.texture]
-            fields_M6.append((kind, thing.x, thing.y, *thing.rgb))
-    n_M, t_M = np.array(place_M2, dtype=np.int64).reshape(-1, 2).T
-    fields_NT6 = np.zeros((*shape, 6), dtype=np.int64)
-    fields_NT6[n_M, t_M] = np.array(fields_M6, dtype=np.int64).reshape(-1, 6)
-    present_NT = np.zeros(shape, dtype=np.bool_)
-    present_NT[n_M, t_M] = True
-    sprite_NT, x_NT, y_NT = (fields_NT6[..., k] for k in range(3))
-    return Packed(sprite_NT, x_NT, y_NT, fields_NT6[..., 3:], present_NT)
-
-
-def draw_batch(
-    table_KSS2: Tensor, things: Packed, *, pixels: int, generator: torch.Generator | None
-) -> Tensor:
-    """Images [N, 3, H, W] in [0, 1] on the table's device, equal to `draw` but for the noise.
-
-    The noise has the distribution of `draw`'s but comes from `generator` (on the same device), not
-    from a scene's seed; without a generator there is none.
-    """
-    import torch
-
-    device = table_KSS2.device
-    # A processor writes the few pixels that are drawn. A GPU asks all at once what each shows: to
-    # it a step costs more than the pixels.
-    image_N3HW = (_written if device.type == "cpu" else _asked)(table_KSS2, things, pixels)
-    if generator is not None:
-        chance = torch.randint(65536, image_N3HW.shape, generator=generator, device=device)
-        image_N3HW = image_N3HW + _constants(device)[1][chance]
-    return image_N3HW.clamp(0, 255).float() / 255
+def sprite_index(world: World, shape: str, size: Size, texture: Texture) -> int:
+    """The row of `sprite_table` that shows this look."""
+    return _sprite_rows(world.name)[shape, size, texture]
 
 
 @cache
-def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
-    """The background's colour, and the table of the noise."""
-    import torch
-
-    background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
-    return background, torch.tensor(gaussian(NOISE), device=device)
+def _sprite_rows(world: str) -> dict[tuple[str, Size, Texture], int]:
+    looks = product(WORLDS[world].shapes, _SIZES, _TEXTURES)
+    return {look: number for number, look in enumerate(looks)}
 
 
-def _written(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+def _draw_by_things(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     """Thing after thing over what is there, only the pixels that a sprite draws."""
     import torch
 
@@ -253,13 +238,13 @@ def _written(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     return square.permute(0, 3, 1, 2).contiguous()
 
 
-def _asked(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
+def _draw_by_pixels(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     """Every pixel asks every thing for its brightness there; the last that is drawn shows."""
     import torch
     from torch.nn.functional import pad
 
     device = table_KSS2.device
-    told_NT7 = _put(_told(things), device)
+    told_NT7 = _to_device(_thing_rows(things), device)
     # In front of the first thing stands the background, drawn everywhere.
     percent_NTHW = pad(_brightness(table_KSS2, told_NT7, pixels), (0, 0, 0, 0, 1, 0), value=100)
     number_T11 = torch.arange(percent_NTHW.shape[1], device=device)[:, None, None]
@@ -269,6 +254,15 @@ def _asked(table_KSS2: Tensor, things: Packed, pixels: int) -> Tensor:
     scene_N11 = torch.arange(len(rgb_NT3), device=device)[:, None, None]
     rgb_N3HW = rgb_NT3[scene_N11, last_N1HW[:, 0]].permute(0, 3, 1, 2)
     return _shaded(percent_NTHW.gather(1, last_N1HW), rgb_N3HW)
+
+
+def _thing_rows(things: Packed) -> IntArray:
+    """Sprite, x, y, whether it is there, and colour, [N, T, 7].
+
+    All in one: to a GPU each copy takes longer than what it says.
+    """
+    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
+    return np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
 
 
 def _brightness(table_KSS2: Tensor, told_NT7: Tensor, pixels: int) -> Tensor:
@@ -287,21 +281,21 @@ def _brightness(table_KSS2: Tensor, told_NT7: Tensor, pixels: int) -> Tensor:
     return percent_NTHW * (is_row_NTH[..., None] & is_column_NTW[..., None, :])
 
 
-def _told(things: Packed) -> IntArray:
-    """Sprite, x, y, whether it is there, and colour, [N, T, 7].
-
-    All in one: to a GPU each copy takes longer than what it says.
-    """
-    values = (things.sprite_NT, things.x_NT, things.y_NT, things.present_NT)
-    return np.concatenate([np.stack(values, axis=-1), things.rgb_NT3], axis=-1)
-
-
 def _shaded(percent: Tensor, rgb: Tensor) -> Tensor:
     shaded: Tensor = (percent.to(rgb.dtype) * rgb + 50) // 100
     return shaded
 
 
-def _put(values: IntArray, device: torch.device) -> Tensor:
+@cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    """The background's colour, and the table of the noise."""
+    import torch
+
+    background = torch.tensor(BACKGROUND, dtype=torch.int16, device=device)
+    return background, torch.tensor(gaussian(NOISE), device=device)
+
+
+def _to_device(values: IntArray, device: torch.device) -> Tensor:
     """On the device, without waiting for what it is doing."""
     import torch
 

@@ -1,6 +1,7 @@
-"""From a shape's name and a radius in pixels to its mask, and to the few numbers geometry needs.
+"""The shapes of the world: regions of the plane, their masks, and the numbers geometry needs.
 
-Dimensions: S = 2 * radius + 1 pixels across the shape's box.
+A region lives on the square [-1, 1] x [-1, 1]; x grows to the right, y grows downwards.
+Dimensions: H rows, W columns, S = 2 * radius + 1 pixels across the shape's box.
 """
 
 from __future__ import annotations
@@ -16,8 +17,66 @@ import numpy as np
 from unbag.errors import unknown_name
 from unbag.types import BoolArray, FloatArray
 
-# A shape lives on the square [-1, 1] x [-1, 1]; x grows to the right, y grows downwards.
-# Dimensions: H rows, W columns.
+BITS_A_ROW = 64
+"""Rows of `Outline.bits` are this far apart, so that two masks moved sideways never wrap."""
+
+
+@cache
+def mask(shape: str, radius: int) -> BoolArray:
+    """Which pixels of the box are drawn: read-only [S, S], the region sampled at pixel centres."""
+    if shape not in FIGURES:
+        raise unknown_name("shape", shape, FIGURES)
+    steps_S = np.arange(-radius, radius + 1) / (radius + 0.5)
+    x_SS, y_SS = np.meshgrid(steps_S, steps_S)
+    drawn_SS = FIGURES[shape].contains(x_SS, y_SS)
+    drawn_SS.setflags(write=False)
+    return drawn_SS
+
+
+@cache
+def outline(shape: str, radius: int) -> Outline:
+    """Reach, area and pixels of a shape."""
+    rows, columns = np.nonzero(mask(shape, radius))
+    places = [(int(r) + 1) * BITS_A_ROW + int(c) + 1 for r, c in zip(rows, columns, strict=True)]
+    bits = sum(1 << place for place in places)
+    wider = bits | bits << 1 | bits >> 1
+    return Outline(
+        left=int(columns.min()) - radius,
+        top=int(rows.min()) - radius,
+        right=int(columns.max()) - radius,
+        bottom=int(rows.max()) - radius,
+        area=len(rows),
+        bits=bits,
+        wide_bits=wider | wider << BITS_A_ROW | wider >> BITS_A_ROW,
+    )
+
+
+class Outline(NamedTuple):
+    """A drawn shape as seen from its centre: how far it reaches, and its pixels as one integer."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+    """Offsets of the outermost drawn pixels; left and top are negative or zero."""
+    area: int
+    bits: int
+    """Pixel (row, column) of the box is bit (row + 1) * BITS_A_ROW + column + 1."""
+    wide_bits: int
+    """The same, with every neighbour of a drawn pixel drawn too."""
+
+
+def overlap(first: int, second: int, *, dx: int, dy: int) -> int:
+    """Pixels both cover when the second lies (dx, dy) from the first.
+
+    Both are bits of outlines of one radius. Whoever calls makes sure that |dx| is at most the box's
+    width, or rows would run together.
+    """
+    shift = dy * BITS_A_ROW + dx
+    if shift >= 0:
+        return (first & (second << shift)).bit_count()
+    return ((first << -shift) & second).bit_count()
+
 
 Point: TypeAlias = tuple[float, float]
 
@@ -99,14 +158,17 @@ _TREE = (
     | polygon((0.0, -0.55), (1.02, 0.64), (-1.02, 0.64))
     | box(-0.18, 0.6, 0.18, 1.0)
 )
+
 _FISH = (
     ellipse(-0.25, 0.0, 0.75, 0.6) | polygon((0.25, 0.0), (1.0, -0.64), (0.82, 0.0), (1.0, 0.64))
 ) - disc(-0.55, -0.14, 0.11)
+
 _MUSHROOM = (
     (ellipse(0.0, 0.05, 1.0, 1.05) & box(-1.0, -1.0, 1.0, 0.08))
     | box(-0.3, 0.0, 0.3, 0.7)
     | ellipse(0.0, 0.7, 0.4, 0.3)
 ) - (disc(-0.48, -0.3, 0.16) | disc(0.1, -0.62, 0.16) | disc(0.52, -0.22, 0.16))
+
 _SNAKE = (
     stroke(
         (-0.55, 0.84),
@@ -126,6 +188,7 @@ _SNAKE = (
     | stroke((0.7, -0.62), (1.0, -0.36), width=0.14)
     | stroke((0.7, -0.66), (1.0, -0.66), width=0.12)
 ) - disc(0.4, -0.79, 0.1)
+
 _WINGS = mirrored(
     ellipse(0.62, -0.4, 0.4, 0.48)
     | ellipse(0.52, 0.48, 0.34, 0.42)
@@ -133,34 +196,28 @@ _WINGS = mirrored(
     | stroke((0.05, -0.6), (0.2, -0.95), width=0.13)
 )
 _BUTTERFLY = _WINGS | box(-0.09, -0.68, 0.09, 0.85)
+
 _HEAD = (
     disc(0.0, -0.76, 0.27)
     | mirrored(disc(0.5, -0.42, 0.28))
     | mirrored(disc(0.3, 0.08, 0.28))
     | disc(0.0, -0.3, 0.4)
 ) - disc(0.0, -0.3, 0.2)
+
 _FLOWER = (
     _HEAD | box(-0.1, 0.1, 0.1, 1.0) | mirrored(stroke((0.05, 0.92), (0.45, 0.68), width=0.24))
 )
+
 _LEAF = (
     (disc(-0.35, -0.35, 1.14) & disc(0.35, 0.35, 1.14))
     | stroke((-0.5, 0.5), (-0.9, 0.9), width=0.2)
 ) - stroke((-0.5, 0.5), (0.4, -0.4), width=0.12)
+
 _GHOST = (
     (disc(0.0, -0.22, 0.78) | box(-0.78, -0.22, 0.78, 1.0))
     - mirrored(box(0.15, -0.46, 0.42, -0.08))
     - mirrored(polygon((0.27, 0.6), (0.5, 1.06), (0.04, 1.06)))
 )
-LIVING: dict[str, Region] = {
-    "tree": _TREE,
-    "fish": _FISH,
-    "mushroom": _MUSHROOM,
-    "snake": _SNAKE,
-    "butterfly": _BUTTERFLY,
-    "flower": _FLOWER,
-    "leaf": _LEAF,
-    "ghost": _GHOST,
-}
 
 # Buildings, vehicles, furniture and clothes.
 
@@ -169,12 +226,14 @@ _HOUSE = (
     | box(-0.75, -0.1, 0.75, 0.98)
     | box(0.42, -0.98, 0.7, -0.3)
 ) - box(-0.2, 0.38, 0.2, 1.0)
+
 _BOAT = (
     polygon((-1.0, 0.42), (1.0, 0.42), (0.62, 0.98), (-0.62, 0.98))
     | box(-0.08, -1.0, 0.08, 0.42)
     | polygon((0.18, -1.0), (0.95, 0.22), (0.18, 0.22))
     | polygon((-0.2, -0.6), (-0.2, 0.22), (-0.8, 0.22))
 )
+
 _CAR = (
     box(-1.0, -0.12, 1.0, 0.42)
     | polygon((-0.72, -0.08), (-0.42, -0.68), (0.38, -0.68), (0.74, -0.08))
@@ -184,6 +243,7 @@ _CAR = (
     | polygon((0.08, -0.12), (0.08, -0.5), (0.26, -0.5), (0.48, -0.12))
     | mirrored(disc(0.53, 0.53, 0.1))
 )
+
 _ROCKET = (
     (ellipse(0.0, 0.05, 0.44, 1.08) & box(-1.0, -1.0, 1.0, 0.68))
     | mirrored(polygon((0.3, 0.0), (0.88, 0.55), (0.88, 0.92), (0.3, 0.65)))
@@ -191,6 +251,7 @@ _ROCKET = (
 ) - box(-0.15, -0.42, 0.15, -0.12)
 _CHAIR = box(-0.72, -1.0, -0.42, 1.0) | box(-0.72, -0.05, 0.7, 0.24) | box(0.42, 0.0, 0.7, 1.0)
 _TABLE = box(-1.0, -0.62, 1.0, -0.28) | mirrored(box(0.56, -0.3, 0.84, 0.9))
+
 _BOOT = (
     box(-0.62, -1.0, 0.14, 0.72)
     | (ellipse(0.25, 0.72, 0.75, 0.52) & box(-0.62, -1.0, 1.0, 0.72))
@@ -199,6 +260,7 @@ _BOOT = (
 )
 _HAT = (box(-1.0, 0.5, 1.0, 0.82) | box(-0.62, -0.85, 0.62, 0.5)) - box(-0.62, 0.14, 0.62, 0.28)
 _ENVELOPE = box(-1.0, -0.68, 1.0, 0.68) - mirrored(stroke((1.1, -0.66), (0.0, 0.16), width=0.15))
+
 _ROBOT = (
     box(-0.74, -0.55, 0.74, 0.98)
     | mirrored(box(0.74, -0.1, 1.0, 0.42))
@@ -207,26 +269,12 @@ _ROBOT = (
 ) - (mirrored(box(0.2, -0.2, 0.48, 0.1)) | box(-0.42, 0.48, 0.42, 0.64))
 _FLAME = disc(0.0, -0.56, 0.25) | polygon((0.0, -1.12), (0.22, -0.62), (-0.22, -0.62))
 _CANDLE = box(-0.3, -0.22, 0.3, 0.8) | _FLAME | box(-0.72, 0.74, 0.72, 1.0)
+
 _LAMP = (
     polygon((-0.42, -1.0), (0.42, -1.0), (0.9, -0.02), (-0.9, -0.02))
     | box(-0.1, 0.0, 0.1, 0.8)
     | box(-0.52, 0.74, 0.52, 1.0)
 )
-
-OBJECTS: dict[str, Region] = {
-    "house": _HOUSE,
-    "boat": _BOAT,
-    "car": _CAR,
-    "rocket": _ROCKET,
-    "chair": _CHAIR,
-    "table": _TABLE,
-    "boot": _BOOT,
-    "hat": _HAT,
-    "envelope": _ENVELOPE,
-    "robot": _ROBOT,
-    "candle": _CANDLE,
-    "lamp": _LAMP,
-}
 
 # Plain geometric shapes and signs.
 
@@ -242,9 +290,11 @@ _STAR = polygon(
     (-1.05, -0.3),
     (-0.3, -0.36),
 )
+
 _HEART = mirrored(disc(0.53, -0.42, 0.48)) | polygon(
     (-0.94, -0.2), (0.0, 1.04), (0.94, -0.2), (0.4, -0.4), (0.0, -0.36), (-0.4, -0.4)
 )
+
 _ARROW = polygon(
     (-1.0, -0.21),
     (0.1, -0.21),
@@ -254,6 +304,7 @@ _ARROW = polygon(
     (0.1, 0.21),
     (-1.0, 0.21),
 )
+
 _BOLT = polygon(
     (0.05, -1.0),
     (-0.75, 0.22),
@@ -263,6 +314,7 @@ _BOLT = polygon(
     (0.12, -0.32),
     (0.55, -1.0),
 )
+
 _CROWN = (
     polygon(
         (-0.85, 0.85),
@@ -276,9 +328,11 @@ _CROWN = (
     | mirrored(disc(0.86, -0.6, 0.16))
     | disc(0.0, -0.8, 0.16)
 ) - box(-1.0, 0.44, 1.0, 0.56)
+
 _FLAG = box(-0.87, -1.0, -0.6, 1.0) | polygon(
     (-0.6, -0.93), (1.02, -0.93), (0.6, -0.33), (1.02, 0.27), (-0.6, 0.27)
 )
+
 _GEAR = (
     disc(0.0, 0.0, 0.7)
     | box(-0.22, -1.0, 0.22, 1.0)
@@ -286,6 +340,7 @@ _GEAR = (
     | stroke((-0.6, -0.6), (0.6, 0.6), width=0.4)
     | stroke((-0.6, 0.6), (0.6, -0.6), width=0.4)
 ) - disc(0.0, 0.0, 0.3)
+
 _HOURGLASS = (
     polygon((-0.62, -0.85), (0.62, -0.85), (0.1, 0.0), (-0.1, 0.0))
     | polygon((-0.1, 0.0), (0.1, 0.0), (0.62, 0.85), (-0.62, 0.85))
@@ -293,7 +348,75 @@ _HOURGLASS = (
     | box(-0.8, 0.78, 0.8, 1.0)
 )
 
-SIGNS: dict[str, Region] = {
+# Tools and household things.
+
+_CUP = (
+    box(-0.95, -0.7, 0.42, 0.6)
+    | box(-0.82, 0.6, 0.28, 0.8)
+    | (ellipse(0.46, -0.06, 0.54, 0.52) - ellipse(0.46, -0.06, 0.27, 0.26))
+)
+
+_KEY = (
+    (disc(-0.54, -0.05, 0.48) - disc(-0.55, -0.03, 0.22))
+    | box(-0.12, -0.21, 1.0, 0.14)
+    | box(0.3, 0.0, 0.6, 0.56)
+    | box(0.78, 0.0, 1.0, 0.56)
+)
+
+_BELL = (
+    disc(0.0, -0.84, 0.17)
+    | ellipse(0.0, -0.1, 0.68, 0.76)
+    | box(-0.68, -0.1, 0.68, 0.35)
+    | box(-0.95, 0.3, 0.95, 0.56)
+    | (disc(0.0, 0.74, 0.27) & box(-1.0, 0.68, 1.0, 1.0))
+)
+
+_ANCHOR = (
+    (disc(0.0, -0.72, 0.3) - disc(0.0, -0.72, 0.12))
+    | box(-0.12, -0.5, 0.12, 0.9)
+    | box(-0.5, -0.36, 0.5, -0.14)
+    | ((disc(0.0, 0.08, 0.92) - disc(0.0, 0.0, 0.7)) & box(-1.0, 0.25, 1.0, 1.0))
+    | mirrored(polygon((0.86, -0.1), (1.05, 0.45), (0.5, 0.35)))
+)
+
+_UMBRELLA = (
+    (disc(0.0, 0.05, 1.05) & box(-1.0, -1.0, 1.0, 0.12))
+    - (mirrored(disc(0.66, 0.2, 0.32)) | disc(0.0, 0.2, 0.32))
+    | box(-0.14, -0.2, 0.14, 0.86)
+    | box(-0.14, 0.72, 0.55, 1.0) - box(0.15, 0.6, 0.3, 0.8)
+    | box(0.3, 0.55, 0.55, 1.0)
+)
+
+_BOTTLE = (
+    box(-0.24, -1.0, 0.24, -0.82)
+    | box(-0.17, -0.9, 0.17, -0.2)
+    | ellipse(0.0, -0.05, 0.52, 0.35)
+    | box(-0.52, -0.05, 0.52, 1.0)
+) - box(-0.3, 0.22, 0.3, 0.62)
+
+_HAMMER = (
+    box(-0.85, -0.98, 0.3, -0.36)
+    | polygon((0.2, -0.98), (0.98, -0.5), (0.86, -0.34), (0.2, -0.5))
+    | box(-0.42, -0.5, -0.1, 1.0)
+)
+
+_LADDER = (
+    mirrored(box(0.36, -1.0, 0.62, 1.0))
+    | box(-0.4, -0.78, 0.4, -0.58)
+    | box(-0.4, -0.3, 0.4, -0.1)
+    | box(-0.4, 0.18, 0.4, 0.38)
+    | box(-0.4, 0.66, 0.4, 0.86)
+)
+_SPOON = ellipse(0.0, -0.46, 0.48, 0.56) | box(-0.14, 0.0, 0.14, 1.0)
+
+_FORK = (
+    mirrored(box(0.3, -1.0, 0.56, -0.2))
+    | box(-0.1, -1.0, 0.1, -0.2)
+    | (ellipse(0.0, -0.3, 0.56, 0.42) & box(-1.0, -0.3, 1.0, 1.0))
+    | box(-0.14, 0.0, 0.14, 1.0)
+)
+
+FIGURES: dict[str, Region] = {
     "circle": disc(0.0, 0.0, 1.0),
     "square": box(-0.9, -0.9, 0.9, 0.9),
     "triangle": polygon((0.0, -1.05), (1.05, 0.95), (-1.05, 0.95)),
@@ -312,69 +435,18 @@ SIGNS: dict[str, Region] = {
     "flag": _FLAG,
     "gear": _GEAR,
     "hourglass": _HOURGLASS,
-}
-
-# Tools and household things.
-
-_CUP = (
-    box(-0.95, -0.7, 0.42, 0.6)
-    | box(-0.82, 0.6, 0.28, 0.8)
-    | (ellipse(0.46, -0.06, 0.54, 0.52) - ellipse(0.46, -0.06, 0.27, 0.26))
-)
-_KEY = (
-    (disc(-0.54, -0.05, 0.48) - disc(-0.55, -0.03, 0.22))
-    | box(-0.12, -0.21, 1.0, 0.14)
-    | box(0.3, 0.0, 0.6, 0.56)
-    | box(0.78, 0.0, 1.0, 0.56)
-)
-_BELL = (
-    disc(0.0, -0.84, 0.17)
-    | ellipse(0.0, -0.1, 0.68, 0.76)
-    | box(-0.68, -0.1, 0.68, 0.35)
-    | box(-0.95, 0.3, 0.95, 0.56)
-    | (disc(0.0, 0.74, 0.27) & box(-1.0, 0.68, 1.0, 1.0))
-)
-_ANCHOR = (
-    (disc(0.0, -0.72, 0.3) - disc(0.0, -0.72, 0.12))
-    | box(-0.12, -0.5, 0.12, 0.9)
-    | box(-0.5, -0.36, 0.5, -0.14)
-    | ((disc(0.0, 0.08, 0.92) - disc(0.0, 0.0, 0.7)) & box(-1.0, 0.25, 1.0, 1.0))
-    | mirrored(polygon((0.86, -0.1), (1.05, 0.45), (0.5, 0.35)))
-)
-_UMBRELLA = (
-    (disc(0.0, 0.05, 1.05) & box(-1.0, -1.0, 1.0, 0.12))
-    - (mirrored(disc(0.66, 0.2, 0.32)) | disc(0.0, 0.2, 0.32))
-    | box(-0.14, -0.2, 0.14, 0.86)
-    | box(-0.14, 0.72, 0.55, 1.0) - box(0.15, 0.6, 0.3, 0.8)
-    | box(0.3, 0.55, 0.55, 1.0)
-)
-_BOTTLE = (
-    box(-0.24, -1.0, 0.24, -0.82)
-    | box(-0.17, -0.9, 0.17, -0.2)
-    | ellipse(0.0, -0.05, 0.52, 0.35)
-    | box(-0.52, -0.05, 0.52, 1.0)
-) - box(-0.3, 0.22, 0.3, 0.62)
-_HAMMER = (
-    box(-0.85, -0.98, 0.3, -0.36)
-    | polygon((0.2, -0.98), (0.98, -0.5), (0.86, -0.34), (0.2, -0.5))
-    | box(-0.42, -0.5, -0.1, 1.0)
-)
-_LADDER = (
-    mirrored(box(0.36, -1.0, 0.62, 1.0))
-    | box(-0.4, -0.78, 0.4, -0.58)
-    | box(-0.4, -0.3, 0.4, -0.1)
-    | box(-0.4, 0.18, 0.4, 0.38)
-    | box(-0.4, 0.66, 0.4, 0.86)
-)
-_SPOON = ellipse(0.0, -0.46, 0.48, 0.56) | box(-0.14, 0.0, 0.14, 1.0)
-_FORK = (
-    mirrored(box(0.3, -1.0, 0.56, -0.2))
-    | box(-0.1, -1.0, 0.1, -0.2)
-    | (ellipse(0.0, -0.3, 0.56, 0.42) & box(-1.0, -0.3, 1.0, 1.0))
-    | box(-0.14, 0.0, 0.14, 1.0)
-)
-
-TOOLS: dict[str, Region] = {
+    "house": _HOUSE,
+    "boat": _BOAT,
+    "car": _CAR,
+    "rocket": _ROCKET,
+    "chair": _CHAIR,
+    "table": _TABLE,
+    "boot": _BOOT,
+    "hat": _HAT,
+    "envelope": _ENVELOPE,
+    "robot": _ROBOT,
+    "candle": _CANDLE,
+    "lamp": _LAMP,
     "cup": _CUP,
     "key": _KEY,
     "bell": _BELL,
@@ -385,68 +457,13 @@ TOOLS: dict[str, Region] = {
     "ladder": _LADDER,
     "spoon": _SPOON,
     "fork": _FORK,
+    "tree": _TREE,
+    "fish": _FISH,
+    "mushroom": _MUSHROOM,
+    "snake": _SNAKE,
+    "butterfly": _BUTTERFLY,
+    "flower": _FLOWER,
+    "leaf": _LEAF,
+    "ghost": _GHOST,
 }
-
-# Every shape of the world by name, as a region of the square [-1, 1] x [-1, 1].
-
-FIGURES: dict[str, Region] = {**SIGNS, **OBJECTS, **TOOLS, **LIVING}
-
-BITS_A_ROW = 64
-"""Rows of `Outline.bits` are this far apart, so that two masks moved sideways never wrap."""
-
-
-class Outline(NamedTuple):
-    """A drawn shape as seen from its centre: how far it reaches, and its pixels as one integer."""
-
-    left: int
-    top: int
-    right: int
-    bottom: int
-    """Offsets of the outermost drawn pixels; left and top are negative or zero."""
-    area: int
-    bits: int
-    """Pixel (row, column) of the box is bit (row + 1) * BITS_A_ROW + column + 1."""
-    wide_bits: int
-    """The same, with every neighbour of a drawn pixel drawn too."""
-
-
-@cache
-def mask(shape: str, radius: int) -> BoolArray:
-    """Which pixels of the box are drawn: read-only [S, S], the region sampled at pixel centres."""
-    if shape not in FIGURES:
-        raise unknown_name("shape", shape, FIGURES)
-    steps_S = np.arange(-radius, radius + 1) / (radius + 0.5)
-    x_SS, y_SS = np.meshgrid(steps_S, steps_S)
-    drawn_SS = FIGURES[shape].contains(x_SS, y_SS)
-    drawn_SS.setflags(write=False)
-    return drawn_SS
-
-
-@cache
-def outline(shape: str, radius: int) -> Outline:
-    """Reach, area and pixels of a shape."""
-    rows, columns = np.nonzero(mask(shape, radius))
-    places = [(int(r) + 1) * BITS_A_ROW + int(c) + 1 for r, c in zip(rows, columns, strict=True)]
-    bits = sum(1 << place for place in places)
-    wider = bits | bits << 1 | bits >> 1
-    return Outline(
-        left=int(columns.min()) - radius,
-        top=int(rows.min()) - radius,
-        right=int(columns.max()) - radius,
-        bottom=int(rows.max()) - radius,
-        area=len(rows),
-        bits=bits,
-        wide_bits=wider | wider << BITS_A_ROW | wider >> BITS_A_ROW,
-    )
-
-
-def overlap(first: int, second: int, *, dx: int, dy: int) -> int:
-    """Pixels both cover when the second lies (dx, dy) from the first.
-
-    Both are bits of outlines of one radius. Whoever calls makes sure that |dx| is at most the box's
-    width, or rows would run together.
-    """
-    shift = dy * BITS_A_ROW + dx
-    if shift >= 0:
-        return (first & (second << shift)).bit_count()
-    return ((first << -shift) & second).bit_count()
+"""Every shape of the world by name."""

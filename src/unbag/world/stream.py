@@ -1,6 +1,9 @@
-"""From knobs and a seed to an endless stream of scenes with true captions.
+"""The training stream: endless scenes with true captions, by knobs and a seed.
 
-A batch depends on (seed, step) alone, never on workers or on what was drawn before.
+A batch depends on (seed, step) alone, never on workers or on what was drawn before. `describe` says
+of a batch whether it pays to know more than a bag of words.
+
+Dimensions: B samples of the batch (scenes in rows, captions in columns), V content words.
 """
 
 from __future__ import annotations
@@ -8,9 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import accumulate
+from math import isclose
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -47,11 +51,11 @@ from unbag.world.vocabulary import (
     RELATIONS,
     SIZES,
     TEXTURES,
-    Knobs,
+    Combination,
     Relation,
-    Withheld,
     World,
-    withheld,
+    withheld_combinations,
+    withheld_pairs,
 )
 
 Split = Literal["train", "val", "test"]
@@ -59,6 +63,7 @@ _SPLITS: tuple[Split, ...] = ("train", "val", "test")
 _SEEDS = 2**32
 _RELATIONS: tuple[Relation, ...] = tuple(RELATIONS)
 _PLACE_IN_LIST = {noun.name: place for place, noun in enumerate(NOUNS)}
+
 _KINDS = (
     "two_plain",
     "one_coloured",
@@ -67,10 +72,141 @@ _KINDS = (
     "both_bound",
     "relation",
 )
+_WORDS = ("thing", *(noun.name for noun in NOUNS), *COLOURS, *SIZES, *TEXTURES)
+_COLUMN = {word: column for column, word in enumerate(_WORDS)}
+_SCALE = 100.0
+"""Inverse temperature: the usual clamp of contrastive training."""
 
 
-# There are a few thousand descriptions, and a training run says each of them hundreds of times.
-_obj = cache(Obj)
+@dataclass(frozen=True)
+class Mixture:
+    """What captions of two things say of them, as shares that sum to 1 (pilot C of the spec)."""
+
+    two_plain: float = 0.40
+    """Two shapes without colours: "a circle and a square"."""
+    one_coloured: float = 0.25
+    """One of the two things, with its colour: "a red circle"."""
+    one_coloured_one_plain: float = 0.15
+    """"a red circle and a square"."""
+    two_colours: float = 0.08
+    """Colours without shapes: "a red thing and a blue thing"."""
+    both_bound: float = 0.10
+    """Both shapes with their colours: the captions that need binding."""
+    relation: float = 0.02
+    """Two shapes, each coloured or not, and how they stand to each other."""
+
+    def __post_init__(self) -> None:
+        _check_shares(self)
+        total = sum(self.shares)
+        if not isclose(total, 1.0, abs_tol=1e-6):
+            raise UserError(
+                f"the caption mixture sums to {total:g}",
+                expected="shares that sum to 1",
+                way_out="lower two_plain by what was added elsewhere",
+            )
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares in the order of the fields."""
+        return tuple(getattr(self, f.name) for f in fields(self))
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """The settings of the training stream; the defaults are pilot C of the specification."""
+
+    mixture: Mixture = field(default_factory=Mixture)
+    """What captions of scenes with two things say."""
+    p_synonym: float = 0.08
+    """Chance that a word with a rarer synonym is said by it; 0 leaves the synonyms unknown."""
+    p_form: float = 0.2
+    """Chance of each less usual form: "with", a digit, "without a", "there is", "the" ...; 0 keeps
+    the forms of test positives out of fine-tuning."""
+    one_thing: float = 0.12
+    """Share of scenes with a single thing."""
+    counted: float = 0.05
+    """Share of scenes with one to five copies of a thing, captioned by their number."""
+    negated: float = 0.02
+    """Share of the other captions that deny something absent."""
+    related: float = 0.5
+    """Share of the scenes of two things placed in one of the eight relations although the caption
+    does not say so; without them an overlap in the picture would announce a relation caption."""
+    p_coloured: float = 0.5
+    """Chance that a mention in a relation, a count or a denial, or of a single thing, says its
+    colour."""
+    p_size: float = 0.05
+    """Chance that a mention says the size."""
+    p_texture: float = 0.05
+    """Chance that a mention says the texture."""
+    collision: float = 0.0
+    """q: chance that the next two samples of a batch are partners: a caption that binds or relates,
+    and one with the same words whose binding or relation is the other one, each true of its own
+    scene only. Such pairs are drawn from both_bound and relation in proportion to their shares."""
+    order: Literal["random", "larger_first", "listed_first"] = "random"
+    """Which thing is named first. larger_first is the leak of pilot B (a cue only together with the
+    picture, for sizes do not depend on shapes here); listed_first puts the shape that comes first
+    in the vocabulary first, a leak that a caption-only scorer can use."""
+    order_strength: float = 0.9
+    """How often an order other than random is kept."""
+    withheld_combinations: float = 0.0
+    """Share of (shape, colour) combinations never shown nor named; 0.2 for test-comb."""
+    withheld_pairs: float = 0.0
+    """Share of shape pairs never shown nor named together; 0.2 for test-pair."""
+
+    def __post_init__(self) -> None:
+        _check_shares(self)
+        if self.one_thing + self.counted > 1:
+            raise UserError(
+                f"one_thing + counted = {self.one_thing + self.counted:g}",
+                expected="at most 1: what is left are scenes of two things",
+            )
+        if self.collision and not self.mixture.both_bound + self.mixture.relation:
+            raise UserError(
+                f"collision = {self.collision:g} in a mixture that neither binds nor relates",
+                expected="a share of both_bound or relation above 0",
+            )
+        if max(self.withheld_combinations, self.withheld_pairs) > 0.5:
+            raise UserError(
+                "more than half of the combinations or pairs are withheld",
+                expected="at most 0.5, so that every word is still seen in training",
+            )
+
+
+def _check_shares(record: Mixture | Knobs) -> None:
+    for f in fields(record):
+        value = getattr(record, f.name)
+        if isinstance(value, int | float) and not 0 <= value <= 1:
+            raise UserError(f"{f.name} = {value!r}", expected="a share between 0 and 1")
+    if isinstance(record, Knobs) and record.order not in ("random", "larger_first", "listed_first"):
+        raise UserError(
+            f"order = {record.order!r}", expected="random, larger_first or listed_first"
+        )
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """What training never shows and never names."""
+
+    combinations: frozenset[Combination]
+    pairs: frozenset[Combination]
+    """Two shapes, sorted."""
+
+    def allows(self, first: Combination, second: Combination | None = None) -> bool:
+        """Whether these may be shown or named together."""
+        if first in self.combinations or second in self.combinations:
+            return False
+        if second is None or not self.pairs:
+            return True
+        a, b = first[0], second[0]
+        return ((a, b) if a < b else (b, a)) not in self.pairs
+
+
+def withheld(world: World, knobs: Knobs) -> Withheld:
+    """What these knobs hold out: the same for every seed, run and machine."""
+    return Withheld(
+        withheld_combinations(world, share=knobs.withheld_combinations),
+        withheld_pairs(world, share=knobs.withheld_pairs),
+    )
 
 
 class Sample(NamedTuple):
@@ -81,16 +217,6 @@ class Sample(NamedTuple):
     caption: str
 
 
-class _Source(NamedTuple):
-    """Everything that stays the same from sample to sample."""
-
-    world: World
-    knobs: Knobs
-    withheld: Withheld
-    steps: tuple[float, ...]
-    """Running sums of the mixture."""
-
-
 def split_seed(split: Split, seed: int) -> int:
     """The seed of a split: ranges that never meet, so no test scene is ever trained on."""
     if split not in _SPLITS:
@@ -98,11 +224,6 @@ def split_seed(split: Split, seed: int) -> int:
     if not 0 <= seed < _SEEDS:
         raise UserError(f"seed {seed}", expected=f"a whole number from 0 to {_SEEDS - 1}")
     return _SPLITS.index(split) * _SEEDS + seed
-
-
-def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
-    """One scene with a caption that holds in it."""
-    return _single_draw(_source(world, knobs), rng)
 
 
 def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tuple[Sample, ...]:
@@ -115,8 +236,13 @@ def batch(world: World, knobs: Knobs, *, seed: int, step: int, size: int) -> tup
         if knobs.collision and has_room and rng.random() < knobs.collision:
             found += _partners(source, rng)
         else:
-            found.append(_single_draw(source, rng))
+            found.append(_sample(source, rng))
     return tuple(found)
+
+
+def sample(world: World, knobs: Knobs, rng: Generator) -> Sample:
+    """One scene with a caption that holds in it."""
+    return _sample(_source(world, knobs), rng)
 
 
 def _entropy(seed: int, step: int) -> tuple[int, int, int]:
@@ -129,11 +255,21 @@ def _entropy(seed: int, step: int) -> tuple[int, int, int]:
     return low, step, split
 
 
+class _Source(NamedTuple):
+    """Everything that stays the same from sample to sample."""
+
+    world: World
+    knobs: Knobs
+    withheld: Withheld
+    steps: tuple[float, ...]
+    """Running sums of the mixture."""
+
+
 def _source(world: World, knobs: Knobs) -> _Source:
     return _Source(world, knobs, withheld(world, knobs), tuple(accumulate(knobs.mixture.shares)))
 
 
-def _single_draw(source: _Source, rng: Generator) -> Sample:
+def _sample(source: _Source, rng: Generator) -> Sample:
     knobs = source.knobs
     u, negated = rng.random(2).tolist()
     if u < knobs.counted:
@@ -144,7 +280,7 @@ def _single_draw(source: _Source, rng: Generator) -> Sample:
         denied = _denial(source, (look,), scene, rng) if negated < knobs.negated else None
         ast = denied or _mention(look, knobs, rng)
     else:
-        scene, ast = _of_two(source, rng, is_negated=negated < knobs.negated)
+        scene, ast = _two_things(source, rng, is_negated=negated < knobs.negated)
     style = sample_style(ast, rng, p_synonym=knobs.p_synonym, p_form=knobs.p_form)
     return Sample(scene, ast, realise(ast, style))
 
@@ -155,7 +291,7 @@ def _counted(source: _Source, rng: Generator) -> tuple[Scene, Ast]:
     return place_copies(source.world, look, n, rng), Count(n, _mention(look, source.knobs, rng))
 
 
-def _of_two(source: _Source, rng: Generator, *, is_negated: bool) -> tuple[Scene, Ast]:
+def _two_things(source: _Source, rng: Generator, *, is_negated: bool) -> tuple[Scene, Ast]:
     knobs = source.knobs
     u, related, which = rng.random(3).tolist()
     kind = _KINDS[min(bisect_right(source.steps, u), len(_KINDS) - 1)]
@@ -235,7 +371,11 @@ def _partners(source: _Source, rng: Generator) -> tuple[Sample, Sample]:
         ast: Ast = Rel(a, relation, b)
     else:
         looks = _two_looks(source, rng, exchangeable=True)
-        others = _exchanged(looks)
+        first, second = looks
+        others = (
+            replace(first, colour=second.colour),
+            replace(second, colour=first.colour),
+        )
         scenes = (
             place_apart(source.world, looks, rng),
             place_apart(source.world, others, rng),
@@ -269,11 +409,6 @@ def _two_looks(source: _Source, rng: Generator, *, exchangeable: bool = False) -
             return a, b
 
 
-def _exchanged(looks: tuple[Look, Look]) -> tuple[Look, Look]:
-    a, b = looks
-    return replace(a, colour=b.colour), replace(b, colour=a.colour)
-
-
 def _looks_for(relation: Relation, source: _Source, rng: Generator) -> tuple[Look, Look]:
     """Two looks that can stand in this relation: depth is only seen between things of one size."""
     a, b = _two_looks(source, rng)
@@ -305,7 +440,7 @@ def _two_mentions(
 def _mentioned(look: Look, knobs: Knobs, chances: list[float], coloured: bool | None) -> Obj:
     colour, size, texture = chances
     says_colour = colour < knobs.p_coloured if coloured is None else coloured
-    return _obj(
+    return _cached_obj(
         look.shape,
         look.colour if says_colour else None,
         look.size if size < knobs.p_size else None,
@@ -313,27 +448,18 @@ def _mentioned(look: Look, knobs: Knobs, chances: list[float], coloured: bool | 
     )
 
 
-# From a batch to what it asks of a model: does it pay to know more than a bag of words?
-#
-# Dimensions: B samples of the batch (scenes in rows, captions in columns), V content words.
-
-_WORDS = ("thing", *(noun.name for noun in NOUNS), *COLOURS, *SIZES, *TEXTURES)
-_COLUMN = {word: column for column, word in enumerate(_WORDS)}
-_SCALE = 100.0
-"""Inverse temperature: the usual clamp of contrastive training."""
+# There are a few thousand descriptions, and a training run says each of them hundreds of times.
+_cached_obj = cache(Obj)
 
 
-def bag_of(ast: Ast) -> tuple[str, ...]:
-    """The words of a caption without their order, synonyms taken as one word."""
-    found = list(_content(ast))
-    match ast:
-        case Rel(_, relation, _):
-            found.append(relation)
-        case Count(n, _):
-            found.append(str(n))
-        case Not() | Has():
-            found.append("no")
-    return tuple(sorted(found))
+def describe(batch: Sequence[Sample]) -> str:
+    """One line for a log: how large, how long, how often words alone are not enough."""
+    length = np.mean([len(sample.caption.split()) for sample in batch])
+    relations = np.mean([isinstance(sample.ast, Rel) for sample in batch])
+    return (
+        f"{len(batch)} samples, {length:.1f} words a caption, {100 * relations:.1f} % relations, "
+        f"{100 * collision_rate(batch):.1f} % collide, incentive {incentive(batch):.3f} nats"
+    )
 
 
 def collision_rate(batch: Sequence[Sample]) -> float:
@@ -354,18 +480,17 @@ def collision_rate(batch: Sequence[Sample]) -> float:
     return met / len(batch)
 
 
-def bag_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> FloatArray:
-    """[scenes, captions]: what the bag-of-words oracle gives each pair."""
-    true_BV = np.zeros((len(scenes), len(_WORDS)))
-    for row, scene in enumerate(scenes):
-        for thing in scene.things:
-            words = ("thing", thing.shape, thing.colour, thing.size, thing.texture)
-            true_BV[row, [_COLUMN[word] for word in words]] = 1.0
-    said_BV = np.zeros((len(captions), len(_WORDS)))
-    for row, ast in enumerate(captions):
-        for word in _content(ast):
-            said_BV[row, _COLUMN[word]] += 1.0
-    return np.asarray(true_BV @ said_BV.T / said_BV.sum(axis=1), dtype=np.float64)
+def bag_of(ast: Ast) -> tuple[str, ...]:
+    """The words of a caption without their order, synonyms taken as one word."""
+    found = list(_content(ast))
+    match ast:
+        case Rel(_, relation, _):
+            found.append(relation)
+        case Count(n, _):
+            found.append(str(n))
+        case Not() | Has():
+            found.append("no")
+    return tuple(sorted(found))
 
 
 def incentive(batch: Sequence[Sample]) -> float:
@@ -383,14 +508,18 @@ def incentive(batch: Sequence[Sample]) -> float:
     return bag - _info_nce(_SCALE * truth_BB.astype(np.float64), truth_BB)
 
 
-def describe(batch: Sequence[Sample]) -> str:
-    """One line for a log: how large, how long, how often words alone are not enough."""
-    length = np.mean([len(sample.caption.split()) for sample in batch])
-    relations = np.mean([isinstance(sample.ast, Rel) for sample in batch])
-    return (
-        f"{len(batch)} samples, {length:.1f} words a caption, {100 * relations:.1f} % relations, "
-        f"{100 * collision_rate(batch):.1f} % collide, incentive {incentive(batch):.3f} nats"
-    )
+def bag_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> FloatArray:
+    """[scenes, captions]: what the bag-of-words oracle gives each pair."""
+    true_BV = np.zeros((len(scenes), len(_WORDS)))
+    for row, scene in enumerate(scenes):
+        for thing in scene.things:
+            words = ("thing", thing.shape, thing.colour, thing.size, thing.texture)
+            true_BV[row, [_COLUMN[word] for word in words]] = 1.0
+    said_BV = np.zeros((len(captions), len(_WORDS)))
+    for row, ast in enumerate(captions):
+        for word in _content(ast):
+            said_BV[row, _COLUMN[word]] += 1.0
+    return np.asarray(true_BV @ said_BV.T / said_BV.sum(axis=1), dtype=np.float64)
 
 
 def _content(ast: Ast) -> list[str]:

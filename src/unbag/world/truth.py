@@ -1,4 +1,4 @@
-"""From many captions and many scenes to the whole matrix of what holds where, without a loop.
+"""What holds where, for many captions and many scenes at once, without a loop.
 
 Works alike on numpy arrays and on torch tensors of any device, so that a training step can find
 the accidental truths of its batch on the GPU. Tested to equal `grammar.holds` in every cell.
@@ -18,13 +18,12 @@ import numpy as np
 from unbag.types import BoolArray, IntArray
 from unbag.world.grammar import And, Ast, Count, Has, Not, Obj, Rel, objects_of
 from unbag.world.scenes import Scene, Thing, relations
-from unbag.world.vocabulary import COLOURS, NOUNS, NUMBERS, RELATIONS, SIZES, TEXTURES
+from unbag.world.vocabulary import COLOURS, MOST_THINGS, NOUNS, RELATIONS, SIZES, TEXTURES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_THINGS = len(NUMBERS)
-"""Things a scene can have: as many as can be counted."""
+
 Array = TypeVar("Array", IntArray, "Tensor")
 
 # A thing is one integer: 8 bits for each attribute, 0 meaning none, and a bit that it exists.
@@ -37,84 +36,16 @@ _RELATION_CODE = {name: number for number, name in enumerate(RELATIONS)}
 _KIND: dict[type[Ast], int] = {Obj: 0, And: 1, Rel: 2, Count: 3, Not: 4, Has: 5}
 
 
-@dataclass(frozen=True, eq=False)
-class SceneCodes(Generic[Array]):
-    """Scenes as integers."""
-
-    thing_ST: Array
-    """One integer a thing, 0 where there is none."""
-    related_SRT: Array
-    """Bit j of [s, r, i] is set where thing i is in relation r to thing j."""
-
-
-@dataclass(frozen=True, eq=False)
-class CaptionCodes(Generic[Array]):
-    """Captions as integers. A thing fits a description if `thing & mask == wanted`."""
-
-    kind_C: Array
-    first_mask_C: Array
-    first_wanted_C: Array
-    second_mask_C: Array
-    second_wanted_C: Array
-    number_C: Array
-    """How many things a count asks for, or the number of the relation."""
-
-
 def holds_matrix(captions: Sequence[Ast], scenes: Sequence[Scene]) -> BoolArray:
     """[S, C]: whether each caption holds in each scene."""
     return cast("BoolArray", holds_codes(encode_captions(captions), encode_scenes(scenes)))
-
-
-def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
-    """Scenes of at most five things as integers."""
-    rows = []
-    related_SRT = np.zeros((len(scenes), len(RELATIONS), MOST_THINGS), dtype=np.int64)
-    for s, scene in enumerate(scenes):
-        row = [_packed(thing)[1] for thing in scene.things]
-        rows.append(row + [0] * (MOST_THINGS - len(row)))
-        for i, name, j in relations(scene):
-            related_SRT[s, _RELATION_CODE[name], i] |= 1 << j
-    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MOST_THINGS)
-    return SceneCodes(thing_ST, related_SRT)
-
-
-def encode_captions(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
-    """Captions as integers."""
-    rows = []
-    for ast in captions:
-        objects = objects_of(ast)
-        first, second = _packed(objects[0]), _packed(objects[-1])
-        number = ast.n if isinstance(ast, Count) else 0
-        number = _RELATION_CODE[ast.relation] if isinstance(ast, Rel) else number
-        rows.append((_KIND[type(ast)], *first, *second, number))
-    row_C6 = np.array(rows, dtype=np.int64).reshape(len(captions), 6)
-    return CaptionCodes(*(row_C6[:, column].copy() for column in range(6)))
-
-
-def scenes_on(scenes: SceneCodes[IntArray], device: str) -> SceneCodes[Tensor]:
-    """The same integers as tensors on a device."""
-    import torch
-
-    return SceneCodes(
-        torch.from_numpy(scenes.thing_ST).to(device),
-        torch.from_numpy(scenes.related_SRT).to(device),
-    )
-
-
-def captions_on(captions: CaptionCodes[IntArray], device: str) -> CaptionCodes[Tensor]:
-    """The same integers as tensors on a device."""
-    import torch
-
-    return CaptionCodes(
-        *(torch.from_numpy(column).to(device) for column in vars(captions).values())
-    )
 
 
 def holds_codes(captions: CaptionCodes[Array], scenes: SceneCodes[Array]) -> Array:
     """[S, C] of bool: `holds` for all of them at once."""
     things = scenes.thing_ST.shape[1]
     kind_C, number_C = captions.kind_C, captions.number_C
-    first_SC = _zeros(scenes, captions)
+    first_SC: Array = scenes.thing_ST[:, 0, None] * 0 + captions.kind_C * 0
     second_SC, count_SC = first_SC, first_SC
     for t in range(things):
         thing_S1 = scenes.thing_ST[:, t, None]
@@ -150,8 +81,53 @@ def _related(
     return found_SC
 
 
-def _zeros(scenes: SceneCodes[Array], captions: CaptionCodes[Array]) -> Array:
-    return scenes.thing_ST[:, 0, None] * 0 + captions.kind_C * 0
+def encode_scenes(scenes: Sequence[Scene]) -> SceneCodes[IntArray]:
+    """Scenes of at most five things as integers."""
+    rows = []
+    related_SRT = np.zeros((len(scenes), len(RELATIONS), MOST_THINGS), dtype=np.int64)
+    for s, scene in enumerate(scenes):
+        row = [_packed(thing)[1] for thing in scene.things]
+        rows.append(row + [0] * (MOST_THINGS - len(row)))
+        for i, name, j in relations(scene):
+            related_SRT[s, _RELATION_CODE[name], i] |= 1 << j
+    thing_ST = np.array(rows, dtype=np.int64).reshape(len(scenes), MOST_THINGS)
+    return SceneCodes(thing_ST, related_SRT)
+
+
+def encode_captions(captions: Sequence[Ast]) -> CaptionCodes[IntArray]:
+    """Captions as integers."""
+    rows = []
+    for ast in captions:
+        objects = objects_of(ast)
+        first, second = _packed(objects[0]), _packed(objects[-1])
+        number = ast.n if isinstance(ast, Count) else 0
+        number = _RELATION_CODE[ast.relation] if isinstance(ast, Rel) else number
+        rows.append((_KIND[type(ast)], *first, *second, number))
+    row_C6 = np.array(rows, dtype=np.int64).reshape(len(captions), 6)
+    return CaptionCodes(*(row_C6[:, column].copy() for column in range(6)))
+
+
+@dataclass(frozen=True, eq=False)
+class SceneCodes(Generic[Array]):
+    """Scenes as integers."""
+
+    thing_ST: Array
+    """One integer a thing, 0 where there is none."""
+    related_SRT: Array
+    """Bit j of [s, r, i] is set where thing i is in relation r to thing j."""
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionCodes(Generic[Array]):
+    """Captions as integers. A thing fits a description if `thing & mask == wanted`."""
+
+    kind_C: Array
+    first_mask_C: Array
+    first_wanted_C: Array
+    second_mask_C: Array
+    second_wanted_C: Array
+    number_C: Array
+    """How many things a count asks for, or the number of the relation."""
 
 
 def _packed(described: Obj | Thing) -> tuple[int, int]:

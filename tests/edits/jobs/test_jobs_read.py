@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unbag.data.captions import MOST_TOGETHER, Caption, Entry, chunks, together
+from unbag.data.captions import MOST_TOGETHER, CaptionAt, Entry, chunks, together
 from unbag.data.readers import entries
 from unbag.edits.jobs.chunks import surveyed
 
@@ -56,7 +56,7 @@ def test_lines_of_one_picture_stand_together(tmp_path: Path) -> None:
 
 
 def test_a_constant_column_does_not_join_a_whole_file() -> None:
-    rows = (Entry("x", (Caption(str(at), DOG, ""),)) for at in range(2 * MOST_TOGETHER + 1))
+    rows = (Entry("x", (CaptionAt(str(at), DOG, ""),)) for at in range(2 * MOST_TOGETHER + 1))
     sizes = [len(entry.captions) for entry in together(rows)]
     assert sizes == [MOST_TOGETHER, MOST_TOGETHER, 1]
 

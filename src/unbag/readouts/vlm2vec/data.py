@@ -32,8 +32,8 @@ from unbag.training.data.world import (
 from unbag.training.recipes import Slot
 from unbag.types import Item, Picture
 from unbag.world.rendering import ScenePicture
-from unbag.world.stream import batch, split_seed
-from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS, withheld
+from unbag.world.stream import batch, split_seed, withheld
+from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS
 
 # The question is the item's own, or one about the relation that its captions state. It names the
 # same things and the same relations whichever caption is true.

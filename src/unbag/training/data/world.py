@@ -32,9 +32,9 @@ from unbag.world.edits import NEGATIVES, POSITIVES, edit
 from unbag.world.grammar import Ast, Obj, Statement, read
 from unbag.world.rendering import Packed, ScenePicture, draw_batch, noise, pack, sprite_table
 from unbag.world.scenes import Scene
-from unbag.world.stream import Sample, batch, split_seed
+from unbag.world.stream import Knobs, Mixture, Sample, batch, split_seed, withheld
 from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
-from unbag.world.vocabulary import DEFAULT, WORLDS, Combination, Knobs, Mixture, World, withheld
+from unbag.world.vocabulary import DEFAULT, WORLDS, Combination, World
 
 # Real captions and the world have different edits. `SAME_AS` says which operators of the world
 # stand for a kind of `unbag list edits`, so that a recipe of a paper can be run on the world.

@@ -1,0 +1,255 @@
+"""Unpack a zip or tar archive into one folder and nowhere else; what is there already stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from lzma import LZMAError
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import IO
+from zipfile import BadZipFile, ZipFile, ZipInfo, is_zipfile
+
+from unbag.errors import UserError
+from unbag.runs.progress import Task, unseen
+
+CHUNK = 1 << 20
+
+# The last three are what the standard library lets through when headers are cut or changed.
+_DAMAGE_ERRORS = (
+    *(BadZipFile, tarfile.TarError, EOFError, zlib.error, LZMAError),
+    *(ValueError, TypeError, struct.error),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an honest archive stays below; photographs hardly shrink, text by ten times."""
+
+    ratio: int = 100
+    """Bytes unpacked for one packed."""
+    free: int = 50_000_000
+    """Bytes that may always be unpacked, however small the archive."""
+    members: int = 2_000_000
+
+    def most(self, packed: int) -> int:
+        """Bytes that an archive of this size may hold."""
+        return max(self.free, self.ratio * packed)
+
+
+LIMITS = Limits()
+
+
+def unpack(
+    archive: Path, folder: Path, *, task: Task = unseen, limits: Limits = LIMITS
+) -> tuple[Member, ...]:
+    """Unpack a zip or tar archive; files that are there with the right size are left alone.
+
+    Each file is written under another name and renamed, so that one that is there is whole.
+    Links, devices and names that lead out of the folder are refused.
+    """
+    with _read(archive) as entries:
+        folder.mkdir(parents=True, exist_ok=True)
+        total = _Total(archive, limits)
+        members: list[Member] = []
+        done = 0
+        with task(f"unpack {archive.name}", archive.stat().st_size) as advance:
+            for entry in entries:
+                name = _safe(archive, entry)
+                if entry.kind == "file":
+                    total.add(entry, name)
+                    _put(archive, folder / name, folder, entry)
+                    members.append(Member(name, entry.size))
+                advance(max(entry.packed - done, 0))
+                done = max(entry.packed, done)
+        return tuple(members)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file that an archive holds."""
+
+    name: str
+    """Below the folder, with /."""
+    size: int
+
+
+class DamagedError(UserError):
+    """An archive that is not whole, or no archive."""
+
+
+def check_space(folder: Path, needed: int, *, what: str) -> None:
+    """Raise UserError if the disk of a folder has not so many bytes free."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"{what} needs {readable(needed)} more, and {folder} has {readable(free)} free",
+            expected="enough room on the disk",
+            way_out="free some, or choose another disk with --data",
+        )
+
+
+def readable(size: int) -> str:
+    """A number of bytes as people read it: 815.6 MB, in powers of 1,000 as disks are sold."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.95:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def _safe(archive: Path, entry: _ArchiveEntry) -> str:
+    """The name of an entry, if it stays below the folder."""
+    name = entry.name.replace("\\", "/")
+    path = PurePosixPath(name)
+    if (
+        path.is_absolute()
+        or PureWindowsPath(name).drive
+        or ".." in path.parts
+        or any(ord(character) < 32 for character in name)
+        or (not path.parts and entry.kind != "folder")
+    ):
+        raise _refused(archive, f"holds {entry.name!r}", "names that stay below the folder")
+    if entry.kind not in ("file", "folder"):
+        raise _refused(archive, f"holds {entry.name!r}, {entry.kind}", "plain files and folders")
+    return path.as_posix()
+
+
+def _put(archive: Path, path: Path, folder: Path, entry: _ArchiveEntry) -> None:
+    if path.is_file() and path.stat().st_size == entry.size:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise _refused(
+            archive, f"would be unpacked through the link {path.parent}", "a folder of its own"
+        )
+    check_space(path.parent, entry.size, what=path.name)
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        _copy(archive, entry, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _copy(archive: Path, entry: _ArchiveEntry, to: Path) -> None:
+    content = entry.open()
+    assert content is not None
+    # A link that waits under the temporary name would be followed; a new file never is.
+    to.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with content, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
+        shutil.copyfileobj(content, file, CHUNK)
+        size = file.tell()
+    if size != entry.size:
+        raise _damaged(archive, f"{entry.name} has {size:,} of {entry.size:,} bytes")
+
+
+@dataclass
+class _Total:
+    """Names and bytes of the archive so far, against its limits."""
+
+    archive: Path
+    limits: Limits
+    names: set[str] = field(default_factory=set)
+    size: int = 0
+
+    def add(self, entry: _ArchiveEntry, name: str) -> None:
+        """Count a file; too much, or one name twice, is refused."""
+        most = self.limits.most(self.archive.stat().st_size)
+        self.size += entry.size
+        if self.size > most or len(self.names) >= self.limits.members:
+            raise _refused(
+                self.archive,
+                f"holds more than {readable(most)} or {self.limits.members:,} files",
+                f"at most {self.limits.ratio} times its own size",
+            )
+        if name in self.names:
+            raise _refused(self.archive, f"holds {name!r} twice", "each file once")
+        self.names.add(name)
+
+
+@contextmanager
+def _read(archive: Path) -> Iterator[Iterator[_ArchiveEntry]]:
+    """The entries of an archive, each to be read before the next."""
+    try:
+        if is_zipfile(archive):
+            with ZipFile(archive) as file:
+                yield _zip_entries(file)
+        else:
+            with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*") as tar:
+                yield _tar_entries(tar, raw)
+    except _DAMAGE_ERRORS as error:
+        raise _damaged(archive, str(error) or type(error).__name__) from error
+    except (NotImplementedError, RuntimeError) as error:
+        raise _refused(archive, f"cannot be read: {error}", "a plain zip or tar archive") from error
+    except OSError as error:
+        # gzip reports damage as an OSError without a number.
+        if error.errno is None:
+            raise _damaged(archive, str(error)) from error
+        raise UserError(
+            f"cannot unpack {archive}: {error.strerror} ({error.filename})",
+            expected="a folder that can be written, with room",
+            way_out="mend that and run this again: it goes on from there",
+        ) from error
+
+
+def _zip_entries(file: ZipFile) -> Iterator[_ArchiveEntry]:
+    packed = 0
+    for info in file.infolist():
+        packed += info.compress_size
+        yield _ArchiveEntry(
+            info.filename, info.file_size, _zip_kind(info), packed, partial(file.open, info)
+        )
+
+
+def _zip_kind(info: ZipInfo) -> str:
+    if info.is_dir():
+        return "folder"
+    mode = stat.S_IFMT(info.external_attr >> 16)
+    # Zip files of other systems than Unix have no mode at all.
+    return "file" if mode in (0, stat.S_IFREG) else "a link or device"
+
+
+def _tar_entries(tar: tarfile.TarFile, raw: IO[bytes]) -> Iterator[_ArchiveEntry]:
+    for info in tar:
+        kind = "file" if info.isreg() else "folder" if info.isdir() else "a link or device"
+        yield _ArchiveEntry(info.name, info.size, kind, raw.tell(), partial(tar.extractfile, info))
+
+
+def _refused(archive: Path, what: str, expected: str) -> UserError:
+    return UserError(
+        f"{archive} {what}",
+        expected=expected,
+        way_out="unpack it by hand if you trust it",
+    )
+
+
+def _damaged(archive: Path, what: str) -> DamagedError:
+    return DamagedError(
+        f"{archive} is damaged: {what}",
+        expected="a whole zip or tar archive",
+        way_out="remove it and fetch it again",
+    )
+
+
+@dataclass(frozen=True)
+class _ArchiveEntry:
+    """What stands in the archive, before it is believed."""
+
+    name: str
+    size: int
+    kind: str
+    """file, folder, or what else it is."""
+    packed: int
+    """Bytes of the archive up to the end of this entry, or an estimate of it."""
+    open: Callable[[], IO[bytes] | None]
+    """Only while the entry is the last one given."""
