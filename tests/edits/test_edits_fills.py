@@ -24,9 +24,9 @@ from unbag.edits.generated.fills import (
     Tools,
 )
 from unbag.edits.kinds import Kind, Parts, apply, find_kinds
+from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import WordNet, find_wordnet
-from unbag.edits.wordnet_edits import NounRule
 from unbag.errors import UserError
 from unbag.types import Given
 

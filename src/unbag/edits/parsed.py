@@ -1,122 +1,29 @@
-"""What is known of a caption after parsing: words, nouns, noun phrases, attributes, counts.
+"""A parsed caption: its words, nouns, noun phrases, attributes and counts, and how they relate.
 
 Positions of words are indices into `words`; positions of characters are marked as such. Kinds of
 edits read this and never spaCy's own objects, so that a rule can be tried on a caption written by
-hand.
+hand. Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on
+the bench.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from unbag.edits.lexicon import word_lists
 from unbag.types import Change
-
-EXPRESSIONS: tuple[str, ...] = (
-    "at the back of",
-    "at the bottom of",
-    "at the edge of",
-    "at the end of",
-    "at the foot of",
-    "at the front of",
-    "at the left of",
-    "at the right of",
-    "at the side of",
-    "at the top of",
-    "in back of",
-    "in between",
-    "in front of",
-    "in front",
-    "in the back of",
-    "in the background of",
-    "in the background",
-    "in the back",
-    "in the center of",
-    "in the centre of",
-    "in the corner of",
-    "in the distance",
-    "in the foreground of",
-    "in the foreground",
-    "in the front of",
-    "in the middle of",
-    "in the middle",
-    "inside of",
-    "left of",
-    "next to",
-    "on the back of",
-    "on the bottom of",
-    "on the edge of",
-    "on the left of",
-    "on the left side of",
-    "on the left side",
-    "on the left",
-    "on the right of",
-    "on the right side of",
-    "on the right side",
-    "on the right",
-    "on the side of",
-    "on the top of",
-    "on top of",
-    "out of",
-    "outside of",
-    "right of",
-    "the left of",
-    "the right of",
-    "to the left of",
-    "to the left",
-    "to the rear of",
-    "to the right of",
-    "to the right",
-    "to the side of",
-    "up and down",
-)
-"""Their nouns name places in the picture, not things: "front" is nothing to swap with "dog"."""
-
-
-def _by_first(expressions: Sequence[str]) -> Mapping[str, tuple[tuple[str, ...], ...]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for text in expressions:
-        words = tuple(text.split())
-        found.setdefault(words[0], []).append(words)
-    # The longest first: "on the left side of" before "on the left".
-    return MappingProxyType(
-        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
-    )
-
-
-_BY_FIRST = _by_first(EXPRESSIONS)
-
-
-def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
-    """First and last word of each, from left to right, the longest that fits.
-
-    Args:
-        words: The caption's words in lower case.
-    """
-    found: list[tuple[int, int]] = []
-    at = 0
-    while at < len(words):
-        length = _length(words, at)
-        if length:
-            found.append((at, at + length - 1))
-        at += length or 1
-    return found
-
-
-def _length(words: Sequence[str], at: int) -> int:
-    for expression in _BY_FIRST.get(words[at], ()):
-        if tuple(words[at : at + len(expression)]) == expression:
-            return len(expression)
-    return 0
-
 
 NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
 ADJECTIVE_TAGS = frozenset(("JJ", "JJR", "JJS"))
 VERB_TAGS = frozenset(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"))
 _PARTICIPLES = frozenset(("VBN", "VBG"))
+_SUBJECTS = ("nsubj", "nsubjpass")
+_CLAUSES = ("acl", "relcl")
+_RELATIVES = ("that", "which", "who")
 
 
 class Word(NamedTuple):
@@ -290,14 +197,6 @@ class Parsed:
         return word.dep == "compound" and word.head > at
 
 
-# Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on the
-# bench.
-
-_SUBJECTS = ("nsubj", "nsubjpass")
-_CLAUSES = ("acl", "relcl")
-_RELATIVES = ("that", "which", "who")
-
-
 class Relation(NamedTuple):
     """Subject, what links it to the object, object: "a dog", "chases", "a cat"."""
 
@@ -311,16 +210,6 @@ class Relation(NamedTuple):
     """Whether the link is a verb with its direct object, not a preposition."""
 
 
-class Conjunction(NamedTuple):
-    """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
-
-    first: Span
-    word: int
-    second: Span
-    pos: str
-    """Of their heads: NOUN, ADJ, VERB ..."""
-
-
 def relations_in(parsed: Parsed) -> list[Relation]:
     """Every relation between two noun phrases, by the place of its object."""
     found: list[Relation] = []
@@ -329,6 +218,16 @@ def relations_in(parsed: Parsed) -> list[Relation]:
         if relation is not None and relation.subject.head != phrase.head:
             found.append(relation)
     return found
+
+
+class Conjunction(NamedTuple):
+    """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
+
+    first: Span
+    word: int
+    second: Span
+    pos: str
+    """Of their heads: NOUN, ADJ, VERB ..."""
 
 
 def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
@@ -434,3 +333,38 @@ def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[Span, Sp
     if parsed.words[left.last].text == ",":
         return None
     return (left, right) if left.first <= left.last else None
+
+
+def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
+    """First and last word of each, from left to right, the longest that fits.
+
+    Args:
+        words: The caption's words in lower case.
+    """
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(words):
+        length = _length(words, at)
+        if length:
+            found.append((at, at + length - 1))
+        at += length or 1
+    return found
+
+
+def _length(words: Sequence[str], at: int) -> int:
+    for expression in _expressions().get(words[at], ()):
+        if tuple(words[at : at + len(expression)]) == expression:
+            return len(expression)
+    return 0
+
+
+@cache
+def _expressions() -> Mapping[str, tuple[tuple[str, ...], ...]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for text in word_lists("spatial").lines("expressions"):
+        words = tuple(text.split())
+        found.setdefault(words[0], []).append(words)
+    # The longest first: "on the left side of" before "on the left".
+    return MappingProxyType(
+        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
+    )

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, Rule, apply, finished
 from unbag.edits.lexicon import is_near
 from unbag.edits.negatives.replace import replace_action, replace_attribute, replace_relation
+from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsed import VERB_TAGS, Parsed, Word
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
-from unbag.edits.wordnet_edits import NounRule
 from unbag.errors import UserError
 from unbag.models.baselines import Likelihood, load_likelihood
 from unbag.models.huggingface.loading import (

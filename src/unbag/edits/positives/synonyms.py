@@ -1,43 +1,244 @@
-"""A parsed caption comes in; the same with one word or phrase by a synonym goes out."""
+"""A hard positive: a word or phrase becomes a synonym of our table, under the table's conditions.
+
+A line of the table is `old > new`, or `old = new` for both ways, and conditions after bars. These
+say which forms are made:
+
+- plural: nouns stand as they are written, in the plural; adjectives before plurals;
+- singular: nouns in the singular only; adjectives before singulars;
+- active: verbs without past forms; passive: the past participle only.
+
+The other conditions ask about the caption, with the words that may follow their names:
+
+- c / m: another noun may stand before the noun / the noun may stand before another;
+- det, bare: the noun has an article or owner / no adjective;
+- end, early: the last word / among the first seven;
+- followed, preceded: by one of these words; notfollowed, notpreceded: by none of them;
+- then, notthen: the next noun phrase has (has not) this noun, or starts with this word;
+- with, without: one (none) of these words stands in the caption;
+- object: the noun is the object of one of these verbs;
+- obj, noobj, notobj: the verb has an object (one of these), none, or none of these;
+- by: the verb has a subject (one of these);
+- of, notof: the noun that the adjective or preposition belongs to is (not) one of these;
+- on, noton: the verb that it hangs on is (not) one of these;
+- prep, adv, clause: used as a preposition, as an adverb, before a clause with a subject that
+  belongs to a verb;
+- acl, predicate, attributive: right after its noun / not before a noun / before a noun;
+- plain: a present verb of a plural subject;
+- worn: "in" between a person and clothes;
+- nns: the next noun phrase is plural.
+
+Left out of the table is what only sometimes names the same: road for street, canine for dog.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from unbag.edits.inflection import inflected
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import ADJECTIVES, NOUNS, PHRASES, VERBS, is_fixed
-from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
+from unbag.edits.lexicon import WORD_GROUPS, is_fixed, word_lists
 from unbag.edits.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Phrase, subject_of
 
-# The conditions of the table, with the words that may follow their names:
-#
-# c / m                nouns: another noun may stand before it / it may stand before another
-# noun
-# det, bare            the noun has an article or owner / no adjective
-# end, early           the last word / among the first seven
-# followed, preceded   by one of these words; notfollowed, notpreceded: by none of them
-# then, notthen        the next noun phrase has (has not) this noun, or starts with this word
-# with, without        one (none) of these words stands in the caption
-# object               the noun is the object of one of these verbs
-# obj, noobj, notobj   the verb has an object (one of these), none, or none of these
-# by                   the verb has a subject (one of these)
-# of, notof            the noun that the adjective or preposition belongs to is (not) one of
-# these
-# on, noton            the verb that it hangs on is (not) one of these
-# prep, adv, clause    used as a preposition, as an adverb, before a clause with a
-# subject that belongs to a verb
-# acl, predicate       right after its noun / not before a noun
-# attributive          before a noun
-# plain                a present verb of a plural subject
-# worn                 "in" between a person and clothes
-# nns                  the next noun phrase is plural
-
+WordClass: TypeAlias = Literal["noun", "verb", "adjective", "phrase"]
+_ENTRIES: Mapping[WordClass, str] = MappingProxyType(
+    {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "phrase": "phrases"}
+)
+"""Entries of lexicon/synonyms.toml."""
+_VERB_TAGS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
+_ACTIVE_TAGS = ("VB", "VBP", "VBZ", "VBG")
+_WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end", "early"))
 _EARLY = 7
 _PLURALS = frozenset(("NNS", "NNPS"))
+_LITTLE = frozenset(
+    ("a", "an", "the", "in", "on", "of", "to", "up", "by", "with", "at", "is", "as")
+)
+_JOINED = frozenset("-‐–/&@#_")
+_COMMON_NOUNS = frozenset(("NN", "NNS"))
+
+
+def synonym(parsed: Parsed) -> list[Changes]:
+    """Every word and phrase of our table for which all conditions hold."""
+    table = synonyms()
+    return [
+        (parsed.change(at, at + len(one.old) - 1, one.new),)
+        for at, text in enumerate(parsed.lower)
+        if text in table
+        for one in table[text]
+        if _fits(parsed, at, one)
+    ]
+
+
+SYNONYM = Kind(
+    name="synonym",
+    keeps_meaning=True,
+    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
+    source="REPLACE of the hard positives, with a table of our own",
+    editor=by_rule(synonym),
+)
+
+
+def is_whole(parsed: Parsed, first: int, last: int) -> bool:
+    """Whether words stand for themselves: in no hyphenated word, no quotation, no fixed pair."""
+    start, end = parsed.words[first].start, parsed.words[last].end
+    text = parsed.text
+    if (start and text[start - 1] in _JOINED) or (end < len(text) and text[end] in _JOINED):
+        return False
+    if text.count('"', 0, start) % 2:
+        return False
+    before = parsed.lower[first - 1] if first else ""
+    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
+    return not is_fixed(before, parsed.lower[first]) and not is_fixed(parsed.lower[last], after)
+
+
+def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
+    last = at + len(one.old) - 1
+    if len(one.old) > 1 and parsed.lower[at : last + 1] != one.old:
+        return False
+    if one.tag and parsed.words[at + one.inflected_at].tag != one.tag:
+        return False
+    if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
+        return False
+    place = Place(parsed, at, last)
+    if not all(CHECKS[name](place, words) for name, words in one.conditions):
+        return False
+    return not any(word in parsed.lower for word in _new_words(one))
+
+
+def _new_words(one: Synonym) -> Iterator[str]:
+    """What it brings in, little words aside: said twice it would sound wrong."""
+    return (word for word in one.new.split() if word not in _LITTLE and word not in one.old)
+
+
+def _is_class(parsed: Parsed, first: int, last: int, one: Synonym) -> bool:
+    word = parsed.words[last]
+    if one.word_class == "noun":
+        return _is_noun(parsed, first, last, {condition.name for condition in one.conditions})
+    if one.word_class == "adjective":
+        return word.dep == "amod" and word.head > last and parsed.words[word.head].tag in NOUN_TAGS
+    if one.word_class == "verb":
+        dep = parsed.words[first].dep
+        return first not in parsed.bound and dep not in ("amod", "compound", "aux", "auxpass")
+    return True
+
+
+def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
+    """A common noun that no other noun makes something else of."""
+    word = parsed.words[last]
+    if word.tag not in _COMMON_NOUNS or last in parsed.bound:
+        return False
+    before = parsed.words[first - 1] if first else None
+    if before is not None and before.tag in NOUN_TAGS and "c" not in flags:
+        return False
+    if last + 1 == len(parsed.words):
+        return True
+    after = parsed.words[last + 1]
+    if after.tag == "POS" and word.tag == "NNS":
+        return False
+    return "m" in flags or (after.tag not in NOUN_TAGS and word.dep != "compound")
+
+
+class Condition(NamedTuple):
+    """What must hold where an entry is used."""
+
+    name: str
+    words: frozenset[str]
+
+
+class Synonym(NamedTuple):
+    """Words that may be replaced, in one of their forms."""
+
+    old: tuple[str, ...]
+    """In lower case, as they stand."""
+    new: str
+    word_class: WordClass
+    tag: str
+    """That the inflected word of `old` must have; empty for any."""
+    conditions: tuple[Condition, ...]
+
+    @property
+    def inflected_at(self) -> int:
+        """Which word of `old` shows the form: the last of nouns, the first of verbs."""
+        return len(self.old) - 1 if self.word_class == "noun" else 0
+
+
+class Line(NamedTuple):
+    """An entry as written."""
+
+    old: str
+    new: str
+    conditions: tuple[Condition, ...]
+
+
+@cache
+def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
+    """Every form of every entry, by the first word it replaces."""
+    found: dict[str, list[Synonym]] = {}
+    for word_class, key in _ENTRIES.items():
+        for line in lines_of(word_lists("synonyms").lines(key)):
+            for one in _forms(line, word_class):
+                if " ".join(one.old) != one.new:
+                    found.setdefault(one.old[0], []).append(one)
+    return MappingProxyType({first: tuple(some) for first, some in found.items()})
+
+
+def lines_of(lines: Iterable[str]) -> Iterator[Line]:
+    """Entries of a table; one that goes both ways is two."""
+    for line in lines:
+        pair, *rest = (part.strip() for part in line.split("|"))
+        conditions = tuple(_condition(part) for part in rest for part in _flags(part))
+        if " = " in pair:
+            one, other = pair.split(" = ")
+            yield Line(one, other, conditions)
+            yield Line(other, one, conditions)
+        else:
+            old, new = pair.split(" > ")
+            yield Line(old, new, conditions)
+
+
+def _flags(part: str) -> list[str]:
+    """One condition with its words, or several that take none."""
+    words = part.split()
+    return words if all(word in _WITHOUT_WORDS for word in words) else [part]
+
+
+def _condition(part: str) -> Condition:
+    name, *words = part.split()
+    groups = [WORD_GROUPS[word] for word in words if word in WORD_GROUPS]
+    plain = (word for word in words if word not in WORD_GROUPS)
+    return Condition(name, frozenset(plain).union(*groups))
+
+
+def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:
+    names = {one.name for one in line.conditions}
+    if word_class == "noun" and "plural" not in names:
+        yield _form(line, word_class, "NN", line.old, line.new)
+        if "singular" not in names:
+            yield _form(line, word_class, "NNS", _plural(line.old), _plural(line.new))
+    elif word_class == "noun":
+        yield _form(line, word_class, "NNS", line.old, line.new)
+    elif word_class == "verb":
+        tags = ("VBN",) if "passive" in names else _VERB_TAGS
+        for tag in _ACTIVE_TAGS if "active" in names else tags:
+            yield _form(line, word_class, tag, _verb(line.old, tag), _verb(line.new, tag))
+    else:
+        yield _form(line, word_class, "", line.old, line.new)
+
+
+def _form(line: Line, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
+    return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
+
+
+def _plural(noun: str) -> str:
+    *before, last = noun.split()
+    return " ".join((*before, inflected(last, "NNS")))
+
+
+def _verb(verb: str, tag: str) -> str:
+    first, *after = verb.split()
+    return " ".join((inflected(first, tag), *after))
 
 
 class Place(NamedTuple):
@@ -69,7 +270,7 @@ class Place(NamedTuple):
 Check: TypeAlias = Callable[[Place, frozenset[str]], bool]
 
 
-def next_phrase(place: Place) -> Phrase | None:
+def _next_phrase(place: Place) -> Phrase | None:
     """The noun phrase that goes on after the words, "of" aside."""
     start = place.last + 1 + (place.after() == "of")
     found = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
@@ -78,7 +279,7 @@ def next_phrase(place: Place) -> Phrase | None:
 
 
 def _then(place: Place, words: frozenset[str]) -> bool:
-    phrase = next_phrase(place)
+    phrase = _next_phrase(place)
     if phrase is None:
         return False
     start = place.last + 1 + (place.after() == "of")
@@ -173,12 +374,12 @@ def _worn(place: Place, words: frozenset[str]) -> bool:
     word, garment = place.parsed.words[place.first], place.child(place.first, "pobj")
     if garment is None or word.head != place.first - 1:
         return False
-    is_worn = place.is_one(garment, GROUPS["@clothes"])
-    return is_worn and place.is_one(word.head, GROUPS["@people"])
+    is_worn = place.is_one(garment, WORD_GROUPS["@clothes"])
+    return is_worn and place.is_one(word.head, WORD_GROUPS["@people"])
 
 
 def _nns(place: Place, words: frozenset[str]) -> bool:
-    phrase = next_phrase(place)
+    phrase = _next_phrase(place)
     return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
 
 
@@ -226,211 +427,4 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "nns": _nns,
         "attributive": _attributive,
     }
-)
-
-# A line is `old > new`, or `old = new` for both ways, and conditions after bars. Conditions are
-# looked up in `synonym_conditions`, except those that say which forms are made:
-#
-# plural         nouns: stands as it is written, in the plural; adjectives: before plurals
-# singular       nouns: the singular only; adjectives: before singulars
-# active         verbs: no past forms
-# passive        verbs: the past participle only
-
-WordClass: TypeAlias = Literal["noun", "verb", "adjective", "phrase"]
-_TEXTS: Mapping[WordClass, str] = MappingProxyType(
-    {"noun": NOUNS, "verb": VERBS, "adjective": ADJECTIVES, "phrase": PHRASES}
-)
-_VERB_TAGS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
-_ACTIVE_TAGS = ("VB", "VBP", "VBZ", "VBG")
-
-
-class Condition(NamedTuple):
-    """What must hold where an entry is used."""
-
-    name: str
-    words: frozenset[str]
-
-
-class Synonym(NamedTuple):
-    """Words that may be replaced, in one of their forms."""
-
-    old: tuple[str, ...]
-    """In lower case, as they stand."""
-    new: str
-    word_class: WordClass
-    tag: str
-    """That the inflected word of `old` must have; empty for any."""
-    conditions: tuple[Condition, ...]
-
-    @property
-    def inflected_at(self) -> int:
-        """Which word of `old` shows the form: the last of nouns, the first of verbs."""
-        return len(self.old) - 1 if self.word_class == "noun" else 0
-
-
-class Line(NamedTuple):
-    """An entry as written."""
-
-    old: str
-    new: str
-    conditions: tuple[Condition, ...]
-
-
-def lines_of(text: str) -> Iterator[Line]:
-    """Entries of a text; one that goes both ways is two."""
-    for line in text.replace("\\\n", "").strip().splitlines():
-        pair, *rest = (part.strip() for part in line.split("|"))
-        conditions = tuple(_condition(part) for part in rest for part in _flags(part))
-        if " = " in pair:
-            one, other = pair.split(" = ")
-            yield Line(one, other, conditions)
-            yield Line(other, one, conditions)
-        else:
-            old, new = pair.split(" > ")
-            yield Line(old, new, conditions)
-
-
-@cache
-def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
-    """Every form of every entry, by the first word it replaces."""
-    found: dict[str, list[Synonym]] = {}
-    for word_class, text in _TEXTS.items():
-        for line in lines_of(text):
-            for one in _forms(line, word_class):
-                if " ".join(one.old) != one.new:
-                    found.setdefault(one.old[0], []).append(one)
-    return MappingProxyType({first: tuple(some) for first, some in found.items()})
-
-
-def _flags(part: str) -> list[str]:
-    """One condition with its words, or several that take none."""
-    words = part.split()
-    return words if all(word in _WITHOUT_WORDS for word in words) else [part]
-
-
-_WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end", "early"))
-
-
-def _condition(part: str) -> Condition:
-    name, *words = part.split()
-    groups = [GROUPS[word] for word in words if word in GROUPS]
-    plain = (word for word in words if word not in GROUPS)
-    return Condition(name, frozenset(plain).union(*groups))
-
-
-def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:
-    names = {one.name for one in line.conditions}
-    if word_class == "noun" and "plural" not in names:
-        yield _form(line, word_class, "NN", line.old, line.new)
-        if "singular" not in names:
-            yield _form(line, word_class, "NNS", _plural(line.old), _plural(line.new))
-    elif word_class == "noun":
-        yield _form(line, word_class, "NNS", line.old, line.new)
-    elif word_class == "verb":
-        tags = ("VBN",) if "passive" in names else _VERB_TAGS
-        for tag in _ACTIVE_TAGS if "active" in names else tags:
-            yield _form(line, word_class, tag, _verb(line.old, tag), _verb(line.new, tag))
-    else:
-        yield _form(line, word_class, "", line.old, line.new)
-
-
-def _form(line: Line, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
-    return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
-
-
-def _plural(noun: str) -> str:
-    *before, last = noun.split()
-    return " ".join((*before, inflected(last, "NNS")))
-
-
-def _verb(verb: str, tag: str) -> str:
-    first, *after = verb.split()
-    return " ".join((inflected(first, tag), *after))
-
-
-_LITTLE = frozenset(
-    ("a", "an", "the", "in", "on", "of", "to", "up", "by", "with", "at", "is", "as")
-)
-_JOINED = frozenset("-‐–/&@#_")
-_COMMON_NOUNS = frozenset(("NN", "NNS"))
-
-
-def synonym(parsed: Parsed) -> list[Changes]:
-    """Every word and phrase of our table for which all conditions hold."""
-    table = synonyms()
-    return [
-        (parsed.change(at, at + len(one.old) - 1, one.new),)
-        for at, text in enumerate(parsed.lower)
-        if text in table
-        for one in table[text]
-        if _fits(parsed, at, one)
-    ]
-
-
-def is_whole(parsed: Parsed, first: int, last: int) -> bool:
-    """Whether words stand for themselves: in no hyphenated word, no quotation, no fixed pair."""
-    start, end = parsed.words[first].start, parsed.words[last].end
-    text = parsed.text
-    if (start and text[start - 1] in _JOINED) or (end < len(text) and text[end] in _JOINED):
-        return False
-    if text.count('"', 0, start) % 2:
-        return False
-    before = parsed.lower[first - 1] if first else ""
-    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
-    return not is_fixed(before, parsed.lower[first]) and not is_fixed(parsed.lower[last], after)
-
-
-def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
-    last = at + len(one.old) - 1
-    if len(one.old) > 1 and parsed.lower[at : last + 1] != one.old:
-        return False
-    if one.tag and parsed.words[at + one.inflected_at].tag != one.tag:
-        return False
-    if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
-        return False
-    place = Place(parsed, at, last)
-    if not all(CHECKS[name](place, words) for name, words in one.conditions):
-        return False
-    return not any(word in parsed.lower for word in _new_words(one))
-
-
-def _new_words(one: Synonym) -> Iterator[str]:
-    """What it brings in, little words aside: said twice it would sound wrong."""
-    return (word for word in one.new.split() if word not in _LITTLE and word not in one.old)
-
-
-def _is_class(parsed: Parsed, first: int, last: int, one: Synonym) -> bool:
-    word = parsed.words[last]
-    if one.word_class == "noun":
-        return _is_noun(parsed, first, last, {condition.name for condition in one.conditions})
-    if one.word_class == "adjective":
-        return word.dep == "amod" and word.head > last and parsed.words[word.head].tag in NOUN_TAGS
-    if one.word_class == "verb":
-        dep = parsed.words[first].dep
-        return first not in parsed.bound and dep not in ("amod", "compound", "aux", "auxpass")
-    return True
-
-
-def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
-    """A common noun that no other noun makes something else of."""
-    word = parsed.words[last]
-    if word.tag not in _COMMON_NOUNS or last in parsed.bound:
-        return False
-    before = parsed.words[first - 1] if first else None
-    if before is not None and before.tag in NOUN_TAGS and "c" not in flags:
-        return False
-    if last + 1 == len(parsed.words):
-        return True
-    after = parsed.words[last + 1]
-    if after.tag == "POS" and word.tag == "NNS":
-        return False
-    return "m" in flags or (after.tag not in NOUN_TAGS and word.dep != "compound")
-
-
-SYNONYM = Kind(
-    name="synonym",
-    keeps_meaning=True,
-    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
-    source="REPLACE of the hard positives, with a table of our own",
-    editor=by_rule(synonym),
 )
