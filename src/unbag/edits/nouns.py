@@ -250,8 +250,8 @@ def _has_article(parsed: Parsed, noun: int) -> bool:
 
 
 def _is_cut(parsed: Parsed, noun: Phrase) -> bool:
-    before = parsed.lower[noun.first - 1] if noun.first else ""
-    after = parsed.lower[noun.last + 1] if noun.last + 1 < len(parsed.words) else ""
+    before = parsed.lower_at(noun.first - 1)
+    after = parsed.lower_at(noun.last + 1)
     return before == "-" or after in ("-", "'s", "'") or goes_on(parsed, noun.last)
 
 

@@ -170,6 +170,14 @@ class Parsed:
         """What rules found out about this caption, by name: found out once for all kinds."""
         return {}
 
+    def lower_at(self, at: int) -> str:
+        """A word in lower case; empty before the first and after the last."""
+        return self.lower[at] if 0 <= at < len(self.words) else ""
+
+    def child(self, at: int, *deps: str) -> int | None:
+        """The first word that depends on another in one of these ways."""
+        return next((c for c in self.children[at] if self.words[c].dep in deps), None)
+
     def phrase_of(self, noun: int) -> Phrase | None:
         """The noun phrase around this noun."""
         return next((phrase for phrase in self.phrases if phrase.head == noun), None)

@@ -1,4 +1,12 @@
-"""Edits of a job come in; how often a caption-only model tells them from originals goes out."""
+"""How good edits are: precision by two readers, and how a caption-only model tells them apart.
+
+A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
+kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the picture
+that the caption describes, and is it grammatical? An edit is right if it is grammatical and its
+truth is what its kind promises. A model that never sees the picture should not know which of the
+two is the original: where it does, whoever trains on the edits can learn to spot edits instead of
+looking at pictures. The closer to 50 %, the better.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +20,15 @@ from unbag.errors import UserError
 from unbag.metrics.intervals import Interval, wilson
 from unbag.types import Edit, Edited
 
-# A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
-# kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the
-# picture that the caption describes, and is it grammatical? An edit is right if it is grammatical
-# and its truth is what its kind promises.
-
 Truth = Literal["true", "false", "unclear"]
 """Of the picture that the caption describes; unclear where both could be."""
 TRUTHS = get_args(Truth)
 ENOUGH = 0.85
 """Precision under which a kind is off by default."""
+SAMPLE = 1000
+"""Edits of each kind that are looked at: enough for three points either way."""
+Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
+"""How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
 
 
 class Judged(NamedTuple):
@@ -69,11 +76,6 @@ def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[Cas
     return sorted(cases, key=lambda case: case.id)
 
 
-def is_right(edit_keeps_meaning: bool, judged: Judged) -> bool:
-    """Whether the edit is what its kind promises, in good English."""
-    return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
-
-
 def precision_of(
     kind: str, cases: Sequence[Case], readers: tuple[Mapping[str, Judged], Mapping[str, Judged]]
 ) -> Precision:
@@ -103,6 +105,11 @@ def precision_of(
     )
 
 
+def is_right(edit_keeps_meaning: bool, judged: Judged) -> bool:
+    """Whether the edit is what its kind promises, in good English."""
+    return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
+
+
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
     """Cohen's: agreement beyond what two readers with these shares would have by chance.
 
@@ -117,14 +124,6 @@ def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
 
 def _hash(seed: int, *parts: str) -> str:
     return blake2b("\0".join([str(seed), *parts]).encode(), digest_size=6).hexdigest()
-
-
-# A model that never sees the picture should not know which of the two is the original. Where it
-# does, whoever trains on the edits can learn to spot edits instead of looking at pictures: the
-# closer to 50 %, the better.
-
-Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
-"""How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
 
 
 class Pair(NamedTuple):
@@ -155,9 +154,29 @@ class Leak(NamedTuple):
         }
 
 
-def pairs_of(found: Iterable[Edited]) -> list[Pair]:
-    """Every edit with its caption."""
-    return [Pair(one.text, made.text, made.kind) for one in found for made in one.edits]
+def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
+    """By kind. The model is a causal language model: a folder, a .gguf file or a hub name."""
+    from unbag.models.baselines import load_likelihood
+    from unbag.models.loading import choose_device
+
+    likelihood = load_likelihood(model, device=choose_device(device))
+    return leak_of(sampled(edited), likelihood.of)
+
+
+def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[Pair]:
+    """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
+    heaps: dict[str, list[tuple[int, Pair]]] = {}
+    for one in edited:
+        for at, made in enumerate(one.edits):
+            digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
+            # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
+            entry = (-int.from_bytes(digest, "big"), Pair(one.text, made.text, made.kind))
+            heap = heaps.setdefault(made.kind, [])
+            if len(heap) < size:
+                heapq.heappush(heap, entry)
+            else:
+                heapq.heappushpop(heap, entry)
+    return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
 
 
 def leak_of(pairs: Sequence[Pair], likely: Likely) -> dict[str, Leak]:
@@ -177,30 +196,6 @@ def _leak(verdicts: Sequence[float]) -> Leak:
     return Leak(n, preferred / n, wilson(preferred, n))
 
 
-SAMPLE = 1000
-"""Edits of each kind that are looked at: enough for three points either way."""
-
-
-def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[Pair]:
-    """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
-    heaps: dict[str, list[tuple[int, Pair]]] = {}
-    for one in edited:
-        for at, made in enumerate(one.edits):
-            digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
-            # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
-            entry = (-int.from_bytes(digest, "big"), Pair(one.text, made.text, made.kind))
-            heap = heaps.setdefault(made.kind, [])
-            if len(heap) < size:
-                heapq.heappush(heap, entry)
-            else:
-                heapq.heappushpop(heap, entry)
-    return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
-
-
-def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
-    """By kind. The model is a causal language model: a folder, a .gguf file or a hub name."""
-    from unbag.models.baselines import load_likelihood
-    from unbag.models.loading import choose_device
-
-    likelihood = load_likelihood(model, device=choose_device(device))
-    return leak_of(sampled(edited), likelihood.of)
+def pairs_of(found: Iterable[Edited]) -> list[Pair]:
+    """Every edit with its caption."""
+    return [Pair(one.text, made.text, made.kind) for one in found for made in one.edits]

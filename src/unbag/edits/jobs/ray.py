@@ -1,4 +1,4 @@
-"""Chunks come in, edited chunks go out, edited on a Ray cluster by Ray Data.
+"""Edits chunks on a Ray cluster, by Ray Data.
 
 The command that was given reads the captions and writes the results; workers of the cluster need
 unbag, spaCy and a pipeline, and no shared disk. A worker that dies is replaced by Ray and its chunk

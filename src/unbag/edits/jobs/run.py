@@ -1,6 +1,6 @@
-"""A job comes in; its captions are read, edited chunk by chunk, and written: the story of a job.
+"""Runs an edit job: its captions are read, edited chunk by chunk, and written.
 
-Every chunk is kept when it is done, so a job that was stopped goes on when it is given again. The
+Every chunk is saved when it is done, so a job that was stopped goes on when it is given again. The
 output is put together at the end, in the order of the source.
 """
 
@@ -35,10 +35,41 @@ from unbag.runs.files import make_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.version import __version__
 
-# What `unbag edit` is asked to do, and what makes two jobs the same.
-
 _DECIDING = ("fill", "rewrite", "device")
 """Fields of Parts that decide the output as they are written."""
+
+
+def run_edit(
+    job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
+) -> Summary:
+    """Edit a collection; a job that is done already is not done again.
+
+    Args:
+        job: What to edit, and how.
+        progress: Shows how far it is.
+        runner: Does the work; by default processes of this machine, as the job says.
+    """
+    progress = progress or Silent()
+    job.check()
+    asked = job.asked()
+    kept = Kept.of(job.out)
+    if found := _finished(job, asked, kept, progress):
+        return found
+    runner = runner or _runner(job)
+    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
+    try:
+        with kept.locked(), full_disk_told(kept):
+            # Another process may have ended since the first look: loading takes seconds.
+            summary = _finished_since(job, asked, kept, progress)
+            if summary is None:
+                survey = kept.begin(asked, lambda: _surveyed(job, progress))
+                _edit(job, kept, survey, progress, runner)
+                summary = _written(job, asked, kept, survey, progress)
+    except KeyboardInterrupt:
+        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
+        raise
+    kept.remove()
+    return summary
 
 
 @dataclass(frozen=True)
@@ -139,9 +170,6 @@ class EditJob:
         }
 
 
-# What came of a job: counts by kind and reason, what to know of the output; kept beside it.
-
-
 @dataclass(frozen=True, eq=False)
 class Summary:
     """Of a finished job."""
@@ -199,46 +227,16 @@ class Summary:
             return None
 
 
-def run_edit(
-    job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
-) -> Summary:
-    """Edit a collection; a job that is done already is not done again.
-
-    Args:
-        job: What to edit, and how.
-        progress: Shows how far it is.
-        runner: Does the work; by default processes of this machine, as the job says.
-    """
-    progress = progress or Silent()
-    job.check()
-    asked = job.asked()
-    kept = Kept.of(job.out)
-    if found := _finished(job, asked, kept, progress):
-        return found
-    runner = runner or _runner(job)
-    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
-    try:
-        with kept.locked(), full_disk_told(kept):
-            # Another process may have ended since the first look: loading takes seconds.
-            summary = _finished_since(job, asked, kept, progress)
-            if summary is None:
-                survey = kept.begin(asked, lambda: _surveyed(job, progress))
-                _edit(job, kept, survey, progress, runner)
-                summary = _written(job, asked, kept, survey, progress)
-    except KeyboardInterrupt:
-        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
-        raise
-    kept.remove()
-    return summary
-
-
 def _finished(
     job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
 ) -> Summary | None:
     if not job.out.exists():
         return None
     found = Summary.read(job.out)
-    different = differences(_deciding(found), asked) if found else "nothing says how it was made"
+    different = "nothing says how it was made"
+    if found:
+        deciding = {name: value for name, value in found.asked.items() if name != "leak"}
+        different = differences(deciding, asked)
     if found and not different and job.leak and found.asked.get("leak") != job.leak:
         different = f"its leak was not measured with {job.leak}, which is done with the edits"
     if different:
@@ -262,10 +260,6 @@ def _finished_since(
         if not kept.done():
             kept.remove()
         raise
-
-
-def _deciding(found: Summary) -> dict[str, object]:
-    return {name: value for name, value in found.asked.items() if name != "leak"}
 
 
 def _surveyed(job: EditJob, progress: Progress) -> Survey:

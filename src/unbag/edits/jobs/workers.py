@@ -1,4 +1,10 @@
-"""Runners on this machine: in this process, or in several that are replaced when they die."""
+"""Edits chunks on this machine: in this process, or in several that are replaced when they die.
+
+A runner is a function of chunks and settings. It may take several chunks at once and give them back
+in any order, as long as it takes no more from the iterator than it works on: a collection need not
+fit in memory. A chunk that is done is the text of a file: a line about the chunk, then one a
+caption.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +31,14 @@ from unbag.runs.files import paused_collector
 from unbag.types import Change, Edit, Edited, Given
 from unbag.types.json import edit_as_json
 
-# A runner is a function of chunks and settings. It may take several chunks at once and give them
-# back in any order, as long as it takes no more from the iterator than it works on: a collection
-# need not fit in memory.
+FAILED = "the editor failed"
+_MANY = 16
+"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
+TRIES = 3
+"""Times that a chunk is tried alone before the job is given up."""
+_AHEAD = 2
+"""Chunks in flight for each process: one in work, one waiting."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -63,60 +74,21 @@ class Runner(Protocol):
         """
 
 
-# An edited chunk as the text of a file, and back: a line about the chunk, then one a caption.
+def make_worker(settings: Settings) -> Worker:
+    """Load everything that the settings name."""
+    return Worker(
+        make_editor(
+            settings.kinds,
+            parts=settings.parts,
+            filters=make_filters(settings.filters, device=settings.parts.device),
+            seed=settings.seed,
+            per_kind=settings.per_kind,
+        )
+    )
 
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """The first line: what is known of the whole chunk."""
-
-    captions: int
-    tally: Tally
-    failures: tuple[str, ...]
-    """Captions that the editor failed on, with the error."""
-
-
-def as_text(edited: Sequence[Edited], tally: Tally, failures: Sequence[str]) -> str:
-    """What a file of one chunk holds."""
-    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
-    lines = [json.dumps(head, ensure_ascii=False)]
-    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
-    return "\n".join(lines) + "\n"
-
-
-def read_head(file: IO[str]) -> Head:
-    """The first line of an open file."""
-    said = json.loads(file.readline())
-    return Head(said["captions"], Tally.from_json(said["tally"]), tuple(said["failures"]))
-
-
-def read_edited(file: IO[str]) -> Iterator[Edited]:
-    """The other lines."""
-    for line in file:
-        said = json.loads(line)
-        edits = tuple(_edit(one) for one in said["edits"])
-        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
-
-
-def _edit(said: Mapping[str, Any]) -> Edit:
-    changes = tuple(Change(*one) for one in said["changes"])
-    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
-    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
-
-
-def _line(one: Edited) -> dict[str, object]:
-    said: dict[str, object] = {"id": one.id, "caption": one.text}
-    said["edits"] = [edit_as_json(edit) for edit in one.edits]
-    return said | ({"skipped": one.skipped} if one.skipped else {})
-
-
-# This is what a worker does, in this process, in another, or on another machine.
 
 Edits = Callable[[Sequence[Given]], tuple[list[Edited], Tally]]
 """A `CaptionEditor`, or whatever does the same."""
-FAILED = "the editor failed"
-_MANY = 16
-"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,19 +132,6 @@ class Worker:
         found.tally.add(tally)
 
 
-def make_worker(settings: Settings) -> Worker:
-    """Load everything that the settings name."""
-    return Worker(
-        make_editor(
-            settings.kinds,
-            parts=settings.parts,
-            filters=make_filters(settings.filters, device=settings.parts.device),
-            seed=settings.seed,
-            per_kind=settings.per_kind,
-        )
-    )
-
-
 @dataclass(eq=False)
 class _Found:
     edited: list[Edited] = field(default_factory=list)
@@ -190,11 +149,6 @@ class _Found:
 
 Make: TypeAlias = Callable[[Settings], Worker]
 """What loads the editor, once a process."""
-TRIES = 3
-"""Times that a chunk is tried alone before the job is given up."""
-_AHEAD = 2
-"""Chunks in flight for each process: one in work, one waiting."""
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -349,3 +303,47 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def as_text(edited: Sequence[Edited], tally: Tally, failures: Sequence[str]) -> str:
+    """What a file of one chunk holds."""
+    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
+    lines = [json.dumps(head, ensure_ascii=False)]
+    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The first line: what is known of the whole chunk."""
+
+    captions: int
+    tally: Tally
+    failures: tuple[str, ...]
+    """Captions that the editor failed on, with the error."""
+
+
+def read_head(file: IO[str]) -> Head:
+    """The first line of an open file."""
+    said = json.loads(file.readline())
+    return Head(said["captions"], Tally.from_json(said["tally"]), tuple(said["failures"]))
+
+
+def read_edited(file: IO[str]) -> Iterator[Edited]:
+    """The other lines."""
+    for line in file:
+        said = json.loads(line)
+        edits = tuple(_edit(one) for one in said["edits"])
+        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
+
+
+def _edit(said: Mapping[str, Any]) -> Edit:
+    changes = tuple(Change(*one) for one in said["changes"])
+    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
+    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
+
+
+def _line(one: Edited) -> dict[str, object]:
+    said: dict[str, object] = {"id": one.id, "caption": one.text}
+    said["edits"] = [edit_as_json(edit) for edit in one.edits]
+    return said | ({"skipped": one.skipped} if one.skipped else {})

@@ -168,7 +168,7 @@ def _is_movable(parsed: Parsed, one: Attribute) -> bool:
         return False
     if is_fixed(text, after) or parsed.words[one.noun].lemma in PICTURES | NO_THINGS:
         return False
-    before = parsed.lower[one.word - 1] if one.word else ""
+    before = parsed.lower_at(one.word - 1)
     if "-" in (before, after) or before in _SHADES or _follows_noun(parsed, one.word):
         return False
     # "snow covered", "horse drawn": half of such a pair says nothing.
@@ -310,9 +310,12 @@ def _are_near(parsed: Parsed, one: int, other: int) -> bool:
 
 def _fit(parsed: Parsed, one: int, other: int) -> bool:
     """Whether each can stand where the other stands, and says something else there."""
-    if any(_has_child(parsed, at, _DEPENDENT) or _is_noun_like(parsed, at) for at in (one, other)):
+    if any(
+        parsed.child(at, *_DEPENDENT) is not None or _is_noun_like(parsed, at)
+        for at in (one, other)
+    ):
         return False
-    objects = [_child(parsed, at, ("dobj",)) for at in (one, other)]
+    objects = [parsed.child(at, "dobj") for at in (one, other)]
     doers = [doer(parsed, one), doer(parsed, other)]
     if objects[0] is not None and objects[1] is not None:
         # "holding a cup and pointing it" is one cup.
@@ -339,7 +342,7 @@ def _take_same_places(parsed: Parsed, one: int, other: int) -> bool:
     lemmas = verb_lemma(parsed, one), verb_lemma(parsed, other)
     if lemmas[0] in _ANYWHERE and lemmas[1] in _ANYWHERE:
         return _alive(parsed, one) and _alive(parsed, other)
-    links = [_child(parsed, at, ("prep",)) for at in (one, other)]
+    links = [parsed.child(at, "prep") for at in (one, other)]
     if links[0] is None or links[1] is None:
         return False
     return parsed.lower[links[0]] == parsed.lower[links[1]]
@@ -352,11 +355,3 @@ def _alive(parsed: Parsed, verb: int) -> bool:
 
 def _lemma(parsed: Parsed, at: int | None) -> str:
     return "" if at is None else parsed.words[at].lemma
-
-
-def _child(parsed: Parsed, at: int, deps: tuple[str, ...]) -> int | None:
-    return next((c for c in parsed.children[at] if parsed.words[c].dep in deps), None)
-
-
-def _has_child(parsed: Parsed, at: int, deps: frozenset[str]) -> bool:
-    return any(parsed.words[child].dep in deps for child in parsed.children[at])

@@ -128,7 +128,7 @@ def _at_be(parsed: Parsed) -> Iterator[Change]:
         if text not in _BE or word.pos not in ("AUX", "VERB"):
             continue
         verb = word.head if word.dep in ("aux", "auxpass") else at
-        subject = _subject(parsed, verb)
+        subject = parsed.child(verb, "nsubj", "nsubjpass")
         if subject is None or subject > at or _is_vague(parsed, subject):
             continue
         if parsed.words[at + 1].tag in ("JJ", "VBG", "VBN", "IN", "DT", "RB", "NN", "NNS", "CD"):
@@ -145,7 +145,7 @@ def _at_verbs(parsed: Parsed) -> Iterator[Change]:
             if _says_of_noun(parsed, at):
                 yield parsed.insert_before(at, "not")
         elif word.tag in ("VBZ", "VBP"):
-            subject = _subject(parsed, at)
+            subject = parsed.child(at, "nsubj", "nsubjpass")
             if subject is None or not _agrees(parsed, subject, at):
                 continue
             if subject < at and not _is_vague(parsed, subject):
@@ -193,13 +193,6 @@ def _is_put_on(parsed: Parsed, phrase: Phrase) -> bool:
     return verb_lemma(parsed, word.head) in _PUT_ON and parsed.words[word.head].pos == "VERB"
 
 
-def _subject(parsed: Parsed, verb: int) -> int | None:
-    for at in parsed.children[verb]:
-        if parsed.words[at].dep in ("nsubj", "nsubjpass"):
-            return at
-    return None
-
-
 def _agrees(parsed: Parsed, subject: int, verb: int) -> bool:
     """Whether the two go together; in "a teddy bear" the parser may see a verb."""
     noun = parsed.words[subject]
@@ -231,7 +224,7 @@ def _says_of_noun(parsed: Parsed, verb: int) -> bool:
         return False
     if word.dep == "acl":
         return not _is_vague(parsed, word.head)
-    subject = _subject(parsed, verb)
+    subject = parsed.child(verb, "nsubj", "nsubjpass")
     return word.dep == "ROOT" and subject == verb - 1 and not _is_vague(parsed, subject)
 
 

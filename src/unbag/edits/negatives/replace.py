@@ -206,17 +206,13 @@ def _replaced(
 
 def _is_in_name(parsed: Parsed, at: int) -> bool:
     """Whether it is part of a name, of a compound word, or no word that describes."""
-    after, before = _after(parsed, at), parsed.lower[at - 1] if at else ""
+    after, before = parsed.lower_at(at + 1), parsed.lower_at(at - 1)
     if "-" in (before, after) or before in ("'s", "'") or is_fixed(parsed.lower[at], after):
         return True
     word = parsed.words[at]
     return word.tag in ("NNP", "NNPS") or (
         at > 0 and word.text[0].isupper() and not parsed.is_upper
     )
-
-
-def _after(parsed: Parsed, at: int) -> str:
-    return parsed.lower[at + 1] if at + 1 < len(parsed.words) else ""
 
 
 def _noun_of(parsed: Parsed, at: int) -> int | None:
@@ -240,7 +236,7 @@ def _described(parsed: Parsed, at: int) -> int | None:
         return None
     if parsed.lower[word.head] not in ("is", "are", "was", "were"):
         return None
-    return next((c for c in parsed.children[word.head] if parsed.words[c].dep == "nsubj"), None)
+    return parsed.child(word.head, "nsubj")
 
 
 def _lemma(parsed: Parsed, at: int) -> str:
@@ -257,7 +253,7 @@ def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
         return ()
     if lemma in PEOPLE or lemma in COLOURS or (text in ("gold", "silver") and _is_noun(parsed, at)):
         return ()
-    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, _after(parsed, at))]
+    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(at + 1))]
     if lemma in ANIMALS or lemma in _HAIR:
         new = [colour for colour in new if colour in _NATURAL_COLOURS]
     if at and parsed.lower[at - 1] in _SHADES:
@@ -295,7 +291,7 @@ def _materials_for(parsed: Parsed, at: int) -> Sequence[str]:
     if text in REPLACED_FABRICS:
         return REPLACED_FABRICS[text]
     new = REPLACED_MATERIALS.get(text, ())
-    return [word for word in new if not is_fixed(word, _after(parsed, at))]
+    return [word for word in new if not is_fixed(word, parsed.lower_at(at + 1))]
 
 
 def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
@@ -346,7 +342,7 @@ def _is_said_of(state: str, noun: str, *, instead_of: str) -> bool:
 
 def _is_graded(parsed: Parsed, at: int) -> bool:
     """Whether "partly" or "brightly" stands before it: nothing is partly cloudless."""
-    before = parsed.lower[at - 1] if at else ""
+    before = parsed.lower_at(at - 1)
     return before in ("wide", "half", "fast") or (before.endswith("ly") and before != "really")
 
 

@@ -192,19 +192,19 @@ ABOVE_BELOW = Kind(
 
 
 def _is_side(parsed: Parsed, at: int) -> bool:
-    before, after = _word_at(parsed, at - 1), _word_at(parsed, at + 1)
+    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
     if parsed.lower[at].endswith("most"):
         return True
     if after == "-":
-        return _word_at(parsed, at + 2) in ("hand", "handed", "side", "facing")
+        return parsed.lower_at(at + 2) in ("hand", "handed", "side", "facing")
     if after in _SIDE_PARTS:
-        return before not in ("have", "has", "had") and _word_at(parsed, at + 2) not in (
+        return before not in ("have", "has", "had") and parsed.lower_at(at + 2) not in (
             "up",
             "man",
         )
     if after == "of":
         return before not in ("what", "all", "'s", "that", "is", "are")
-    if before in _OWNERS or (before in _FAR and _word_at(parsed, at - 2) in _OWNERS):
+    if before in _OWNERS or (before in _FAR and parsed.lower_at(at - 2) in _OWNERS):
         return _is_bare(parsed, at + 1)
     return _is_direction(parsed, at)
 
@@ -219,7 +219,7 @@ def _is_bare(parsed: Parsed, at: int) -> bool:
 
 def _is_direction(parsed: Parsed, at: int) -> bool:
     """As in "turning left"; often "right" only stresses what follows ("right into the lens")."""
-    before, after = parsed.words[at - 1] if at else None, _word_at(parsed, at + 1)
+    before, after = parsed.words[at - 1] if at else None, parsed.lower_at(at + 1)
     if before is None or before.lemma not in _TURNING:
         return False
     return after in ("", ".", ",", ";", "and", "while", "as", "on", "onto")
@@ -230,7 +230,7 @@ def _front_expressions(parsed: Parsed) -> Iterator[Change]:
         text = parsed.text_of(first, last).lower()
         new = _FRONT.get(text)
         if text == "on the back of":
-            thing = _object_of(parsed, last)
+            thing = parsed.child(last, "pobj")
             if thing is not None and parsed.words[thing].lemma in _FRONT_OBJECTS:
                 yield parsed.change(first, last, "on the front of")
         elif new is not None and _has_front(parsed, text, last):
@@ -239,8 +239,8 @@ def _front_expressions(parsed: Parsed) -> Iterator[Change]:
 
 def _has_front(parsed: Parsed, text: str, last: int) -> bool:
     if not text.endswith("of"):
-        return _word_at(parsed, last + 1) not in ("seat", "row", "yard", "door", "ground")
-    thing = _object_of(parsed, last)
+        return parsed.lower_at(last + 1) not in ("seat", "row", "yard", "door", "ground")
+    thing = parsed.child(last, "pobj")
     if thing is None or parsed.words[thing].lemma in _NOT_BEHIND | _MUTUAL:
         return False
     is_part = text in ("in the front of", "in the back of")
@@ -249,9 +249,9 @@ def _has_front(parsed: Parsed, text: str, last: int) -> bool:
 
 def _behind(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.words):
-        if parsed.lower[at] != "behind" or _word_at(parsed, at - 1) in ("from", "left", "and"):
+        if parsed.lower[at] != "behind" or parsed.lower_at(at - 1) in ("from", "left", "and"):
             continue
-        thing = _object_of(parsed, at)
+        thing = parsed.child(at, "pobj")
         holder = parsed.words[word.head]
         if thing is None or parsed.words[thing].lemma in _NOT_BEHIND_OBJECTS | _MUTUAL:
             continue
@@ -267,9 +267,9 @@ def _depths(parsed: Parsed) -> Iterator[Change]:
 
 def _is_in_picture(parsed: Parsed, at: int) -> bool:
     """As in "in the background", "in background"; but no sky comes to the foreground."""
-    start = next((i for i in (at - 1, at - 2, at - 3) if _word_at(parsed, i) in ("in", "int")), 0)
+    start = next((i for i in (at - 1, at - 2, at - 3) if parsed.lower_at(i) in ("in", "int")), 0)
     if not start:
-        return _word_at(parsed, 0) == "in" and at <= 3
+        return parsed.lower_at(0) == "in" and at <= 3
     between = parsed.lower[start + 1 : at]
     is_place = all(one in _OWNERS or one in ("far", "immediate", "teh") for one in between)
     return is_place and parsed.words[start - 1].lemma not in _NOT_BEHIND
@@ -283,7 +283,7 @@ def _parts(parsed: Parsed) -> Iterator[Change]:
             yield parsed.change(at, at, "back")
         elif after in _BACK_PARTS_OF.get(word, ()):
             yield parsed.change(at, at, "front")
-        elif word == "backyard" and _word_at(parsed, at + 1) not in ("pool", "fence"):
+        elif word == "backyard" and parsed.lower_at(at + 1) not in ("pool", "fence"):
             yield parsed.change(at, at, "front yard")
 
 
@@ -296,22 +296,22 @@ def _inside(parsed: Parsed) -> Iterator[Change]:
 
 
 def _has_inside(parsed: Parsed, at: int) -> bool:
-    before, after = _word_at(parsed, at - 1), _word_at(parsed, at + 1)
+    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
     if before in ("the", "an", "from"):
         return False
     if after in ("", ".", ","):
         return parsed.words[at].tag == "RB"
-    thing = _object_of(parsed, at + 1 if after == "of" else at)
+    thing = parsed.child(at + 1 if after == "of" else at, "pobj")
     return thing is not None and parsed.words[thing].lemma in _DRY
 
 
 def _ways(parsed: Parsed) -> Iterator[Change]:
     """As in "jumping into the pool", "jumping out of the pool"."""
     for at, word in enumerate(parsed.lower):
-        last = at + 1 if word == "out" and _word_at(parsed, at + 1) == "of" else at
+        last = at + 1 if word == "out" and parsed.lower_at(at + 1) == "of" else at
         if word != "into" and last == at:
             continue
-        thing, verb = _object_of(parsed, last), parsed.words[at - 1] if at else None
+        thing, verb = parsed.child(last, "pobj"), parsed.words[at - 1] if at else None
         if thing is None or parsed.words[thing].lemma not in _ENTERED or verb is None:
             continue
         if verb.lemma in _ENTERING and verb.pos == "VERB":
@@ -320,35 +320,35 @@ def _ways(parsed: Parsed) -> Iterator[Change]:
 
 def _near(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        after = _word_at(parsed, at + 1)
+        after = parsed.lower_at(at + 1)
         if word in ("near", "beside") and _has_object(parsed, at):
             yield parsed.change(at, at, "far from")
         elif word in ("next", "close") and after == "to" and _has_object(parsed, at + 1):
-            if _word_at(parsed, at - 1) not in ("right", "very", "so", "too", "up", "directly"):
+            if parsed.lower_at(at - 1) not in ("right", "very", "so", "too", "up", "directly"):
                 yield parsed.change(at, at + 1, "far away from" if word == "next" else "far from")
-        elif word == "far" and _far_end(parsed, at) and _word_at(parsed, at - 1) != "not":
+        elif word == "far" and _far_end(parsed, at) and parsed.lower_at(at - 1) != "not":
             yield parsed.change(at, _far_end(parsed, at), "close to")
 
 
 def _has_object(parsed: Parsed, at: int) -> bool:
-    thing = _object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     return thing is not None and parsed.words[thing].lemma not in _NOT_FAR
 
 
 def _far_end(parsed: Parsed, at: int) -> int:
     """Last word of "far from" or "far away from"; 0 for neither."""
-    last = at + 2 if _word_at(parsed, at + 1) == "away" else at + 1
-    return last if _word_at(parsed, last) == "from" else 0
+    last = at + 2 if parsed.lower_at(at + 1) == "away" else at + 1
+    return last if parsed.lower_at(last) == "from" else 0
 
 
 def _towards(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        is_away = word == "away" and _word_at(parsed, at + 1) == "from"
+        is_away = word == "away" and parsed.lower_at(at + 1) == "from"
         if word not in ("toward", "towards") and not is_away:
             continue
         last = at + is_away
         holder = parsed.words[parsed.words[at].head]
-        before = _word_at(parsed, at - 1)
+        before = parsed.lower_at(at - 1)
         if not _has_object(parsed, last) or before in ("far", "back", "up", "down", "out"):
             continue
         if holder.lemma in _TOWARDS and holder.pos == "VERB":
@@ -370,7 +370,7 @@ def _changed(parsed: Parsed, at: int, word: str) -> Change | None:
 
 
 def _above(parsed: Parsed, at: int) -> Change | None:
-    thing = _object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     if thing is None or _lemma(parsed, thing) == "average" or _is_part(parsed, thing):
         return None
     if _lemma(parsed, thing) in _FLAT:
@@ -379,12 +379,12 @@ def _above(parsed: Parsed, at: int) -> Change | None:
 
 
 def _over(parsed: Parsed, at: int) -> Change | None:
-    thing = _object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     word = parsed.words[at]
     holder = parsed.words[word.head]
     if thing is None or word.dep != "prep" or _lemma(parsed, thing) in _NOT_UNDER:
         return None
-    if _is_part(parsed, thing) or _word_at(parsed, at - 1) in ("all", "bent", "out", "hand"):
+    if _is_part(parsed, thing) or parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
         return None
     if holder.pos == "NOUN" and holder.lemma not in _OVER_NOT_THINGS:
         return parsed.change(at, at, "under")
@@ -392,10 +392,10 @@ def _over(parsed: Parsed, at: int) -> Change | None:
 
 
 def _under(parsed: Parsed, at: int) -> Change | None:
-    thing = _object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     if thing is None or _lemma(parsed, thing) in _NOT_UNDER_WORDS or _is_part(parsed, thing):
         return None
-    if _word_at(parsed, at + 1) == "neath":
+    if parsed.lower_at(at + 1) == "neath":
         return None
     if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
         # "under repair", "under shelter"
@@ -415,7 +415,7 @@ def _is_part(parsed: Parsed, thing: int) -> bool:
 def _tops(parsed: Parsed) -> Iterator[Change]:
     for first, last in parsed.expressions:
         text = parsed.text_of(first, last).lower()
-        thing = _object_of(parsed, last)
+        thing = parsed.child(last, "pobj")
         if thing is None:
             continue
         if text in _TOPS:
@@ -423,7 +423,7 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
         elif text in ("on top of", "on the top of") and _lemma(parsed, thing) not in _GROUND:
             if _lemma(parsed, thing) in _HIGH:
                 yield parsed.change(first, last, "at the bottom of")
-            elif text == "on top of" and _word_at(parsed, thing) not in ("it", "each", "other"):
+            elif text == "on top of" and parsed.lower_at(thing) not in ("it", "each", "other"):
                 yield parsed.change(first, last, "underneath")
         elif text == "on the bottom of":
             yield parsed.change(first, last, "on the top of")
@@ -431,10 +431,10 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
 
 def _level(parsed: Parsed, at: int) -> Change | None:
     """As in "the top shelf", "the bottom of the page"."""
-    word, after = parsed.lower[at], _word_at(parsed, at + 1)
+    word, after = parsed.lower[at], parsed.lower_at(at + 1)
     if after in _LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
         return parsed.change(at, at, _OTHER_LEVEL[word])
-    is_end = word in ("top", "bottom") and _word_at(parsed, at - 1) == "the" and after == "of"
+    is_end = word in ("top", "bottom") and parsed.lower_at(at - 1) == "the" and after == "of"
     return parsed.change(at, at, _OTHER_LEVEL[word]) if is_end else None
 
 
@@ -444,12 +444,12 @@ def _up(parsed: Parsed, at: int) -> Change | None:
     holder = parsed.words[word.head]
     if before is None or before.text.lower() in ("upside", "close"):
         return None
-    after = _word_at(parsed, at + 1)
+    after = parsed.lower_at(at + 1)
     if before.lemma in _LOOKING and before.pos == "VERB" and after in ("at", "", "."):
         return parsed.change(at, at, _UP[parsed.lower[at]])
     if not (holder.lemma in _UP_VERBS and holder.pos == "VERB"):
         return None
-    thing = _object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     if thing is None:
         thing = _object_after(parsed, at)
     if _lemma(parsed, thing) not in _SLOPES:
@@ -460,17 +460,6 @@ def _up(parsed: Parsed, at: int) -> Change | None:
 def _object_after(parsed: Parsed, at: int) -> int | None:
     """The noun of the phrase that begins right after, where the parser took "up" as a particle."""
     return next((one.head for one in parsed.chunks if one.first == at + 1), None)
-
-
-def _object_of(parsed: Parsed, preposition: int) -> int | None:
-    """The noun or pronoun after a preposition."""
-    children = parsed.children[preposition]
-    return next((at for at in children if parsed.words[at].dep == "pobj"), None)
-
-
-def _word_at(parsed: Parsed, at: int) -> str:
-    """In lower case; empty before the first and after the last."""
-    return parsed.lower[at] if 0 <= at < len(parsed.words) else ""
 
 
 def _lemma(parsed: Parsed, at: int | None) -> str:

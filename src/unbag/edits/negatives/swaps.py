@@ -270,8 +270,8 @@ def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
 
 def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
     """Whether the parser ended it inside a word with hyphens, or before "'s" or "of"."""
-    after = parsed.lower[phrase.last + 1] if phrase.last + 1 < len(parsed.words) else ""
-    before = parsed.lower[phrase.first - 1] if phrase.first else ""
+    after = parsed.lower_at(phrase.last + 1)
+    before = parsed.lower_at(phrase.first - 1)
     return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
 
 
@@ -310,8 +310,8 @@ def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
         _is_modifier(parsed, at) and word.text.endswith("ing")
     ):
         return False
-    before = parsed.lower[at - 1] if at else ""
-    after = parsed.lower[at + 1] if at + 1 < len(parsed.words) else ""
+    before = parsed.lower_at(at - 1)
+    after = parsed.lower_at(at + 1)
     return before != "-" and after not in ("-", "'s", "'")
 
 

@@ -284,8 +284,7 @@ def _described(parsed: Parsed, at: int) -> int | None:
     if word.dep == "amod" and word.head > at and parsed.words[word.head].pos == "NOUN":
         return word.head
     if word.dep == "acomp" and parsed.lower[word.head] in ("is", "are", "was", "were"):
-        children = parsed.children[word.head]
-        return next((c for c in children if parsed.words[c].dep == "nsubj"), None)
+        return parsed.child(word.head, "nsubj")
     return None
 
 
@@ -390,7 +389,7 @@ def _fits(parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozens
     if group.name == "held" and "read" in lemmas:
         return False
     if group.name == "ages":
-        before = parsed.lower[noun.first - 1] if noun.first else ""
+        before = parsed.lower_at(noun.first - 1)
         return name not in GENDERED and before not in ("young", "little", "small")
     return _is_place(parsed, noun, group)
 

@@ -122,7 +122,7 @@ def _as_active(parsed: Parsed, verb: int) -> Iterator[Changes]:
 
 def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
     doer = _phrase_at_start(parsed)
-    whom = _child(parsed, verb, "dobj")
+    whom = parsed.child(verb, "dobj")
     start = verb + 1 + bool(_particle(parsed, verb))
     done_to = next((c for c in parsed.chunks if c.head == whom and c.first == start), None)
     if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
@@ -142,7 +142,7 @@ def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
 
 def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
     done_to = _phrase_at_start(parsed)
-    agent = _child(parsed, verb, "agent")
+    agent = parsed.child(verb, "agent")
     if done_to is None or agent is None:
         return None
     doer = next((c for c in parsed.chunks if c.first == agent + 1), None)
@@ -227,7 +227,7 @@ def _rest(parsed: Parsed, at: int) -> str | None:
 
 
 def _particle(parsed: Parsed, verb: int) -> str:
-    found = _child(parsed, verb, "prt")
+    found = parsed.child(verb, "prt")
     if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES or _moves(parsed, verb):
         return ""
     return f" {parsed.lower[verb + 1]}"
@@ -246,10 +246,6 @@ def _is_wide(parsed: Parsed) -> bool:
     """Whether the caption ends in a wide place."""
     end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
     return parsed.lower[end] in _WIDE
-
-
-def _child(parsed: Parsed, at: int, dep: str) -> int | None:
-    return next((c for c in parsed.children[at] if parsed.words[c].dep == dep), None)
 
 
 def _be(is_past: bool, is_many: bool) -> str:

@@ -88,8 +88,8 @@ def is_whole(parsed: Parsed, first: int, last: int) -> bool:
         return False
     if text.count('"', 0, start) % 2:
         return False
-    before = parsed.lower[first - 1] if first else ""
-    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
+    before = parsed.lower_at(first - 1)
+    after = parsed.lower_at(last + 1)
     return not is_fixed(before, parsed.lower[first]) and not is_fixed(parsed.lower[last], after)
 
 
@@ -255,16 +255,11 @@ class Place(NamedTuple):
 
     def before(self) -> str:
         """The word before them in lower case; empty at the start."""
-        return self.parsed.lower[self.first - 1] if self.first else ""
+        return self.parsed.lower_at(self.first - 1)
 
     def is_one(self, at: int, words: frozenset[str]) -> bool:
         """Whether a word of the caption is one of these, as it stands or as lemma."""
         return self.parsed.lower[at] in words or self.parsed.words[at].lemma.lower() in words
-
-    def child(self, at: int, *deps: str) -> int | None:
-        """The first word that depends on another in this way."""
-        found = (c for c in self.parsed.children[at] if self.parsed.words[c].dep in deps)
-        return next(found, None)
 
 
 Check: TypeAlias = Callable[[Place, frozenset[str]], bool]
@@ -289,8 +284,8 @@ def _then(place: Place, words: frozenset[str]) -> bool:
 def _noun(place: Place) -> int | None:
     """The noun that an adjective or a preposition belongs to."""
     word = place.parsed.words[place.last]
-    if word.dep == "prep" or place.child(place.last, "pobj") is not None:
-        return place.child(place.last, "pobj")
+    if word.dep == "prep" or place.parsed.child(place.last, "pobj") is not None:
+        return place.parsed.child(place.last, "pobj")
     head = place.parsed.words[place.first].head
     return head if place.parsed.words[head].tag in NOUN_TAGS else None
 
@@ -301,7 +296,7 @@ def _of(place: Place, words: frozenset[str]) -> bool:
 
 
 def _object(place: Place) -> int | None:
-    return place.child(place.first, "dobj")
+    return place.parsed.child(place.first, "dobj")
 
 
 def _obj(place: Place, words: frozenset[str]) -> bool:
@@ -327,7 +322,7 @@ def _det(place: Place, words: frozenset[str]) -> bool:
     noun = place.last
     if place.parsed.words[noun].tag not in NOUN_TAGS:
         noun = place.parsed.words[noun].head
-    return place.child(noun, "det", "poss") is not None
+    return place.parsed.child(noun, "det", "poss") is not None
 
 
 def _number(place: Place) -> str:
@@ -339,7 +334,7 @@ def _number(place: Place) -> str:
 
 
 def _prep(place: Place, words: frozenset[str]) -> bool:
-    found = place.child(place.last, "pobj")
+    found = place.parsed.child(place.last, "pobj")
     return found is not None and found > place.last
 
 
@@ -356,7 +351,7 @@ def _clause(place: Place, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     verb = place.parsed.words[word.head]
     is_told = verb.dep == "advcl" and place.parsed.words[verb.head].tag in VERB_TAGS
-    return word.dep == "mark" and is_told and place.child(word.head, "nsubj") is not None
+    return word.dep == "mark" and is_told and place.parsed.child(word.head, "nsubj") is not None
 
 
 def _acl(place: Place, words: frozenset[str]) -> bool:
@@ -371,7 +366,7 @@ def _predicate(place: Place, words: frozenset[str]) -> bool:
 
 
 def _worn(place: Place, words: frozenset[str]) -> bool:
-    word, garment = place.parsed.words[place.first], place.child(place.first, "pobj")
+    word, garment = place.parsed.words[place.first], place.parsed.child(place.first, "pobj")
     if garment is None or word.head != place.first - 1:
         return False
     is_worn = place.is_one(garment, WORD_GROUPS["@clothes"])
@@ -397,7 +392,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
         "plural": lambda place, words: _number(place) in _PLURALS,
         "singular": lambda place, words: _number(place) == "NN",
         "det": _det,
-        "bare": lambda place, words: place.child(place.last, "amod", "compound") is None,
+        "bare": lambda place, words: place.parsed.child(place.last, "amod", "compound") is None,
         "end": lambda place, words: place.after() in ("", "."),
         "early": lambda place, words: place.first < _EARLY,
         "followed": lambda place, words: place.after() in words,

@@ -202,7 +202,7 @@ def _is_word(parsed: Parsed, first: int, last: int) -> bool:
     words = parsed.words[first : last + 1]
     if any(word.tag in ("NNP", "NNPS") for word in words) or not is_whole(parsed, first, last):
         return False
-    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
+    after = parsed.lower_at(last + 1)
     if parsed.lower[first] == "close":
         return after in ("of", "view", "photo", "picture", "shot", "image")
     return True
@@ -239,7 +239,7 @@ def tenses(parsed: Parsed) -> Iterator[Changes]:
         base = forms.get(parsed.lower[at])
         if base is None or _has_joined(parsed, at):
             continue
-        tag, before = parsed.words[at].tag, parsed.lower[at - 1] if at else ""
+        tag, before = parsed.words[at].tag, parsed.lower_at(at - 1)
         if tag == "VBG" and before in _BE and parsed.words[at - 1].head == at:
             new = base if before == "are" else inflected(base, "VBZ")
             yield (parsed.change(at - 1, at, new),)
@@ -333,14 +333,14 @@ def _has_joined(parsed: Parsed, verb: int) -> bool:
     """Whether another verb shares or decides its form: "sits and reads", "watches him ride"."""
     if parsed.words[verb].dep in ("conj", "ccomp", "xcomp"):
         return True
-    after = parsed.lower[verb + 1] if verb + 1 < len(parsed.words) else ""
+    after = parsed.lower_at(verb + 1)
     is_joined = any(parsed.words[child].dep == "conj" for child in parsed.children[verb])
     return is_joined or after in _NO_TENSE_AFTER
 
 
 def _has_noun_before(parsed: Parsed, verb: int) -> bool:
     """A subject of the third person, in the number that the verb has."""
-    subject = next((c for c in parsed.children[verb] if parsed.words[c].dep == "nsubj"), None)
+    subject = parsed.child(verb, "nsubj")
     if subject is None or subject > verb:
         return False
     has_aux = any(parsed.words[c].dep in ("aux", "neg") for c in parsed.children[verb])

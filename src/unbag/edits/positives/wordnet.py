@@ -138,7 +138,7 @@ def _is_many(parsed: Parsed, at: int, word: Word) -> bool:
 
 def _says_nothing_twice(parsed: Parsed, at: int, new: str) -> bool:
     """Whether it says nothing twice: "young youngsters"."""
-    before = parsed.lower[at - 1] if at else ""
+    before = parsed.lower_at(at - 1)
     is_twice = new.startswith("young") and before in _AGES
     is_again = parsed.lower.count(parsed.lower[at]) > 1
     return not is_twice and not is_again and is_whole(parsed, at, at)
