@@ -205,7 +205,6 @@ def test_what_is_asked_is_checked_first(job: EditJob, monkeypatch: pytest.Monkey
         run_edit(replace(job, kinds=("swap_nowns",)), runner=HERE)
     with pytest.raises(UserError, match="per_kind 0"):
         run_edit(replace(job, per_kind=0), runner=HERE)
-    monkeypatch.setattr("unbag.edits.jobs.run.find_installed", lambda: None)
     monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: None)
     with pytest.raises(UserError, match="no spaCy pipeline was found") as caught:
         run_edit(job, runner=HERE)

@@ -15,17 +15,14 @@ from typing import Any
 
 from unbag.data import negclip
 from unbag.data.captions import Chunk, Source, chunks
-from unbag.data.negclip import read_neighbours
 from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
-from unbag.edits import parsing as pipelines
-from unbag.edits import wordnet
+from unbag.edits import parsing, wordnet
 from unbag.edits.editor import Tally
 from unbag.edits.filters import make_filters
 from unbag.edits.jobs.chunks import Joined, Kept, Survey, differences, full_disk_told, surveyed
 from unbag.edits.jobs.ray import RayRunner
 from unbag.edits.jobs.workers import InProcess, Processes, Runner, Settings, make_worker
 from unbag.edits.kinds import Parts, find_kinds
-from unbag.edits.parsing import find_installed, find_parser, is_there
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
 from unbag.models.baselines import find_model
@@ -117,9 +114,9 @@ class EditJob:
             # It is asked in this process, when all else is done.
             choose_device(self.parts.device)
         choice = self.parts.pipeline
-        place = find_installed() if choice == "auto" else choice
-        if place is None or not is_there(place):
-            find_parser(choice)
+        place = parsing.find_installed() if choice == "auto" else choice
+        if place is None or not parsing.is_there(place):
+            parsing.find_parser(choice)
         if self.neighbours and self.form != NEGCLIP:
             raise UserError(
                 f"neighbours are given, but the form is {self.form}",
@@ -127,7 +124,7 @@ class EditJob:
                 way_out="add --format negclip, or leave --neighbours out",
             )
         if self.neighbours:
-            read_neighbours(self.neighbours)
+            negclip.read_neighbours(self.neighbours)
 
     def _check_models(self) -> None:
         """That models which are named are there; they are loaded later."""
@@ -158,7 +155,7 @@ class EditJob:
             "limit": source.limit,
             "format": self.form,
             "kinds": [kind.name for kind in find_kinds(self.kinds)],
-            "pipeline": pipelines.described(self.parts.pipeline),
+            "pipeline": parsing.described(self.parts.pipeline),
             "wordnet": wordnet.described(self.parts.wordnet),
             **{name: asdict(self.parts)[name] for name in _DECIDING},
             "filters": list(self.filters),

@@ -35,6 +35,7 @@ from unbag.edits.negatives.swaps import exchanged
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import NOUN_TAGS, Attribute, Parsed
 
+# Adjectives.
 _ATTRIBUTES = word_lists("attributes")
 _SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
 _PARTS = _ATTRIBUTES.words("parts")
@@ -45,6 +46,8 @@ _SKIN_COLOURS = _ATTRIBUTES.words("skin_colours")
 _TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
+
+# Verbs and adverbs.
 _ACTIONS = word_lists("actions")
 _ANYWHERE = _ACTIONS.words("anywhere")
 _NEAR_VERBS = _ACTIONS.pairs("near")

@@ -23,6 +23,8 @@ from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase
 from unbag.types import Change
 
 _LISTS = word_lists("numbers")
+
+# Negations.
 _DENYING = _LISTS.words("denying")
 _BE = frozenset(("is", "are", "was", "were"))
 _VAGUE = _LISTS.words("vague")
@@ -31,6 +33,8 @@ _PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
 _DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three", "four", "five"))
 _ONES = frozenset(("a", "an", "one", "this", "that"))
 _LOOSE_DEPS = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
+
+# Numbers.
 _NUMBER_WORDS = _LISTS.sequence("numbers")
 _VALUES: Mapping[str, int] = MappingProxyType(
     {word: at for at, word in enumerate(_NUMBER_WORDS, start=1)}
@@ -41,6 +45,8 @@ _TAKEN_UP = _LISTS.words("taken_up")
 _NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at", "of", "all"))
 _IN_PAIRS = _LISTS.words("in_pairs")
 _ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
+
+# Quantifiers.
 _MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
 _LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
 _QUANTIFIERS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))

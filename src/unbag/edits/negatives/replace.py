@@ -34,6 +34,7 @@ from unbag.edits.lexicon import (
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed, Relation, relations_in
 
+# Colours, materials, sizes and states.
 _ATTRIBUTES = word_lists("attributes")
 _NATURAL_COLOURS = _ATTRIBUTES.words("natural_colours")
 _SHADES = _ATTRIBUTES.words("shades")
@@ -61,6 +62,8 @@ _NEVER_SAID_OF = {
     **_ATTRIBUTES.sets("never_said_of"),
 }
 """Others of all but these."""
+
+# Actions.
 _ACTIONS = word_lists("actions")
 _OBJECTS = {"person": PEOPLE, "animal": ANIMALS, **_ACTIONS.sets("objects")}
 """Classes of objects that a verb may act on."""
@@ -77,6 +80,8 @@ _TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
 # "Lying" is the one form that the dictionary gives for another verb first.
 _FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
 _BODY = frozenset(("back", "side", "belly", "stomach", "knee", "leg", "foot", "lap", "shoulder"))
+
+# Relations.
 _RELATIONS = word_lists("relations")
 _THINGS = _RELATIONS.words("things")
 _HOLLOW = _RELATIONS.words("hollow")

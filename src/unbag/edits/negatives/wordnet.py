@@ -20,6 +20,7 @@ from unbag.edits.lexicon import ALIVE, ANIMALS, GROUPINGS, NO_THINGS, is_fixed, 
 from unbag.edits.parsed import VERB_TAGS, Parsed, Phrase, subject_of
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
 
+# Antonyms.
 _WORDNET = word_lists("wordnet")
 _CHECKED: Mapping[Pos, frozenset[str]] = MappingProxyType(
     {
@@ -40,6 +41,8 @@ _SEEN = ("noun.artifact", "noun.animal", "noun.plant", "noun.body", "noun.object
 """What a thing can have or lack to the eye; nobody lacks a picnic."""
 _COUNTING = _WORDNET.words("counting")
 _NOT_HAD = frozenset(("look", "drink", "party", "lunch", "dinner", "meal", "hand", "view", "side"))
+
+# Nouns.
 _NOUNS = word_lists("nouns")
 _MEN = frozenset(("man", "guy", "gentleman", "boy", "male", "groom", "father", "dad"))
 _MASCULINE = frozenset(("he", "his", "him", "himself"))
