@@ -18,9 +18,9 @@ from unbag.edits.generated.fills import (
     Blank,
     ByRules,
     Filler,
+    FillPlaces,
     Fills,
     Gains,
-    Places,
     Tools,
 )
 from unbag.edits.kinds import Kind, Parts, apply, find_kinds
@@ -68,7 +68,7 @@ class Told:
 
 
 def filled(
-    filler: Filler, parser: Parser, places: Places, caption: str, wordnet: WordNet | None = None
+    filler: Filler, parser: Parser, places: FillPlaces, caption: str, wordnet: WordNet | None = None
 ) -> set[str]:
     kind = Kind("own", keeps_meaning=False, about="", source="", editor=lambda parts: editor)
     editor = Fills(Tools(filler, parser, wordnet), places)

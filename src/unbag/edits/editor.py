@@ -112,14 +112,14 @@ class CaptionEditor:
     per_kind: int = 1
     """Edits of each kind that are wanted for a caption."""
 
-    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], Tally]:
+    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
         """One result for each caption, in their order."""
-        tally = Tally()
+        tally = EditTally()
         texts = [cleaned(one.text) for one in given]
         reasons = [why_not(text) for text in texts]
         wanted = [at for at, reason in enumerate(reasons) if not reason]
         parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
-        work = [_Work(given[at], parsed[at]) for at in wanted]
+        work = [_CaptionWork(given[at], parsed[at]) for at in wanted]
         self._edit(work, tally)
         edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
         found = [
@@ -134,7 +134,7 @@ class CaptionEditor:
         """Filters that belong to some of the kinds, each once."""
         return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
 
-    def _edit(self, work: Sequence[_Work], tally: Tally) -> None:
+    def _edit(self, work: Sequence[_CaptionWork], tally: EditTally) -> None:
         pending = [
             one
             for kind, editor in zip(self.kinds, self.editors, strict=True)
@@ -144,7 +144,7 @@ class CaptionEditor:
             pending = self._round(pending, tally)
 
     def _proposed(
-        self, kind: Kind, editor: Editor, work: Sequence[_Work], tally: Tally
+        self, kind: Kind, editor: Editor, work: Sequence[_CaptionWork], tally: EditTally
     ) -> Iterator[_Pending]:
         draws = [partial(_random, self.seed, one.given.id, kind.name) for one in work]
         for one, changes in zip(work, editor([w.parsed for w in work], draws), strict=True):
@@ -152,7 +152,7 @@ class CaptionEditor:
             if changes:
                 yield _Pending(one, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
 
-    def _round(self, pending: Sequence[_Pending], tally: Tally) -> list[_Pending]:
+    def _round(self, pending: Sequence[_Pending], tally: EditTally) -> list[_Pending]:
         proposals = [one.next() for one in pending]
         stays = [True] * len(pending)
         own = [(keeps, False) for keeps in self._of_kinds]
@@ -173,7 +173,7 @@ class CaptionEditor:
 
 
 @dataclass(eq=False)
-class _Work:
+class _CaptionWork:
     """A caption while it is edited."""
 
     given: Given
@@ -192,7 +192,7 @@ class _Work:
 class _Pending:
     """Proposals of one kind for one caption that are still to be tried."""
 
-    work: _Work
+    work: _CaptionWork
     kind: Kind
     changes: list[Changes]
     wanted: int
@@ -270,7 +270,7 @@ def _seems_english(words: list[str]) -> bool:
 
 
 @dataclass(eq=False)
-class Tally:
+class EditTally:
     """Of all captions of a job, or of a part of it."""
 
     captions: int = 0
@@ -305,7 +305,7 @@ class Tally:
                 self._of(kind).captions += 1
                 self._of(kind).edits += edits
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: EditTally) -> None:
         """Count another part as well."""
         self.captions += other.captions
         self.edited += other.edited
@@ -336,13 +336,13 @@ class Tally:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Tally:
+    def from_json(said: Mapping[str, Any]) -> EditTally:
         """What `as_json` wrote."""
         kinds = {
             name: KindTally(of["places"], of["captions"], of["edits"], Counter(of["rejected"]))
             for name, of in said["kinds"].items()
         }
-        return Tally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
+        return EditTally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
 
     def _of(self, kind: str) -> KindTally:
         found = self.kinds.get(kind)

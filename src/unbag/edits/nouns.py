@@ -26,7 +26,7 @@ from unbag.edits.lexicon import (
     is_near,
     word_lists,
 )
-from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase, Relation, relations_in, subject_of
+from unbag.edits.parsed import NOUN_TAGS, NounRelation, Parsed, Phrase, relations_in, subject_of
 
 _PAIRED = word_lists("nouns").words("paired")
 _QUANTITIES = word_lists("nouns").words("quantities")
@@ -53,7 +53,7 @@ class Determined(Enum):
     MANY = "many"
 
 
-class Thing(NamedTuple):
+class ThingNoun(NamedTuple):
     """A noun that names a thing."""
 
     first: int
@@ -75,7 +75,7 @@ class Thing(NamedTuple):
         return self.lemma in ALIVE
 
 
-class Fact(NamedTuple):
+class NounFact(NamedTuple):
     """Two nouns in a relation, by the first of those they are joined to."""
 
     subject: int
@@ -92,10 +92,10 @@ class Facts:
     """What a caption says of its things."""
 
     parsed: Parsed
-    things: tuple[Thing, ...]
-    facts: tuple[Fact, ...]
+    things: tuple[ThingNoun, ...]
+    facts: tuple[NounFact, ...]
 
-    def differ(self, one: Thing, other: Thing, *, keep_attributes: bool) -> bool:
+    def differ(self, one: ThingNoun, other: ThingNoun, *, keep_attributes: bool) -> bool:
         """Whether the caption becomes false when the two change places.
 
         Args:
@@ -132,14 +132,14 @@ class Facts:
                 return True
         return False
 
-    def _shared(self, fact: Fact, noun: int) -> bool:
+    def _shared(self, fact: NounFact, noun: int) -> bool:
         """Whether the subject stands in the same relation to the other noun too."""
         return any(
             f.subject == fact.subject and f.link == fact.link and f.object == noun
             for f in self.facts
         )
 
-    def _acts_change(self, one: Thing, other: Thing) -> bool:
+    def _acts_change(self, one: ThingNoun, other: ThingNoun) -> bool:
         """Whether a thing would do what only the living do."""
         if one.is_alive == other.is_alive:
             return False
@@ -147,7 +147,7 @@ class Facts:
         verbs = [at for at in self.parsed.verbs if doer(self.parsed, at) == alive.head]
         return any(self.parsed.words[at].lemma not in _LOOSE_VERBS for at in verbs)
 
-    def _told_apart(self, one: Thing, other: Thing) -> bool:
+    def _told_apart(self, one: ThingNoun, other: ThingNoun) -> bool:
         """Whether colours, materials or numbers stay where they are while the nouns move."""
         return self._marks(one.head) != self._marks(other.head)
 
@@ -184,17 +184,17 @@ def facts_of(parsed: Parsed) -> Facts:
 
 def _found(parsed: Parsed) -> Facts:
     facts = Facts(parsed, tuple(_things_in(parsed)), ())
-    found: list[Fact] = []
+    found: list[NounFact] = []
     for relation in relations_in(parsed):
         subject = facts.group_of(content_of(parsed, relation.subject.head))
         object_ = facts.group_of(content_of(parsed, relation.object.head))
         link = "_".join(parsed.lower[relation.link.first : relation.link.last + 1])
         is_even = _is_even(parsed, relation, link)
-        found.append(Fact(subject, link, object_, relation.verb, relation.is_direct, is_even))
+        found.append(NounFact(subject, link, object_, relation.verb, relation.is_direct, is_even))
     return Facts(parsed, facts.things, tuple(found))
 
 
-def _is_even(parsed: Parsed, relation: Relation, link: str) -> bool:
+def _is_even(parsed: Parsed, relation: NounRelation, link: str) -> bool:
     verb = None if relation.verb is None else parsed.words[relation.verb]
     if verb is None:
         return link in _EVEN
@@ -209,23 +209,23 @@ def _is_even(parsed: Parsed, relation: Relation, link: str) -> bool:
     return link in _EVEN_AFTER_VERB and not (verb.lemma in _FILLING and verb.tag == "VBN")
 
 
-def _both_alive(parsed: Parsed, relation: Relation) -> bool:
+def _both_alive(parsed: Parsed, relation: NounRelation) -> bool:
     return all(
         parsed.words[content_of(parsed, one.head)].lemma in ALIVE
         for one in (relation.subject, relation.object)
     )
 
 
-def _things_in(parsed: Parsed) -> list[Thing]:
+def _things_in(parsed: Parsed) -> list[ThingNoun]:
     """Every noun that names a thing, in order."""
     return [_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun)]
 
 
-def _thing(parsed: Parsed, noun: Phrase) -> Thing:
+def _thing(parsed: Parsed, noun: Phrase) -> ThingNoun:
     word = parsed.words[noun.head]
     lemma = word.lemma.lower()
     plural = is_plural(parsed, noun.head)
-    return Thing(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
+    return ThingNoun(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
 
 
 def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
@@ -329,7 +329,7 @@ def doer(parsed: Parsed, verb: int) -> int | None:
     return None if phrase is None else content_of(parsed, phrase.head)
 
 
-def fits(thing: Thing, place: Thing) -> bool:
+def fits(thing: ThingNoun, place: ThingNoun) -> bool:
     """Whether a noun goes well with what stands before another noun: no "a dogs", no "a water"."""
     if thing.is_plural != place.is_plural:
         return False
@@ -345,13 +345,13 @@ def fits(thing: Thing, place: Thing) -> bool:
     return is_mass
 
 
-def is_bare_count(thing: Thing) -> bool:
+def is_bare_count(thing: ThingNoun) -> bool:
     """A single thing without an article, as captions begin: "Man on a horse"."""
     is_one = not thing.is_plural and thing.lemma not in MASS
     return is_one and thing.determined is Determined.BARE
 
 
-def is_told_as_person(parsed: Parsed, thing: Thing) -> bool:
+def is_told_as_person(parsed: Parsed, thing: ThingNoun) -> bool:
     """Whether "who" says more of it."""
     return any(
         parsed.words[at].dep == "relcl"

@@ -45,7 +45,7 @@ class Word(NamedTuple):
     """The word it depends on; itself at the root."""
 
 
-class Span(NamedTuple):
+class WordSpan(NamedTuple):
     """Words from `first` to `last`, both included."""
 
     first: int
@@ -85,9 +85,9 @@ class Parsed:
         return tuple(word.text.lower() for word in self.words)
 
     @cached_property
-    def expressions(self) -> tuple[Span, ...]:
+    def expressions(self) -> tuple[WordSpan, ...]:
         """Relations of several words, such as "in front of" and "to the left of"."""
-        return tuple(Span(first, last) for first, last in expressions_in(self.lower))
+        return tuple(WordSpan(first, last) for first, last in expressions_in(self.lower))
 
     @cached_property
     def bound(self) -> frozenset[int]:
@@ -205,11 +205,11 @@ class Parsed:
         return word.dep == "compound" and word.head > at
 
 
-class Relation(NamedTuple):
+class NounRelation(NamedTuple):
     """Subject, what links it to the object, object: "a dog", "chases", "a cat"."""
 
     subject: Phrase
-    link: Span
+    link: WordSpan
     """The verb without auxiliaries, or the preposition with all its words."""
     object: Phrase
     verb: int | None
@@ -218,9 +218,9 @@ class Relation(NamedTuple):
     """Whether the link is a verb with its direct object, not a preposition."""
 
 
-def relations_in(parsed: Parsed) -> list[Relation]:
+def relations_in(parsed: Parsed) -> list[NounRelation]:
     """Every relation between two noun phrases, by the place of its object."""
-    found: list[Relation] = []
+    found: list[NounRelation] = []
     for phrase in parsed.phrases:
         relation = _relation_to(parsed, phrase)
         if relation is not None and relation.subject.head != phrase.head:
@@ -231,9 +231,9 @@ def relations_in(parsed: Parsed) -> list[Relation]:
 class Conjunction(NamedTuple):
     """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
 
-    first: Span
+    first: WordSpan
     word: int
-    second: Span
+    second: WordSpan
     pos: str
     """Of their heads: NOUN, ADJ, VERB ..."""
 
@@ -257,7 +257,7 @@ def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
     return found
 
 
-def subtree(parsed: Parsed, at: int) -> Span | None:
+def subtree(parsed: Parsed, at: int) -> WordSpan | None:
     """All that depends on a word, with it; None if that is not one stretch of words."""
     reached, open_ = {at}, [at]
     while open_:
@@ -265,7 +265,7 @@ def subtree(parsed: Parsed, at: int) -> Span | None:
             reached.add(child)
             open_.append(child)
     first, last = min(reached), max(reached)
-    return Span(first, last) if last - first + 1 == len(reached) else None
+    return WordSpan(first, last) if last - first + 1 == len(reached) else None
 
 
 def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
@@ -287,13 +287,13 @@ def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
     return None
 
 
-def _relation_to(parsed: Parsed, phrase: Phrase) -> Relation | None:
+def _relation_to(parsed: Parsed, phrase: Phrase) -> NounRelation | None:
     word = parsed.words[phrase.head]
     if word.dep == "dobj" and parsed.words[word.head].tag in VERB_TAGS:
         subject = subject_of(parsed, word.head)
         if subject is None:
             return None
-        return Relation(subject, Span(word.head, word.head), phrase, word.head, True)
+        return NounRelation(subject, WordSpan(word.head, word.head), phrase, word.head, True)
     if word.dep != "pobj":
         return None
     link = _whole_link(parsed, word.head)
@@ -302,20 +302,20 @@ def _relation_to(parsed: Parsed, phrase: Phrase) -> Relation | None:
         return None
     if parsed.words[holder].tag in VERB_TAGS:
         subject = subject_of(parsed, holder)
-        return None if subject is None else Relation(subject, link, phrase, holder, False)
+        return None if subject is None else NounRelation(subject, link, phrase, holder, False)
     subject = parsed.phrase_of(holder)
-    return None if subject is None else Relation(subject, link, phrase, None, False)
+    return None if subject is None else NounRelation(subject, link, phrase, None, False)
 
 
-def _whole_link(parsed: Parsed, preposition: int) -> Span:
+def _whole_link(parsed: Parsed, preposition: int) -> WordSpan:
     """The expression that the preposition ends ("to the left of"), or itself."""
     for span in parsed.expressions:
         if span.first <= preposition <= span.last:
             return span
-    return Span(preposition, preposition)
+    return WordSpan(preposition, preposition)
 
 
-def _holder(parsed: Parsed, link: Span) -> int | None:
+def _holder(parsed: Parsed, link: WordSpan) -> int | None:
     """The noun or verb that the link hangs on."""
     at = link.last
     for _ in parsed.words:
@@ -328,16 +328,16 @@ def _holder(parsed: Parsed, link: Span) -> int | None:
     return None
 
 
-def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[Span, Span] | None:
+def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[WordSpan, WordSpan] | None:
     """What stands on both sides of the joining word, each one stretch that touches it."""
     right = subtree(parsed, second)
     whole = subtree(parsed, first)
     if right is None or whole is None or right.first != word + 1:
         return None
-    left = Span(whole.first, word - 1)
+    left = WordSpan(whole.first, word - 1)
     # A verb's subject stands before both of its verbs and stays where it is.
     if parsed.words[first].pos in ("VERB", "AUX"):
-        left = Span(first, word - 1)
+        left = WordSpan(first, word - 1)
     if parsed.words[left.last].text == ",":
         return None
     return (left, right) if left.first <= left.last else None

@@ -31,7 +31,7 @@ Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
 """How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
 
 
-class Judged(NamedTuple):
+class EditVerdict(NamedTuple):
     """What one reader said of one edit."""
 
     truth: Truth
@@ -39,7 +39,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class EditCase:
     """An edit to judge."""
 
     id: str
@@ -67,17 +67,19 @@ class Precision(NamedTuple):
     """Share of edits that both readers call right, or both not."""
 
 
-def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[Case]:
+def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[EditCase]:
     """Cases in an order that mixes kinds; from (caption id, caption, edit)."""
     cases = [
-        Case(_hash(seed, caption_id, edit.kind, edit.text), caption_id, caption, edit)
+        EditCase(_hash(seed, caption_id, edit.kind, edit.text), caption_id, caption, edit)
         for caption_id, caption, edit in edits
     ]
     return sorted(cases, key=lambda case: case.id)
 
 
 def precision_of(
-    kind: str, cases: Sequence[Case], readers: tuple[Mapping[str, Judged], Mapping[str, Judged]]
+    kind: str,
+    cases: Sequence[EditCase],
+    readers: tuple[Mapping[str, EditVerdict], Mapping[str, EditVerdict]],
 ) -> Precision:
     """How often the edits of one kind are right; every case needs both verdicts."""
     own = [case for case in cases if case.edit.kind == kind]
@@ -105,7 +107,7 @@ def precision_of(
     )
 
 
-def is_right(edit_keeps_meaning: bool, judged: Judged) -> bool:
+def is_right(edit_keeps_meaning: bool, judged: EditVerdict) -> bool:
     """Whether the edit is what its kind promises, in good English."""
     return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
 
@@ -126,7 +128,7 @@ def _hash(seed: int, *parts: str) -> str:
     return blake2b("\0".join([str(seed), *parts]).encode(), digest_size=6).hexdigest()
 
 
-class Pair(NamedTuple):
+class EditPair(NamedTuple):
     """A caption and an edit of it."""
 
     original: str
@@ -163,14 +165,14 @@ def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict
     return leak_of(sampled(edited), likelihood.of)
 
 
-def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[Pair]:
+def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[EditPair]:
     """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
-    heaps: dict[str, list[tuple[int, Pair]]] = {}
+    heaps: dict[str, list[tuple[int, EditPair]]] = {}
     for one in edited:
         for at, made in enumerate(one.edits):
             digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
             # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
-            entry = (-int.from_bytes(digest, "big"), Pair(one.text, made.text, made.kind))
+            entry = (-int.from_bytes(digest, "big"), EditPair(one.text, made.text, made.kind))
             heap = heaps.setdefault(made.kind, [])
             if len(heap) < size:
                 heapq.heappush(heap, entry)
@@ -179,7 +181,7 @@ def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[Pair]:
     return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
 
 
-def leak_of(pairs: Sequence[Pair], likely: Likely) -> dict[str, Leak]:
+def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
     """By kind, in the order in which kinds appear; a kind without a readable pair is left out."""
     before = likely([pair.original for pair in pairs])
     after = likely([pair.edit for pair in pairs])
@@ -196,6 +198,6 @@ def _leak(verdicts: Sequence[float]) -> Leak:
     return Leak(n, preferred / n, wilson(preferred, n))
 
 
-def pairs_of(found: Iterable[Edited]) -> list[Pair]:
+def pairs_of(found: Iterable[Edited]) -> list[EditPair]:
     """Every edit with its caption."""
-    return [Pair(one.text, made.text, made.kind) for one in found for made in one.edits]
+    return [EditPair(one.text, made.text, made.kind) for one in found for made in one.edits]

@@ -19,7 +19,7 @@ import pytest
 
 from unbag.data.captions import Chunk, Source
 from unbag.edits.jobs.run import EditJob, run_edit
-from unbag.edits.jobs.workers import InProcess, Processes, Settings
+from unbag.edits.jobs.workers import EditSettings, InProcess, Processes
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -66,7 +66,7 @@ def test_no_more_chunks_are_taken_than_are_worked_on(swapper: ModuleType) -> Non
             taken.append(index)
             yield Chunk(index, (Given(str(index), "a dog sees cats"),))
 
-    for done, finished in enumerate(Processes(1, swapper.make)(flow(), Settings())):
+    for done, finished in enumerate(Processes(1, swapper.make)(flow(), EditSettings())):
         assert finished.captions == 1
         assert len(taken) <= done + 3
 
@@ -102,13 +102,13 @@ from pathlib import Path
 from unbag.types import Given
 from unbag.data.captions import Chunk
 from unbag.edits.jobs.workers import Processes
-from unbag.edits.jobs.workers import Settings
+from unbag.edits.jobs.workers import EditSettings
 import corpus_slow
 def flow():
     for index in range(1000):
         yield Chunk(index, (Given(str(index), "a dog sees cats"),))
 if __name__ == "__main__":
-    for finished in Processes(2, corpus_slow.make)(flow(), Settings()):
+    for finished in Processes(2, corpus_slow.make)(flow(), EditSettings()):
         print(finished.index, flush=True)
 """
 SLOW = """

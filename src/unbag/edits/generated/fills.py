@@ -62,7 +62,7 @@ Gains: TypeAlias = Mapping[str, float]
 """Words with how much likelier (in nats) they make the caption; below 0 for less likely ones."""
 
 
-class Place(NamedTuple):
+class FillPlace(NamedTuple):
     """Words of a caption that others may replace."""
 
     start: int
@@ -76,7 +76,7 @@ class Place(NamedTuple):
     """Whether other words of its sort may stand there too, if WordNet says that they exclude it."""
 
 
-Places: TypeAlias = Callable[[Parsed], Sequence[Place]]
+FillPlaces: TypeAlias = Callable[[Parsed], Sequence[FillPlace]]
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ class ByRules:
     """Places at which rules change something, with all that they would put there."""
 
     rules: tuple[Rule, ...]
-    fits: Callable[[Parsed, Place], bool] = lambda parsed, place: True
+    fits: Callable[[Parsed, FillPlace], bool] = lambda parsed, place: True
     is_open: bool = False
 
-    def __call__(self, parsed: Parsed) -> list[Place]:
+    def __call__(self, parsed: Parsed) -> list[FillPlace]:
         """In the order in which the rules find them."""
         found: dict[tuple[tuple[int, int], ...], dict[str, Changes]] = {}
         for changes in (c for rule in self.rules for c in rule(parsed)):
@@ -101,10 +101,10 @@ class ByRules:
         parsed: Parsed,
         spans: Iterable[tuple[int, int]],
         options: Mapping[str, Changes],
-    ) -> Place:
+    ) -> FillPlace:
         (start, end), *more = spans
         word = None if more else _word_at(parsed, start, end)
-        return Place(start, end, options, word, is_open=self.is_open and word is not None)
+        return FillPlace(start, end, options, word, is_open=self.is_open and word is not None)
 
 
 def _word_at(parsed: Parsed, start: int, end: int) -> int | None:
@@ -112,11 +112,11 @@ def _word_at(parsed: Parsed, start: int, end: int) -> int | None:
     return next(at, None)
 
 
-def _is_verb(parsed: Parsed, place: Place) -> bool:
+def _is_verb(parsed: Parsed, place: FillPlace) -> bool:
     return place.word is not None and parsed.words[place.word].tag in VERB_TAGS
 
 
-def _is_no_verb(parsed: Parsed, place: Place) -> bool:
+def _is_no_verb(parsed: Parsed, place: FillPlace) -> bool:
     return not _is_verb(parsed, place)
 
 
@@ -125,7 +125,7 @@ ACTIONS = ByRules((replace_action, replace_relation), _is_verb)
 RELATIONS = ByRules((replace_relation,), _is_no_verb)
 
 
-def _editor(places: Places, parts: Parts) -> Editor:
+def _editor(places: FillPlaces, parts: Parts) -> Editor:
     return Fills(_tools(parts), places)
 
 
@@ -194,7 +194,7 @@ class Fills:
     """Draws places, asks the model for all of them together, and proposes what may stand there."""
 
     tools: Tools
-    places: Places
+    places: FillPlaces
 
     def __call__(
         self, captions: Sequence[Parsed], draws: Sequence[Draw]
@@ -254,7 +254,7 @@ class _Open(NamedTuple):
 
     caption: int
     parsed: Parsed
-    place: Place
+    place: FillPlace
 
     @property
     def old(self) -> Word | None:

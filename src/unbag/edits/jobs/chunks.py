@@ -17,8 +17,8 @@ import numpy as np
 
 from unbag.data.captions import Bad, Entry, Pair, Source
 from unbag.data.readers import entries
-from unbag.edits.editor import Tally
-from unbag.edits.jobs.workers import Finished, Head, read_edited, read_head
+from unbag.edits.editor import EditTally
+from unbag.edits.jobs.workers import ChunkHead, EditedChunk, read_edited, read_head
 from unbag.errors import UserError
 from unbag.runs.files import is_full, locked_folder, make_folder, remove_leftovers, write_text
 from unbag.runs.progress import Advance
@@ -54,13 +54,13 @@ class Survey:
 
 
 @dataclass(frozen=True)
-class Kept:
+class JobFolder:
     """Reads and writes the folder of one job."""
 
     folder: Path
 
     @classmethod
-    def of(cls, out: Path) -> Kept:
+    def of(cls, out: Path) -> JobFolder:
         """The folder that belongs to an output."""
         return cls(out.with_name(f"{out.name}.parts"))
 
@@ -101,7 +101,7 @@ class Kept:
         write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
         return found
 
-    def save(self, finished: Finished) -> None:
+    def save(self, finished: EditedChunk) -> None:
         """Keep a chunk."""
         write_text(self._path(finished.index), finished.text)
 
@@ -109,9 +109,9 @@ class Kept:
         """Chunks that are done, with their number of captions."""
         return {int(path.stem): _head(path).captions for path in self._files()}
 
-    def tally(self) -> tuple[Tally, list[str], int]:
+    def tally(self) -> tuple[EditTally, list[str], int]:
         """Over all chunks: what was counted, the first failures, and how many there were."""
-        total, named, failures = Tally(), list[str](), 0
+        total, named, failures = EditTally(), list[str](), 0
         for path in self._files():
             head = _head(path)
             total.add(head.tally)
@@ -149,11 +149,11 @@ def _ignored(steps: int) -> None:
 
 
 @dataclass(frozen=True)
-class Joined:
+class EditedEntries:
     """The entries of the source with the edits of all chunks; see `unbag.data.captions.Pairs`."""
 
     source: Source
-    kept: Kept
+    kept: JobFolder
     advance: Advance = _ignored
 
     def __iter__(self) -> Iterator[Pair]:
@@ -231,7 +231,7 @@ def _hash(text: str) -> int:
 
 
 @contextmanager
-def full_disk_told(kept: Kept) -> Iterator[None]:
+def full_disk_told(kept: JobFolder) -> Iterator[None]:
     """A disk that is full ends the job with what to do, and everything that was done stays."""
     try:
         yield
@@ -266,7 +266,7 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _head(path: Path) -> Head:
+def _head(path: Path) -> ChunkHead:
     with path.open(encoding="utf-8") as file:
         try:
             return read_head(file)

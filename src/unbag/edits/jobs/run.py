@@ -17,11 +17,18 @@ from unbag.data import negclip
 from unbag.data.captions import Chunk, Source, chunks
 from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
 from unbag.edits import parsing, wordnet
-from unbag.edits.editor import Tally
+from unbag.edits.editor import EditTally
 from unbag.edits.filters import make_filters
-from unbag.edits.jobs.chunks import Joined, Kept, Survey, differences, full_disk_told, surveyed
+from unbag.edits.jobs.chunks import (
+    EditedEntries,
+    JobFolder,
+    Survey,
+    differences,
+    full_disk_told,
+    surveyed,
+)
 from unbag.edits.jobs.ray import RayRunner
-from unbag.edits.jobs.workers import InProcess, Processes, Runner, Settings, make_worker
+from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import Parts, find_kinds
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
@@ -49,7 +56,7 @@ def run_edit(
     progress = progress or Silent()
     job.check()
     asked = job.asked()
-    kept = Kept.of(job.out)
+    kept = JobFolder.of(job.out)
     if found := _finished(job, asked, kept, progress):
         return found
     runner = runner or _runner(job)
@@ -94,9 +101,9 @@ class EditJob:
     """Captions that are edited and saved together."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EditSettings:
         """What a worker needs to know."""
-        return Settings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
+        return EditSettings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
 
     def check(self) -> None:
         """What can be said before anything is read."""
@@ -174,7 +181,7 @@ class Summary:
     out: Path
     asked: dict[str, Any]
     """See `EditJob.asked`."""
-    tally: Tally
+    tally: EditTally
     bad: int
     """Broken lines that were left out."""
     bad_named: tuple[str, ...]
@@ -212,7 +219,7 @@ class Summary:
             return cls(
                 out,
                 said["asked"],
-                Tally.from_json(said),
+                EditTally.from_json(said),
                 bad["count"],
                 tuple(bad["first"]),
                 failures["count"],
@@ -225,7 +232,7 @@ class Summary:
 
 
 def _finished(
-    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
 ) -> Summary | None:
     if not job.out.exists():
         return None
@@ -248,7 +255,7 @@ def _finished(
 
 
 def _finished_since(
-    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
 ) -> Summary | None:
     """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
     try:
@@ -294,7 +301,9 @@ def _runner(job: EditJob) -> Runner:
     return RayRunner(job.ray, job.workers) if job.ray else Processes(job.workers)
 
 
-def _edit(job: EditJob, kept: Kept, survey: Survey, progress: Progress, runner: Runner) -> None:
+def _edit(
+    job: EditJob, kept: JobFolder, survey: Survey, progress: Progress, runner: Runner
+) -> None:
     done = kept.done()
     if done:
         progress.say(f"going on: {sum(done.values()):,} of {survey.captions:,} captions are done")
@@ -309,7 +318,7 @@ def _todo(job: EditJob, done: dict[int, int]) -> Iterator[Chunk]:
 
 
 def _written(
-    job: EditJob, asked: dict[str, object], kept: Kept, survey: Survey, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, survey: Survey, progress: Progress
 ) -> Summary:
     """The output, made in the folder of the parts and moved when it is whole.
 
@@ -318,7 +327,7 @@ def _written(
     tally, named, failures = kept.tally()
     made = kept.folder / "output"
     with progress.task("write", tally.captions) as advance:
-        notes = _write(job, Joined(job.source, kept, advance), made)
+        notes = _write(job, EditedEntries(job.source, kept, advance), made)
     told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
     summary = Summary(
         job.out,
@@ -336,7 +345,7 @@ def _written(
     return summary
 
 
-def _write(job: EditJob, pairs: Joined, made: Path) -> list[str]:
+def _write(job: EditJob, pairs: EditedEntries, made: Path) -> list[str]:
     """Gives what a reader must know of the output."""
     if job.form == "shards":
         rmtree(made, ignore_errors=True)

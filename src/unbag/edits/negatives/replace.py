@@ -32,7 +32,7 @@ from unbag.edits.lexicon import (
     word_lists,
 )
 from unbag.edits.nouns import doer
-from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed, Relation, relations_in
+from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, NounRelation, Parsed, relations_in
 
 # Colours, materials, sizes and states.
 _ATTRIBUTES = word_lists("attributes")
@@ -395,7 +395,7 @@ def _is_posture(parsed: Parsed, at: int) -> bool:
     return any(parsed.words[child].lemma in _BODY for child in parsed.children[at])
 
 
-def _relation_replaced(parsed: Parsed, relation: Relation) -> Iterator[Changes]:
+def _relation_replaced(parsed: Parsed, relation: NounRelation) -> Iterator[Changes]:
     if relation.is_direct and relation.verb is not None:
         yield from _other_verbs(parsed, relation, relation.verb)
         return
@@ -411,7 +411,7 @@ def _relation_replaced(parsed: Parsed, relation: Relation) -> Iterator[Changes]:
         yield (parsed.change(relation.link.first, relation.link.last, new),)
 
 
-def _is_part(parsed: Parsed, relation: Relation) -> bool:
+def _is_part(parsed: Parsed, relation: NounRelation) -> bool:
     """Whether the subject is a word for a place or a picture, or belongs to the object."""
     subject = parsed.words[relation.subject.head].lemma.lower()
     is_part = subject in ("wheel", "leg", "hand", "head", "arm", "foot", "door", "light")
@@ -431,7 +431,7 @@ def _other_links(link: str, thing: str) -> tuple[str, ...]:
     return ()
 
 
-def _other_verbs(parsed: Parsed, relation: Relation, verb: int) -> Iterator[Changes]:
+def _other_verbs(parsed: Parsed, relation: NounRelation, verb: int) -> Iterator[Changes]:
     thing = parsed.words[relation.object.head]
     lemma = thing.lemma.lower()
     word = parsed.words[verb]

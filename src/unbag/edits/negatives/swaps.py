@@ -26,7 +26,7 @@ from unbag.edits.lexicon import (
 from unbag.edits.nouns import (
     Determined,
     Facts,
-    Thing,
+    ThingNoun,
     content_of,
     determined,
     facts_of,
@@ -216,7 +216,7 @@ def _counts_many(parsed: Parsed, phrase: Phrase) -> bool:
     return is_plural(parsed, content_of(parsed, phrase.head))
 
 
-def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, Thing]]:
+def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
     """Phrases with what "of" adds, and the thing each is about."""
     parsed = facts.parsed
     things = {thing.head: thing for thing in facts.things}
@@ -256,7 +256,7 @@ def _is_told(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     return any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
 
 
-def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
+def _stands_alone(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
     """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
     if any(word.tag in _PRONOUNS for word in parsed.words):
         return False
@@ -275,7 +275,7 @@ def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
     return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
 
 
-def _goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
+def _goes(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
     """Whether nothing else in the caption points at one of them: no "a sofa who", no "his man"."""
     if one.lemma == other.lemma:
         return False
@@ -315,12 +315,12 @@ def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
     return before != "-" and after not in ("-", "'s", "'")
 
 
-def _as_thing(parsed: Parsed, at: int) -> Thing:
+def _as_thing(parsed: Parsed, at: int) -> ThingNoun:
     word = parsed.words[at]
     lemma = word.lemma.lower()
     if _is_modifier(parsed, at):
-        return Thing(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
-    return Thing(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
+        return ThingNoun(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
+    return ThingNoun(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
 
 
 def _is_modifier(parsed: Parsed, at: int) -> bool:
@@ -328,7 +328,7 @@ def _is_modifier(parsed: Parsed, at: int) -> bool:
     return parsed.words[at].dep == "compound" and parsed.words[at].head > at
 
 
-def _differ(facts: Facts, one: Thing, other: Thing, *, is_first: bool) -> bool:
+def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -> bool:
     """Whether the caption becomes another; parts of one compound are exchanged last."""
     parsed = facts.parsed
     parts = [_is_modifier(parsed, thing.head) for thing in (one, other)]

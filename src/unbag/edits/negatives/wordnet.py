@@ -75,7 +75,7 @@ _SUBJECTS = frozenset(("any", "things", "subject"))
 """Groups whose nouns are also replaced as subjects and objects."""
 
 
-class Group(NamedTuple):
+class NounGroup(NamedTuple):
     """Things of one sort that exclude each other in one place."""
 
     name: str
@@ -95,10 +95,10 @@ class Group(NamedTuple):
         )
 
 
-def _group(line: str) -> Group:
+def _group(line: str) -> NounGroup:
     name, place, rest = (part.strip() for part in line.split("|"))
     kinds = rest.split()
-    return Group(
+    return NounGroup(
         name,
         place,
         tuple(tuple(kind.lstrip("-").replace("_", " ").split("/")) for kind in kinds),
@@ -106,18 +106,18 @@ def _group(line: str) -> Group:
     )
 
 
-NOUN_GROUPS: tuple[Group, ...] = tuple(map(_group, _NOUNS.lines("groups")))
+NOUN_GROUPS: tuple[NounGroup, ...] = tuple(map(_group, _NOUNS.lines("groups")))
 
 
-def _by_word() -> Mapping[str, tuple[Group, ...]]:
-    found: dict[str, tuple[Group, ...]] = {}
+def _by_word() -> Mapping[str, tuple[NounGroup, ...]]:
+    found: dict[str, tuple[NounGroup, ...]] = {}
     for group in NOUN_GROUPS:
         for word in {word for kind in group.kinds for word in kind}:
             found[word] = (*found.get(word, ()), group)
     return MappingProxyType(found)
 
 
-GROUPS_OF: Mapping[str, tuple[Group, ...]] = _by_word()
+GROUPS_OF: Mapping[str, tuple[NounGroup, ...]] = _by_word()
 """By lemma: every group the word is in."""
 
 
@@ -228,7 +228,7 @@ class NounRule:
         return found
 
     def _replaced(
-        self, parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozenset[str]
+        self, parsed: Parsed, noun: Phrase, name: str, group: NounGroup, lemmas: frozenset[str]
     ) -> Iterator[Changes]:
         is_herd = _measure_of(parsed, noun) in _HERDS
         for new in self._unrelated(name, group):
@@ -236,7 +236,7 @@ class NounRule:
                 continue
             yield (parsed.change(noun.first, noun.last, _in_number(parsed, noun, new)),)
 
-    def _unrelated(self, name: str, group: Group) -> tuple[str, ...]:
+    def _unrelated(self, name: str, group: NounGroup) -> tuple[str, ...]:
         key = (name, group.name)
         if key not in self._others:
             self._others[key] = tuple(
@@ -382,7 +382,9 @@ def _measure_of(parsed: Parsed, noun: Phrase) -> str:
     return parsed.words[parsed.words[word.head].head].lemma
 
 
-def _fits(parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozenset[str]) -> bool:
+def _fits(
+    parsed: Parsed, noun: Phrase, name: str, group: NounGroup, lemmas: frozenset[str]
+) -> bool:
     """Whether a noun of the group can be another here; `lemmas` are those of the caption."""
     if group.name == "toys" and not lemmas.isdisjoint(_GAMES):
         return False
@@ -397,7 +399,7 @@ def _fits(parsed: Parsed, noun: Phrase, name: str, group: Group, lemmas: frozens
     return _is_place(parsed, noun, group)
 
 
-def _is_place(parsed: Parsed, noun: Phrase, group: Group) -> bool:
+def _is_place(parsed: Parsed, noun: Phrase, group: NounGroup) -> bool:
     """Whether things of the group exclude each other where the noun stands."""
     word = parsed.words[noun.head]
     if group.place == "worn" and word.dep == "dobj":

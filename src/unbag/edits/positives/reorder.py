@@ -32,7 +32,7 @@ from unbag.edits.parsed import (
     NOUN_TAGS,
     Parsed,
     Phrase,
-    Span,
+    WordSpan,
     conjunctions_in,
     subject_of,
     subtree,
@@ -311,7 +311,7 @@ def _verbs(parsed: Parsed) -> Iterator[Changes]:
             yield exchanged(parsed, left, right)
 
 
-def _is_closed(parsed: Parsed, left: Span, right: Span) -> bool:
+def _is_closed(parsed: Parsed, left: WordSpan, right: WordSpan) -> bool:
     said = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
     is_end = right.last + 1 == len(parsed.words) or parsed.lower[right.last + 1] == "."
     spans_left = all(subtree(parsed, c) is not None for c in parsed.children[left.first])

@@ -101,7 +101,7 @@ def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
         return False
     if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
         return False
-    place = Place(parsed, at, last)
+    place = SynonymPlace(parsed, at, last)
     if not all(CHECKS[name](place, words) for name, words in one.conditions):
         return False
     return not any(word in parsed.lower for word in _new_words(one))
@@ -140,7 +140,7 @@ def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
     return "m" in flags or (after.tag not in NOUN_TAGS and word.dep != "compound")
 
 
-class Condition(NamedTuple):
+class SynonymCondition(NamedTuple):
     """What must hold where an entry is used."""
 
     name: str
@@ -156,7 +156,7 @@ class Synonym(NamedTuple):
     word_class: WordClass
     tag: str
     """That the inflected word of `old` must have; empty for any."""
-    conditions: tuple[Condition, ...]
+    conditions: tuple[SynonymCondition, ...]
 
     @property
     def inflected_at(self) -> int:
@@ -164,12 +164,12 @@ class Synonym(NamedTuple):
         return len(self.old) - 1 if self.word_class == "noun" else 0
 
 
-class Line(NamedTuple):
+class SynonymLine(NamedTuple):
     """An entry as written."""
 
     old: str
     new: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[SynonymCondition, ...]
 
 
 @cache
@@ -184,18 +184,18 @@ def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
     return MappingProxyType({first: tuple(some) for first, some in found.items()})
 
 
-def lines_of(lines: Iterable[str]) -> Iterator[Line]:
+def lines_of(lines: Iterable[str]) -> Iterator[SynonymLine]:
     """Entries of a table; one that goes both ways is two."""
     for line in lines:
         pair, *rest = (part.strip() for part in line.split("|"))
         conditions = tuple(_condition(part) for part in rest for part in _flags(part))
         if " = " in pair:
             one, other = pair.split(" = ")
-            yield Line(one, other, conditions)
-            yield Line(other, one, conditions)
+            yield SynonymLine(one, other, conditions)
+            yield SynonymLine(other, one, conditions)
         else:
             old, new = pair.split(" > ")
-            yield Line(old, new, conditions)
+            yield SynonymLine(old, new, conditions)
 
 
 def _flags(part: str) -> list[str]:
@@ -204,14 +204,14 @@ def _flags(part: str) -> list[str]:
     return words if all(word in _WITHOUT_WORDS for word in words) else [part]
 
 
-def _condition(part: str) -> Condition:
+def _condition(part: str) -> SynonymCondition:
     name, *words = part.split()
     groups = [WORD_GROUPS[word] for word in words if word in WORD_GROUPS]
     plain = (word for word in words if word not in WORD_GROUPS)
-    return Condition(name, frozenset(plain).union(*groups))
+    return SynonymCondition(name, frozenset(plain).union(*groups))
 
 
-def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:
+def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
     names = {one.name for one in line.conditions}
     if word_class == "noun" and "plural" not in names:
         yield _form(line, word_class, "NN", line.old, line.new)
@@ -227,7 +227,7 @@ def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:
         yield _form(line, word_class, "", line.old, line.new)
 
 
-def _form(line: Line, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
+def _form(line: SynonymLine, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
     return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
 
 
@@ -241,7 +241,7 @@ def _verb(verb: str, tag: str) -> str:
     return " ".join((inflected(first, tag), *after))
 
 
-class Place(NamedTuple):
+class SynonymPlace(NamedTuple):
     """Words of a caption that could be replaced."""
 
     parsed: Parsed
@@ -262,10 +262,10 @@ class Place(NamedTuple):
         return self.parsed.lower[at] in words or self.parsed.words[at].lemma.lower() in words
 
 
-Check: TypeAlias = Callable[[Place, frozenset[str]], bool]
+Check: TypeAlias = Callable[[SynonymPlace, frozenset[str]], bool]
 
 
-def _next_phrase(place: Place) -> Phrase | None:
+def _next_phrase(place: SynonymPlace) -> Phrase | None:
     """The noun phrase that goes on after the words, "of" aside."""
     start = place.last + 1 + (place.after() == "of")
     found = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
@@ -273,7 +273,7 @@ def _next_phrase(place: Place) -> Phrase | None:
     return chunk if chunk is not None and chunk.first <= start else None
 
 
-def _then(place: Place, words: frozenset[str]) -> bool:
+def _then(place: SynonymPlace, words: frozenset[str]) -> bool:
     phrase = _next_phrase(place)
     if phrase is None:
         return False
@@ -281,7 +281,7 @@ def _then(place: Place, words: frozenset[str]) -> bool:
     return place.is_one(phrase.head, words) or place.parsed.lower[start] in words
 
 
-def _noun(place: Place) -> int | None:
+def _noun(place: SynonymPlace) -> int | None:
     """The noun that an adjective or a preposition belongs to."""
     word = place.parsed.words[place.last]
     if word.dep == "prep" or place.parsed.child(place.last, "pobj") is not None:
@@ -290,42 +290,42 @@ def _noun(place: Place) -> int | None:
     return head if place.parsed.words[head].tag in NOUN_TAGS else None
 
 
-def _of(place: Place, words: frozenset[str]) -> bool:
+def _of(place: SynonymPlace, words: frozenset[str]) -> bool:
     noun = _noun(place)
     return noun is not None and place.is_one(noun, words)
 
 
-def _object(place: Place) -> int | None:
+def _object(place: SynonymPlace) -> int | None:
     return place.parsed.child(place.first, "dobj")
 
 
-def _obj(place: Place, words: frozenset[str]) -> bool:
+def _obj(place: SynonymPlace, words: frozenset[str]) -> bool:
     found = _object(place)
     return found is not None and (not words or place.is_one(found, words))
 
 
-def _by(place: Place, words: frozenset[str]) -> bool:
+def _by(place: SynonymPlace, words: frozenset[str]) -> bool:
     subject = subject_of(place.parsed, place.first)
     return subject is not None and (not words or place.is_one(subject.head, words))
 
 
-def _is_object(place: Place, words: frozenset[str]) -> bool:
+def _is_object(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.last]
     return word.dep == "dobj" and place.is_one(word.head, words)
 
 
-def _on(place: Place, words: frozenset[str]) -> bool:
+def _on(place: SynonymPlace, words: frozenset[str]) -> bool:
     return place.is_one(place.parsed.words[place.first].head, words)
 
 
-def _det(place: Place, words: frozenset[str]) -> bool:
+def _det(place: SynonymPlace, words: frozenset[str]) -> bool:
     noun = place.last
     if place.parsed.words[noun].tag not in NOUN_TAGS:
         noun = place.parsed.words[noun].head
     return place.parsed.child(noun, "det", "poss") is not None
 
 
-def _number(place: Place) -> str:
+def _number(place: SynonymPlace) -> str:
     """Tag of the noun: of itself, or of the one that the adjective belongs to."""
     at = place.last
     if place.parsed.words[at].tag not in NOUN_TAGS:
@@ -333,12 +333,12 @@ def _number(place: Place) -> str:
     return place.parsed.words[at].tag
 
 
-def _prep(place: Place, words: frozenset[str]) -> bool:
+def _prep(place: SynonymPlace, words: frozenset[str]) -> bool:
     found = place.parsed.child(place.last, "pobj")
     return found is not None and found > place.last
 
 
-def _adv(place: Place, words: frozenset[str]) -> bool:
+def _adv(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     after = place.last + 1
     is_before_noun = after < len(place.parsed.words) and (
@@ -347,25 +347,25 @@ def _adv(place: Place, words: frozenset[str]) -> bool:
     return word.dep == "advmod" and not place.parsed.children[place.first] and not is_before_noun
 
 
-def _clause(place: Place, words: frozenset[str]) -> bool:
+def _clause(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     verb = place.parsed.words[word.head]
     is_told = verb.dep == "advcl" and place.parsed.words[verb.head].tag in VERB_TAGS
     return word.dep == "mark" and is_told and place.parsed.child(word.head, "nsubj") is not None
 
 
-def _acl(place: Place, words: frozenset[str]) -> bool:
+def _acl(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     return word.dep == "acl" and word.head == place.first - 1
 
 
-def _predicate(place: Place, words: frozenset[str]) -> bool:
+def _predicate(place: SynonymPlace, words: frozenset[str]) -> bool:
     word = place.parsed.words[place.first]
     is_bound = word.dep in ("amod", "compound", "pcomp", "nsubj", "conj")
     return word.tag in ("VBG", "VBN") and not is_bound and _object(place) is None
 
 
-def _worn(place: Place, words: frozenset[str]) -> bool:
+def _worn(place: SynonymPlace, words: frozenset[str]) -> bool:
     word, garment = place.parsed.words[place.first], place.parsed.child(place.first, "pobj")
     if garment is None or word.head != place.first - 1:
         return False
@@ -373,12 +373,12 @@ def _worn(place: Place, words: frozenset[str]) -> bool:
     return is_worn and place.is_one(word.head, WORD_GROUPS["@people"])
 
 
-def _nns(place: Place, words: frozenset[str]) -> bool:
+def _nns(place: SynonymPlace, words: frozenset[str]) -> bool:
     phrase = _next_phrase(place)
     return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
 
 
-def _attributive(place: Place, words: frozenset[str]) -> bool:
+def _attributive(place: SynonymPlace, words: frozenset[str]) -> bool:
     return place.parsed.words[place.last].dep == "amod"
 
 

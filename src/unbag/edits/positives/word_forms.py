@@ -14,7 +14,7 @@ from types import MappingProxyType
 from unbag.edits.inflection import activities, inflected
 from unbag.edits.kinds import Changes, Kind, by_rule, starts_with_vowel
 from unbag.edits.lexicon import ALIVE, WORD_GROUPS, word_lists
-from unbag.edits.parsed import Parsed, Phrase, Span, subtree
+from unbag.edits.parsed import Parsed, Phrase, WordSpan, subtree
 from unbag.edits.positives.synonyms import is_whole
 from unbag.types import Change
 
@@ -269,7 +269,7 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
     if noun is None or noun.last + 2 >= len(parsed.words):
         return
     be = noun.last + 1
-    if parsed.lower[be] not in _BE or not _goes_on(parsed, Span(0, be)):
+    if parsed.lower[be] not in _BE or not _goes_on(parsed, WordSpan(0, be)):
         return
     first = parsed.words[0]
     text = first.text if parsed.is_upper else first.text.lower()
@@ -282,7 +282,7 @@ def _with_there(parsed: Parsed) -> Iterator[Changes]:
     )
 
 
-def _whole_phrase(parsed: Parsed, start: int) -> Span | None:
+def _whole_phrase(parsed: Parsed, start: int) -> WordSpan | None:
     """The noun phrase that starts there, with what "of" adds to it."""
     found = next((chunk for chunk in parsed.chunks if chunk.first == start), None)
     if found is None or not _is_plain_subject(parsed, found):
@@ -293,7 +293,7 @@ def _whole_phrase(parsed: Parsed, start: int) -> Span | None:
         if more is None:
             return None
         last = more.last
-    return Span(start, last) if last + 1 < len(parsed.words) else None
+    return WordSpan(start, last) if last + 1 < len(parsed.words) else None
 
 
 def _is_plain_subject(parsed: Parsed, chunk: Phrase) -> bool:
@@ -303,7 +303,7 @@ def _is_plain_subject(parsed: Parsed, chunk: Phrase) -> bool:
     return is_noun and not is_one and "and" not in words
 
 
-def _goes_on(parsed: Parsed, before: Span) -> bool:
+def _goes_on(parsed: Parsed, before: WordSpan) -> bool:
     """Whether what follows says what it does, or where it is and no more."""
     at = before.last + 1
     word = parsed.words[at]
