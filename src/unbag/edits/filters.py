@@ -2,6 +2,8 @@
 
 A filter has one reason, so that rejections can be counted by reason. Those of ALWAYS need no model
 and are always on; `make_filters` adds those that are named.
+
+Dimensions: N proposals, D vector.
 """
 
 from __future__ import annotations

@@ -174,6 +174,10 @@ class Parsed:
         """A word in lower case; empty before the first and after the last."""
         return self.lower[at] if 0 <= at < len(self.words) else ""
 
+    def lemma_at(self, at: int | None) -> str:
+        """The lemma of a word in lower case; empty for None."""
+        return "" if at is None else self.words[at].lemma.lower()
+
     def child(self, at: int, *deps: str) -> int | None:
         """The first word that depends on another in one of these ways."""
         return next((c for c in self.children[at] if self.words[c].dep in deps), None)

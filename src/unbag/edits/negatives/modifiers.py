@@ -344,14 +344,14 @@ def _take_same_places(parsed: Parsed, one: int, other: int) -> bool:
     """Whether both go with any preposition, or with the same one."""
     lemmas = verb_lemma(parsed, one), verb_lemma(parsed, other)
     if lemmas[0] in _ANYWHERE and lemmas[1] in _ANYWHERE:
-        return _alive(parsed, one) and _alive(parsed, other)
+        return _is_done_by_living(parsed, one) and _is_done_by_living(parsed, other)
     links = [parsed.child(at, "prep") for at in (one, other)]
     if links[0] is None or links[1] is None:
         return False
     return parsed.lower[links[0]] == parsed.lower[links[1]]
 
 
-def _alive(parsed: Parsed, verb: int) -> bool:
+def _is_done_by_living(parsed: Parsed, verb: int) -> bool:
     subject = doer(parsed, verb)
     return subject is not None and parsed.words[subject].lemma in ALIVE
 

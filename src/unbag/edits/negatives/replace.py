@@ -140,7 +140,7 @@ def replace_action(parsed: Parsed) -> list[Changes]:
             continue
         tag = parsed.words[verb].tag
         found += [
-            (parsed.change(verb, verb, _form(new, tag)),)
+            (parsed.change(verb, verb, _FORMS.get((new, tag)) or inflected(new, tag)),)
             for new in _excluding(parsed, verb, lemma)
             if new not in said
         ]
@@ -244,19 +244,18 @@ def _described(parsed: Parsed, at: int) -> int | None:
     return parsed.child(word.head, "nsubj")
 
 
-def _lemma(parsed: Parsed, at: int) -> str:
-    return parsed.words[at].lemma.lower()
-
-
 def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
     text = parsed.lower[at]
     noun = _described(parsed, at)
     if noun is None:
         return REPLACED_COLOURS[text] if _is_worn(parsed, at) else ()
-    lemma = _lemma(parsed, noun)
-    if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or _is_of_picture(parsed, lemma):
+    lemma = parsed.lemma_at(noun)
+    # "Black and white" says how a picture was taken.
+    if lemma in PICTURES or lemma in ("cross", "tv", "television", "movie"):
         return ()
-    if lemma in PEOPLE or lemma in COLOURS or (text in ("gold", "silver") and _is_noun(parsed, at)):
+    if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or lemma in PEOPLE or lemma in COLOURS:
+        return ()
+    if text in ("gold", "silver") and parsed.words[at].dep in ("compound", "nmod"):
         return ()
     new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(at + 1))]
     if lemma in ANIMALS or lemma in _HAIR:
@@ -264,15 +263,6 @@ def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
     if at and parsed.lower[at - 1] in _SHADES:
         new = [colour for colour in new if colour not in _SHADELESS]
     return new
-
-
-def _is_of_picture(parsed: Parsed, lemma: str) -> bool:
-    """Whether "black and white" says how a picture was taken."""
-    return lemma in PICTURES or lemma in ("cross", "tv", "television", "movie")
-
-
-def _is_noun(parsed: Parsed, at: int) -> bool:
-    return parsed.words[at].dep in ("compound", "nmod")
 
 
 def _is_worn(parsed: Parsed, at: int) -> bool:
@@ -291,7 +281,7 @@ def _materials_for(parsed: Parsed, at: int) -> Sequence[str]:
         return ()
     if at and (parsed.words[at - 1].tag in NOUN_TAGS or parsed.lower[at - 1] == "stained"):
         return ()
-    if _lemma(parsed, noun) in _PAVED:
+    if parsed.lemma_at(noun) in _PAVED:
         return REPLACED_PAVINGS.get(text, ())
     if text in REPLACED_FABRICS:
         return REPLACED_FABRICS[text]
@@ -303,7 +293,7 @@ def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
     text, noun = parsed.lower[at], _described(parsed, at)
     if noun is None or parsed.words[at].tag != "JJ":
         return ()
-    lemma = _lemma(parsed, noun)
+    lemma = parsed.lemma_at(noun)
     if lemma in _CHILDREN and text in _SIZES_OF_CHILDREN:
         return ()
     if text == "short":
@@ -317,7 +307,7 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
     text, noun = parsed.lower[at], _described(parsed, at)
     if noun is None or (parsed.words[at].tag in NOUN_TAGS and text not in AGES):
         return
-    lemma = _lemma(parsed, noun)
+    lemma = parsed.lemma_at(noun)
     is_alive = lemma in ALIVE
     if (
         lemma in GROUPINGS
@@ -354,10 +344,6 @@ def _is_graded(parsed: Parsed, at: int) -> bool:
 def _follows_noun(parsed: Parsed, at: int) -> bool:
     """Whether it is "three years old" or "rain soaked"."""
     return at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
-
-
-def _form(lemma: str, tag: str) -> str:
-    return _FORMS.get((lemma, tag)) or inflected(lemma, tag)
 
 
 def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:

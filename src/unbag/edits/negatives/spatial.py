@@ -379,18 +379,18 @@ def _changed(parsed: Parsed, at: int, word: str) -> Change | None:
 
 def _above(parsed: Parsed, at: int) -> Change | None:
     thing = parsed.child(at, "pobj")
-    if thing is None or _lemma(parsed, thing) == "average" or _is_part(parsed, thing):
+    if thing is None or parsed.lemma_at(thing) == "average" or _is_part(parsed, thing):
         return None
-    if _lemma(parsed, thing) in _FLAT:
+    if parsed.lemma_at(thing) in _FLAT:
         return parsed.change(at, at, "under")
-    return None if _lemma(parsed, thing) in _GROUND else parsed.change(at, at, "below")
+    return None if parsed.lemma_at(thing) in _GROUND else parsed.change(at, at, "below")
 
 
 def _over(parsed: Parsed, at: int) -> Change | None:
     thing = parsed.child(at, "pobj")
     word = parsed.words[at]
     holder = parsed.words[word.head]
-    if thing is None or word.dep != "prep" or _lemma(parsed, thing) in _NOT_UNDER:
+    if thing is None or word.dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
         return None
     if _is_part(parsed, thing) or parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
         return None
@@ -401,7 +401,7 @@ def _over(parsed: Parsed, at: int) -> Change | None:
 
 def _under(parsed: Parsed, at: int) -> Change | None:
     thing = parsed.child(at, "pobj")
-    if thing is None or _lemma(parsed, thing) in _NOT_UNDER_WORDS or _is_part(parsed, thing):
+    if thing is None or parsed.lemma_at(thing) in _NOT_UNDER_WORDS or _is_part(parsed, thing):
         return None
     if parsed.lower_at(at + 1) == "neath":
         return None
@@ -411,13 +411,13 @@ def _under(parsed: Parsed, at: int) -> Change | None:
     holder = parsed.words[parsed.words[at].head]
     if holder.lemma in _MOTION:
         return parsed.change(at, at, "over")
-    return parsed.change(at, at, "on top of" if _lemma(parsed, thing) in _STANDABLE else "above")
+    return parsed.change(at, at, "on top of" if parsed.lemma_at(thing) in _STANDABLE else "above")
 
 
 def _is_part(parsed: Parsed, thing: int) -> bool:
     """Of a body or what it wears: "over his shoulder" is no place."""
     owned = any(parsed.words[at].tag == "PRP$" for at in parsed.children[thing])
-    return owned or _lemma(parsed, thing) in ("head", "shoulder", "arm", "face", "eye", "another")
+    return owned or parsed.lemma_at(thing) in ("head", "shoulder", "arm", "face", "eye", "another")
 
 
 def _tops(parsed: Parsed) -> Iterator[Change]:
@@ -428,8 +428,8 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
             continue
         if text in _TOPS:
             yield parsed.change(first, last, _TOPS[text])
-        elif text in ("on top of", "on the top of") and _lemma(parsed, thing) not in _GROUND:
-            if _lemma(parsed, thing) in _HIGH:
+        elif text in ("on top of", "on the top of") and parsed.lemma_at(thing) not in _GROUND:
+            if parsed.lemma_at(thing) in _HIGH:
                 yield parsed.change(first, last, "at the bottom of")
             elif text == "on top of" and parsed.lower_at(thing) not in ("it", "each", "other"):
                 yield parsed.change(first, last, "underneath")
@@ -460,7 +460,7 @@ def _up(parsed: Parsed, at: int) -> Change | None:
     thing = parsed.child(at, "pobj")
     if thing is None:
         thing = _object_after(parsed, at)
-    if _lemma(parsed, thing) not in _SLOPES:
+    if parsed.lemma_at(thing) not in _SLOPES:
         return None
     return parsed.change(at, at, _UP[parsed.lower[at]])
 
@@ -468,7 +468,3 @@ def _up(parsed: Parsed, at: int) -> Change | None:
 def _object_after(parsed: Parsed, at: int) -> int | None:
     """The noun of the phrase that begins right after, where the parser took "up" as a particle."""
     return next((one.head for one in parsed.chunks if one.first == at + 1), None)
-
-
-def _lemma(parsed: Parsed, at: int | None) -> str:
-    return "" if at is None else parsed.words[at].lemma.lower()

@@ -137,7 +137,11 @@ SWAP_ARGUMENTS = Kind(
 
 
 def swap_words(parsed: Parsed) -> list[Changes]:
-    """Two single nouns: things and parts of names; where there are none, any nouns that fit."""
+    """Two single nouns: things and parts of names; where there are none, any nouns that fit.
+
+    Wider than `swap_nouns`: parts of compounds move too ("a street hydrant on a fire"), and nouns
+    that only "with" links ("a toilet with a bathroom"). Articles still fit.
+    """
     if not parsed.nouns:
         return []
     facts = facts_of(parsed)
