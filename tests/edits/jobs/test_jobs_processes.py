@@ -101,8 +101,7 @@ import sys, time
 from pathlib import Path
 from unbag.types import Given
 from unbag.data.captions import Chunk
-from unbag.edits.jobs.workers import Processes
-from unbag.edits.jobs.workers import EditSettings
+from unbag.edits.jobs.workers import EditSettings, Processes
 import corpus_slow
 def flow():
     for index in range(1000):
@@ -128,7 +127,8 @@ def make(settings):
 def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path, swapper: ModuleType) -> None:
     (tmp_path / "corpus_slow.py").write_text(SLOW)
     (tmp_path / "main.py").write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
     with subprocess.Popen(
         [sys.executable, "main.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
     ) as parent:
