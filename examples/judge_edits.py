@@ -17,12 +17,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unbag.edits.editor import CaptionEditor, Tally, make_editor
+from unbag.edits.editor import CaptionEditor, EditTally, make_editor
 from unbag.edits.kinds import Parts
 from unbag.edits.quality import (
     TRUTHS,
-    Case,
-    Judged,
+    EditCase,
+    EditVerdict,
     Truth,
     is_right,
     kappa,
@@ -51,7 +51,7 @@ def read_captions(path: Path, most: int, seed: int) -> list[Given]:
 def draw(given: Sequence[Given], out: Path, editor: CaptionEditor) -> None:
     """Write a sheet without kinds, and the key to it."""
     edits: dict[str, list[tuple[str, str, Edit]]] = {kind.name: [] for kind in editor.kinds}
-    tally = Tally()
+    tally = EditTally()
     for start in range(0, len(given), 512):
         found, counted = editor(given[start : start + 512])
         tally.add(counted)
@@ -98,7 +98,7 @@ def count(folder: Path, first: Path, second: Path, out: Path) -> None:
     print(f"agreement of the readers beyond chance (Cohen's kappa): {kappa(one, other):.2f}")
 
 
-def _key(case: Case) -> dict[str, object]:
+def _key(case: EditCase) -> dict[str, object]:
     edit = case.edit
     return {
         "id": case.id,
@@ -111,23 +111,23 @@ def _key(case: Case) -> dict[str, object]:
     }
 
 
-def _cases(path: Path) -> Iterator[Case]:
+def _cases(path: Path) -> Iterator[EditCase]:
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         changes = tuple(Change(*change) for change in row["changes"])
         span = (changes[0].start, changes[-1].end)
         edit = Edit(row["text"], row["kind"], row["keeps_meaning"], span, changes)
-        yield Case(row["id"], row["caption_id"], row["caption"], edit)
+        yield EditCase(row["id"], row["caption_id"], row["caption"], edit)
 
 
-def _verdicts(path: Path) -> dict[str, Judged]:
+def _verdicts(path: Path) -> dict[str, EditVerdict]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     wrong = [r["id"] for r in rows if r["truth"] not in TRUTHS]
     wrong += [r["id"] for r in rows if r["grammatical"] not in ("yes", "no")]
     if wrong:
         sys.exit(f"{path}: {len(wrong)} rows without a verdict, such as {wrong[0]}")
-    return {r["id"]: Judged(_truth(r["truth"]), r["grammatical"] == "yes") for r in rows}
+    return {r["id"]: EditVerdict(_truth(r["truth"]), r["grammatical"] == "yes") for r in rows}
 
 
 def _truth(said: str) -> Truth:

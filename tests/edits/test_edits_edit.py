@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 import unbag
-from unbag.edits.editor import MOST_WORDS, CaptionEditor, Tally, cleaned, edit, make_editor, why_not
+from unbag.edits.editor import (
+    MOST_WORDS,
+    CaptionEditor,
+    EditTally,
+    cleaned,
+    edit,
+    make_editor,
+    why_not,
+)
 from unbag.edits.filters import ALWAYS, Proposal
 from unbag.edits.kinds import Changes, Kind, Parts, apply, by_rule, find_kinds
 from unbag.edits.parsed import Parsed
@@ -70,7 +78,7 @@ def test_reasons_are_counted(swapper: CaptionEditor) -> None:
     assert tally.without_edit == 1
     of = tally.kinds["swap_nouns"]
     assert (of.places, of.captions) == (4, 4)
-    assert Tally.from_json(said).as_json() == said
+    assert EditTally.from_json(said).as_json() == said
 
 
 def _replace(parsed: Parsed) -> list[Changes]:

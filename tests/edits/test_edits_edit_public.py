@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import unbag
-from unbag.edits.editor import MOST_LETTERS, keep_editor, keep_parser, make_editor, why_not
+from unbag.edits.editor import MOST_LETTERS, cached_editor, cached_parser, make_editor, why_not
 from unbag.edits.kinds import find_kinds
 from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
@@ -16,8 +16,8 @@ CAPTION = "a cup on a plate on a table in a box under a window"
 
 
 def test_what_was_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep_parser.cache_clear()
-    keep_editor.cache_clear()
+    cached_parser.cache_clear()
+    cached_editor.cache_clear()
     loaded: list[str] = []
     parser = find_parser()
 
@@ -34,8 +34,8 @@ def test_what_was_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded == ["auto"]
     assert make_editor(["swap_nouns"], seed=3).seed == 3
     assert loaded == ["auto", "auto"]
-    keep_parser.cache_clear()
-    keep_editor.cache_clear()
+    cached_parser.cache_clear()
+    cached_editor.cache_clear()
 
 
 def test_one_kind_may_be_a_plain_text() -> None:

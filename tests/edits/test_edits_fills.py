@@ -18,15 +18,15 @@ from unbag.edits.generated.fills import (
     Blank,
     ByRules,
     Filler,
+    FillPlaces,
     Fills,
     Gains,
-    Places,
     Tools,
 )
 from unbag.edits.kinds import Kind, Parts, apply, find_kinds
+from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import WordNet, find_wordnet
-from unbag.edits.wordnet_edits import NounRule
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -68,7 +68,7 @@ class Told:
 
 
 def filled(
-    filler: Filler, parser: Parser, places: Places, caption: str, wordnet: WordNet | None = None
+    filler: Filler, parser: Parser, places: FillPlaces, caption: str, wordnet: WordNet | None = None
 ) -> set[str]:
     kind = Kind("own", keeps_meaning=False, about="", source="", editor=lambda parts: editor)
     editor = Fills(Tools(filler, parser, wordnet), places)

@@ -6,7 +6,7 @@ from math import isnan
 
 import pytest
 
-from unbag.edits.quality import Judged, is_right, kappa, make_cases, precision_of
+from unbag.edits.quality import EditVerdict, is_right, kappa, make_cases, precision_of
 from unbag.errors import UserError
 from unbag.types import Change, Edit
 
@@ -29,20 +29,20 @@ def test_the_order_mixes_kinds_and_the_id_says_nothing() -> None:
 
 
 def test_right_is_what_the_kind_promises_in_good_english() -> None:
-    assert is_right(False, Judged("false", True))
-    assert is_right(True, Judged("true", True))
-    assert not is_right(False, Judged("unclear", True))
-    assert not is_right(True, Judged("unclear", True))
-    assert not is_right(False, Judged("false", False))
-    assert not is_right(False, Judged("true", True))
+    assert is_right(False, EditVerdict("false", True))
+    assert is_right(True, EditVerdict("true", True))
+    assert not is_right(False, EditVerdict("unclear", True))
+    assert not is_right(True, EditVerdict("unclear", True))
+    assert not is_right(False, EditVerdict("false", False))
+    assert not is_right(False, EditVerdict("true", True))
 
 
 def test_precision_by_hand() -> None:
     own = [case for case in CASES if case.edit.kind == "one"]
-    first = {case.id: Judged("false", True) for case in own}
+    first = {case.id: EditVerdict("false", True) for case in own}
     second = dict(first)
-    second[own[0].id] = Judged("unclear", True)
-    second[own[1].id] = Judged("false", False)
+    second[own[0].id] = EditVerdict("unclear", True)
+    second[own[1].id] = EditVerdict("false", False)
     found = precision_of("one", CASES, (first, second))
     assert found.n == 4
     assert found.right == pytest.approx(6 / 8)

@@ -7,7 +7,7 @@ from math import nan
 
 import pytest
 
-from unbag.edits.quality import Leak, Pair, leak_of, pairs_of
+from unbag.edits.quality import EditPair, Leak, leak_of, pairs_of
 from unbag.metrics.intervals import wilson
 from unbag.types import Edit, Edited
 
@@ -18,13 +18,13 @@ def by_length(texts: Sequence[str]) -> list[float]:
 
 def test_the_share_of_preferred_originals_by_kind() -> None:
     pairs = [
-        Pair("a dog", "a horse", "longer"),
-        Pair("a dog", "a cat", "same"),
-        Pair("a dog", "a cow", "same"),
-        Pair("a horse", "a dog", "longer"),
-        Pair("a dog", "a donkey", "longer"),
-        Pair("a dog", "unknown", "longer"),
-        Pair("a dog", "unknown", "odd"),
+        EditPair("a dog", "a horse", "longer"),
+        EditPair("a dog", "a cat", "same"),
+        EditPair("a dog", "a cow", "same"),
+        EditPair("a horse", "a dog", "longer"),
+        EditPair("a dog", "a donkey", "longer"),
+        EditPair("a dog", "unknown", "longer"),
+        EditPair("a dog", "unknown", "odd"),
     ]
     found = leak_of(pairs, by_length)
     assert list(found) == ["longer", "same"]
@@ -33,7 +33,7 @@ def test_the_share_of_preferred_originals_by_kind() -> None:
 
 
 def test_the_interval_is_wilsons() -> None:
-    pairs = [Pair("a", "ab", "k")] * 3 + [Pair("ab", "a", "k")]
+    pairs = [EditPair("a", "ab", "k")] * 3 + [EditPair("ab", "a", "k")]
     found = leak_of(pairs, by_length)["k"]
     # By hand with z = 1.96: centre (.75 + .4802) / 1.9604, half 1.96 / 1.9604 * sqrt(.0469 + .06).
     assert found.preferred == 0.75
@@ -50,5 +50,5 @@ def test_the_interval_is_wilsons() -> None:
 def test_pairs_of_edited_captions() -> None:
     edits = (Edit("a cat", "one", False, (2, 5)), Edit("the dog", "two", True, (0, 1)))
     found = pairs_of([Edited("1", "a dog", edits), Edited("2", "", (), "empty")])
-    assert found == [Pair("a dog", "a cat", "one"), Pair("a dog", "the dog", "two")]
+    assert found == [EditPair("a dog", "a cat", "one"), EditPair("a dog", "the dog", "two")]
     assert leak_of([], by_length) == {}

@@ -8,15 +8,14 @@ from random import Random
 import pytest
 
 from unbag.edits.kinds import Parts, apply, find_kinds, finished
-from unbag.edits.lexicon import ADJECTIVES, NOUNS, PHRASES, VERBS
-from unbag.edits.lexicon import TRUTH_WORDS_COLOURS as COLOURS
+from unbag.edits.lexicon import COLOUR_NAMES, word_lists
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.positives.synonyms import CHECKS, lines_of, synonyms
+from unbag.edits.positives.wordnet import ByWordNet
 from unbag.edits.wordnet import find_wordnet
-from unbag.edits.wordnet_edits import ByWordNet
 from unbag.errors import UserError
 
-TEXTS = (NOUNS, VERBS, ADJECTIVES, PHRASES)
+TABLES = [word_lists("synonyms").lines(key) for key in ("nouns", "verbs", "adjectives", "phrases")]
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +32,22 @@ def by_wordnet() -> ByWordNet:
 
 
 def test_the_table_is_large_and_every_condition_is_known() -> None:
-    lines = [line for text in TEXTS for line in lines_of(text)]
+    lines = [line for table in TABLES for line in lines_of(table)]
     assert len(lines) >= 250
     assert {condition.name for line in lines for condition in line.conditions} <= {*CHECKS}
     assert all(line.old != line.new for line in lines)
 
 
 def test_no_entry_stands_twice() -> None:
-    for text in TEXTS:
-        lines = [(line.old, line.new, line.conditions) for line in lines_of(text)]
+    for table in TABLES:
+        lines = [(line.old, line.new, line.conditions) for line in lines_of(table)]
         assert len({*lines}) == len(lines)
 
 
 def test_no_colour_is_replaced() -> None:
     table = synonyms()
     exact = {"colorful", "colourful"}
-    for colour in {*COLOURS} - exact:
+    for colour in {*COLOUR_NAMES} - exact:
         assert all(len(one.old) > 1 for one in table.get(colour, ()))
 
 
@@ -62,7 +61,7 @@ def test_forms_follow_the_tag() -> None:
 
 
 def test_a_line_both_ways_is_two() -> None:
-    [one, other] = lines_of("sofa = couch | c m | without x y")
+    [one, other] = lines_of(["sofa = couch | c m | without x y"])
     assert (one.old, one.new, other.old, other.new) == ("sofa", "couch", "couch", "sofa")
     assert [condition.name for condition in one.conditions] == ["c", "m", "without"]
     assert one.conditions[2].words == {"x", "y"}

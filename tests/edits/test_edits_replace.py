@@ -5,19 +5,6 @@ from __future__ import annotations
 import pytest
 
 from unbag.edits.kinds import Kind, find_kinds, normalised
-from unbag.edits.lexicon import ACTION_LISTS_OBJECTS as OBJECTS
-from unbag.edits.lexicon import (
-    ALONG_WAY,
-    OF_ANIMALS,
-    REPLACED_COLOURS,
-    REPLACED_FABRICS,
-    REPLACED_MATERIALS,
-    REPLACED_PAVINGS,
-    REPLACED_SIZES,
-    REPLACED_STATES,
-    WITH_OBJECT,
-    WITHOUT_OBJECT,
-)
 from unbag.edits.parsing import Parser, find_parser
 
 from .proposed import by_kind as edits
@@ -161,48 +148,3 @@ def test_every_edit_differs_and_keeps_capitals(parser: Parser, kind: Kind) -> No
             assert normalised(text) != normalised(caption)
             assert text[0].isupper() == caption[0].isupper()
             assert text.isupper() == caption.isupper()
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        REPLACED_COLOURS,
-        REPLACED_MATERIALS,
-        REPLACED_FABRICS,
-        REPLACED_PAVINGS,
-        REPLACED_SIZES,
-        REPLACED_STATES,
-        WITHOUT_OBJECT,
-        OF_ANIMALS,
-        ALONG_WAY,
-    ],
-)
-def test_no_word_replaces_itself(table: dict[str, tuple[str, ...]]) -> None:
-    for word, others in table.items():
-        assert others
-        assert word not in others
-        assert len(set(others)) == len(others)
-
-
-@pytest.mark.parametrize(
-    ("colour", "near"),
-    [
-        ("red", "orange maroon pink"),
-        ("orange", "red yellow gold brown"),
-        ("white", "gray grey silver beige"),
-        ("blue", "navy teal turquoise purple"),
-        ("brown", "tan beige orange"),
-    ],
-)
-def test_near_colours_do_not_replace_each_other(colour: str, near: str) -> None:
-    for other in near.split():
-        assert other not in REPLACED_COLOURS[colour]
-        assert colour not in REPLACED_COLOURS[other]
-
-
-def test_actions_name_classes_that_exist() -> None:
-    for key, others in WITH_OBJECT.items():
-        verb, slash, of = key.partition("/")
-        assert slash
-        assert of in OBJECTS
-        assert verb not in others

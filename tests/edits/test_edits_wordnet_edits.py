@@ -7,12 +7,17 @@ import pytest
 from unbag.edits import wordnet
 from unbag.edits.editor import make_editor
 from unbag.edits.kinds import Rule, apply, find_kinds, finished, normalised
-from unbag.edits.lexicon import GENDERED, GROUPS_OF, PLACES
-from unbag.edits.lexicon import PICTURABLE_GROUPS as GROUPS
 from unbag.edits.negatives.replace import replace_attribute, replace_relation
+from unbag.edits.negatives.wordnet import (
+    GENDERED,
+    GROUPS_OF,
+    NOUN_GROUPS,
+    PLACES,
+    AntonymRule,
+    NounRule,
+)
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import find_wordnet
-from unbag.edits.wordnet_edits import AntonymRule, NounRule
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -121,9 +126,9 @@ def test_no_bike_becomes_a_motorcycle(parser: Parser, noun_rule: NounRule) -> No
 
 
 def test_the_groups_hold_together() -> None:
-    assert {group.place for group in GROUPS} <= set(PLACES)
-    assert len({group.name for group in GROUPS}) == len(GROUPS)
-    for group in GROUPS:
+    assert {group.place for group in NOUN_GROUPS} <= set(PLACES)
+    assert len({group.name for group in NOUN_GROUPS}) == len(NOUN_GROUPS)
+    for group in NOUN_GROUPS:
         for word in (word for kind in group.kinds for word in kind):
             assert word not in group.others(word)
             assert group in GROUPS_OF[word]

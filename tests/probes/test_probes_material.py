@@ -9,7 +9,7 @@ import pytest
 from unbag.data import FilePicture
 from unbag.data.readers import open_pairs
 from unbag.edits import parsing as pipelines
-from unbag.edits.editor import CaptionEditor, Tally
+from unbag.edits.editor import CaptionEditor, EditTally
 from unbag.errors import UserError
 from unbag.probes import data as material_pairs
 from unbag.probes.data import find_material, folder_material, pairs_material
@@ -42,7 +42,7 @@ class Swapping(CaptionEditor):
     def __init__(self) -> None:
         pass
 
-    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], Tally]:
+    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
         found = []
         for one in given:
             swapped = one.text.replace("red", "?").replace("green", "red").replace("?", "green")
@@ -52,7 +52,7 @@ class Swapping(CaptionEditor):
                 Edit(one.text.replace("dog", "puppy"), "synonym", True, (0, 0)),
             )
             found.append(Edited(one.id, one.text, edits if "red" in one.text else ()))
-        return found, Tally()
+        return found, EditTally()
 
 
 def test_captions_get_negatives_and_a_positive(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Captions come in; the same captions parsed, shuffled and edited go out."""
+"""Edits of captions: hard negatives, which become false, and hard positives, which say the same."""

@@ -1,9 +1,9 @@
-"""Captions come in; captions with their edits, and a tally of what was rejected and why, go out.
+"""Edits captions: proposals of every kind, filters, and a tally of what was rejected.
 
-Every kind proposes changes for all captions of a batch, then they go through the filters in
-rounds: one proposal a caption and kind, and where it was rejected the next one in the next round.
-So filters that run a model see batches. What comes out depends on seed, caption and kinds, never
-on the batch.
+Every kind proposes changes for all captions of a batch, then they go through the filters in rounds:
+one proposal a caption and kind, and where it was rejected the next one in the next round. So
+filters that run a model see batches. What comes out depends on seed, caption and kinds, never on
+the batch.
 """
 
 from __future__ import annotations
@@ -19,37 +19,213 @@ from typing import Any
 
 from unbag.edits.filters import ALWAYS, REPEATED, Filter, Proposal
 from unbag.edits.kinds import Changes, Editor, Kind, Parts, apply, find_kinds, finished, normalised
+from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import Parsed
 from unbag.edits.parsing import Parser, find_parser
 from unbag.errors import UserError
 from unbag.types import Edit, Edited, Given
 
+TRIES = 8
+"""Proposals of one kind that are tried for one caption, for each edit that is wanted."""
 MOST_WORDS = 80
 """Longer texts are articles, not captions; parsing them wrongly is the rule."""
 MOST_LETTERS = 60
 """No English word in use has so many: such a run is an id, a key or a slip."""
 _MARKUP = re.compile(r"</?[a-z][^>]*>|&(?:amp|lt|gt|quot|apos|nbsp|#\d+|#x[0-9a-f]+);", re.I)
 _ADDRESS = re.compile(r"https?://|www\.", re.I)
-_COMMON_WORDS = """
-a an the of in on at with and is are to by for from near his her its their this that these those
-as over under up down out into two three some one while there it they he she or before after many
-several people man men woman women girl boy child children group dog cat young old black white
-"""
-_COMMON = frozenset(_COMMON_WORDS.split())
-_FOREIGN_WORDS = """
-der dem den ein eine einen einem einer und ist sind auf mit vor nicht zwei neben unter über
-les des une est dans avec près deux qui sont aux devant derrière
-el una unos unas sobre junto está están perro hombre mujer del
-il della nel nella che sono gli sul sulla uno
-een het zijn naast voor twee um uma com em não na os dois och på är med ett
-"""
-_FOREIGN = frozenset(_FOREIGN_WORDS.split())
-_FOREIGN_IN_NAMES_WORDS = """
-le la los las de di da das die du en un sur con por y van von im am zu al do au et op
-"""
-_FOREIGN_IN_NAMES = frozenset(_FOREIGN_IN_NAMES_WORDS.split())
-"""Common in other languages, and in English captions as parts of names or as other words."""
 _EDGES = ".,;:!?\"'()“”‘’"
+_COMMON = word_lists("languages").words("english")
+_FOREIGN = word_lists("languages").words("foreign")
+_FOREIGN_OR_NAMES = word_lists("languages").words("foreign_or_names")
+
+
+def edit(
+    caption: str,
+    kinds: Sequence[str] = ("default",),
+    *,
+    seed: int = 0,
+    per_kind: int = 1,
+    parts: Parts | None = None,
+) -> list[Edit]:
+    """Edits of one caption; for many at once, `make_editor` is quicker.
+
+    `kinds` may be one name. What was loaded is kept for the next call.
+
+    Raises UserError for a caption that cannot be edited, such as an empty one.
+    """
+    if not isinstance(caption, str):
+        raise UserError(
+            f"the caption to edit is a {type(caption).__name__}",
+            expected="one caption, as a text",
+            way_out="call it for each caption, or edit a file of many with `unbag edit --captions`",
+        )
+    kept = cached_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or Parts())
+    editor = replace(kept, seed=seed, per_kind=per_kind)
+    [found], _ = editor([Given(caption, caption)])
+    if found.skipped:
+        raise UserError(
+            f"the caption {caption[:80]!r} cannot be edited: {found.skipped}",
+            expected="an English caption of two to eighty words",
+        )
+    return list(found.edits)
+
+
+def make_editor(
+    kinds: Sequence[str] = ("default",),
+    *,
+    parts: Parts | None = None,
+    filters: Sequence[Filter] = ALWAYS,
+    seed: int = 0,
+    per_kind: int = 1,
+) -> CaptionEditor:
+    """Load what the kinds need: a pipeline, and for some kinds WordNet or a language model."""
+    parts = parts or Parts()
+    found = find_kinds(kinds)
+    editors = tuple(kind.editor(parts) for kind in found)
+    parser = find_parser(parts.pipeline)
+    return CaptionEditor(parser, found, editors, tuple(filters), seed, per_kind)
+
+
+@lru_cache(maxsize=4)
+def cached_editor(kinds: str | tuple[str, ...], parts: Parts) -> CaptionEditor:
+    """The editor for calls of `edit` with these kinds and parts."""
+    found = find_kinds(kinds)
+    editors = tuple(kind.editor(parts) for kind in found)
+    return CaptionEditor(cached_parser(parts.pipeline), found, editors)
+
+
+@lru_cache(maxsize=1)
+def cached_parser(pipeline: str) -> Parser:
+    """The parser for calls of `edit`."""
+    return find_parser(pipeline)
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionEditor:
+    """Everything that is loaded once: parser, an editor for each kind, filters."""
+
+    parser: Parser
+    kinds: tuple[Kind, ...]
+    editors: tuple[Editor, ...]
+    filters: tuple[Filter, ...] = ALWAYS
+    seed: int = 0
+    per_kind: int = 1
+    """Edits of each kind that are wanted for a caption."""
+
+    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
+        """One result for each caption, in their order."""
+        tally = EditTally()
+        texts = [cleaned(one.text) for one in given]
+        reasons = [why_not(text) for text in texts]
+        wanted = [at for at, reason in enumerate(reasons) if not reason]
+        parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
+        work = [_CaptionWork(given[at], parsed[at]) for at in wanted]
+        self._edit(work, tally)
+        edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
+        found = [
+            Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
+            for at, one in enumerate(given)
+        ]
+        tally.count_captions(found)
+        return found, tally
+
+    @cached_property
+    def _of_kinds(self) -> tuple[Filter, ...]:
+        """Filters that belong to some of the kinds, each once."""
+        return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
+
+    def _edit(self, work: Sequence[_CaptionWork], tally: EditTally) -> None:
+        pending = [
+            one
+            for kind, editor in zip(self.kinds, self.editors, strict=True)
+            for one in self._proposed(kind, editor, work, tally)
+        ]
+        while pending:
+            pending = self._round(pending, tally)
+
+    def _proposed(
+        self, kind: Kind, editor: Editor, work: Sequence[_CaptionWork], tally: EditTally
+    ) -> Iterator[_Pending]:
+        draws = [partial(_random, self.seed, one.given.id, kind.name) for one in work]
+        for one, changes in zip(work, editor([w.parsed for w in work], draws), strict=True):
+            tally.count_places(kind.name, bool(changes))
+            if changes:
+                yield _Pending(one, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
+
+    def _round(self, pending: Sequence[_Pending], tally: EditTally) -> list[_Pending]:
+        proposals = [one.next() for one in pending]
+        stays = [True] * len(pending)
+        own = [(keeps, False) for keeps in self._of_kinds]
+        for keeps, is_for_all in (*own, *((keeps, True) for keeps in self.filters)):
+            at = [
+                i
+                for i, is_in in enumerate(stays)
+                if is_in and (is_for_all or keeps in pending[i].kind.filters)
+            ]
+            for i, verdict in zip(at, keeps([proposals[i] for i in at]), strict=True):
+                stays[i] = verdict
+                if not verdict:
+                    tally.count_rejected(pending[i].kind.name, keeps.reason)
+        for one, proposal, is_in in zip(pending, proposals, stays, strict=True):
+            if is_in and not one.keep(proposal.edit):
+                tally.count_rejected(one.kind.name, REPEATED)
+        return [one for one in pending if one.is_open]
+
+
+@dataclass(eq=False)
+class _CaptionWork:
+    """A caption while it is edited."""
+
+    given: Given
+    parsed: Parsed
+    kept: list[Edit] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+    """What was kept, normalised."""
+
+    def kept_in(self, kinds: Sequence[Kind]) -> list[Edit]:
+        """By kind, as they were asked for, whatever round they came from."""
+        order = {kind.name: at for at, kind in enumerate(kinds)}
+        return sorted(self.kept, key=lambda one: order[one.kind])
+
+
+@dataclass(eq=False)
+class _Pending:
+    """Proposals of one kind for one caption that are still to be tried."""
+
+    work: _CaptionWork
+    kind: Kind
+    changes: list[Changes]
+    wanted: int
+    tried: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.wanted > 0 and self.tried < len(self.changes)
+
+    def next(self) -> Proposal:
+        """The next one as an edit."""
+        parsed = self.work.parsed
+        changes = finished(parsed, self.changes[self.tried])
+        self.tried += 1
+        span = (changes[0].start, changes[-1].end) if changes else (0, 0)
+        text = apply(parsed.text, changes)
+        edit = Edit(text, self.kind.name, self.kind.keeps_meaning, span, changes)
+        return Proposal(parsed, edit, self.kind, self.work.given.others)
+
+    def keep(self, edit: Edit) -> bool:
+        """Keep it unless an equal one was kept before."""
+        text = normalised(edit.text)
+        if text in self.work.said:
+            return False
+        self.work.said.add(text)
+        self.work.kept.append(edit)
+        self.wanted -= 1
+        return True
+
+
+def _random(seed: int, caption: str, kind: str) -> Random:
+    digest = blake2b(f"{seed}\0{caption}\0{kind}".encode(), digest_size=8).digest()
+    return Random(int.from_bytes(digest, "big"))
 
 
 def cleaned(caption: str) -> str:
@@ -87,30 +263,14 @@ def _seems_english(words: list[str]) -> bool:
     """Common words of other languages do not outnumber the English ones; "Las Vegas" is none."""
     plain = [word.strip(_EDGES).lower() for word in words]
     foreign = sum(word in _FOREIGN for word in plain)
-    doubtful = sum(word in _FOREIGN_IN_NAMES for word in plain)
+    doubtful = sum(word in _FOREIGN_OR_NAMES for word in plain)
     if foreign + doubtful < 2 and not foreign:
         return True
     return foreign + doubtful <= sum(word in _COMMON for word in plain)
 
 
-# What an editing job counts: captions, places, edits kept, and rejections by reason.
-
-
 @dataclass(eq=False)
-class KindTally:
-    """Of one kind."""
-
-    places: int = 0
-    """Captions in which the kind found a place."""
-    captions: int = 0
-    """Captions that got an edit of it."""
-    edits: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    """Proposals, by the reason of the filter."""
-
-
-@dataclass(eq=False)
-class Tally:
+class EditTally:
     """Of all captions of a job, or of a part of it."""
 
     captions: int = 0
@@ -145,7 +305,7 @@ class Tally:
                 self._of(kind).captions += 1
                 self._of(kind).edits += edits
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: EditTally) -> None:
         """Count another part as well."""
         self.captions += other.captions
         self.edited += other.edited
@@ -176,13 +336,13 @@ class Tally:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Tally:
+    def from_json(said: Mapping[str, Any]) -> EditTally:
         """What `as_json` wrote."""
         kinds = {
             name: KindTally(of["places"], of["captions"], of["edits"], Counter(of["rejected"]))
             for name, of in said["kinds"].items()
         }
-        return Tally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
+        return EditTally(said["captions"], said["edited"], Counter(said["skipped"]), kinds)
 
     def _of(self, kind: str) -> KindTally:
         found = self.kinds.get(kind)
@@ -191,194 +351,14 @@ class Tally:
         return found
 
 
-TRIES = 8
-"""Proposals of one kind that are tried for one caption, for each edit that is wanted."""
-
-
-@dataclass(frozen=True, eq=False)
-class CaptionEditor:
-    """Everything that is loaded once: parser, an editor for each kind, filters."""
-
-    parser: Parser
-    kinds: tuple[Kind, ...]
-    editors: tuple[Editor, ...]
-    filters: tuple[Filter, ...] = ALWAYS
-    seed: int = 0
-    per_kind: int = 1
-    """Edits of each kind that are wanted for a caption."""
-
-    def __call__(self, given: Sequence[Given]) -> tuple[list[Edited], Tally]:
-        """One result for each caption, in their order."""
-        tally = Tally()
-        texts = [cleaned(one.text) for one in given]
-        reasons = [why_not(text) for text in texts]
-        wanted = [at for at, reason in enumerate(reasons) if not reason]
-        parsed = dict(zip(wanted, self.parser([texts[at] for at in wanted]), strict=True))
-        work = [_Work(given[at], parsed[at]) for at in wanted]
-        self._edit(work, tally)
-        edits = {at: tuple(one.kept_in(self.kinds)) for at, one in zip(wanted, work, strict=True)}
-        found = [
-            Edited(one.id, texts[at], edits.get(at, ()), reasons[at])
-            for at, one in enumerate(given)
-        ]
-        tally.count_captions(found)
-        return found, tally
-
-    @cached_property
-    def _of_kinds(self) -> tuple[Filter, ...]:
-        """Filters that belong to some of the kinds, each once."""
-        return tuple(dict.fromkeys(keeps for kind in self.kinds for keeps in kind.filters))
-
-    def _edit(self, work: Sequence[_Work], tally: Tally) -> None:
-        pending = [
-            one
-            for kind, editor in zip(self.kinds, self.editors, strict=True)
-            for one in self._proposed(kind, editor, work, tally)
-        ]
-        while pending:
-            pending = self._round(pending, tally)
-
-    def _proposed(
-        self, kind: Kind, editor: Editor, work: Sequence[_Work], tally: Tally
-    ) -> Iterator[_Pending]:
-        draws = [partial(_random, self.seed, one.given.id, kind.name) for one in work]
-        for one, changes in zip(work, editor([w.parsed for w in work], draws), strict=True):
-            tally.count_places(kind.name, bool(changes))
-            if changes:
-                yield _Pending(one, kind, list(changes[: TRIES * self.per_kind]), self.per_kind)
-
-    def _round(self, pending: Sequence[_Pending], tally: Tally) -> list[_Pending]:
-        proposals = [one.next() for one in pending]
-        stays = [True] * len(pending)
-        own = [(keeps, False) for keeps in self._of_kinds]
-        for keeps, is_for_all in (*own, *((keeps, True) for keeps in self.filters)):
-            at = [
-                i
-                for i, is_in in enumerate(stays)
-                if is_in and (is_for_all or keeps in pending[i].kind.filters)
-            ]
-            for i, verdict in zip(at, keeps([proposals[i] for i in at]), strict=True):
-                stays[i] = verdict
-                if not verdict:
-                    tally.count_rejected(pending[i].kind.name, keeps.reason)
-        for one, proposal, is_in in zip(pending, proposals, stays, strict=True):
-            if is_in and not one.keep(proposal.edit):
-                tally.count_rejected(one.kind.name, REPEATED)
-        return [one for one in pending if one.is_open]
-
-
-def make_editor(
-    kinds: Sequence[str] = ("default",),
-    *,
-    parts: Parts | None = None,
-    filters: Sequence[Filter] = ALWAYS,
-    seed: int = 0,
-    per_kind: int = 1,
-) -> CaptionEditor:
-    """Load what the kinds need: a pipeline, and for some kinds WordNet or a language model."""
-    parts = parts or Parts()
-    found = find_kinds(kinds)
-    editors = tuple(kind.editor(parts) for kind in found)
-    parser = find_parser(parts.pipeline)
-    return CaptionEditor(parser, found, editors, tuple(filters), seed, per_kind)
-
-
-@lru_cache(maxsize=1)
-def keep_parser(pipeline: str) -> Parser:
-    """The parser for calls of `edit`."""
-    return find_parser(pipeline)
-
-
-@lru_cache(maxsize=4)
-def keep_editor(kinds: str | tuple[str, ...], parts: Parts) -> CaptionEditor:
-    """The editor for calls of `edit` with these kinds and parts."""
-    found = find_kinds(kinds)
-    editors = tuple(kind.editor(parts) for kind in found)
-    return CaptionEditor(keep_parser(parts.pipeline), found, editors)
-
-
-def edit(
-    caption: str,
-    kinds: Sequence[str] = ("default",),
-    *,
-    seed: int = 0,
-    per_kind: int = 1,
-    parts: Parts | None = None,
-) -> list[Edit]:
-    """Edits of one caption; for many at once, `make_editor` is quicker.
-
-    `kinds` may be one name. What was loaded is kept for the next call.
-
-    Raises UserError for a caption that cannot be edited, such as an empty one.
-    """
-    if not isinstance(caption, str):
-        raise UserError(
-            f"the caption to edit is a {type(caption).__name__}",
-            expected="one caption, as a text",
-            way_out="call it for each caption, or edit a file of many with `unbag edit --captions`",
-        )
-    kept = keep_editor(kinds if isinstance(kinds, str) else tuple(kinds), parts or Parts())
-    editor = replace(kept, seed=seed, per_kind=per_kind)
-    [found], _ = editor([Given(caption, caption)])
-    if found.skipped:
-        raise UserError(
-            f"the caption {caption[:80]!r} cannot be edited: {found.skipped}",
-            expected="an English caption of two to eighty words",
-        )
-    return list(found.edits)
-
-
 @dataclass(eq=False)
-class _Work:
-    """A caption while it is edited."""
+class KindTally:
+    """Of one kind."""
 
-    given: Given
-    parsed: Parsed
-    kept: list[Edit] = field(default_factory=list)
-    said: set[str] = field(default_factory=set)
-    """What was kept, normalised."""
-
-    def kept_in(self, kinds: Sequence[Kind]) -> list[Edit]:
-        """By kind, as they were asked for, whatever round they came from."""
-        order = {kind.name: at for at, kind in enumerate(kinds)}
-        return sorted(self.kept, key=lambda one: order[one.kind])
-
-
-@dataclass(eq=False)
-class _Pending:
-    """Proposals of one kind for one caption that are still to be tried."""
-
-    work: _Work
-    kind: Kind
-    changes: list[Changes]
-    wanted: int
-    tried: int = 0
-
-    @property
-    def is_open(self) -> bool:
-        return self.wanted > 0 and self.tried < len(self.changes)
-
-    def next(self) -> Proposal:
-        """The next one as an edit."""
-        parsed = self.work.parsed
-        changes = finished(parsed, self.changes[self.tried])
-        self.tried += 1
-        span = (changes[0].start, changes[-1].end) if changes else (0, 0)
-        text = apply(parsed.text, changes)
-        edit = Edit(text, self.kind.name, self.kind.keeps_meaning, span, changes)
-        return Proposal(parsed, edit, self.kind, self.work.given.others)
-
-    def keep(self, edit: Edit) -> bool:
-        """Keep it unless an equal one was kept before."""
-        text = normalised(edit.text)
-        if text in self.work.said:
-            return False
-        self.work.said.add(text)
-        self.work.kept.append(edit)
-        self.wanted -= 1
-        return True
-
-
-def _random(seed: int, caption: str, kind: str) -> Random:
-    digest = blake2b(f"{seed}\0{caption}\0{kind}".encode(), digest_size=8).digest()
-    return Random(int.from_bytes(digest, "big"))
+    places: int = 0
+    """Captions in which the kind found a place."""
+    captions: int = 0
+    """Captions that got an edit of it."""
+    edits: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    """Proposals, by the reason of the filter."""

@@ -1,7 +1,9 @@
-"""Proposed edits come in; which of them may stay goes out, one verdict each.
+"""Filters: which proposed edits may stay.
 
-A filter has one reason, so that rejections can be counted by reason. Those here need no model, and
-those of ALWAYS are always on.
+A filter has one reason, so that rejections can be counted by reason. Those of ALWAYS need no model
+and are always on; `make_filters` adds those that are named.
+
+Dimensions: N proposals, D vector.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from unbag.edits.kinds import Kind, normalised
-from unbag.edits.lexicon import NEGATIONS
+from unbag.edits.lexicon import NEGATIONS, word_lists
 from unbag.edits.parsed import Parsed
 from unbag.errors import UserError, unknown_name
 from unbag.models.baselines import Likelihood, Sentence, load_likelihood, load_sentence
@@ -21,18 +23,13 @@ from unbag.models.loading import choose_device
 from unbag.registry import find, names
 from unbag.types import Edit
 
-_LITTLE_WORDS = """
-a an the of in on at with and or is are was were be being been to by for from no not
-"""
-_LITTLE = frozenset(_LITTLE_WORDS.split())
-_MORE_DENYING_WORDS = """
-n’t nt lack lacks lacked lacking missing hardly scarcely instead except devoid isnt arent wasnt
-werent dont doesnt didnt cant
-"""
-_DENYING = NEGATIONS | frozenset(_MORE_DENYING_WORDS.split())
+_LITTLE = word_lists("truth").words("little")
+_DENYING = NEGATIONS | word_lists("truth").words("more_denying")
 _DENIALS = re.compile(rf"(?:\b|(?=n['’]t))(?:{'|'.join(sorted(_DENYING, reverse=True))})\b")
 _QUOTED = re.compile(r'"[^"]*(?:"|$)|“[^”]*(?:”|$)')
 _ABBREVIATIONS = frozenset(("ATM", "BBQ", "BMX", "CCTV", "DVD", "LED", "LCD", "SUV", "TVS", "USA"))
+REPEATED = "same as another edit of the caption"
+"""Reason for the one check that looks at several edits."""
 
 
 class Proposal(NamedTuple):
@@ -57,6 +54,41 @@ class Filter(Protocol):
         """Whether each may stay."""
 
 
+def make_filters(wanted: Sequence[str], *, device: str = "auto") -> tuple[Filter, ...]:
+    """Filters that are always on, then these in their order; models are loaded here.
+
+    Args:
+        wanted: `fluency:PATH`, `meaning:PATH`, or package.module:NAME for one of your own.
+        device: For those with a model.
+    """
+    return (*ALWAYS, *(_filter(name, device) for name in dict.fromkeys(wanted)))
+
+
+def _filter(name: str, device: str) -> Filter:
+    kind, colon, rest = name.partition(":")
+    if kind not in names("filter"):
+        if not colon:
+            raise unknown_name("filter", name, [f"{known}:PATH" for known in names("filter")])
+        return _checked(name, find("filter", name))
+    if not rest:
+        raise UserError(
+            f"the filter {name!r} names no model",
+            expected=f"{kind}:PATH, a folder with a model of transformers",
+        )
+    loader = find("filter", kind)
+    assert callable(loader)
+    return _checked(name, loader(rest, device=choose_device(device)))
+
+
+def _checked(name: str, thing: object) -> Filter:
+    if isinstance(thing, type) or not isinstance(thing, Filter):
+        raise UserError(
+            f"the filter {name!r} is a {type(thing).__name__}",
+            expected="an object with a `reason` that is called with proposals and gives verdicts",
+        )
+    return thing
+
+
 @dataclass(frozen=True)
 class Differs:
     """Rejects what says the same in the same words, case and punctuation aside."""
@@ -66,6 +98,45 @@ class Differs:
     def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
         """Whether each differs from its caption."""
         return [normalised(p.edit.text) != normalised(p.caption.text) for p in proposals]
+
+
+@dataclass(frozen=True)
+class KeepsLength:
+    """Rejects what has less than half or more than twice the words of its caption."""
+
+    reason: str = "length"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """By words."""
+        return [self._fits(p) for p in proposals]
+
+    def _fits(self, proposal: Proposal) -> bool:
+        before, after = len(proposal.caption.text.split()), len(proposal.edit.text.split())
+        return before <= 2 * after and after <= 2 * before
+
+
+@dataclass(frozen=True)
+class NotDenied:
+    """Rejects a hard negative of a caption that denies something, which may well be true too.
+
+    Where there are no cars there may be no trucks either. Whether the change stands in the scope
+    of the negation is not asked. Taking a negation away contradicts the caption, so that may stay.
+    """
+
+    reason: str = "under a negation"
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """Hard positives always stay, and so do published rules."""
+        return [not p.kind.promises_false or self._contradicts(p) for p in proposals]
+
+    def _contradicts(self, proposal: Proposal) -> bool:
+        if _DENYING.isdisjoint(proposal.caption.lower):
+            return True
+        return _denials(proposal.edit.text) < _denials(proposal.caption.text)
+
+
+def _denials(text: str) -> int:
+    return len(_DENIALS.findall(text.lower()))
 
 
 @dataclass(frozen=True)
@@ -112,43 +183,7 @@ def _said_by(all_others: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], _Sa
     }
 
 
-@dataclass(frozen=True)
-class NotDenied:
-    """Rejects a hard negative of a caption that denies something, which may well be true too.
-
-    Where there are no cars there may be no trucks either. Whether the change stands in the scope
-    of the negation is not asked. Taking a negation away contradicts the caption, so that may stay.
-    """
-
-    reason: str = "under a negation"
-
-    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """Hard positives always stay, and so do published rules."""
-        return [not p.kind.promises_false or self._contradicts(p) for p in proposals]
-
-    def _contradicts(self, proposal: Proposal) -> bool:
-        if _DENYING.isdisjoint(proposal.caption.lower):
-            return True
-        return _denials(proposal.edit.text) < _denials(proposal.caption.text)
-
-
-def _denials(text: str) -> int:
-    return len(_DENIALS.findall(text.lower()))
-
-
-@dataclass(frozen=True)
-class KeepsLength:
-    """Rejects what has less than half or more than twice the words of its caption."""
-
-    reason: str = "length"
-
-    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """By words."""
-        return [self._fits(p) for p in proposals]
-
-    def _fits(self, proposal: Proposal) -> bool:
-        before, after = len(proposal.caption.text.split()), len(proposal.edit.text.split())
-        return before <= 2 * after and after <= 2 * before
+ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())
 
 
 @dataclass(frozen=True)
@@ -183,13 +218,6 @@ def _marked(caption: Parsed) -> list[tuple[int, int]]:
     return found
 
 
-ALWAYS: tuple[Filter, ...] = (Differs(), KeepsLength(), NotDenied(), NotSaidOfPicture())
-REPEATED = "same as another edit of the caption"
-"""Reason for the one check that looks at several edits."""
-
-# Dimensions: N proposals, D vector.
-
-
 @dataclass(frozen=True, eq=False)
 class Fluency:
     """Rejects an edit that a language model finds much less likely than its caption.
@@ -211,6 +239,17 @@ class Fluency:
         before = self.model.of([p.caption.text for p in proposals])
         after = self.model.of([p.edit.text for p in proposals])
         return [a >= b - self.drop for a, b in zip(after, before, strict=True)]
+
+
+def load_fluency(path: str, *, device: str = "cpu") -> Fluency:
+    """From a causal language model: a folder of transformers, a .gguf file, or a hub name."""
+    return Fluency(_likelihood(path, device))
+
+
+@lru_cache(maxsize=1)
+def _likelihood(path: str, device: str) -> Likelihood:
+    # A GGUF file takes most of a minute to read.
+    return load_likelihood(path, is_mean=True, device=device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,52 +280,6 @@ class Meaning:
         return [not p.kind.keeps_meaning or next(cosine_N) >= self.least for p in proposals]
 
 
-def load_fluency(path: str, *, device: str = "cpu") -> Fluency:
-    """From a causal language model: a folder of transformers, a .gguf file, or a hub name."""
-    return Fluency(_likelihood(path, device))
-
-
 def load_meaning(path: str, *, device: str = "cpu") -> Meaning:
     """From a sentence encoder: a folder of sentence-transformers, or a hub name."""
     return Meaning(load_sentence(path, device=device))
-
-
-@lru_cache(maxsize=1)
-def _likelihood(path: str, device: str) -> Likelihood:
-    # A GGUF file takes most of a minute to read.
-    return load_likelihood(path, is_mean=True, device=device)
-
-
-def make_filters(wanted: Sequence[str], *, device: str = "auto") -> tuple[Filter, ...]:
-    """Filters that are always on, then these in their order; models are loaded here.
-
-    Args:
-        wanted: `fluency:PATH`, `meaning:PATH`, or package.module:NAME for one of your own.
-        device: For those with a model.
-    """
-    return (*ALWAYS, *(_filter(name, device) for name in dict.fromkeys(wanted)))
-
-
-def _filter(name: str, device: str) -> Filter:
-    kind, colon, rest = name.partition(":")
-    if kind not in names("filter"):
-        if not colon:
-            raise unknown_name("filter", name, [f"{known}:PATH" for known in names("filter")])
-        return _checked(name, find("filter", name))
-    if not rest:
-        raise UserError(
-            f"the filter {name!r} names no model",
-            expected=f"{kind}:PATH, a folder with a model of transformers",
-        )
-    loader = find("filter", kind)
-    assert callable(loader)
-    return _checked(name, loader(rest, device=choose_device(device)))
-
-
-def _checked(name: str, thing: object) -> Filter:
-    if isinstance(thing, type) or not isinstance(thing, Filter):
-        raise UserError(
-            f"the filter {name!r} is a {type(thing).__name__}",
-            expected="an object with a `reason` that is called with proposals and gives verdicts",
-        )
-    return thing

@@ -1,15 +1,16 @@
-"""A noun whose number changes comes in; the changes that make its verbs agree go out.
+"""Forms of words: verbs that agree with a noun in another number, and any other inflection.
 
-"A man rides two horses" becomes "two horses ride a man". Of tensed verbs only the present and
-was / were show the number.
+"A man rides two horses" becomes "two horses ride a man". Of tensed verbs only the present and was /
+were show the number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 
+from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import Parsed
 from unbag.types import Change
 
@@ -28,14 +29,6 @@ _MENDED: Mapping[str, str] = MappingProxyType(
         "pos": "pose",
     }
 )
-
-
-def verb_lemma(parsed: Parsed, verb: int) -> str:
-    """In lower case."""
-    lemma = parsed.words[verb].lemma.lower()
-    return _MENDED.get(lemma, lemma)
-
-
 _SINGULAR = {
     "are": "is",
     "'re": "'s",
@@ -47,6 +40,33 @@ _SINGULAR = {
 _PLURAL = {one: many for many, one in _SINGULAR.items()}
 _SUBJECTS = ("nsubj", "nsubjpass")
 _RELATIVES = ("that", "which", "who")
+
+
+@lru_cache(maxsize=4096)
+def inflected(lemma: str, tag: str) -> str:
+    """A word in the form of a Penn Treebank tag; the lemma where the form is unknown."""
+    from lemminflect import getInflection  # type: ignore[import-untyped, unused-ignore]
+
+    found = getInflection(lemma, tag=tag)
+    return str(found[0]) if found else lemma
+
+
+def verb_lemma(parsed: Parsed, verb: int) -> str:
+    """In lower case."""
+    lemma = parsed.words[verb].lemma.lower()
+    return _MENDED.get(lemma, lemma)
+
+
+@cache
+def activities() -> Mapping[str, str]:
+    """Present forms of verbs of doing, with their base form."""
+    return MappingProxyType(
+        {
+            inflected(verb, tag): verb
+            for verb in word_lists("word_forms").sequence("activities")
+            for tag in ("VB", "VBZ", "VBG")
+        }
+    )
 
 
 def agreeing(parsed: Parsed, noun: int, *, is_plural: bool) -> list[Change]:
@@ -78,15 +98,6 @@ def in_number(parsed: Parsed, verb: int, *, is_plural: bool) -> str:
     if not is_plural and is_present and text not in _PLURAL:
         return inflected(verb_lemma(parsed, verb), "VBZ")
     return text
-
-
-@lru_cache(maxsize=4096)
-def inflected(lemma: str, tag: str) -> str:
-    """A word in the form of a Penn Treebank tag; the lemma where the form is unknown."""
-    from lemminflect import getInflection  # type: ignore[import-untyped, unused-ignore]
-
-    found = getInflection(lemma, tag=tag)
-    return str(found[0]) if found else lemma
 
 
 def _verbs_of(parsed: Parsed, noun: int) -> Iterator[int]:

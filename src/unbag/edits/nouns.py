@@ -1,7 +1,10 @@
-"""A parsed caption comes in; whether two nouns can change places without saying the same goes out.
+"""What a caption says of its things: which nouns name things, and how they relate.
 
-"A dog next to a cat" and "a cat next to a dog" are one picture, "a dog on a sofa" and "a sofa on a
-dog" are two. Nouns joined by "and" take part in each other's relations.
+The swaps ask it whether two nouns can change places without saying the same: "a dog next to a cat"
+and "a cat next to a dog" are one picture, "a dog on a sofa" and "a sofa on a dog" are two. Nouns
+joined by "and" take part in each other's relations. No things are places in the picture ("top",
+"background"), times, names, owners ("the man's") and words of measure: in "a group of people" the
+thing is people.
 """
 
 from __future__ import annotations
@@ -12,26 +15,30 @@ from typing import NamedTuple
 
 from unbag.edits.lexicon import (
     ALIVE,
+    COLOURS,
     DOINGS,
     GROUPINGS,
     MASS,
     MATERIALS,
     NO_THINGS,
-    PAIRED,
     PEOPLE,
     PICTURES,
     is_near,
-    word_set,
+    word_lists,
 )
-from unbag.edits.lexicon import ATTRIBUTE_LISTS_COLOURS as COLOURS
-from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase, Relation, relations_in, subject_of
+from unbag.edits.parsed import NOUN_TAGS, NounRelation, Parsed, Phrase, relations_in, subject_of
 
-# Left out are places in the picture ("top", "background"), times, names, owners ("the man's") and
-# words of measure: in "a group of people" the thing is people.
-
+_PAIRED = word_lists("nouns").words("paired")
+_QUANTITIES = word_lists("nouns").words("quantities")
+_RELATIONS = word_lists("relations")
+_EVEN = _RELATIONS.words("even")
+_EVEN_AFTER_VERB = _RELATIONS.words("even_after_verb")
+_FILLING = _RELATIONS.words("filling")
+_MUTUAL = _RELATIONS.words("mutual")
+_MUTUAL_BETWEEN_ALIVE = _RELATIONS.words("mutual_between_alive")
+_LOOSE_VERBS = _RELATIONS.words("done_by_things")
 _PLACES = frozenset(("nsubj", "nsubjpass", "dobj", "pobj", "conj", "attr", "ROOT", "appos", "dep"))
 _ONES = frozenset(("a", "an", "one", "another", "each", "every", "single"))
-_QUANTITIES = word_set("several many few various multiple numerous these those both")
 _PLURAL_TAGS = frozenset(("NNS", "NNPS"))
 _RELATIVES_OF_PEOPLE = frozenset(("who", "whom", "whose"))
 
@@ -46,7 +53,7 @@ class Determined(Enum):
     MANY = "many"
 
 
-class Thing(NamedTuple):
+class ThingNoun(NamedTuple):
     """A noun that names a thing."""
 
     first: int
@@ -68,197 +75,7 @@ class Thing(NamedTuple):
         return self.lemma in ALIVE
 
 
-def things_in(parsed: Parsed) -> list[Thing]:
-    """Every noun that names a thing, in order."""
-    return [_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun)]
-
-
-def is_plural(parsed: Parsed, noun: int) -> bool:
-    """By its form or a number before it ("two sheep")."""
-    if parsed.words[noun].tag in _PLURAL_TAGS:
-        return True
-    return any(
-        parsed.words[at].dep == "nummod" and parsed.lower[at] not in ("one", "1")
-        for at in parsed.children[noun]
-    )
-
-
-def content_of(parsed: Parsed, noun: int) -> int:
-    """What a word of measure measures: people in "a group of people"; else the noun itself."""
-    for _ in parsed.words:
-        if parsed.words[noun].lemma not in GROUPINGS and parsed.words[noun].lemma not in PICTURES:
-            return noun
-        inner = object_of_of(parsed, noun)
-        if inner is None:
-            return noun
-        noun = inner
-    return noun
-
-
-def object_of_of(parsed: Parsed, noun: int) -> int | None:
-    """The noun after "of" that belongs to this noun."""
-    for at in parsed.children[noun]:
-        if parsed.lower[at] == "of" and at > noun:
-            for inner in parsed.children[at]:
-                if parsed.words[inner].dep == "pobj":
-                    return inner
-    return None
-
-
-def whole_phrase(parsed: Parsed, phrase: Phrase) -> Phrase | None:
-    """The phrase with what "of" adds to it: "a bowl of soup"; None where that is unclear."""
-    last, noun = phrase.last, phrase.head
-    for _ in parsed.words:
-        inner = object_of_of(parsed, noun)
-        if inner is None or parsed.lower[last + 1 : last + 2] != ("of",):
-            return Phrase(phrase.first, last, phrase.head)
-        chunk = next((c for c in parsed.chunks if c.head == inner), None)
-        if chunk is None or chunk.first != last + 2 or is_joined(parsed, inner):
-            return None
-        last, noun = chunk.last, inner
-    return None
-
-
-def fits(thing: Thing, place: Thing) -> bool:
-    """Whether a noun goes well with what stands before another noun: no "a dogs", no "a water"."""
-    if thing.is_plural != place.is_plural:
-        return False
-    if thing.is_plural:
-        return place.determined is not Determined.A and not (
-            place.determined is Determined.MANY and thing.lemma in PAIRED
-        )
-    is_mass = thing.lemma in MASS
-    if place.determined in (Determined.A, Determined.MANY):
-        return not is_mass
-    if place.determined is Determined.THE or thing.determined is place.determined:
-        return True
-    return is_mass
-
-
-def is_bare_count(thing: Thing) -> bool:
-    """A single thing without an article, as captions begin: "Man on a horse"."""
-    is_one = not thing.is_plural and thing.lemma not in MASS
-    return is_one and thing.determined is Determined.BARE
-
-
-def is_told_as_person(parsed: Parsed, thing: Thing) -> bool:
-    """Whether "who" says more of it."""
-    return any(
-        parsed.words[at].dep == "relcl"
-        and any(parsed.lower[c] in _RELATIVES_OF_PEOPLE for c in parsed.children[at])
-        for at in parsed.children[thing.head]
-    )
-
-
-def owner_pronoun(parsed: Parsed, noun: int) -> int | None:
-    """The word "his" of "his dog"."""
-    for at in parsed.children[noun]:
-        if parsed.words[at].tag in ("PRP$", "WP$"):
-            return at
-    return None
-
-
-def _thing(parsed: Parsed, noun: Phrase) -> Thing:
-    word = parsed.words[noun.head]
-    lemma = word.lemma.lower()
-    plural = is_plural(parsed, noun.head)
-    return Thing(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
-
-
-def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
-    word = parsed.words[noun.head]
-    lemma = word.lemma.lower()
-    if word.tag not in ("NN", "NNS") or word.dep not in _PLACES:
-        return False
-    if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
-        return False
-    if word.dep == "attr" and word.text.endswith("ing") and not _has_article(parsed, noun.head):
-        # "A man is rock climbing" says what he does.
-        return False
-    # A parking lot and a couple on a bench are things, a lot of cars is not.
-    is_thing = lemma in PEOPLE or noun.first < noun.head
-    if lemma in GROUPINGS and (not is_thing or object_of_of(parsed, noun.head) is not None):
-        return False
-    return not _is_cut(parsed, noun)
-
-
-def _has_article(parsed: Parsed, noun: int) -> bool:
-    return any(parsed.words[at].dep in ("det", "poss") for at in parsed.children[noun])
-
-
-def _is_cut(parsed: Parsed, noun: Phrase) -> bool:
-    before = parsed.lower[noun.first - 1] if noun.first else ""
-    after = parsed.lower[noun.last + 1] if noun.last + 1 < len(parsed.words) else ""
-    return before == "-" or after in ("-", "'s", "'") or goes_on(parsed, noun.last)
-
-
-def goes_on(parsed: Parsed, at: int) -> bool:
-    """Whether another noun follows at once: the parser may have cut a name in two."""
-    return at + 1 < len(parsed.words) and parsed.words[at + 1].tag in NOUN_TAGS
-
-
-def determined(parsed: Parsed, noun: int) -> Determined:
-    """What stands before the noun: the article, or what counts it."""
-    for at in parsed.children[noun]:
-        if at > noun:
-            break
-        word, text = parsed.words[at], parsed.lower[at]
-        if text in _ONES:
-            return Determined.A
-        if text in ("some", "any", "more", "no", "all"):
-            return Determined.SOME
-        if word.dep == "nummod" or text in _QUANTITIES:
-            return Determined.MANY
-        if word.dep in ("det", "poss"):
-            return Determined.THE
-    return Determined.BARE
-
-
-def is_joined(parsed: Parsed, noun: int) -> bool:
-    """Whether "and" or "or" joins something to it."""
-    return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])
-
-
-_EVEN = word_set(
-    """
-    across against along alongside amid among amongst and around as at_the_side_of on_the_side_of
-    to_the_side_of beside besides between by for like near nearby next next_to of off opposite past
-    than through together to toward towards with without about from
-    """
-)
-"""Links between bare nouns that hold both ways, or whose other way could be true as well."""
-_EVEN_AFTER_VERB = word_set(
-    """
-    across against along alongside amid among amongst as at_the_side_of on_the_side_of
-    to_the_side_of beside besides between by for like near nearby next next_to opposite past than
-    together with without about of
-    """
-)
-_FILLING = word_set(
-    """
-    adorn cover crowd decorate dot dress equip fill garnish line litter load make pack paint pile
-    serve sprinkle stack stock stuff surround top wrap
-    """
-)
-"""With these, "with" and "by" go one way."""
-_MUTUAL = word_set("attach bind chain connect hitch hook join link match resemble tie")
-_MUTUAL_BETWEEN_ALIVE = word_set(
-    """
-    accompany approach chat compete converse dance embrace face fight follow greet have help hug
-    interact kiss look meet pass play pose race see show smile speak stare talk touch visit watch
-    wrestle
-    """
-)
-_LOOSE_VERBS = word_set(
-    """
-    appear be display fall float fly go hang head lay lean leave lie line locate make mount move
-    park pass place rest roll seat see set show sit slide stack stand stop surround travel
-    """
-)
-"""Things do these as well as people and animals."""
-
-
-class Fact(NamedTuple):
+class NounFact(NamedTuple):
     """Two nouns in a relation, by the first of those they are joined to."""
 
     subject: int
@@ -275,10 +92,10 @@ class Facts:
     """What a caption says of its things."""
 
     parsed: Parsed
-    things: tuple[Thing, ...]
-    facts: tuple[Fact, ...]
+    things: tuple[ThingNoun, ...]
+    facts: tuple[NounFact, ...]
 
-    def differ(self, one: Thing, other: Thing, *, keep_attributes: bool) -> bool:
+    def differ(self, one: ThingNoun, other: ThingNoun, *, keep_attributes: bool) -> bool:
         """Whether the caption becomes false when the two change places.
 
         Args:
@@ -315,14 +132,14 @@ class Facts:
                 return True
         return False
 
-    def _shared(self, fact: Fact, noun: int) -> bool:
+    def _shared(self, fact: NounFact, noun: int) -> bool:
         """Whether the subject stands in the same relation to the other noun too."""
         return any(
             f.subject == fact.subject and f.link == fact.link and f.object == noun
             for f in self.facts
         )
 
-    def _acts_change(self, one: Thing, other: Thing) -> bool:
+    def _acts_change(self, one: ThingNoun, other: ThingNoun) -> bool:
         """Whether a thing would do what only the living do."""
         if one.is_alive == other.is_alive:
             return False
@@ -330,7 +147,7 @@ class Facts:
         verbs = [at for at in self.parsed.verbs if doer(self.parsed, at) == alive.head]
         return any(self.parsed.words[at].lemma not in _LOOSE_VERBS for at in verbs)
 
-    def _told_apart(self, one: Thing, other: Thing) -> bool:
+    def _told_apart(self, one: ThingNoun, other: ThingNoun) -> bool:
         """Whether colours, materials or numbers stay where they are while the nouns move."""
         return self._marks(one.head) != self._marks(other.head)
 
@@ -366,24 +183,18 @@ def facts_of(parsed: Parsed) -> Facts:
 
 
 def _found(parsed: Parsed) -> Facts:
-    facts = Facts(parsed, tuple(things_in(parsed)), ())
-    found: list[Fact] = []
+    facts = Facts(parsed, tuple(_things_in(parsed)), ())
+    found: list[NounFact] = []
     for relation in relations_in(parsed):
         subject = facts.group_of(content_of(parsed, relation.subject.head))
         object_ = facts.group_of(content_of(parsed, relation.object.head))
         link = "_".join(parsed.lower[relation.link.first : relation.link.last + 1])
         is_even = _is_even(parsed, relation, link)
-        found.append(Fact(subject, link, object_, relation.verb, relation.is_direct, is_even))
+        found.append(NounFact(subject, link, object_, relation.verb, relation.is_direct, is_even))
     return Facts(parsed, facts.things, tuple(found))
 
 
-def doer(parsed: Parsed, verb: int) -> int | None:
-    """The noun that does what the verb says, groups looked through."""
-    phrase = subject_of(parsed, verb)
-    return None if phrase is None else content_of(parsed, phrase.head)
-
-
-def _is_even(parsed: Parsed, relation: Relation, link: str) -> bool:
+def _is_even(parsed: Parsed, relation: NounRelation, link: str) -> bool:
     verb = None if relation.verb is None else parsed.words[relation.verb]
     if verb is None:
         return link in _EVEN
@@ -398,8 +209,165 @@ def _is_even(parsed: Parsed, relation: Relation, link: str) -> bool:
     return link in _EVEN_AFTER_VERB and not (verb.lemma in _FILLING and verb.tag == "VBN")
 
 
-def _both_alive(parsed: Parsed, relation: Relation) -> bool:
+def _both_alive(parsed: Parsed, relation: NounRelation) -> bool:
     return all(
         parsed.words[content_of(parsed, one.head)].lemma in ALIVE
         for one in (relation.subject, relation.object)
     )
+
+
+def _things_in(parsed: Parsed) -> list[ThingNoun]:
+    """Every noun that names a thing, in order."""
+    return [_thing(parsed, noun) for noun in parsed.nouns if _names_thing(parsed, noun)]
+
+
+def _thing(parsed: Parsed, noun: Phrase) -> ThingNoun:
+    word = parsed.words[noun.head]
+    lemma = word.lemma.lower()
+    plural = is_plural(parsed, noun.head)
+    return ThingNoun(noun.first, noun.last, noun.head, lemma, plural, determined(parsed, noun.head))
+
+
+def _names_thing(parsed: Parsed, noun: Phrase) -> bool:
+    word = parsed.words[noun.head]
+    lemma = word.lemma.lower()
+    if word.tag not in ("NN", "NNS") or word.dep not in _PLACES:
+        return False
+    if lemma in NO_THINGS or lemma in DOINGS or lemma in PICTURES or not word.text.isalpha():
+        return False
+    if word.dep == "attr" and word.text.endswith("ing") and not _has_article(parsed, noun.head):
+        # "A man is rock climbing" says what he does.
+        return False
+    # A parking lot and a couple on a bench are things, a lot of cars is not.
+    is_thing = lemma in PEOPLE or noun.first < noun.head
+    if lemma in GROUPINGS and (not is_thing or _object_of_of(parsed, noun.head) is not None):
+        return False
+    return not _is_cut(parsed, noun)
+
+
+def _has_article(parsed: Parsed, noun: int) -> bool:
+    return any(parsed.words[at].dep in ("det", "poss") for at in parsed.children[noun])
+
+
+def _is_cut(parsed: Parsed, noun: Phrase) -> bool:
+    before = parsed.lower_at(noun.first - 1)
+    after = parsed.lower_at(noun.last + 1)
+    return before == "-" or after in ("-", "'s", "'") or goes_on(parsed, noun.last)
+
+
+def goes_on(parsed: Parsed, at: int) -> bool:
+    """Whether another noun follows at once: the parser may have cut a name in two."""
+    return at + 1 < len(parsed.words) and parsed.words[at + 1].tag in NOUN_TAGS
+
+
+def determined(parsed: Parsed, noun: int) -> Determined:
+    """What stands before the noun: the article, or what counts it."""
+    for at in parsed.children[noun]:
+        if at > noun:
+            break
+        word, text = parsed.words[at], parsed.lower[at]
+        if text in _ONES:
+            return Determined.A
+        if text in ("some", "any", "more", "no", "all"):
+            return Determined.SOME
+        if word.dep == "nummod" or text in _QUANTITIES:
+            return Determined.MANY
+        if word.dep in ("det", "poss"):
+            return Determined.THE
+    return Determined.BARE
+
+
+def is_plural(parsed: Parsed, noun: int) -> bool:
+    """By its form or a number before it ("two sheep")."""
+    if parsed.words[noun].tag in _PLURAL_TAGS:
+        return True
+    return any(
+        parsed.words[at].dep == "nummod" and parsed.lower[at] not in ("one", "1")
+        for at in parsed.children[noun]
+    )
+
+
+def content_of(parsed: Parsed, noun: int) -> int:
+    """What a word of measure measures: people in "a group of people"; else the noun itself."""
+    for _ in parsed.words:
+        if parsed.words[noun].lemma not in GROUPINGS and parsed.words[noun].lemma not in PICTURES:
+            return noun
+        inner = _object_of_of(parsed, noun)
+        if inner is None:
+            return noun
+        noun = inner
+    return noun
+
+
+def _object_of_of(parsed: Parsed, noun: int) -> int | None:
+    """The noun after "of" that belongs to this noun."""
+    for at in parsed.children[noun]:
+        if parsed.lower[at] == "of" and at > noun:
+            for inner in parsed.children[at]:
+                if parsed.words[inner].dep == "pobj":
+                    return inner
+    return None
+
+
+def whole_phrase(parsed: Parsed, phrase: Phrase) -> Phrase | None:
+    """The phrase with what "of" adds to it: "a bowl of soup"; None where that is unclear."""
+    last, noun = phrase.last, phrase.head
+    for _ in parsed.words:
+        inner = _object_of_of(parsed, noun)
+        if inner is None or parsed.lower[last + 1 : last + 2] != ("of",):
+            return Phrase(phrase.first, last, phrase.head)
+        chunk = next((c for c in parsed.chunks if c.head == inner), None)
+        if chunk is None or chunk.first != last + 2 or is_joined(parsed, inner):
+            return None
+        last, noun = chunk.last, inner
+    return None
+
+
+def doer(parsed: Parsed, verb: int) -> int | None:
+    """The noun that does what the verb says, groups looked through."""
+    phrase = subject_of(parsed, verb)
+    return None if phrase is None else content_of(parsed, phrase.head)
+
+
+def fits(thing: ThingNoun, place: ThingNoun) -> bool:
+    """Whether a noun goes well with what stands before another noun: no "a dogs", no "a water"."""
+    if thing.is_plural != place.is_plural:
+        return False
+    if thing.is_plural:
+        return place.determined is not Determined.A and not (
+            place.determined is Determined.MANY and thing.lemma in _PAIRED
+        )
+    is_mass = thing.lemma in MASS
+    if place.determined in (Determined.A, Determined.MANY):
+        return not is_mass
+    if place.determined is Determined.THE or thing.determined is place.determined:
+        return True
+    return is_mass
+
+
+def is_bare_count(thing: ThingNoun) -> bool:
+    """A single thing without an article, as captions begin: "Man on a horse"."""
+    is_one = not thing.is_plural and thing.lemma not in MASS
+    return is_one and thing.determined is Determined.BARE
+
+
+def is_told_as_person(parsed: Parsed, thing: ThingNoun) -> bool:
+    """Whether "who" says more of it."""
+    return any(
+        parsed.words[at].dep == "relcl"
+        and any(parsed.lower[c] in _RELATIVES_OF_PEOPLE for c in parsed.children[at])
+        for at in parsed.children[thing.head]
+    )
+
+
+def owner_pronoun(parsed: Parsed, noun: int) -> int | None:
+    """The word "his" of "his dog"."""
+    for at in parsed.children[noun]:
+        if parsed.words[at].tag in ("PRP$", "WP$"):
+            return at
+    return None
+
+
+def is_joined(parsed: Parsed, noun: int) -> bool:
+    """Whether "and" or "or" joins something to it."""
+    return any(parsed.words[at].dep in ("conj", "cc") for at in parsed.children[noun])

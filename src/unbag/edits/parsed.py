@@ -1,122 +1,29 @@
-"""What is known of a caption after parsing: words, nouns, noun phrases, attributes, counts.
+"""A parsed caption: its words, nouns, noun phrases, attributes and counts, and how they relate.
 
 Positions of words are indices into `words`; positions of characters are marked as such. Kinds of
 edits read this and never spaCy's own objects, so that a rule can be tried on a caption written by
-hand.
+hand. Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on
+the bench.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
+from unbag.edits.lexicon import word_lists
 from unbag.types import Change
-
-EXPRESSIONS: tuple[str, ...] = (
-    "at the back of",
-    "at the bottom of",
-    "at the edge of",
-    "at the end of",
-    "at the foot of",
-    "at the front of",
-    "at the left of",
-    "at the right of",
-    "at the side of",
-    "at the top of",
-    "in back of",
-    "in between",
-    "in front of",
-    "in front",
-    "in the back of",
-    "in the background of",
-    "in the background",
-    "in the back",
-    "in the center of",
-    "in the centre of",
-    "in the corner of",
-    "in the distance",
-    "in the foreground of",
-    "in the foreground",
-    "in the front of",
-    "in the middle of",
-    "in the middle",
-    "inside of",
-    "left of",
-    "next to",
-    "on the back of",
-    "on the bottom of",
-    "on the edge of",
-    "on the left of",
-    "on the left side of",
-    "on the left side",
-    "on the left",
-    "on the right of",
-    "on the right side of",
-    "on the right side",
-    "on the right",
-    "on the side of",
-    "on the top of",
-    "on top of",
-    "out of",
-    "outside of",
-    "right of",
-    "the left of",
-    "the right of",
-    "to the left of",
-    "to the left",
-    "to the rear of",
-    "to the right of",
-    "to the right",
-    "to the side of",
-    "up and down",
-)
-"""Their nouns name places in the picture, not things: "front" is nothing to swap with "dog"."""
-
-
-def _by_first(expressions: Sequence[str]) -> Mapping[str, tuple[tuple[str, ...], ...]]:
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for text in expressions:
-        words = tuple(text.split())
-        found.setdefault(words[0], []).append(words)
-    # The longest first: "on the left side of" before "on the left".
-    return MappingProxyType(
-        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
-    )
-
-
-_BY_FIRST = _by_first(EXPRESSIONS)
-
-
-def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
-    """First and last word of each, from left to right, the longest that fits.
-
-    Args:
-        words: The caption's words in lower case.
-    """
-    found: list[tuple[int, int]] = []
-    at = 0
-    while at < len(words):
-        length = _length(words, at)
-        if length:
-            found.append((at, at + length - 1))
-        at += length or 1
-    return found
-
-
-def _length(words: Sequence[str], at: int) -> int:
-    for expression in _BY_FIRST.get(words[at], ()):
-        if tuple(words[at : at + len(expression)]) == expression:
-            return len(expression)
-    return 0
-
 
 NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
 ADJECTIVE_TAGS = frozenset(("JJ", "JJR", "JJS"))
 VERB_TAGS = frozenset(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"))
 _PARTICIPLES = frozenset(("VBN", "VBG"))
+_SUBJECTS = ("nsubj", "nsubjpass")
+_CLAUSES = ("acl", "relcl")
+_RELATIVES = ("that", "which", "who")
 
 
 class Word(NamedTuple):
@@ -138,7 +45,7 @@ class Word(NamedTuple):
     """The word it depends on; itself at the root."""
 
 
-class Span(NamedTuple):
+class WordSpan(NamedTuple):
     """Words from `first` to `last`, both included."""
 
     first: int
@@ -178,9 +85,9 @@ class Parsed:
         return tuple(word.text.lower() for word in self.words)
 
     @cached_property
-    def expressions(self) -> tuple[Span, ...]:
+    def expressions(self) -> tuple[WordSpan, ...]:
         """Relations of several words, such as "in front of" and "to the left of"."""
-        return tuple(Span(first, last) for first, last in expressions_in(self.lower))
+        return tuple(WordSpan(first, last) for first, last in expressions_in(self.lower))
 
     @cached_property
     def bound(self) -> frozenset[int]:
@@ -263,6 +170,18 @@ class Parsed:
         """What rules found out about this caption, by name: found out once for all kinds."""
         return {}
 
+    def lower_at(self, at: int) -> str:
+        """A word in lower case; empty before the first and after the last."""
+        return self.lower[at] if 0 <= at < len(self.words) else ""
+
+    def lemma_at(self, at: int | None) -> str:
+        """The lemma of a word in lower case; empty for None."""
+        return "" if at is None else self.words[at].lemma.lower()
+
+    def child(self, at: int, *deps: str) -> int | None:
+        """The first word that depends on another in one of these ways."""
+        return next((c for c in self.children[at] if self.words[c].dep in deps), None)
+
     def phrase_of(self, noun: int) -> Phrase | None:
         """The noun phrase around this noun."""
         return next((phrase for phrase in self.phrases if phrase.head == noun), None)
@@ -290,19 +209,11 @@ class Parsed:
         return word.dep == "compound" and word.head > at
 
 
-# Dependencies decide, not the order of words: in "a man in a shirt on a bench" the man is on the
-# bench.
-
-_SUBJECTS = ("nsubj", "nsubjpass")
-_CLAUSES = ("acl", "relcl")
-_RELATIVES = ("that", "which", "who")
-
-
-class Relation(NamedTuple):
+class NounRelation(NamedTuple):
     """Subject, what links it to the object, object: "a dog", "chases", "a cat"."""
 
     subject: Phrase
-    link: Span
+    link: WordSpan
     """The verb without auxiliaries, or the preposition with all its words."""
     object: Phrase
     verb: int | None
@@ -311,24 +222,24 @@ class Relation(NamedTuple):
     """Whether the link is a verb with its direct object, not a preposition."""
 
 
-class Conjunction(NamedTuple):
-    """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
-
-    first: Span
-    word: int
-    second: Span
-    pos: str
-    """Of their heads: NOUN, ADJ, VERB ..."""
-
-
-def relations_in(parsed: Parsed) -> list[Relation]:
+def relations_in(parsed: Parsed) -> list[NounRelation]:
     """Every relation between two noun phrases, by the place of its object."""
-    found: list[Relation] = []
+    found: list[NounRelation] = []
     for phrase in parsed.phrases:
         relation = _relation_to(parsed, phrase)
         if relation is not None and relation.subject.head != phrase.head:
             found.append(relation)
     return found
+
+
+class Conjunction(NamedTuple):
+    """Two things of one kind joined by a word: "a dog", "and", "a cat"."""
+
+    first: WordSpan
+    word: int
+    second: WordSpan
+    pos: str
+    """Of their heads: NOUN, ADJ, VERB ..."""
 
 
 def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
@@ -350,7 +261,7 @@ def conjunctions_in(parsed: Parsed) -> list[Conjunction]:
     return found
 
 
-def subtree(parsed: Parsed, at: int) -> Span | None:
+def subtree(parsed: Parsed, at: int) -> WordSpan | None:
     """All that depends on a word, with it; None if that is not one stretch of words."""
     reached, open_ = {at}, [at]
     while open_:
@@ -358,7 +269,7 @@ def subtree(parsed: Parsed, at: int) -> Span | None:
             reached.add(child)
             open_.append(child)
     first, last = min(reached), max(reached)
-    return Span(first, last) if last - first + 1 == len(reached) else None
+    return WordSpan(first, last) if last - first + 1 == len(reached) else None
 
 
 def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
@@ -380,13 +291,13 @@ def subject_of(parsed: Parsed, verb: int) -> Phrase | None:
     return None
 
 
-def _relation_to(parsed: Parsed, phrase: Phrase) -> Relation | None:
+def _relation_to(parsed: Parsed, phrase: Phrase) -> NounRelation | None:
     word = parsed.words[phrase.head]
     if word.dep == "dobj" and parsed.words[word.head].tag in VERB_TAGS:
         subject = subject_of(parsed, word.head)
         if subject is None:
             return None
-        return Relation(subject, Span(word.head, word.head), phrase, word.head, True)
+        return NounRelation(subject, WordSpan(word.head, word.head), phrase, word.head, True)
     if word.dep != "pobj":
         return None
     link = _whole_link(parsed, word.head)
@@ -395,20 +306,20 @@ def _relation_to(parsed: Parsed, phrase: Phrase) -> Relation | None:
         return None
     if parsed.words[holder].tag in VERB_TAGS:
         subject = subject_of(parsed, holder)
-        return None if subject is None else Relation(subject, link, phrase, holder, False)
+        return None if subject is None else NounRelation(subject, link, phrase, holder, False)
     subject = parsed.phrase_of(holder)
-    return None if subject is None else Relation(subject, link, phrase, None, False)
+    return None if subject is None else NounRelation(subject, link, phrase, None, False)
 
 
-def _whole_link(parsed: Parsed, preposition: int) -> Span:
+def _whole_link(parsed: Parsed, preposition: int) -> WordSpan:
     """The expression that the preposition ends ("to the left of"), or itself."""
     for span in parsed.expressions:
         if span.first <= preposition <= span.last:
             return span
-    return Span(preposition, preposition)
+    return WordSpan(preposition, preposition)
 
 
-def _holder(parsed: Parsed, link: Span) -> int | None:
+def _holder(parsed: Parsed, link: WordSpan) -> int | None:
     """The noun or verb that the link hangs on."""
     at = link.last
     for _ in parsed.words:
@@ -421,16 +332,51 @@ def _holder(parsed: Parsed, link: Span) -> int | None:
     return None
 
 
-def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[Span, Span] | None:
+def _sides(parsed: Parsed, first: int, word: int, second: int) -> tuple[WordSpan, WordSpan] | None:
     """What stands on both sides of the joining word, each one stretch that touches it."""
     right = subtree(parsed, second)
     whole = subtree(parsed, first)
     if right is None or whole is None or right.first != word + 1:
         return None
-    left = Span(whole.first, word - 1)
+    left = WordSpan(whole.first, word - 1)
     # A verb's subject stands before both of its verbs and stays where it is.
     if parsed.words[first].pos in ("VERB", "AUX"):
-        left = Span(first, word - 1)
+        left = WordSpan(first, word - 1)
     if parsed.words[left.last].text == ",":
         return None
     return (left, right) if left.first <= left.last else None
+
+
+def expressions_in(words: Sequence[str]) -> list[tuple[int, int]]:
+    """First and last word of each, from left to right, the longest that fits.
+
+    Args:
+        words: The caption's words in lower case.
+    """
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(words):
+        length = _length(words, at)
+        if length:
+            found.append((at, at + length - 1))
+        at += length or 1
+    return found
+
+
+def _length(words: Sequence[str], at: int) -> int:
+    for expression in _expressions().get(words[at], ()):
+        if tuple(words[at : at + len(expression)]) == expression:
+            return len(expression)
+    return 0
+
+
+@cache
+def _expressions() -> Mapping[str, tuple[tuple[str, ...], ...]]:
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for text in word_lists("spatial").lines("expressions"):
+        words = tuple(text.split())
+        found.setdefault(words[0], []).append(words)
+    # The longest first: "on the left side of" before "on the left".
+    return MappingProxyType(
+        {first: tuple(sorted(some, key=len, reverse=True)) for first, some in found.items()}
+    )

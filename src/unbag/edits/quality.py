@@ -1,4 +1,12 @@
-"""Edits of a job come in; how often a caption-only model tells them from originals goes out."""
+"""How good edits are: precision by two readers, and how a caption-only model tells them apart.
+
+A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
+kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the picture
+that the caption describes, and is it grammatical? An edit is right if it is grammatical and its
+truth is what its kind promises. A model that never sees the picture should not know which of the
+two is the original: where it does, whoever trains on the edits can learn to spot edits instead of
+looking at pictures. The closer to 50 %, the better.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +20,18 @@ from unbag.errors import UserError
 from unbag.metrics.intervals import Interval, wilson
 from unbag.types import Edit, Edited
 
-# A reader sees a caption and a changed caption, in an order that mixes all kinds, and neither the
-# kind nor whether the meaning was to be kept. Two answers: is the changed caption true of the
-# picture that the caption describes, and is it grammatical? An edit is right if it is grammatical
-# and its truth is what its kind promises.
-
 Truth = Literal["true", "false", "unclear"]
 """Of the picture that the caption describes; unclear where both could be."""
 TRUTHS = get_args(Truth)
 ENOUGH = 0.85
 """Precision under which a kind is off by default."""
+SAMPLE = 1000
+"""Edits of each kind that are looked at: enough for three points either way."""
+Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
+"""How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
 
 
-class Judged(NamedTuple):
+class EditVerdict(NamedTuple):
     """What one reader said of one edit."""
 
     truth: Truth
@@ -32,7 +39,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class EditCase:
     """An edit to judge."""
 
     id: str
@@ -60,22 +67,19 @@ class Precision(NamedTuple):
     """Share of edits that both readers call right, or both not."""
 
 
-def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[Case]:
+def make_cases(edits: Sequence[tuple[str, str, Edit]], *, seed: int) -> list[EditCase]:
     """Cases in an order that mixes kinds; from (caption id, caption, edit)."""
     cases = [
-        Case(_hash(seed, caption_id, edit.kind, edit.text), caption_id, caption, edit)
+        EditCase(_hash(seed, caption_id, edit.kind, edit.text), caption_id, caption, edit)
         for caption_id, caption, edit in edits
     ]
     return sorted(cases, key=lambda case: case.id)
 
 
-def is_right(edit_keeps_meaning: bool, judged: Judged) -> bool:
-    """Whether the edit is what its kind promises, in good English."""
-    return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
-
-
 def precision_of(
-    kind: str, cases: Sequence[Case], readers: tuple[Mapping[str, Judged], Mapping[str, Judged]]
+    kind: str,
+    cases: Sequence[EditCase],
+    readers: tuple[Mapping[str, EditVerdict], Mapping[str, EditVerdict]],
 ) -> Precision:
     """How often the edits of one kind are right; every case needs both verdicts."""
     own = [case for case in cases if case.edit.kind == kind]
@@ -103,6 +107,11 @@ def precision_of(
     )
 
 
+def is_right(edit_keeps_meaning: bool, judged: EditVerdict) -> bool:
+    """Whether the edit is what its kind promises, in good English."""
+    return judged.is_grammatical and judged.truth == ("true" if edit_keeps_meaning else "false")
+
+
 def kappa(first: Sequence[bool], second: Sequence[bool]) -> float:
     """Cohen's: agreement beyond what two readers with these shares would have by chance.
 
@@ -119,15 +128,7 @@ def _hash(seed: int, *parts: str) -> str:
     return blake2b("\0".join([str(seed), *parts]).encode(), digest_size=6).hexdigest()
 
 
-# A model that never sees the picture should not know which of the two is the original. Where it
-# does, whoever trains on the edits can learn to spot edits instead of looking at pictures: the
-# closer to 50 %, the better.
-
-Likely: TypeAlias = Callable[[Sequence[str]], Sequence[float]]
-"""How likely each text is: larger is likelier, NaN is unknown. `Likelihood.of` is one."""
-
-
-class Pair(NamedTuple):
+class EditPair(NamedTuple):
     """A caption and an edit of it."""
 
     original: str
@@ -155,12 +156,32 @@ class Leak(NamedTuple):
         }
 
 
-def pairs_of(found: Iterable[Edited]) -> list[Pair]:
-    """Every edit with its caption."""
-    return [Pair(one.text, made.text, made.kind) for one in found for made in one.edits]
+def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
+    """By kind. The model is a causal language model: a folder, a .gguf file or a hub name."""
+    from unbag.models.baselines import load_likelihood
+    from unbag.models.loading import choose_device
+
+    likelihood = load_likelihood(model, device=choose_device(device))
+    return leak_of(sampled(edited), likelihood.of)
 
 
-def leak_of(pairs: Sequence[Pair], likely: Likely) -> dict[str, Leak]:
+def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[EditPair]:
+    """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
+    heaps: dict[str, list[tuple[int, EditPair]]] = {}
+    for one in edited:
+        for at, made in enumerate(one.edits):
+            digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
+            # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
+            entry = (-int.from_bytes(digest, "big"), EditPair(one.text, made.text, made.kind))
+            heap = heaps.setdefault(made.kind, [])
+            if len(heap) < size:
+                heapq.heappush(heap, entry)
+            else:
+                heapq.heappushpop(heap, entry)
+    return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
+
+
+def leak_of(pairs: Sequence[EditPair], likely: Likely) -> dict[str, Leak]:
     """By kind, in the order in which kinds appear; a kind without a readable pair is left out."""
     before = likely([pair.original for pair in pairs])
     after = likely([pair.edit for pair in pairs])
@@ -177,30 +198,6 @@ def _leak(verdicts: Sequence[float]) -> Leak:
     return Leak(n, preferred / n, wilson(preferred, n))
 
 
-SAMPLE = 1000
-"""Edits of each kind that are looked at: enough for three points either way."""
-
-
-def sampled(edited: Iterable[Edited], size: int = SAMPLE) -> list[Pair]:
-    """So many edits of each kind, drawn by the ids of their captions, whatever their order."""
-    heaps: dict[str, list[tuple[int, Pair]]] = {}
-    for one in edited:
-        for at, made in enumerate(one.edits):
-            digest = blake2b(f"{one.id}\0{made.kind}\0{at}".encode(), digest_size=8).digest()
-            # Of a heap the smallest goes first, so the smallest hashes are kept as the largest.
-            entry = (-int.from_bytes(digest, "big"), Pair(one.text, made.text, made.kind))
-            heap = heaps.setdefault(made.kind, [])
-            if len(heap) < size:
-                heapq.heappush(heap, entry)
-            else:
-                heapq.heappushpop(heap, entry)
-    return [pair for kind in sorted(heaps) for _, pair in sorted(heaps[kind], reverse=True)]
-
-
-def leaks(edited: Iterable[Edited], model: str, *, device: str = "auto") -> dict[str, Leak]:
-    """By kind. The model is a causal language model: a folder, a .gguf file or a hub name."""
-    from unbag.models.baselines import load_likelihood
-    from unbag.models.loading import choose_device
-
-    likelihood = load_likelihood(model, device=choose_device(device))
-    return leak_of(sampled(edited), likelihood.of)
+def pairs_of(found: Iterable[Edited]) -> list[EditPair]:
+    """Every edit with its caption."""
+    return [EditPair(one.text, made.text, made.kind) for one in found for made in one.edits]

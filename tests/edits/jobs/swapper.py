@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from unbag.edits.editor import Tally, cleaned, why_not
-from unbag.edits.jobs.workers import Settings, Worker
+from unbag.edits.editor import EditTally, cleaned, why_not
+from unbag.edits.jobs.workers import EditSettings, Worker
 from unbag.errors import UserError
 from unbag.types import Change, Edit, Edited, Given
 
@@ -41,19 +41,19 @@ def edited(one: Given) -> Edited:
     return Edited(one.id, text, (negative, positive))
 
 
-def edits(given: Sequence[Given]) -> tuple[list[Edited], Tally]:
+def edits(given: Sequence[Given]) -> tuple[list[Edited], EditTally]:
     """All of them, counted."""
-    tally = Tally()
+    tally = EditTally()
     found = [edited(one) for one in given]
     tally.count_captions(found)
     return found, tally
 
 
-def make(settings: Settings) -> Worker:
+def make(settings: EditSettings) -> Worker:
     """As `unbag.edits.jobs.workers.make_worker`."""
     return Worker(edits)
 
 
-def make_nothing(settings: Settings) -> Worker:
+def make_nothing(settings: EditSettings) -> Worker:
     """As if the pipeline were missing."""
     raise UserError("no pipeline", expected="one", way_out="install it")

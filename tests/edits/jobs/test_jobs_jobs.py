@@ -14,9 +14,9 @@ import pytest
 
 from unbag.data.captions import Chunk, Source
 from unbag.data.readers import entries
-from unbag.edits.jobs.chunks import Kept
+from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, Summary, run_edit
-from unbag.edits.jobs.workers import Finished, InProcess, Runner, Settings
+from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import Parts
 from unbag.edits.quality import sampled
 from unbag.errors import UserError
@@ -45,7 +45,7 @@ def whole(job: EditJob, tmp_path: Path) -> bytes:
 
 
 def dying_after(count: int, error: BaseException) -> Runner:
-    def runner(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def runner(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         for done, finished in enumerate(HERE(chunks, settings)):
             if done == count:
                 raise error
@@ -54,7 +54,7 @@ def dying_after(count: int, error: BaseException) -> Runner:
     return runner
 
 
-def backwards(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+def backwards(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
     yield from sorted(HERE(chunks, settings), key=lambda one: -one.index)
 
 
@@ -65,19 +65,19 @@ def test_chunks_and_their_order_do_not_matter(job: EditJob, tmp_path: Path) -> N
     other = replace(job, out=tmp_path / "c.jsonl", chunk=7)
     run_edit(other, runner=HERE)
     assert other.out.read_bytes() == expected
-    assert not Kept.of(job.out).folder.exists()
+    assert not JobFolder.of(job.out).folder.exists()
 
 
 def test_a_stopped_job_goes_on(job: EditJob, tmp_path: Path) -> None:
     progress = Silent()
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, progress=progress, runner=dying_after(4, KeyboardInterrupt()))
-    folder = Kept.of(job.out).folder
+    folder = JobFolder.of(job.out).folder
     assert progress.said[-1] == f"stopped; the same command goes on with what is in {folder}"
     assert not job.out.exists()
     asked: list[int] = []
 
-    def rest(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def rest(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         for finished in HERE(chunks, settings):
             asked.append(finished.index)
             yield finished
@@ -112,7 +112,7 @@ def test_parts_of_another_job_are_refused(job: EditJob) -> None:
         run_edit(job, runner=dying_after(1, KeyboardInterrupt()))
     with pytest.raises(UserError, match="belongs to another job: per_kind was 1, is 2") as caught:
         run_edit(replace(job, per_kind=2), runner=HERE)
-    assert f"delete {Kept.of(job.out).folder}" in caught.value.way_out
+    assert f"delete {JobFolder.of(job.out).folder}" in caught.value.way_out
     with Path(job.source.path).open("a") as file:
         file.write('{"caption": "one more"}\n')
     with pytest.raises(UserError, match="the file of captions changed"):
@@ -122,7 +122,7 @@ def test_parts_of_another_job_are_refused(job: EditJob) -> None:
 def test_a_damaged_chunk_is_named(job: EditJob, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
-    second = Kept.of(job.out).folder / "000001.jsonl"
+    second = JobFolder.of(job.out).folder / "000001.jsonl"
     second.write_text(second.read_text()[:-40])
     with pytest.raises(UserError, match=r"000001\.jsonl is damaged") as caught:
         run_edit(job, runner=HERE)
@@ -133,20 +133,23 @@ def test_a_damaged_chunk_is_named(job: EditJob, tmp_path: Path) -> None:
 
 
 def test_two_processes_do_not_share_an_output(job: EditJob) -> None:
-    with Kept.of(job.out).locked(), pytest.raises(UserError, match="another process is working"):
+    with (
+        JobFolder.of(job.out).locked(),
+        pytest.raises(UserError, match="another process is working"),
+    ):
         run_edit(job, runner=HERE)
 
 
 def test_a_full_disk_keeps_what_is_done(
     job: EditJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Kept, finished: Finished) -> None:
+    def full(self: JobFolder, finished: EditedChunk) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(KeyboardInterrupt):
         run_edit(job, runner=dying_after(3, KeyboardInterrupt()))
     with monkeypatch.context() as patch:
-        patch.setattr(Kept, "save", full)
+        patch.setattr(JobFolder, "save", full)
         with pytest.raises(UserError, match="no space is left") as caught:
             run_edit(job, runner=HERE)
     assert caught.value.way_out == "make room and give the same command again: 3 chunks are kept"
@@ -166,7 +169,7 @@ def test_a_disk_that_is_really_full(job: EditJob, tmp_path: Path, size: str, kep
         small = replace(job, out=disk / "b.jsonl")
         with pytest.raises(UserError, match="no space is left on the disk") as caught:
             run_edit(small, runner=HERE)
-        done = len(Kept.of(small.out).done())
+        done = len(JobFolder.of(small.out).done())
         assert done == 10 if kept == "all" else 0 < done < 10
         assert f"{done} chunks are kept" in caught.value.way_out
         assert not small.out.exists()
@@ -205,12 +208,11 @@ def test_what_is_asked_is_checked_first(job: EditJob, monkeypatch: pytest.Monkey
         run_edit(replace(job, kinds=("swap_nowns",)), runner=HERE)
     with pytest.raises(UserError, match="per_kind 0"):
         run_edit(replace(job, per_kind=0), runner=HERE)
-    monkeypatch.setattr("unbag.edits.jobs.run.find_installed", lambda: None)
     monkeypatch.setattr("unbag.edits.parsing.find_installed", lambda: None)
     with pytest.raises(UserError, match="no spaCy pipeline was found") as caught:
         run_edit(job, runner=HERE)
     assert "python -m spacy download en_core_web_sm" in caught.value.way_out
-    assert not Kept.of(job.out).folder.exists()
+    assert not JobFolder.of(job.out).folder.exists()
 
 
 def test_broken_captions_leave_nothing_behind(job: EditJob) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from unbag.data.captions import Chunk, Source
 from unbag.edits.jobs.run import EditJob, run_edit
-from unbag.edits.jobs.workers import InProcess, Processes, Settings
+from unbag.edits.jobs.workers import EditSettings, InProcess, Processes
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -66,7 +66,7 @@ def test_no_more_chunks_are_taken_than_are_worked_on(swapper: ModuleType) -> Non
             taken.append(index)
             yield Chunk(index, (Given(str(index), "a dog sees cats"),))
 
-    for done, finished in enumerate(Processes(1, swapper.make)(flow(), Settings())):
+    for done, finished in enumerate(Processes(1, swapper.make)(flow(), EditSettings())):
         assert finished.captions == 1
         assert len(taken) <= done + 3
 
@@ -101,14 +101,13 @@ import sys, time
 from pathlib import Path
 from unbag.types import Given
 from unbag.data.captions import Chunk
-from unbag.edits.jobs.workers import Processes
-from unbag.edits.jobs.workers import Settings
+from unbag.edits.jobs.workers import EditSettings, Processes
 import corpus_slow
 def flow():
     for index in range(1000):
         yield Chunk(index, (Given(str(index), "a dog sees cats"),))
 if __name__ == "__main__":
-    for finished in Processes(2, corpus_slow.make)(flow(), Settings()):
+    for finished in Processes(2, corpus_slow.make)(flow(), EditSettings()):
         print(finished.index, flush=True)
 """
 SLOW = """
@@ -128,7 +127,8 @@ def make(settings):
 def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path, swapper: ModuleType) -> None:
     (tmp_path / "corpus_slow.py").write_text(SLOW)
     (tmp_path / "main.py").write_text(SCRIPT)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
     with subprocess.Popen(
         [sys.executable, "main.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
     ) as parent:

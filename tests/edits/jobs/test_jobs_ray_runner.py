@@ -11,7 +11,7 @@ import pytest
 from unbag.data.captions import Chunk
 from unbag.edits.jobs import ray as ray_runner
 from unbag.edits.jobs.ray import RayRunner
-from unbag.edits.jobs.workers import Settings, make_worker
+from unbag.edits.jobs.workers import EditSettings, make_worker
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
 from unbag.types import Given
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
-SETTINGS = Settings(kinds=("swap_nouns",))
+SETTINGS = EditSettings(kinds=("swap_nouns",))
 THINGS = ("dog", "cup", "bench", "umbrella", "kite")
 
 
@@ -85,7 +85,7 @@ def test_a_killed_worker_changes_nothing_and_windows_take_what_they_work_on(
 
 
 def test_what_a_user_can_mend_comes_back_as_such(cluster: None, tmp_path: Path) -> None:
-    settings = Settings(kinds=("swap_nouns",), parts=Parts(pipeline=str(tmp_path)))
+    settings = EditSettings(kinds=("swap_nouns",), parts=Parts(pipeline=str(tmp_path)))
     with pytest.raises(UserError, match="cannot be loaded") as error:
         list(RayRunner("local", 2)(iter(chunks(1)), settings))
     assert "spacy download" in error.value.way_out

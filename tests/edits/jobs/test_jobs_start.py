@@ -15,9 +15,9 @@ import pytest
 from unbag.data.captions import Chunk, Source
 from unbag.edits import parsing as pipelines
 from unbag.edits import wordnet
-from unbag.edits.jobs.chunks import Kept
+from unbag.edits.jobs.chunks import JobFolder
 from unbag.edits.jobs.run import EditJob, Summary, run_edit
-from unbag.edits.jobs.workers import Finished, InProcess, Runner, Settings
+from unbag.edits.jobs.workers import EditedChunk, EditSettings, InProcess, Runner
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
 
@@ -34,14 +34,14 @@ def job(tmp_path: Path) -> EditJob:
     return EditJob(Source(str(path), "jsonl"), tmp_path / "b.jsonl", kinds=("negate",), chunk=1)
 
 
-def never(chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+def never(chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
     raise AssertionError(chunks, settings)
 
 
 def test_a_job_without_a_chunk_does_not_bar_another(job: EditJob) -> None:
     with pytest.raises(UserError, match="no pipeline"):
         run_edit(job, runner=InProcess(make_nothing))
-    assert (Kept.of(job.out).folder / "job.json").exists()
+    assert (JobFolder.of(job.out).folder / "job.json").exists()
     run_edit(replace(job, seed=1), runner=HERE)
     assert job.out.exists()
 
@@ -127,7 +127,7 @@ def test_a_job_that_another_process_ended_meanwhile_is_not_done_again(
     else:
         found = run_edit(job)
         assert (found.out, found.tally.captions) == (job.out, 2)
-    assert not Kept.of(job.out).folder.exists()
+    assert not JobFolder.of(job.out).folder.exists()
 
 
 def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_a_leak_that_fails_keeps_the_edits(job: EditJob, monkeypatch: pytest.Mon
         patch.setattr("unbag.edits.jobs.run.leaks", fails)
         with pytest.raises(UserError, match="no such model"):
             run_edit(replace(job, leak="wrong"), runner=HERE)
-    assert len(Kept.of(job.out).done()) == 2
+    assert len(JobFolder.of(job.out).done()) == 2
     monkeypatch.setattr("unbag.edits.jobs.run.leaks", lambda *_, **__: {})
     run_edit(replace(job, leak="right"), runner=lambda chunks, _: iter(()))
     found = Summary.read(job.out)

@@ -1,1 +1,1 @@
-"""Generated."""
+"""Kinds of edits that a language model writes."""

@@ -1,7 +1,12 @@
-"""Parsed captions come in; captions with a word that a language model chose go out (CE-CLIP, SVLC).
+"""Hard negatives with a word that a language model chose (CE-CLIP, SVLC).
 
-A fill is never the word that stood there, its lemma, a synonym, a more general or more special
-word, nor any other word of the caption; and it is of the same part of speech and form.
+What may stand there is decided by the rules of other kinds: words that exclude the word that stood
+there. The model says which of them make a likely caption: a masked language model names words
+itself, a causal one judges those it is offered. A fill is never the word that stood there, its
+lemma, a synonym, a more general or more special word, nor any other word of the caption; and it is
+of the same part of speech and form.
+
+Dimensions: N blanks of a batch, L tokens, V vocabulary, W whole words of it, K likeliest words.
 """
 
 from __future__ import annotations
@@ -18,10 +23,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, Rule, apply, finished
 from unbag.edits.lexicon import is_near
 from unbag.edits.negatives.replace import replace_action, replace_attribute, replace_relation
+from unbag.edits.negatives.wordnet import NounRule
 from unbag.edits.parsed import VERB_TAGS, Parsed, Word
 from unbag.edits.parsing import Parser, find_parser
 from unbag.edits.wordnet import Pos, WordNet, find_wordnet
-from unbag.edits.wordnet_edits import NounRule
 from unbag.errors import UserError
 from unbag.models.baselines import Likelihood, load_likelihood
 from unbag.models.huggingface.loading import (
@@ -38,18 +43,283 @@ from unbag.types import Change
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A masked language model names the words itself; a causal one judges those it is offered.
-#
-# Dimensions: N blanks of a batch, L tokens, V vocabulary, W whole words of it, K likeliest words.
-
 BATCH = 32
 """Captions run together, of nearly the same length."""
 TOP = 200
 """Words that a masked model names for a blank; few of them pass what is asked of a fill."""
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
-
+PLACES = 2
+"""Words of a caption that are tried, drawn among all."""
+BEST = 3
+"""Fills of a place that are proposed: the likeliest, in a drawn order."""
+DROP = 6.0
+"""Nats that a caption may lose by a fill: of those that rules offer, SmolLM2-135M finds about one
+in six less likely."""
+_PICTURABLE = frozenset(("noun.animal", "noun.artifact", "noun.food", "noun.plant", "noun.object"))
+_POS: Mapping[str, Pos] = MappingProxyType({"N": "n", "V": "v", "J": "a"})
+_UPOS = MappingProxyType({"N": "NOUN", "V": "VERB", "J": "ADJ"})
 Gains: TypeAlias = Mapping[str, float]
 """Words with how much likelier (in nats) they make the caption; below 0 for less likely ones."""
+
+
+class FillPlace(NamedTuple):
+    """Words of a caption that others may replace."""
+
+    start: int
+    """The first character that is replaced."""
+    end: int
+    options: Mapping[str, Changes]
+    """By the new words, what is to be changed."""
+    word: int | None
+    """The word that stands there, if it is one and nothing else has to change with it."""
+    is_open: bool = False
+    """Whether other words of its sort may stand there too, if WordNet says that they exclude it."""
+
+
+FillPlaces: TypeAlias = Callable[[Parsed], Sequence[FillPlace]]
+
+
+@dataclass(frozen=True)
+class ByRules:
+    """Places at which rules change something, with all that they would put there."""
+
+    rules: tuple[Rule, ...]
+    fits: Callable[[Parsed, FillPlace], bool] = lambda parsed, place: True
+    is_open: bool = False
+
+    def __call__(self, parsed: Parsed) -> list[FillPlace]:
+        """In the order in which the rules find them."""
+        found: dict[tuple[tuple[int, int], ...], dict[str, Changes]] = {}
+        for changes in (c for rule in self.rules for c in rule(parsed)):
+            spans = tuple((change.start, change.end) for change in changes)
+            found.setdefault(spans, {})[" ".join(change.new for change in changes)] = changes
+        places = (self._place(parsed, spans, options) for spans, options in found.items())
+        return [place for place in places if self.fits(parsed, place)]
+
+    def _place(
+        self,
+        parsed: Parsed,
+        spans: Iterable[tuple[int, int]],
+        options: Mapping[str, Changes],
+    ) -> FillPlace:
+        (start, end), *more = spans
+        word = None if more else _word_at(parsed, start, end)
+        return FillPlace(start, end, options, word, is_open=self.is_open and word is not None)
+
+
+def _word_at(parsed: Parsed, start: int, end: int) -> int | None:
+    at = (i for i, word in enumerate(parsed.words) if (word.start, word.end) == (start, end))
+    return next(at, None)
+
+
+def _is_verb(parsed: Parsed, place: FillPlace) -> bool:
+    return place.word is not None and parsed.words[place.word].tag in VERB_TAGS
+
+
+def _is_no_verb(parsed: Parsed, place: FillPlace) -> bool:
+    return not _is_verb(parsed, place)
+
+
+ATTRIBUTES = ByRules((replace_attribute,))
+ACTIONS = ByRules((replace_action, replace_relation), _is_verb)
+RELATIONS = ByRules((replace_relation,), _is_no_verb)
+
+
+def _editor(places: FillPlaces, parts: Parts) -> Editor:
+    return Fills(_tools(parts), places)
+
+
+def _object_editor(parts: Parts) -> Editor:
+    rule = NounRule(find_wordnet(parts.wordnet))
+    return Fills(_tools(parts), ByRules((rule,), is_open=True))
+
+
+def _kind(name: str, about: str, editor: Callable[[Parts], Editor]) -> Kind:
+    return Kind(
+        name=name,
+        keeps_meaning=False,
+        about=f"a language model's {about}",
+        source="CE-CLIP, SVLC",
+        editor=editor,
+        is_default=False,
+    )
+
+
+FILL_ATTRIBUTE = _kind(
+    "fill_attribute", "adjective: a red bus -> a blue bus", partial(_editor, ATTRIBUTES)
+)
+FILL_OBJECT = _kind("fill_object", "noun: a dog on a bed -> a cat on a bed", _object_editor)
+FILL_ACTION = _kind(
+    "fill_action", "verb: a man is sitting -> a man is dancing", partial(_editor, ACTIONS)
+)
+FILL_RELATION = _kind(
+    "fill_relation", "preposition: a cat on a car -> a cat under a car", partial(_editor, RELATIONS)
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Tools:
+    """What all kinds of fills share."""
+
+    filler: Filler
+    parser: Parser
+    wordnet: WordNet | None
+
+
+@lru_cache(maxsize=1)
+def _tools(parts: Parts) -> Tools:
+    """Loaded once for all kinds of fills."""
+    if not parts.fill:
+        raise UserError(
+            "fills need a language model, and none was named",
+            expected="a masked or a causal model of transformers: a folder, a .gguf file or a name",
+            way_out="name it with --fill, or leave the kinds fill_... out",
+        )
+    filler = load_filler(parts.fill, device=choose_device(parts.device))
+    return Tools(filler, find_parser(parts.pipeline), _wordnet(parts.wordnet))
+
+
+def _wordnet(choice: str) -> WordNet | None:
+    """Wanted, but needed for nouns only: without it our own tables say what is related."""
+    try:
+        return find_wordnet(choice)
+    except UserError:
+        if choice != "auto":
+            raise
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Fills:
+    """Draws places, asks the model for all of them together, and proposes what may stand there."""
+
+    tools: Tools
+    places: FillPlaces
+
+    def __call__(
+        self, captions: Sequence[Parsed], draws: Sequence[Draw]
+    ) -> list[Sequence[Changes]]:
+        """Fills in a drawn order; none where no word may be replaced."""
+        randoms: dict[int, Random] = {}
+        work: list[_Open] = []
+        for at, (caption, draw) in enumerate(zip(captions, draws, strict=True)):
+            places = self.places(caption)
+            if places:
+                randoms[at] = draw()
+                drawn = randoms[at].sample(places, min(PLACES, len(places)))
+                work += [_Open(at, caption, place) for place in drawn]
+        gains = self.tools.filler([one.blank for one in work]) if work else []
+        found: list[list[Changes]] = [[] for _ in captions]
+        for one, fill in self._same_form(list(self._best(work, gains))):
+            found[one.caption].append(one.changes(fill))
+        for at, random in randoms.items():
+            random.shuffle(found[at])
+        return [*found]
+
+    def _best(self, work: Sequence[_Open], gains: Sequence[Gains]) -> Iterator[tuple[_Open, str]]:
+        for one, gain in zip(work, gains, strict=True):
+            likely = (fill for fill in gain if gain[fill] >= -DROP)
+            best = sorted(likely, key=lambda fill: (-gain[fill], fill))
+            allowed = (fill for fill in best if self._may(one, fill))
+            yield from ((one, fill) for fill in islice(allowed, BEST))
+
+    def _may(self, one: _Open, fill: str) -> bool:
+        """Whether it excludes what stood there, and is not in the caption already."""
+        old, net = one.old, self.tools.wordnet
+        if old is None:
+            return fill in one.place.options
+        lemma = _lemma(fill, old.tag)
+        said = {*one.parsed.lower, *(word.lemma.lower() for word in one.parsed.words)}
+        if fill in said or lemma in said or is_near(old.lemma, lemma):
+            return False
+        pos = _POS.get(old.tag[0])
+        if net is not None and pos is not None and net.are_related(old.lemma, lemma, pos):
+            return False
+        if fill in one.place.options:
+            return True
+        return one.place.is_open and net is not None and _is_sister(net, old.lemma, lemma)
+
+    def _same_form(self, found: Sequence[tuple[_Open, str]]) -> Iterator[tuple[_Open, str]]:
+        """Of words that no rule offered, those that the parser reads as it read the old word."""
+        is_new = [fill not in one.place.options for one, fill in found]
+        texts = [one.text(fill) for (one, fill), new in zip(found, is_new, strict=True) if new]
+        again = iter(self.tools.parser(texts))
+        for (one, fill), new in zip(found, is_new, strict=True):
+            if not new or _is_alike(one, next(again)):
+                yield one, fill
+
+
+class _Open(NamedTuple):
+    """A place of one caption while it is filled."""
+
+    caption: int
+    parsed: Parsed
+    place: FillPlace
+
+    @property
+    def old(self) -> Word | None:
+        return None if self.place.word is None else self.parsed.words[self.place.word]
+
+    def changes(self, fill: str) -> Changes:
+        plain = (Change(self.place.start, self.place.end, fill),)
+        return finished(self.parsed, self.place.options.get(fill, plain))
+
+    def text(self, fill: str) -> str:
+        return apply(self.parsed.text, self.changes(fill))
+
+    @property
+    def blank(self) -> Blank:
+        """In lower case if the caption is in capitals, which models hardly know."""
+        said = str.lower if self.parsed.is_upper else str
+        offered = tuple((fill, said(self.text(fill))) for fill in self.place.options)
+        return Blank(said(self.parsed.text), self.place.start, self.place.end, offered)
+
+
+def _is_alike(one: _Open, again: Parsed) -> bool:
+    at, words = one.place.word, one.parsed.words
+    is_same_length = len(again.words) == len(words)
+    return at is not None and is_same_length and again.words[at].tag == words[at].tag
+
+
+def _is_sister(net: WordNet, old: str, new: str) -> bool:
+    """Whether both are things to see, of one sort, by their commonest sense."""
+    sort = net.field_of(old, "n")
+    return sort in _PICTURABLE and net.field_of(new, "n") == sort
+
+
+@lru_cache(maxsize=4096)
+def _lemma(word: str, tag: str) -> str:
+    from lemminflect import getLemma  # type: ignore[import-untyped, unused-ignore]
+
+    kind = _UPOS.get(tag[0])
+    found = getLemma(word, upos=kind) if kind else ()
+    return str(found[0]) if found else word
+
+
+class Filler(Protocol):
+    """Finds words for blanks, many at once."""
+
+    def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
+        """For each blank, words with their gain; none where the model cannot read it."""
+
+
+def load_filler(path: str, *, device: str = "cpu") -> Filler:
+    """By its kind: a masked model, or a causal one (a .gguf file too)."""
+    if path.endswith(".gguf"):
+        return CausalFiller(load_likelihood(path, device=device))
+    need_transformers("a language model for fills")
+    source = parse_source(path)
+    kinds = tuple(read_config(source).architectures or ())
+    if any(kind.endswith("ForMaskedLM") for kind in kinds):
+        return _masked(source, device)
+    if any(kind.endswith(_CAUSAL) for kind in kinds):
+        return CausalFiller(load_likelihood(path, device=device))
+    raise UserError(
+        f"{path} is a {' or '.join(kinds) or 'model of unknown kind'}, which fills no blanks",
+        expected="a masked language model (such as distilroberta-base) or a causal one",
+        way_out="a sentence encoder such as all-MiniLM has lost that part: take the model that it "
+        "was made from",
+    )
 
 
 class Blank(NamedTuple):
@@ -60,13 +330,6 @@ class Blank(NamedTuple):
     end: int
     offered: tuple[tuple[str, str], ...]
     """Words, each with the caption that it makes, articles mended."""
-
-
-class Filler(Protocol):
-    """Finds words for blanks, many at once."""
-
-    def __call__(self, blanks: Sequence[Blank]) -> list[Gains]:
-        """For each blank, words with their gain; none where the model cannot read it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,25 +434,6 @@ class MaskedFiller:
         ]
 
 
-def load_filler(path: str, *, device: str = "cpu") -> Filler:
-    """By its kind: a masked model, or a causal one (a .gguf file too)."""
-    if path.endswith(".gguf"):
-        return CausalFiller(load_likelihood(path, device=device))
-    need_transformers("a language model for fills")
-    source = parse_source(path)
-    kinds = tuple(read_config(source).architectures or ())
-    if any(kind.endswith("ForMaskedLM") for kind in kinds):
-        return _masked(source, device)
-    if any(kind.endswith(_CAUSAL) for kind in kinds):
-        return CausalFiller(load_likelihood(path, device=device))
-    raise UserError(
-        f"{path} is a {' or '.join(kinds) or 'model of unknown kind'}, which fills no blanks",
-        expected="a masked language model (such as distilroberta-base) or a causal one",
-        way_out="a sentence encoder such as all-MiniLM has lost that part: take the model that it "
-        "was made from",
-    )
-
-
 def _masked(source: Source, device: str) -> MaskedFiller:
     from transformers import AutoModelForMaskedLM
 
@@ -206,252 +450,3 @@ def _masked(source: Source, device: str) -> MaskedFiller:
     offset = tokenizer.pad_token_id + 1 if "roberta" in model.config.model_type else 0
     context = min(most - offset, tokenizer.model_max_length)
     return MaskedFiller(model.float().to(device), tokenizer, int(min(context, 1_000_000)))
-
-
-# What may stand there is decided by the rules of other kinds: words that exclude the word that
-# stood there. The model says which of them make a likely caption.
-
-
-class Place(NamedTuple):
-    """Words of a caption that others may replace."""
-
-    start: int
-    """The first character that is replaced."""
-    end: int
-    options: Mapping[str, Changes]
-    """By the new words, what is to be changed."""
-    word: int | None
-    """The word that stands there, if it is one and nothing else has to change with it."""
-    is_open: bool = False
-    """Whether other words of its sort may stand there too, if WordNet says that they exclude it."""
-
-
-Places: TypeAlias = Callable[[Parsed], Sequence[Place]]
-
-
-@dataclass(frozen=True)
-class ByRules:
-    """Places at which rules change something, with all that they would put there."""
-
-    rules: tuple[Rule, ...]
-    fits: Callable[[Parsed, Place], bool] = lambda parsed, place: True
-    is_open: bool = False
-
-    def __call__(self, parsed: Parsed) -> list[Place]:
-        """In the order in which the rules find them."""
-        found: dict[tuple[tuple[int, int], ...], dict[str, Changes]] = {}
-        for changes in (c for rule in self.rules for c in rule(parsed)):
-            spans = tuple((change.start, change.end) for change in changes)
-            found.setdefault(spans, {})[" ".join(change.new for change in changes)] = changes
-        places = (self._place(parsed, spans, options) for spans, options in found.items())
-        return [place for place in places if self.fits(parsed, place)]
-
-    def _place(
-        self,
-        parsed: Parsed,
-        spans: Iterable[tuple[int, int]],
-        options: Mapping[str, Changes],
-    ) -> Place:
-        (start, end), *more = spans
-        word = None if more else _word_at(parsed, start, end)
-        return Place(start, end, options, word, is_open=self.is_open and word is not None)
-
-
-def _word_at(parsed: Parsed, start: int, end: int) -> int | None:
-    at = (i for i, word in enumerate(parsed.words) if (word.start, word.end) == (start, end))
-    return next(at, None)
-
-
-def _is_verb(parsed: Parsed, place: Place) -> bool:
-    return place.word is not None and parsed.words[place.word].tag in VERB_TAGS
-
-
-def _is_no_verb(parsed: Parsed, place: Place) -> bool:
-    return not _is_verb(parsed, place)
-
-
-ATTRIBUTES = ByRules((replace_attribute,))
-ACTIONS = ByRules((replace_action, replace_relation), _is_verb)
-RELATIONS = ByRules((replace_relation,), _is_no_verb)
-
-PLACES = 2
-"""Words of a caption that are tried, drawn among all."""
-BEST = 3
-"""Fills of a place that are proposed: the likeliest, in a drawn order."""
-DROP = 6.0
-"""Nats that a caption may lose by a fill: of those that rules offer, SmolLM2-135M finds about one
-in six less likely."""
-_PICTURABLE = frozenset(("noun.animal", "noun.artifact", "noun.food", "noun.plant", "noun.object"))
-_POS: Mapping[str, Pos] = MappingProxyType({"N": "n", "V": "v", "J": "a"})
-_UPOS = MappingProxyType({"N": "NOUN", "V": "VERB", "J": "ADJ"})
-
-
-class _Open(NamedTuple):
-    """A place of one caption while it is filled."""
-
-    caption: int
-    parsed: Parsed
-    place: Place
-
-    @property
-    def old(self) -> Word | None:
-        return None if self.place.word is None else self.parsed.words[self.place.word]
-
-    def changes(self, fill: str) -> Changes:
-        plain = (Change(self.place.start, self.place.end, fill),)
-        return finished(self.parsed, self.place.options.get(fill, plain))
-
-    def text(self, fill: str) -> str:
-        return apply(self.parsed.text, self.changes(fill))
-
-    @property
-    def blank(self) -> Blank:
-        """In lower case if the caption is in capitals, which models hardly know."""
-        said = str.lower if self.parsed.is_upper else str
-        offered = tuple((fill, said(self.text(fill))) for fill in self.place.options)
-        return Blank(said(self.parsed.text), self.place.start, self.place.end, offered)
-
-
-@dataclass(frozen=True, eq=False)
-class Tools:
-    """What all kinds of fills share."""
-
-    filler: Filler
-    parser: Parser
-    wordnet: WordNet | None
-
-
-@dataclass(frozen=True, eq=False)
-class Fills:
-    """Draws places, asks the model for all of them together, and proposes what may stand there."""
-
-    tools: Tools
-    places: Places
-
-    def __call__(
-        self, captions: Sequence[Parsed], draws: Sequence[Draw]
-    ) -> list[Sequence[Changes]]:
-        """Fills in a drawn order; none where no word may be replaced."""
-        randoms: dict[int, Random] = {}
-        work: list[_Open] = []
-        for at, (caption, draw) in enumerate(zip(captions, draws, strict=True)):
-            places = self.places(caption)
-            if places:
-                randoms[at] = draw()
-                drawn = randoms[at].sample(places, min(PLACES, len(places)))
-                work += [_Open(at, caption, place) for place in drawn]
-        gains = self.tools.filler([one.blank for one in work]) if work else []
-        found: list[list[Changes]] = [[] for _ in captions]
-        for one, fill in self._same_form(list(self._best(work, gains))):
-            found[one.caption].append(one.changes(fill))
-        for at, random in randoms.items():
-            random.shuffle(found[at])
-        return [*found]
-
-    def _best(self, work: Sequence[_Open], gains: Sequence[Gains]) -> Iterator[tuple[_Open, str]]:
-        for one, gain in zip(work, gains, strict=True):
-            likely = (fill for fill in gain if gain[fill] >= -DROP)
-            best = sorted(likely, key=lambda fill: (-gain[fill], fill))
-            allowed = (fill for fill in best if self._may(one, fill))
-            yield from ((one, fill) for fill in islice(allowed, BEST))
-
-    def _may(self, one: _Open, fill: str) -> bool:
-        """Whether it excludes what stood there, and is not in the caption already."""
-        old, net = one.old, self.tools.wordnet
-        if old is None:
-            return fill in one.place.options
-        lemma = _lemma(fill, old.tag)
-        said = {*one.parsed.lower, *(word.lemma.lower() for word in one.parsed.words)}
-        if fill in said or lemma in said or is_near(old.lemma, lemma):
-            return False
-        pos = _POS.get(old.tag[0])
-        if net is not None and pos is not None and net.are_related(old.lemma, lemma, pos):
-            return False
-        if fill in one.place.options:
-            return True
-        return one.place.is_open and net is not None and _is_sister(net, old.lemma, lemma)
-
-    def _same_form(self, found: Sequence[tuple[_Open, str]]) -> Iterator[tuple[_Open, str]]:
-        """Of words that no rule offered, those that the parser reads as it read the old word."""
-        is_new = [fill not in one.place.options for one, fill in found]
-        texts = [one.text(fill) for (one, fill), new in zip(found, is_new, strict=True) if new]
-        again = iter(self.tools.parser(texts))
-        for (one, fill), new in zip(found, is_new, strict=True):
-            if not new or _is_alike(one, next(again)):
-                yield one, fill
-
-
-def _is_alike(one: _Open, again: Parsed) -> bool:
-    at, words = one.place.word, one.parsed.words
-    is_same_length = len(again.words) == len(words)
-    return at is not None and is_same_length and again.words[at].tag == words[at].tag
-
-
-def _is_sister(net: WordNet, old: str, new: str) -> bool:
-    """Whether both are things to see, of one sort, by their commonest sense."""
-    sort = net.field_of(old, "n")
-    return sort in _PICTURABLE and net.field_of(new, "n") == sort
-
-
-@lru_cache(maxsize=4096)
-def _lemma(word: str, tag: str) -> str:
-    from lemminflect import getLemma  # type: ignore[import-untyped, unused-ignore]
-
-    kind = _UPOS.get(tag[0])
-    found = getLemma(word, upos=kind) if kind else ()
-    return str(found[0]) if found else word
-
-
-@lru_cache(maxsize=1)
-def _tools(parts: Parts) -> Tools:
-    """Loaded once for all kinds of fills."""
-    if not parts.fill:
-        raise UserError(
-            "fills need a language model, and none was named",
-            expected="a masked or a causal model of transformers: a folder, a .gguf file or a name",
-            way_out="name it with --fill, or leave the kinds fill_... out",
-        )
-    filler = load_filler(parts.fill, device=choose_device(parts.device))
-    return Tools(filler, find_parser(parts.pipeline), _wordnet(parts.wordnet))
-
-
-def _wordnet(choice: str) -> WordNet | None:
-    """Wanted, but needed for nouns only: without it our own tables say what is related."""
-    try:
-        return find_wordnet(choice)
-    except UserError:
-        if choice != "auto":
-            raise
-        return None
-
-
-def _editor(places: Places, parts: Parts) -> Editor:
-    return Fills(_tools(parts), places)
-
-
-def _object_editor(parts: Parts) -> Editor:
-    rule = NounRule(find_wordnet(parts.wordnet))
-    return Fills(_tools(parts), ByRules((rule,), is_open=True))
-
-
-def _kind(name: str, about: str, editor: Callable[[Parts], Editor]) -> Kind:
-    return Kind(
-        name=name,
-        keeps_meaning=False,
-        about=f"a language model's {about}",
-        source="CE-CLIP, SVLC",
-        editor=editor,
-        is_default=False,
-    )
-
-
-FILL_ATTRIBUTE = _kind(
-    "fill_attribute", "adjective: a red bus -> a blue bus", partial(_editor, ATTRIBUTES)
-)
-FILL_OBJECT = _kind("fill_object", "noun: a dog on a bed -> a cat on a bed", _object_editor)
-FILL_ACTION = _kind(
-    "fill_action", "verb: a man is sitting -> a man is dancing", partial(_editor, ACTIONS)
-)
-FILL_RELATION = _kind(
-    "fill_relation", "preposition: a cat on a car -> a cat under a car", partial(_editor, RELATIONS)
-)

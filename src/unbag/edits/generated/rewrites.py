@@ -1,6 +1,7 @@
-"""Parsed captions come in; captions that a chat model said anew go out: hard positives.
+"""Hard positives that a chat model wrote: a synonym, or what "and" joins the other way round.
 
-The prompts are ours. What the model answers is tidied, then goes through filters of its own.
+The prompts are ours. What the model answers is tidied, then goes through filters of its own, one
+for each reason, so that a summary says what a chat model does wrong.
 """
 
 from __future__ import annotations
@@ -46,6 +47,276 @@ REFUSED, UNANSWERED, TOO_LONG = "\ue000", "\ue001", "\ue002"
 room for it. Characters that no text has."""
 PROBE = "Answer with one word: yes."
 """Asked after prompts without an answer: whether the server answers at all."""
+REPLACE_PROMPT = """\
+Replace exactly one word of the following caption by a synonym, so that the caption still says the \
+same about the picture. Leave all other words, their order and the punctuation as they are. Do not \
+explain anything. Answer with the changed caption only.
+
+{caption}"""
+SWAP_PROMPT = """\
+Each sentence below has two parts joined by "and". Exchange the two parts, so that what stood \
+after "and" stands before it, and change nothing else: the meaning stays the same. Answer with the \
+sentence only.
+
+Sentence: A red cup and a green plate are on the table.
+Answer: A green plate and a red cup are on the table.
+
+Sentence: two goats and an old farmer by a gate
+Answer: an old farmer and two goats by a gate
+
+Sentence: A child is sitting and drawing.
+Answer: A child is drawing and sitting.
+
+Sentence: The wall is tall and grey.
+Answer: The wall is grey and tall.
+
+Sentence: A lamp stands on a desk with pens and a small clock.
+Answer: A lamp stands on a desk with a small clock and pens.
+
+Sentence: {caption}
+Answer:"""
+REPLACE_TOKENS, SWAP_TOKENS = 30, 20
+"""Longest answers."""
+SWAP_WORDS = 15
+"""Captions for exchanging have fewer words."""
+REPLACE_WORDS = 24
+"""Captions for replacing have fewer words: of longer ones the answer would be cut."""
+LEAST_OVERLAP = 0.5
+"""Share of words, of the longer text, that caption and rewritten caption have in common."""
+_LABEL = re.compile(r"[A-Z][A-Za-z ]{0,30}:\s*")
+_MARKS = re.compile(r"\*+|__+|`+|~~+|(?<!\w)_|_(?!\w)")
+_LEAD = re.compile(r"(?:(?:#{1,6}|[-+•>]|\d{1,2}[.)])\s+)+")
+"""Of Markdown: emphasis and code; a heading, a quotation or an entry of a list."""
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`"}
+_STOPS = ".!"
+_CHATTER = re.compile(
+    r"""
+    \b(?:i(?:['’]m|\ am)?\ (?:sorry|afraid|cannot|can['’]?t|can\ not|unable|apologi[sz]e|have|will|
+        would|think|hope|replaced|changed|understand|do\ not|don['’]t)|
+    as\ an?\ (?:ai|language|assistant)|language\ model|
+    (?:here(?:['’]s|\ is|\ are)\ (?:the|a|an|your|my|one|another)\b|here\ you\ go)|
+    sure[,!.]|certainly[,!.]|of\ course[,!.]|okay[,!.]|no\ problem|
+    (?:the|this|your|original|new|rewritten|revised|following|given)\ (?:sentence|caption|text|
+        word|phrase)|
+    synonym|paraphras|rewrit|rephras|revised|let\ me\ know|note\ that|please|hope\ this|
+    in\ this\ (?:case|version)|instruction)
+    """,
+    re.I | re.X,
+)
+_MARKDOWN = "*_`#~|<>[]{}\\→"
+_SENTENCE_END = re.compile(r"[.!?]+(?=\s+\S)")
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+
+
+@dataclass(frozen=True)
+class Keeps:
+    """Keeps what a test on caption and rewritten text lets pass."""
+
+    reason: str
+    test: Callable[[Parsed, str], bool]
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """One by one."""
+        return [self.test(p.caption, p.edit.text) for p in proposals]
+
+
+@dataclass(frozen=True)
+class IsNot:
+    """Rejects what stands in place of an answer."""
+
+    reason: str
+    mark: str
+
+    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
+        """One by one."""
+        return [p.edit.text != self.mark for p in proposals]
+
+
+def is_something(caption: Parsed, text: str) -> bool:
+    """Whether it has a letter at all."""
+    return any(letter.isalpha() for letter in text)
+
+
+def is_whole(caption: Parsed, text: str) -> bool:
+    """Whether it ended before it was cut."""
+    return not text.endswith(CUT)
+
+
+def is_no_chatter(caption: Parsed, text: str) -> bool:
+    """Whether it has no phrase of a refusal or of talk about the task that the caption lacks."""
+    had = {match.group().lower() for match in _CHATTER.finditer(caption.text)}
+    return all(match.group().lower() in had for match in _CHATTER.finditer(text))
+
+
+def is_plain(caption: Parsed, text: str) -> bool:
+    """Whether it has no mark of Markdown or of a comparison more often than the caption."""
+    return all(text.count(mark) <= caption.text.count(mark) for mark in _MARKDOWN)
+
+
+def is_one_piece(caption: Parsed, text: str) -> bool:
+    """Whether it is one line with no more sentences and labels than the caption has."""
+    if "\n" in text or text.count(":") > caption.text.count(":"):
+        return False
+    return len(_SENTENCE_END.findall(text)) <= len(_SENTENCE_END.findall(caption.text))
+
+
+def overlaps(caption: Parsed, text: str) -> bool:
+    """Whether enough words are those of the caption."""
+    before, after = Counter(normalised(caption.text).split()), Counter(normalised(text).split())
+    longer = max(before.total(), after.total())
+    return (before & after).total() >= LEAST_OVERLAP * longer
+
+
+def is_exchange(caption: Parsed, text: str) -> bool:
+    """Whether what stands on the two sides of an "and" changed places, and nothing else did."""
+    wanted = [_plain(match.group()) for match in _WORD.finditer(text)]
+    return any(words == wanted for words in _exchanges(caption))
+
+
+def _exchanges(caption: Parsed) -> Iterator[list[str]]:
+    """Every exchange around an "and", by words.
+
+    What the parser sees joined goes to the other side: in "a man in a hat and a woman" that is the
+    man, never the hat alone.
+    """
+    found = list(_WORD.finditer(caption.text))
+    words = [_plain(match.group()) for match in found]
+    starts = [match.start() for match in found]
+    for at, joining in enumerate(caption.words):
+        if joining.dep != "cc" or joining.text.lower() != "and":
+            continue
+        joined = (c for c in caption.children[joining.head] if caption.words[c].dep == "conj")
+        second = next((c for c in joined if c > at), None)
+        if second is None:
+            continue
+        middle, one, other = (
+            bisect(starts, caption.words[i].start) - 1 for i in (at, joining.head, second)
+        )
+        for first, last in product(range(one + 1), range(other, len(words))):
+            left, right = words[first:middle], words[middle + 1 : last + 1]
+            yield [*words[:first], *right, "and", *left, *words[last + 1 :]]
+
+
+def _plain(word: str) -> str:
+    return "a" if word.lower() == "an" else word.lower()
+
+
+REPLACED: tuple[Filter, ...] = (
+    IsNot("the server refused the caption", REFUSED),
+    IsNot("no answer from the server", UNANSWERED),
+    IsNot("too long for the chat model", TOO_LONG),
+    Keeps("empty answer", is_something),
+    Keeps("answer cut off", is_whole),
+    Keeps("refusal or chatter", is_no_chatter),
+    Keeps("Markdown", is_plain),
+    Keeps("more than a sentence", is_one_piece),
+    Differs(),
+    KeepsLength(),
+    Keeps("overlap", overlaps),
+    KeepsTruth(),
+)
+EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
+
+
+def _replacing(parts: Parts) -> Editor:
+    return Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace)
+
+
+def _swapping(parts: Parts) -> Editor:
+    return Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap)
+
+
+REWRITE_REPLACE = Kind(
+    name="rewrite_replace",
+    keeps_meaning=True,
+    about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
+    source="Hard Positives",
+    editor=_replacing,
+    is_default=False,
+    filters=REPLACED,
+)
+REWRITE_SWAP = Kind(
+    name="rewrite_swap",
+    keeps_meaning=True,
+    about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
+    source="Hard Positives",
+    editor=_swapping,
+    is_default=False,
+    filters=EXCHANGED,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rewriter:
+    """Asks for captions that fit, all of a batch together."""
+
+    writer: Writer
+    prompt: str
+    longest: int
+    fits: Callable[[Parsed], bool]
+
+    def __call__(
+        self, captions: Sequence[Parsed], draws: Sequence[Draw]
+    ) -> list[Sequence[Changes]]:
+        """One proposal for each caption that fits: the model always answers the same."""
+        at = [i for i, caption in enumerate(captions) if self.fits(caption)]
+        prompts = [self.prompt.format(caption=captions[i].text) for i in at]
+        answers = self.writer(prompts, longest=self.longest) if prompts else []
+        found: list[Sequence[Changes]] = [()] * len(captions)
+        for i, answer in zip(at, answers, strict=True):
+            text = captions[i].text
+            found[i] = [difference(text, tidied(answer, text))]
+        return found
+
+
+def fits_replace(caption: Parsed) -> bool:
+    """Not too long for the answer."""
+    return len(caption.text.split()) < REPLACE_WORDS
+
+
+def fits_swap(caption: Parsed) -> bool:
+    """Something is joined by "and", and the caption is short."""
+    return "and" in caption.lower and len(caption.text.split()) < SWAP_WORDS
+
+
+def tidied(answer: str, caption: str) -> str:
+    """The answer without label and quotes, with the first capital and last stop of the caption.
+
+    Capitals and stops that only rewritten captions have would tell them from others.
+    """
+    text = _without_marks(answer, caption)
+    first, newline, rest = text.partition("\n")
+    if newline and first.rstrip().endswith(":") and rest.strip():
+        text = _without_lead(rest.strip(), caption)
+    label = _LABEL.match(text)
+    if label and ":" not in caption:
+        text = _without_lead(text[label.end() :], caption)
+    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] != caption[:1]:
+        text = text[1:-1].strip()
+    if caption[-1:] not in _STOPS:
+        text = text.rstrip(_STOPS)
+    elif text and text[-1].isalnum():
+        text += caption[-1]
+    first = text.partition(" ")[0]
+    is_plain = first[1:] == first[1:].lower() and first not in ("I", "")
+    if is_plain and caption[:1].isupper() != text[:1].isupper():
+        text = text[0].swapcase() + text[1:]
+    return text
+
+
+def _without_marks(answer: str, caption: str) -> str:
+    """Without Markdown, unless the caption has such marks itself."""
+    text = answer.strip()
+    if not caption.startswith("* "):
+        text = text.removeprefix("* ")
+    if not _MARKS.search(caption):
+        text = _MARKS.sub("", text).strip()
+    return _without_lead(text, caption)
+
+
+def _without_lead(text: str, caption: str) -> str:
+    lead = _LEAD.match(text)
+    return text if lead is None or _LEAD.match(caption) else text[lead.end() :]
 
 
 class Writer(Protocol):
@@ -56,6 +327,23 @@ class Writer(Protocol):
 
         Or REFUSED, UNANSWERED, TOO_LONG for a prompt without one.
         """
+
+
+@lru_cache(maxsize=1)
+def load_writer(parts: Parts) -> Writer:
+    """The chat model of these parts, once for all kinds."""
+    kind, _, rest = parts.rewrite.partition(":")
+    if kind == "server":
+        cache = Path(parts.cache) if parts.cache else None
+        found = load_server(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
+        return ServerWriter(found.model, found.client)
+    if kind == "hf" and rest:
+        return _local(rest, choose_device(parts.device))
+    raise UserError(
+        f"rewriting needs a chat model, and {parts.rewrite!r} names none",
+        expected="hf:FOLDER (or a .gguf file) for one on disk, or server:MODEL@URL",
+        way_out="name it with --rewrite, or leave the kinds rewrite_replace and rewrite_swap out",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +414,26 @@ class LocalWriter:
         return text if end is not None else text + CUT
 
 
+def _local(path: str, device: str) -> LocalWriter:
+    model, tokenizer = read_causal(path, device=device)
+    if not getattr(tokenizer, "chat_template", None):
+        raise UserError(
+            f"{path} has no chat template",
+            expected="a language model that was trained to follow instructions",
+            way_out="take the instruction-tuned version of this model",
+        )
+    named = getattr(model.generation_config, "eos_token_id", None)
+    ends = [named] if isinstance(named, int) else list(named or ())
+    ends += [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    if not ends:
+        raise UserError(
+            f"the tokenizer of {path} has no token that ends an answer",
+            expected="an eos token",
+            way_out="take another chat model",
+        )
+    return LocalWriter(model, tokenizer, tuple(dict.fromkeys(ends)))
+
+
 @dataclass(frozen=True, eq=False)
 class ServerWriter:
     """A chat model behind an OpenAI-compatible server; what it replied once is kept."""
@@ -154,43 +462,6 @@ class ServerWriter:
         }
 
 
-@lru_cache(maxsize=1)
-def load_writer(parts: Parts) -> Writer:
-    """The chat model of these parts, once for all kinds."""
-    kind, _, rest = parts.rewrite.partition(":")
-    if kind == "server":
-        cache = Path(parts.cache) if parts.cache else None
-        found = load_server(rest, concurrency=parts.concurrency, budget=parts.budget, cache=cache)
-        return ServerWriter(found.model, found.client)
-    if kind == "hf" and rest:
-        return _local(rest, choose_device(parts.device))
-    raise UserError(
-        f"rewriting needs a chat model, and {parts.rewrite!r} names none",
-        expected="hf:FOLDER (or a .gguf file) for one on disk, or server:MODEL@URL",
-        way_out="name it with --rewrite, or leave the kinds rewrite_replace and rewrite_swap out",
-    )
-
-
-def _local(path: str, device: str) -> LocalWriter:
-    model, tokenizer = read_causal(path, device=device)
-    if not getattr(tokenizer, "chat_template", None):
-        raise UserError(
-            f"{path} has no chat template",
-            expected="a language model that was trained to follow instructions",
-            way_out="take the instruction-tuned version of this model",
-        )
-    named = getattr(model.generation_config, "eos_token_id", None)
-    ends = [named] if isinstance(named, int) else list(named or ())
-    ends += [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-    if not ends:
-        raise UserError(
-            f"the tokenizer of {path} has no token that ends an answer",
-            expected="an eos token",
-            way_out="take another chat model",
-        )
-    return LocalWriter(model, tokenizer, tuple(dict.fromkeys(ends)))
-
-
 def _answer(reply: Reply | UnansweredError) -> str:
     if isinstance(reply, UnansweredError):
         return REFUSED if isinstance(reply, RefusedError) else UNANSWERED
@@ -205,280 +476,3 @@ def _check(reply: Reply) -> None:
         _answer(reply)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise GarbageError(f"{type(error).__name__} {error}"[:200]) from error
-
-
-# One filter a reason, so that a summary says what a chat model does wrong.
-
-LEAST_OVERLAP = 0.5
-"""Share of words, of the longer text, that caption and rewritten caption have in common."""
-_CHATTER = re.compile(
-    r"""
-    \b(?:i(?:['’]m|\ am)?\ (?:sorry|afraid|cannot|can['’]?t|can\ not|unable|apologi[sz]e|have|will|
-        would|think|hope|replaced|changed|understand|do\ not|don['’]t)|
-    as\ an?\ (?:ai|language|assistant)|language\ model|
-    (?:here(?:['’]s|\ is|\ are)\ (?:the|a|an|your|my|one|another)\b|here\ you\ go)|
-    sure[,!.]|certainly[,!.]|of\ course[,!.]|okay[,!.]|no\ problem|
-    (?:the|this|your|original|new|rewritten|revised|following|given)\ (?:sentence|caption|text|
-        word|phrase)|
-    synonym|paraphras|rewrit|rephras|revised|let\ me\ know|note\ that|please|hope\ this|
-    in\ this\ (?:case|version)|instruction)
-    """,
-    re.I | re.X,
-)
-_FILTERS_REWRITE_MARKS = "*_`#~|<>[]{}\\→"
-_SENTENCE_END = re.compile(r"[.!?]+(?=\s+\S)")
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
-
-
-@dataclass(frozen=True)
-class Keeps:
-    """Keeps what a test on caption and rewritten text lets pass."""
-
-    reason: str
-    test: Callable[[Parsed, str], bool]
-
-    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """One by one."""
-        return [self.test(p.caption, p.edit.text) for p in proposals]
-
-
-@dataclass(frozen=True)
-class IsNot:
-    """Rejects what stands in place of an answer."""
-
-    reason: str
-    mark: str
-
-    def __call__(self, proposals: Sequence[Proposal]) -> list[bool]:
-        """One by one."""
-        return [p.edit.text != self.mark for p in proposals]
-
-
-def is_something(caption: Parsed, text: str) -> bool:
-    """Whether it has a letter at all."""
-    return any(letter.isalpha() for letter in text)
-
-
-def is_whole(caption: Parsed, text: str) -> bool:
-    """Whether it ended before it was cut."""
-    return not text.endswith(CUT)
-
-
-def is_no_chatter(caption: Parsed, text: str) -> bool:
-    """Whether it has no phrase of a refusal or of talk about the task that the caption lacks."""
-    had = {match.group().lower() for match in _CHATTER.finditer(caption.text)}
-    return all(match.group().lower() in had for match in _CHATTER.finditer(text))
-
-
-def is_plain(caption: Parsed, text: str) -> bool:
-    """Whether it has no mark of Markdown or of a comparison more often than the caption."""
-    return all(text.count(mark) <= caption.text.count(mark) for mark in _FILTERS_REWRITE_MARKS)
-
-
-def is_one_piece(caption: Parsed, text: str) -> bool:
-    """Whether it is one line with no more sentences and labels than the caption has."""
-    if "\n" in text or text.count(":") > caption.text.count(":"):
-        return False
-    return len(_SENTENCE_END.findall(text)) <= len(_SENTENCE_END.findall(caption.text))
-
-
-def overlaps(caption: Parsed, text: str) -> bool:
-    """Whether enough words are those of the caption."""
-    before, after = Counter(normalised(caption.text).split()), Counter(normalised(text).split())
-    longer = max(before.total(), after.total())
-    return (before & after).total() >= LEAST_OVERLAP * longer
-
-
-def is_exchange(caption: Parsed, text: str) -> bool:
-    """Whether what stands on the two sides of an "and" changed places, and nothing else did."""
-    wanted = [_plain(match.group()) for match in _WORD.finditer(text)]
-    return any(words == wanted for words in _exchanges(caption))
-
-
-def _exchanges(caption: Parsed) -> Iterator[list[str]]:
-    """Every exchange around an "and", by words.
-
-    What the parser sees joined goes to the other side: in "a man in a hat and a woman" that is the
-    man, never the hat alone.
-    """
-    found = list(_WORD.finditer(caption.text))
-    words = [_plain(match.group()) for match in found]
-    starts = [match.start() for match in found]
-    for at, joining in enumerate(caption.words):
-        if joining.dep != "cc" or joining.text.lower() != "and":
-            continue
-        joined = (c for c in caption.children[joining.head] if caption.words[c].dep == "conj")
-        second = next((c for c in joined if c > at), None)
-        if second is None:
-            continue
-        middle, one, other = (
-            bisect(starts, caption.words[i].start) - 1 for i in (at, joining.head, second)
-        )
-        for first, last in product(range(one + 1), range(other, len(words))):
-            left, right = words[first:middle], words[middle + 1 : last + 1]
-            yield [*words[:first], *right, "and", *left, *words[last + 1 :]]
-
-
-def _plain(word: str) -> str:
-    return "a" if word.lower() == "an" else word.lower()
-
-
-REPLACED: tuple[Filter, ...] = (
-    IsNot("the server refused the caption", REFUSED),
-    IsNot("no answer from the server", UNANSWERED),
-    IsNot("too long for the chat model", TOO_LONG),
-    Keeps("empty answer", is_something),
-    Keeps("answer cut off", is_whole),
-    Keeps("refusal or chatter", is_no_chatter),
-    Keeps("Markdown", is_plain),
-    Keeps("more than a sentence", is_one_piece),
-    Differs(),
-    KeepsLength(),
-    Keeps("overlap", overlaps),
-    KeepsTruth(),
-)
-EXCHANGED: tuple[Filter, ...] = (*REPLACED, Keeps("no exchange around and", is_exchange))
-
-REPLACE_PROMPT = """\
-Replace exactly one word of the following caption by a synonym, so that the caption still says the \
-same about the picture. Leave all other words, their order and the punctuation as they are. Do not \
-explain anything. Answer with the changed caption only.
-
-{caption}"""
-
-SWAP_PROMPT = """\
-Each sentence below has two parts joined by "and". Exchange the two parts, so that what stood \
-after "and" stands before it, and change nothing else: the meaning stays the same. Answer with the \
-sentence only.
-
-Sentence: A red cup and a green plate are on the table.
-Answer: A green plate and a red cup are on the table.
-
-Sentence: two goats and an old farmer by a gate
-Answer: an old farmer and two goats by a gate
-
-Sentence: A child is sitting and drawing.
-Answer: A child is drawing and sitting.
-
-Sentence: The wall is tall and grey.
-Answer: The wall is grey and tall.
-
-Sentence: A lamp stands on a desk with pens and a small clock.
-Answer: A lamp stands on a desk with a small clock and pens.
-
-Sentence: {caption}
-Answer:"""
-
-REPLACE_TOKENS, SWAP_TOKENS = 30, 20
-"""Longest answers."""
-SWAP_WORDS = 15
-"""Captions for exchanging have fewer words."""
-REPLACE_WORDS = 24
-"""Captions for replacing have fewer words: of longer ones the answer would be cut."""
-_LABEL = re.compile(r"[A-Z][A-Za-z ]{0,30}:\s*")
-_MARKS = re.compile(r"\*+|__+|`+|~~+|(?<!\w)_|_(?!\w)")
-_LEAD = re.compile(r"(?:(?:#{1,6}|[-+•>]|\d{1,2}[.)])\s+)+")
-"""Of Markdown: emphasis and code; a heading, a quotation or an entry of a list."""
-_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`"}
-_STOPS = ".!"
-
-
-@dataclass(frozen=True, eq=False)
-class Rewriter:
-    """Asks for captions that fit, all of a batch together."""
-
-    writer: Writer
-    prompt: str
-    longest: int
-    fits: Callable[[Parsed], bool]
-
-    def __call__(
-        self, captions: Sequence[Parsed], draws: Sequence[Draw]
-    ) -> list[Sequence[Changes]]:
-        """One proposal for each caption that fits: the model always answers the same."""
-        at = [i for i, caption in enumerate(captions) if self.fits(caption)]
-        prompts = [self.prompt.format(caption=captions[i].text) for i in at]
-        answers = self.writer(prompts, longest=self.longest) if prompts else []
-        found: list[Sequence[Changes]] = [()] * len(captions)
-        for i, answer in zip(at, answers, strict=True):
-            text = captions[i].text
-            found[i] = [difference(text, tidied(answer, text))]
-        return found
-
-
-def tidied(answer: str, caption: str) -> str:
-    """The answer without label and quotes, with the first capital and last stop of the caption.
-
-    Capitals and stops that only rewritten captions have would tell them from others.
-    """
-    text = _without_marks(answer, caption)
-    first, newline, rest = text.partition("\n")
-    if newline and first.rstrip().endswith(":") and rest.strip():
-        text = _without_lead(rest.strip(), caption)
-    label = _LABEL.match(text)
-    if label and ":" not in caption:
-        text = _without_lead(text[label.end() :], caption)
-    if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] != caption[:1]:
-        text = text[1:-1].strip()
-    if caption[-1:] not in _STOPS:
-        text = text.rstrip(_STOPS)
-    elif text and text[-1].isalnum():
-        text += caption[-1]
-    first = text.partition(" ")[0]
-    is_plain = first[1:] == first[1:].lower() and first not in ("I", "")
-    if is_plain and caption[:1].isupper() != text[:1].isupper():
-        text = text[0].swapcase() + text[1:]
-    return text
-
-
-def _without_marks(answer: str, caption: str) -> str:
-    """Without Markdown, unless the caption has such marks itself."""
-    text = answer.strip()
-    if not caption.startswith("* "):
-        text = text.removeprefix("* ")
-    if not _MARKS.search(caption):
-        text = _MARKS.sub("", text).strip()
-    return _without_lead(text, caption)
-
-
-def _without_lead(text: str, caption: str) -> str:
-    lead = _LEAD.match(text)
-    return text if lead is None or _LEAD.match(caption) else text[lead.end() :]
-
-
-def fits_replace(caption: Parsed) -> bool:
-    """Not too long for the answer."""
-    return len(caption.text.split()) < REPLACE_WORDS
-
-
-def fits_swap(caption: Parsed) -> bool:
-    """Something is joined by "and", and the caption is short."""
-    return "and" in caption.lower and len(caption.text.split()) < SWAP_WORDS
-
-
-def _replacing(parts: Parts) -> Editor:
-    return Rewriter(load_writer(parts), REPLACE_PROMPT, REPLACE_TOKENS, fits_replace)
-
-
-def _swapping(parts: Parts) -> Editor:
-    return Rewriter(load_writer(parts), SWAP_PROMPT, SWAP_TOKENS, fits_swap)
-
-
-REWRITE_REPLACE = Kind(
-    name="rewrite_replace",
-    keeps_meaning=True,
-    about="a chat model replaces a word by a synonym: a boat on the sea -> a ship on the sea",
-    source="Hard Positives",
-    editor=_replacing,
-    is_default=False,
-    filters=REPLACED,
-)
-REWRITE_SWAP = Kind(
-    name="rewrite_swap",
-    keeps_meaning=True,
-    about='a chat model exchanges what "and" joins: a cup and a plate -> a plate and a cup',
-    source="Hard Positives",
-    editor=_swapping,
-    is_default=False,
-    filters=EXCHANGED,
-)

@@ -1,1 +1,1 @@
-"""Jobs."""
+"""Edits of whole collections: jobs that can be stopped and go on, in one process or many."""

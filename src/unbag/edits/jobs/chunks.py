@@ -17,14 +17,15 @@ import numpy as np
 
 from unbag.data.captions import Bad, Entry, Pair, Source
 from unbag.data.readers import entries
-from unbag.edits.editor import Tally
-from unbag.edits.jobs.workers import Finished, Head, read_edited, read_head
+from unbag.edits.editor import EditTally
+from unbag.edits.jobs.workers import ChunkHead, EditedChunk, read_edited, read_head
 from unbag.errors import UserError
 from unbag.runs.files import is_full, locked_folder, make_folder, remove_leftovers, write_text
 from unbag.runs.progress import Advance
 from unbag.types import Edited
 
-# A collection is read once before work begins: how much there is, and that nothing is broken.
+NAMED = 20
+"""Failures that are named; more are counted."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,125 @@ class Survey:
     def from_json(said: dict[str, Any]) -> Survey:
         """What `as_json` wrote."""
         return Survey(**(said | {"bad_named": tuple(said["bad_named"])}))
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """Reads and writes the folder of one job."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, out: Path) -> JobFolder:
+        """The folder that belongs to an output."""
+        return cls(out.with_name(f"{out.name}.parts"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Create the folder; only one process may work in it."""
+        make_folder(self.folder, what="folder", way_out="choose another place with --out")
+        taken = UserError(
+            f"another process is working in {self.folder}",
+            expected="one process for one output",
+            way_out="wait for it, or choose another place with --out",
+        )
+        with locked_folder(self.folder, taken):
+            remove_leftovers(self.folder)
+            yield
+
+    def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
+        """Start, or go on if the same was asked before; the survey is made once.
+
+        Where no chunk is done there is nothing to protect, so another job may start.
+        """
+        path = self.folder / "job.json"
+        if path.exists() and self._files():
+            said = _json(path)
+            if different := differences(said["asked"], asked):
+                raise UserError(
+                    f"{self.folder} belongs to another job: {different}",
+                    expected="the command that was stopped",
+                    way_out=f"give that command again, choose another --out, or delete "
+                    f"{self.folder} to start anew",
+                )
+            return Survey.from_json(said["survey"])
+        try:
+            found = survey()
+        except UserError:
+            self.remove()
+            raise
+        write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
+        return found
+
+    def save(self, finished: EditedChunk) -> None:
+        """Keep a chunk."""
+        write_text(self._path(finished.index), finished.text)
+
+    def done(self) -> dict[int, int]:
+        """Chunks that are done, with their number of captions."""
+        return {int(path.stem): _head(path).captions for path in self._files()}
+
+    def tally(self) -> tuple[EditTally, list[str], int]:
+        """Over all chunks: what was counted, the first failures, and how many there were."""
+        total, named, failures = EditTally(), list[str](), 0
+        for path in self._files():
+            head = _head(path)
+            total.add(head.tally)
+            failures += len(head.failures)
+            named += head.failures[: NAMED - len(named)]
+        return total, named, failures
+
+    def edited(self) -> Iterator[Edited]:
+        """Every caption, in order."""
+        for path in self._files():
+            with path.open(encoding="utf-8") as file:
+                try:
+                    head, number = read_head(file), 0
+                    for one in read_edited(file):
+                        number += 1
+                        yield one
+                except (ValueError, KeyError, TypeError) as error:
+                    raise _damaged(path) from error
+                if number != head.captions:
+                    raise _damaged(path)
+
+    def remove(self) -> None:
+        """Everything is in the output."""
+        rmtree(self.folder, ignore_errors=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"{index:06}.jsonl"
+
+
+def _ignored(steps: int) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class EditedEntries:
+    """The entries of the source with the edits of all chunks; see `unbag.data.captions.Pairs`."""
+
+    source: Source
+    kept: JobFolder
+    advance: Advance = _ignored
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Both are read side by side, so that neither need fit in memory."""
+        flow = self.kept.edited()
+        for entry in entries(self.source):
+            some = tuple(islice(flow, len(entry.captions)))
+            if [one.id for one in some] != [caption.id for caption in entry.captions]:
+                raise UserError(
+                    f"the captions changed while they were edited, or a chunk of "
+                    f"{self.kept.folder} is missing",
+                    expected="the same captions from beginning to end",
+                    way_out=f"delete {self.kept.folder} and start anew",
+                )
+            self.advance(len(some))
+            yield Pair(entry, some)
 
 
 def surveyed(source: Source) -> Survey:
@@ -110,131 +230,8 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-NAMED = 20
-"""Failures that are named; more are counted."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Reads and writes the folder of one job."""
-
-    folder: Path
-
-    @classmethod
-    def of(cls, out: Path) -> Kept:
-        """The folder that belongs to an output."""
-        return cls(out.with_name(f"{out.name}.parts"))
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Create the folder; only one process may work in it."""
-        make_folder(self.folder, what="folder", way_out="choose another place with --out")
-        taken = UserError(
-            f"another process is working in {self.folder}",
-            expected="one process for one output",
-            way_out="wait for it, or choose another place with --out",
-        )
-        with locked_folder(self.folder, taken):
-            remove_leftovers(self.folder)
-            yield
-
-    def begin(self, asked: dict[str, Any], survey: Callable[[], Survey]) -> Survey:
-        """Start, or go on if the same was asked before; the survey is made once.
-
-        Where no chunk is done there is nothing to protect, so another job may start.
-        """
-        path = self.folder / "job.json"
-        if path.exists() and self._files():
-            said = _json(path)
-            if different := differences(said["asked"], asked):
-                raise UserError(
-                    f"{self.folder} belongs to another job: {different}",
-                    expected="the command that was stopped",
-                    way_out=f"give that command again, choose another --out, or delete "
-                    f"{self.folder} to start anew",
-                )
-            return Survey.from_json(said["survey"])
-        try:
-            found = survey()
-        except UserError:
-            self.remove()
-            raise
-        write_text(path, json.dumps({"asked": asked, "survey": found.as_json()}, indent=1))
-        return found
-
-    def save(self, finished: Finished) -> None:
-        """Keep a chunk."""
-        write_text(self._path(finished.index), finished.text)
-
-    def done(self) -> dict[int, int]:
-        """Chunks that are done, with their number of captions."""
-        return {int(path.stem): _head(path).captions for path in self._files()}
-
-    def tally(self) -> tuple[Tally, list[str], int]:
-        """Over all chunks: what was counted, the first failures, and how many there were."""
-        total, named, failures = Tally(), list[str](), 0
-        for path in self._files():
-            head = _head(path)
-            total.add(head.tally)
-            failures += len(head.failures)
-            named += head.failures[: NAMED - len(named)]
-        return total, named, failures
-
-    def edited(self) -> Iterator[Edited]:
-        """Every caption, in order."""
-        for path in self._files():
-            with path.open(encoding="utf-8") as file:
-                try:
-                    head, number = read_head(file), 0
-                    for one in read_edited(file):
-                        number += 1
-                        yield one
-                except (ValueError, KeyError, TypeError) as error:
-                    raise _damaged(path) from error
-                if number != head.captions:
-                    raise _damaged(path)
-
-    def remove(self) -> None:
-        """Everything is in the output."""
-        rmtree(self.folder, ignore_errors=True)
-
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.jsonl"), key=lambda path: int(path.stem))
-
-    def _path(self, index: int) -> Path:
-        return self.folder / f"{index:06}.jsonl"
-
-
-def _ignored(steps: int) -> None:
-    """Nobody looks."""
-
-
-@dataclass(frozen=True)
-class Joined:
-    """The entries of the source with the edits of all chunks; see `unbag.data.captions.Pairs`."""
-
-    source: Source
-    kept: Kept
-    advance: Advance = _ignored
-
-    def __iter__(self) -> Iterator[Pair]:
-        """Both are read side by side, so that neither need fit in memory."""
-        flow = self.kept.edited()
-        for entry in entries(self.source):
-            some = tuple(islice(flow, len(entry.captions)))
-            if [one.id for one in some] != [caption.id for caption in entry.captions]:
-                raise UserError(
-                    f"the captions changed while they were edited, or a chunk of "
-                    f"{self.kept.folder} is missing",
-                    expected="the same captions from beginning to end",
-                    way_out=f"delete {self.kept.folder} and start anew",
-                )
-            self.advance(len(some))
-            yield Pair(entry, some)
-
-
 @contextmanager
-def full_disk_told(kept: Kept) -> Iterator[None]:
+def full_disk_told(kept: JobFolder) -> Iterator[None]:
     """A disk that is full ends the job with what to do, and everything that was done stays."""
     try:
         yield
@@ -269,7 +266,7 @@ def _json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _head(path: Path) -> Head:
+def _head(path: Path) -> ChunkHead:
     with path.open(encoding="utf-8") as file:
         try:
             return read_head(file)

@@ -1,4 +1,4 @@
-"""Chunks come in, edited chunks go out, edited on a Ray cluster by Ray Data.
+"""Edits chunks on a Ray cluster, by Ray Data.
 
 The command that was given reads the captions and writes the results; workers of the cluster need
 unbag, spaCy and a pipeline, and no shared disk. A worker that dies is replaced by Ray and its chunk
@@ -18,7 +18,7 @@ from logging import ERROR, getLogger
 from typing import TYPE_CHECKING, Any
 
 from unbag.data.captions import Chunk
-from unbag.edits.jobs.workers import Finished, Settings, Worker, make_worker
+from unbag.edits.jobs.workers import EditedChunk, EditSettings, Worker, make_worker
 from unbag.errors import UserError
 from unbag.types import Given
 
@@ -42,14 +42,14 @@ class RayRunner:
     """As of `ray.init`: "auto", "ray://host:10001", "host:6379"; or "local"."""
     workers: int
 
-    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         """Every chunk once, as they are done."""
         with _connected(self.address, self.workers):
             while first := list(islice(chunks, 1)):
                 window = chain(first, islice(chunks, WINDOW * self.workers - 1))
                 yield from self._edited(list(window), settings)
 
-    def _edited(self, chunks: list[Chunk], settings: Settings) -> Iterator[Finished]:
+    def _edited(self, chunks: list[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         import ray
 
         rows = [{"chunk": _as_text(chunk)} for chunk in chunks]
@@ -71,7 +71,7 @@ class RayRunner:
 class _RayWorker:
     """One process of the cluster."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EditSettings) -> None:
         # Several workers share a machine; threads of one would stand in the way of the others.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         self.problem: UserError | None = None
@@ -103,11 +103,11 @@ def _as_chunk(text: str) -> Chunk:
     return Chunk(index, tuple(Given(id_, said, tuple(others)) for id_, said, others in given))
 
 
-def _finished(row: dict[str, Any]) -> Finished:
+def _finished(row: dict[str, Any]) -> EditedChunk:
     what, first, second, third = json.loads(row["done"])
     if what == "error":
         raise UserError(first, expected=second, way_out=third)
-    return Finished(first, second, third)
+    return EditedChunk(first, second, third)
 
 
 @contextmanager

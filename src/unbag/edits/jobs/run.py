@@ -1,6 +1,6 @@
-"""A job comes in; its captions are read, edited chunk by chunk, and written: the story of a job.
+"""Runs an edit job: its captions are read, edited chunk by chunk, and written.
 
-Every chunk is kept when it is done, so a job that was stopped goes on when it is given again. The
+Every chunk is saved when it is done, so a job that was stopped goes on when it is given again. The
 output is put together at the end, in the order of the source.
 """
 
@@ -15,17 +15,21 @@ from typing import Any
 
 from unbag.data import negclip
 from unbag.data.captions import Chunk, Source, chunks
-from unbag.data.negclip import read_neighbours
 from unbag.data.readers import FORMS, NEGCLIP, check_written, entries
-from unbag.edits import parsing as pipelines
-from unbag.edits import wordnet
-from unbag.edits.editor import Tally
+from unbag.edits import parsing, wordnet
+from unbag.edits.editor import EditTally
 from unbag.edits.filters import make_filters
-from unbag.edits.jobs.chunks import Joined, Kept, Survey, differences, full_disk_told, surveyed
+from unbag.edits.jobs.chunks import (
+    EditedEntries,
+    JobFolder,
+    Survey,
+    differences,
+    full_disk_told,
+    surveyed,
+)
 from unbag.edits.jobs.ray import RayRunner
-from unbag.edits.jobs.workers import InProcess, Processes, Runner, Settings, make_worker
+from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner, make_worker
 from unbag.edits.kinds import Parts, find_kinds
-from unbag.edits.parsing import find_installed, find_parser, is_there
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
 from unbag.models.baselines import find_model
@@ -35,10 +39,41 @@ from unbag.runs.files import make_folder, write_atomically, write_text
 from unbag.runs.progress import Progress, Silent
 from unbag.version import __version__
 
-# What `unbag edit` is asked to do, and what makes two jobs the same.
-
 _DECIDING = ("fill", "rewrite", "device")
 """Fields of Parts that decide the output as they are written."""
+
+
+def run_edit(
+    job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
+) -> Summary:
+    """Edit a collection; a job that is done already is not done again.
+
+    Args:
+        job: What to edit, and how.
+        progress: Shows how far it is.
+        runner: Does the work; by default processes of this machine, as the job says.
+    """
+    progress = progress or Silent()
+    job.check()
+    asked = job.asked()
+    kept = JobFolder.of(job.out)
+    if found := _finished(job, asked, kept, progress):
+        return found
+    runner = runner or _runner(job)
+    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
+    try:
+        with kept.locked(), full_disk_told(kept):
+            # Another process may have ended since the first look: loading takes seconds.
+            summary = _finished_since(job, asked, kept, progress)
+            if summary is None:
+                survey = kept.begin(asked, lambda: _surveyed(job, progress))
+                _edit(job, kept, survey, progress, runner)
+                summary = _written(job, asked, kept, survey, progress)
+    except KeyboardInterrupt:
+        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
+        raise
+    kept.remove()
+    return summary
 
 
 @dataclass(frozen=True)
@@ -66,9 +101,9 @@ class EditJob:
     """Captions that are edited and saved together."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EditSettings:
         """What a worker needs to know."""
-        return Settings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
+        return EditSettings(self.kinds, self.parts, self.filters, self.seed, self.per_kind)
 
     def check(self) -> None:
         """What can be said before anything is read."""
@@ -86,9 +121,9 @@ class EditJob:
             # It is asked in this process, when all else is done.
             choose_device(self.parts.device)
         choice = self.parts.pipeline
-        place = find_installed() if choice == "auto" else choice
-        if place is None or not is_there(place):
-            find_parser(choice)
+        place = parsing.find_installed() if choice == "auto" else choice
+        if place is None or not parsing.is_there(place):
+            parsing.find_parser(choice)
         if self.neighbours and self.form != NEGCLIP:
             raise UserError(
                 f"neighbours are given, but the form is {self.form}",
@@ -96,7 +131,7 @@ class EditJob:
                 way_out="add --format negclip, or leave --neighbours out",
             )
         if self.neighbours:
-            read_neighbours(self.neighbours)
+            negclip.read_neighbours(self.neighbours)
 
     def _check_models(self) -> None:
         """That models which are named are there; they are loaded later."""
@@ -127,7 +162,7 @@ class EditJob:
             "limit": source.limit,
             "format": self.form,
             "kinds": [kind.name for kind in find_kinds(self.kinds)],
-            "pipeline": pipelines.described(self.parts.pipeline),
+            "pipeline": parsing.described(self.parts.pipeline),
             "wordnet": wordnet.described(self.parts.wordnet),
             **{name: asdict(self.parts)[name] for name in _DECIDING},
             "filters": list(self.filters),
@@ -139,9 +174,6 @@ class EditJob:
         }
 
 
-# What came of a job: counts by kind and reason, what to know of the output; kept beside it.
-
-
 @dataclass(frozen=True, eq=False)
 class Summary:
     """Of a finished job."""
@@ -149,7 +181,7 @@ class Summary:
     out: Path
     asked: dict[str, Any]
     """See `EditJob.asked`."""
-    tally: Tally
+    tally: EditTally
     bad: int
     """Broken lines that were left out."""
     bad_named: tuple[str, ...]
@@ -187,7 +219,7 @@ class Summary:
             return cls(
                 out,
                 said["asked"],
-                Tally.from_json(said),
+                EditTally.from_json(said),
                 bad["count"],
                 tuple(bad["first"]),
                 failures["count"],
@@ -199,46 +231,16 @@ class Summary:
             return None
 
 
-def run_edit(
-    job: EditJob, *, progress: Progress | None = None, runner: Runner | None = None
-) -> Summary:
-    """Edit a collection; a job that is done already is not done again.
-
-    Args:
-        job: What to edit, and how.
-        progress: Shows how far it is.
-        runner: Does the work; by default processes of this machine, as the job says.
-    """
-    progress = progress or Silent()
-    job.check()
-    asked = job.asked()
-    kept = Kept.of(job.out)
-    if found := _finished(job, asked, kept, progress):
-        return found
-    runner = runner or _runner(job)
-    make_folder(job.out.parent, what="folder", way_out="choose another place with --out")
-    try:
-        with kept.locked(), full_disk_told(kept):
-            # Another process may have ended since the first look: loading takes seconds.
-            summary = _finished_since(job, asked, kept, progress)
-            if summary is None:
-                survey = kept.begin(asked, lambda: _surveyed(job, progress))
-                _edit(job, kept, survey, progress, runner)
-                summary = _written(job, asked, kept, survey, progress)
-    except KeyboardInterrupt:
-        progress.say(f"stopped; the same command goes on with what is in {kept.folder}")
-        raise
-    kept.remove()
-    return summary
-
-
 def _finished(
-    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
 ) -> Summary | None:
     if not job.out.exists():
         return None
     found = Summary.read(job.out)
-    different = differences(_deciding(found), asked) if found else "nothing says how it was made"
+    different = "nothing says how it was made"
+    if found:
+        deciding = {name: value for name, value in found.asked.items() if name != "leak"}
+        different = differences(deciding, asked)
     if found and not different and job.leak and found.asked.get("leak") != job.leak:
         different = f"its leak was not measured with {job.leak}, which is done with the edits"
     if different:
@@ -253,7 +255,7 @@ def _finished(
 
 
 def _finished_since(
-    job: EditJob, asked: dict[str, object], kept: Kept, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, progress: Progress
 ) -> Summary | None:
     """As `_finished`, for who holds the lock; a folder made only to hold it goes away."""
     try:
@@ -262,10 +264,6 @@ def _finished_since(
         if not kept.done():
             kept.remove()
         raise
-
-
-def _deciding(found: Summary) -> dict[str, object]:
-    return {name: value for name, value in found.asked.items() if name != "leak"}
 
 
 def _surveyed(job: EditJob, progress: Progress) -> Survey:
@@ -303,7 +301,9 @@ def _runner(job: EditJob) -> Runner:
     return RayRunner(job.ray, job.workers) if job.ray else Processes(job.workers)
 
 
-def _edit(job: EditJob, kept: Kept, survey: Survey, progress: Progress, runner: Runner) -> None:
+def _edit(
+    job: EditJob, kept: JobFolder, survey: Survey, progress: Progress, runner: Runner
+) -> None:
     done = kept.done()
     if done:
         progress.say(f"going on: {sum(done.values()):,} of {survey.captions:,} captions are done")
@@ -318,7 +318,7 @@ def _todo(job: EditJob, done: dict[int, int]) -> Iterator[Chunk]:
 
 
 def _written(
-    job: EditJob, asked: dict[str, object], kept: Kept, survey: Survey, progress: Progress
+    job: EditJob, asked: dict[str, object], kept: JobFolder, survey: Survey, progress: Progress
 ) -> Summary:
     """The output, made in the folder of the parts and moved when it is whole.
 
@@ -327,7 +327,7 @@ def _written(
     tally, named, failures = kept.tally()
     made = kept.folder / "output"
     with progress.task("write", tally.captions) as advance:
-        notes = _write(job, Joined(job.source, kept, advance), made)
+        notes = _write(job, EditedEntries(job.source, kept, advance), made)
     told = leaks(kept.edited(), job.leak, device=job.parts.device) if job.leak else {}
     summary = Summary(
         job.out,
@@ -345,7 +345,7 @@ def _written(
     return summary
 
 
-def _write(job: EditJob, pairs: Joined, made: Path) -> list[str]:
+def _write(job: EditJob, pairs: EditedEntries, made: Path) -> list[str]:
     """Gives what a reader must know of the output."""
     if job.form == "shards":
         rmtree(made, ignore_errors=True)

@@ -1,4 +1,10 @@
-"""Runners on this machine: in this process, or in several that are replaced when they die."""
+"""Edits chunks on this machine: in this process, or in several that are replaced when they die.
+
+A runner is a function of chunks and settings. It may take several chunks at once and give them back
+in any order, as long as it takes no more from the iterator than it works on: a collection need not
+fit in memory. A chunk that is done is the text of a file: a line about the chunk, then one a
+caption.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +23,7 @@ from threading import Thread
 from typing import IO, Any, Protocol, TypeAlias
 
 from unbag.data.captions import Chunk
-from unbag.edits.editor import Tally, cleaned, make_editor
+from unbag.edits.editor import EditTally, cleaned, make_editor
 from unbag.edits.filters import make_filters
 from unbag.edits.kinds import Parts
 from unbag.errors import UserError
@@ -25,13 +31,18 @@ from unbag.runs.files import paused_collector
 from unbag.types import Change, Edit, Edited, Given
 from unbag.types.json import edit_as_json
 
-# A runner is a function of chunks and settings. It may take several chunks at once and give them
-# back in any order, as long as it takes no more from the iterator than it works on: a collection
-# need not fit in memory.
+FAILED = "the editor failed"
+_MANY = 16
+"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
+TRIES = 3
+"""Times that a chunk is tried alone before the job is given up."""
+_AHEAD = 2
+"""Chunks in flight for each process: one in work, one waiting."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
-class Settings:
+class EditSettings:
     """What decides the edits of a caption. Plain data: every process makes its own editor of it."""
 
     kinds: tuple[str, ...] = ("default",)
@@ -43,7 +54,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Finished:
+class EditedChunk:
     """A chunk that is done, as it is saved."""
 
     index: int
@@ -55,7 +66,7 @@ class Finished:
 class Runner(Protocol):
     """Edits chunks, here or elsewhere."""
 
-    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         """Every chunk once, in any order.
 
         Raises UserError where the work cannot go on, for example because the pipeline is missing.
@@ -63,60 +74,21 @@ class Runner(Protocol):
         """
 
 
-# An edited chunk as the text of a file, and back: a line about the chunk, then one a caption.
+def make_worker(settings: EditSettings) -> Worker:
+    """Load everything that the settings name."""
+    return Worker(
+        make_editor(
+            settings.kinds,
+            parts=settings.parts,
+            filters=make_filters(settings.filters, device=settings.parts.device),
+            seed=settings.seed,
+            per_kind=settings.per_kind,
+        )
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Head:
-    """The first line: what is known of the whole chunk."""
-
-    captions: int
-    tally: Tally
-    failures: tuple[str, ...]
-    """Captions that the editor failed on, with the error."""
-
-
-def as_text(edited: Sequence[Edited], tally: Tally, failures: Sequence[str]) -> str:
-    """What a file of one chunk holds."""
-    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
-    lines = [json.dumps(head, ensure_ascii=False)]
-    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
-    return "\n".join(lines) + "\n"
-
-
-def read_head(file: IO[str]) -> Head:
-    """The first line of an open file."""
-    said = json.loads(file.readline())
-    return Head(said["captions"], Tally.from_json(said["tally"]), tuple(said["failures"]))
-
-
-def read_edited(file: IO[str]) -> Iterator[Edited]:
-    """The other lines."""
-    for line in file:
-        said = json.loads(line)
-        edits = tuple(_edit(one) for one in said["edits"])
-        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
-
-
-def _edit(said: Mapping[str, Any]) -> Edit:
-    changes = tuple(Change(*one) for one in said["changes"])
-    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
-    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
-
-
-def _line(one: Edited) -> dict[str, object]:
-    said: dict[str, object] = {"id": one.id, "caption": one.text}
-    said["edits"] = [edit_as_json(edit) for edit in one.edits]
-    return said | ({"skipped": one.skipped} if one.skipped else {})
-
-
-# This is what a worker does, in this process, in another, or on another machine.
-
-Edits = Callable[[Sequence[Given]], tuple[list[Edited], Tally]]
+Edits = Callable[[Sequence[Given]], tuple[list[Edited], EditTally]]
 """A `CaptionEditor`, or whatever does the same."""
-FAILED = "the editor failed"
-_MANY = 16
-"""From so many captions on, a chunk in which all of them fail means that the editor is broken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +97,7 @@ class Worker:
 
     edits: Edits
 
-    def __call__(self, chunk: Chunk) -> Finished:
+    def __call__(self, chunk: Chunk) -> EditedChunk:
         """The chunk as it is saved."""
         found = _Found()
         # Edits make many small objects beside the large ones of a pipeline; looking through all of
@@ -140,7 +112,7 @@ class Worker:
                 way_out="what was done is kept: mend the cause and give the same command again",
             )
         text = as_text(found.edited, found.tally, found.failures)
-        return Finished(chunk.index, len(chunk.given), text)
+        return EditedChunk(chunk.index, len(chunk.given), text)
 
     def _edit(self, given: Sequence[Given], found: _Found) -> None:
         """All at once; if that fails by halves, until the captions that fail stand alone."""
@@ -160,23 +132,10 @@ class Worker:
         found.tally.add(tally)
 
 
-def make_worker(settings: Settings) -> Worker:
-    """Load everything that the settings name."""
-    return Worker(
-        make_editor(
-            settings.kinds,
-            parts=settings.parts,
-            filters=make_filters(settings.filters, device=settings.parts.device),
-            seed=settings.seed,
-            per_kind=settings.per_kind,
-        )
-    )
-
-
 @dataclass(eq=False)
 class _Found:
     edited: list[Edited] = field(default_factory=list)
-    tally: Tally = field(default_factory=Tally)
+    tally: EditTally = field(default_factory=EditTally)
     failures: list[str] = field(default_factory=list)
     """Of captions that the editor failed on: id and error."""
 
@@ -188,13 +147,8 @@ class _Found:
         self.failures.append(f"{given.id!r}: {name}: {error}"[:300])
 
 
-Make: TypeAlias = Callable[[Settings], Worker]
+Make: TypeAlias = Callable[[EditSettings], Worker]
 """What loads the editor, once a process."""
-TRIES = 3
-"""Times that a chunk is tried alone before the job is given up."""
-_AHEAD = 2
-"""Chunks in flight for each process: one in work, one waiting."""
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -203,7 +157,7 @@ class InProcess:
 
     make: Make = make_worker
 
-    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         """In their order."""
         worker: Worker | None = None
         for chunk in chunks:
@@ -222,7 +176,7 @@ class Processes:
     count: int
     make: Make = make_worker
 
-    def __call__(self, chunks: Iterator[Chunk], settings: Settings) -> Iterator[Finished]:
+    def __call__(self, chunks: Iterator[Chunk], settings: EditSettings) -> Iterator[EditedChunk]:
         """As they get done."""
         with _one_thread_each():
             yield from _Flow(self.count, partial(self.make, settings), chunks).results()
@@ -239,9 +193,9 @@ class _Flow:
     """Were in flight when a process died."""
     deaths: Counter[int] = field(default_factory=Counter)
     """Of chunks that were alone."""
-    flight: dict[Future[Finished], Chunk] = field(default_factory=dict)
+    flight: dict[Future[EditedChunk], Chunk] = field(default_factory=dict)
 
-    def results(self) -> Iterator[Finished]:
+    def results(self) -> Iterator[EditedChunk]:
         pool = self._pool()
         try:
             while self._send(pool):
@@ -283,11 +237,11 @@ class _Flow:
             self.flight[pool.submit(_work, chunk)] = chunk
         except BrokenProcessPool as error:
             # It died between two chunks; this one gets a future that says so.
-            future: Future[Finished] = Future()
+            future: Future[EditedChunk] = Future()
             future.set_exception(error)
             self.flight[future] = chunk
 
-    def _after_death(self) -> Iterator[Finished]:
+    def _after_death(self) -> Iterator[EditedChunk]:
         """Give back what got done all the same; the rest is tried again."""
         was_alone = len(self.flight) == 1
         for future, chunk in self.flight.items():
@@ -328,7 +282,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(chunk: Chunk) -> Finished:
+def _work(chunk: Chunk) -> EditedChunk:
     # Made here and not in `_start`, where an error would only break the pool without a word.
     if _Here.worker is None:
         assert _Here.make is not None
@@ -349,3 +303,47 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def as_text(edited: Sequence[Edited], tally: EditTally, failures: Sequence[str]) -> str:
+    """What a file of one chunk holds."""
+    head = {"captions": len(edited), "tally": tally.as_json(), "failures": list(failures)}
+    lines = [json.dumps(head, ensure_ascii=False)]
+    lines += (json.dumps(_line(one), ensure_ascii=False) for one in edited)
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkHead:
+    """The first line: what is known of the whole chunk."""
+
+    captions: int
+    tally: EditTally
+    failures: tuple[str, ...]
+    """Captions that the editor failed on, with the error."""
+
+
+def read_head(file: IO[str]) -> ChunkHead:
+    """The first line of an open file."""
+    said = json.loads(file.readline())
+    return ChunkHead(said["captions"], EditTally.from_json(said["tally"]), tuple(said["failures"]))
+
+
+def read_edited(file: IO[str]) -> Iterator[Edited]:
+    """The other lines."""
+    for line in file:
+        said = json.loads(line)
+        edits = tuple(_edit(one) for one in said["edits"])
+        yield Edited(said["id"], said["caption"], edits, said.get("skipped", ""))
+
+
+def _edit(said: Mapping[str, Any]) -> Edit:
+    changes = tuple(Change(*one) for one in said["changes"])
+    span = (changes[0].start, changes[-1].end) if changes else (0, 0)
+    return Edit(said["text"], said["kind"], said["keeps_meaning"], span, changes)
+
+
+def _line(one: Edited) -> dict[str, object]:
+    said: dict[str, object] = {"id": one.id, "caption": one.text}
+    said["edits"] = [edit_as_json(edit) for edit in one.edits]
+    return said | ({"skipped": one.skipped} if one.skipped else {})

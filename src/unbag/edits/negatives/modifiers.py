@@ -1,7 +1,9 @@
-"""A parsed caption comes in; the same caption with two verbs or two adverbs exchanged goes out.
+"""Hard negatives that exchange adjectives, verbs or adverbs.
 
-Verbs of one form and one frame: both with an object or both without, and those without take each
-other's prepositions.
+Adjectives move between different nouns only, and only where the caption becomes false: "a small
+plate on a white table" may well be true where "a white plate on a small table" is, "a blue girl
+near a small fence" is not where "a small girl near a blue fence" is. Verbs are of one form and one
+frame: both with an object or both without, and those without take each other's prepositions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from unbag.edits.kinds import Changes, Kind, by_rule
 from unbag.edits.lexicon import (
     AGES,
     ALIVE,
+    COLOURS,
     MATERIALS,
     NO_THINGS,
     NOT_ATTRIBUTES,
@@ -24,57 +27,35 @@ from unbag.edits.lexicon import (
     PICTURES,
     REPLACED_SIZES,
     REPLACED_STATES,
-    SKIN_COLOURS,
-    TELLING,
-    WEAK,
-    both_ways,
     is_fixed,
     is_near,
-    word_set,
+    word_lists,
 )
-from unbag.edits.lexicon import ATTRIBUTE_LISTS_COLOURS as COLOURS
 from unbag.edits.negatives.swaps import exchanged
 from unbag.edits.nouns import doer
 from unbag.edits.parsed import NOUN_TAGS, Attribute, Parsed
 
-# Of different nouns only, and only where the caption becomes false: "a small plate on a white
-# table" may well be true where "a white plate on a small table" is, "a blue girl near a small
-# fence" is not where "a small girl near a blue fence" is.
-
+# Adjectives.
+_ATTRIBUTES = word_lists("attributes")
 _SHADES = frozenset(("light", "dark", "bright", "pale", "deep", "neon", "solid", "navy", "hot"))
-_PARTS = word_set(
-    """
-    arm beard body coat ear eye face feather feet foot fur hair hand head leg mane mane marking
-    mustache paw skin spot tail wing
-    """
-)
-_NEAR = both_ways(
-    """
-    tan: beige brown gold golden white sandy
-    beige: brown white cream sandy
-    brown: wooden sandy
-    gray: grey silver white rocky
-    white: snowy cream blond blonde cloudy
-    green: grassy leafy wooded
-    blue: navy teal turquoise
-    red: maroon
-    yellow: gold golden blond blonde
-    snowy: icy
-    striped: plaid checkered
-    """
-)
-"""Adjectives that may be true of one thing."""
+_PARTS = _ATTRIBUTES.words("parts")
+_NEAR_ADJECTIVES = _ATTRIBUTES.pairs("near")
+_WEAK = _ATTRIBUTES.words("weak") | frozenset(REPLACED_SIZES)
+_TELLING = _ATTRIBUTES.words("telling")
+_SKIN_COLOURS = _ATTRIBUTES.words("skin_colours")
 _TOYS = frozenset(("stuffed", "toy", "plush", "teddy", "fake", "plastic"))
 _JOINING = frozenset(("and", "or", ",", "/", "&"))
 _INNER_TAGS = frozenset(("JJ", "JJR", "JJS", "VBN", "VBG", "RB", "CC", ",", "HYPH"))
 
-
-class _List(NamedTuple):
-    """All adjectives before one noun."""
-
-    first: int
-    last: int
-    noun: int
+# Verbs and adverbs.
+_ACTIONS = word_lists("actions")
+_ANYWHERE = _ACTIONS.words("anywhere")
+_NEAR_VERBS = _ACTIONS.pairs("near")
+_ADVERBS: Mapping[str, str] = MappingProxyType(
+    {word: name for name, words in _ACTIONS.table("adverbs").items() for word in words}
+)
+_BEFORE_NOUNS = frozenset(("of", "by", "into", "for", "from", "with", "before"))
+_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg"))
 
 
 def swap_adjectives(parsed: Parsed) -> list[Changes]:
@@ -86,10 +67,21 @@ def swap_adjectives(parsed: Parsed) -> list[Changes]:
         exchanged(parsed, (one.word, one.word), (other.word, other.word))
         for one, other in combinations(movable, 2)
         if _are_two_things(parsed, one.noun, other.noun)
-        and not _attribute_swaps_has(parsed, one.noun, other.word)
-        and not _attribute_swaps_has(parsed, other.noun, one.word)
+        and not _has_attribute(parsed, one.noun, other.word)
+        and not _has_attribute(parsed, other.noun, one.word)
         and _become_false(parsed, one, other)
     ]
+
+
+SWAP_ADJECTIVES = Kind(
+    name="swap_adjectives",
+    keeps_meaning=False,
+    about="an adjective each: a red cup on a wooden table -> a wooden cup on a red table",
+    source="NegCLIP",
+    editor=by_rule(swap_adjectives),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
 
 
 def swap_attributes(parsed: Parsed) -> list[Changes]:
@@ -110,13 +102,76 @@ def swap_attributes(parsed: Parsed) -> list[Changes]:
     ]
 
 
+SWAP_ATTRIBUTES = Kind(
+    name="swap_attributes",
+    keeps_meaning=False,
+    about="all adjectives: a small black dog and a white cat -> a white dog and a small black cat",
+    source="CREPE, SugarCrepe",
+    editor=by_rule(swap_attributes),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+
+
+def swap_verbs(parsed: Parsed) -> list[Changes]:
+    """Two verbs of the same form."""
+    if len(parsed.verbs) < 2:
+        return []
+    return [
+        exchanged(parsed, (one, one), (other, other))
+        for one, other in combinations(parsed.verbs, 2)
+        if parsed.words[one].tag == parsed.words[other].tag
+        and not _are_near(parsed, one, other)
+        and _fit(parsed, one, other)
+    ]
+
+
+SWAP_VERBS = Kind(
+    name="swap_verbs",
+    keeps_meaning=False,
+    about="two verbs: a man holding a cup and reading a book -> reading a cup and holding a book",
+    source="NegCLIP",
+    editor=by_rule(swap_verbs),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+
+
+def swap_adverbs(parsed: Parsed) -> list[Changes]:
+    """Two adverbs of one kind that belong to different words."""
+    found = [
+        at for at, text in enumerate(parsed.lower) if text in _ADVERBS and _is_free(parsed, at)
+    ]
+    return [
+        exchanged(parsed, (one, one), (other, other))
+        for one, other in combinations(found, 2)
+        if parsed.lower[one] != parsed.lower[other]
+        and _ADVERBS[parsed.lower[one]] == _ADVERBS[parsed.lower[other]]
+        and parsed.words[one].head != parsed.words[other].head
+        and parsed.words[one].dep == parsed.words[other].dep
+    ]
+
+
+SWAP_ADVERBS = Kind(
+    name="swap_adverbs",
+    keeps_meaning=False,
+    about="two adverbs: a cat outside while a dog sits inside -> a cat inside, a dog outside",
+    source="NegCLIP",
+    editor=by_rule(swap_adverbs),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+    # Too rare in captions to be judged: one in thousands.
+    is_default=False,
+)
+
+
 def _is_movable(parsed: Parsed, one: Attribute) -> bool:
     text, after = parsed.lower[one.word], parsed.lower[one.word + 1]
     if text in NOT_ATTRIBUTES or text in _SHADES or not text.isalpha():
         return False
     if is_fixed(text, after) or parsed.words[one.noun].lemma in PICTURES | NO_THINGS:
         return False
-    before = parsed.lower[one.word - 1] if one.word else ""
+    before = parsed.lower_at(one.word - 1)
     if "-" in (before, after) or before in _SHADES or _follows_noun(parsed, one.word):
         return False
     # "snow covered", "horse drawn": half of such a pair says nothing.
@@ -134,7 +189,7 @@ def _are_two_things(parsed: Parsed, one: int, other: int) -> bool:
     return not is_near(parsed.words[one].lemma.lower(), parsed.words[other].lemma.lower())
 
 
-def _attribute_swaps_has(parsed: Parsed, noun: int, attribute: int) -> bool:
+def _has_attribute(parsed: Parsed, noun: int, attribute: int) -> bool:
     """Whether the noun's phrase has that word already, in a list too."""
     phrase = parsed.phrase_of(noun)
     first = noun if phrase is None else phrase.first
@@ -146,7 +201,7 @@ def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
     a, b = parsed.lower[one.word], parsed.lower[other.word]
     if (
         a == b
-        or (a, b) in _NEAR
+        or (a, b) in _NEAR_ADJECTIVES
         or is_fixed(a, parsed.lower[other.noun])
         or is_fixed(b, parsed.lower[one.noun])
     ):
@@ -159,10 +214,10 @@ def _become_false(parsed: Parsed, one: Attribute, other: Attribute) -> bool:
         return _is_one_class(a, b) or not (_is_listed(parsed, one) or _is_listed(parsed, other))
     if any(b in of.get(a, ()) for of in (REPLACED_SIZES, AGES, REPLACED_STATES)):
         return True
-    if _is_strong(a) == _is_strong(b) or not {a, b} & WEAK:
+    if _is_strong(a) == _is_strong(b) or not {a, b} & _WEAK:
         return False
     strong, giver, receiver = (a, one, other) if _is_strong(a) else (b, other, one)
-    if strong in TELLING or not _is_alive(parsed, receiver.noun):
+    if strong in _TELLING or not _is_alive(parsed, receiver.noun):
         return False
     return not (_is_listed(parsed, giver) or _has_colour(parsed, receiver.noun))
 
@@ -173,15 +228,15 @@ def _is_alive(parsed: Parsed, noun: int) -> bool:
 
 
 def _is_strong(adjective: str) -> bool:
-    return adjective in COLOURS or adjective in MATERIALS or adjective in TELLING
+    return adjective in COLOURS or adjective in MATERIALS or adjective in _TELLING
 
 
 def _is_one_class(a: str, b: str) -> bool:
-    return any(a in some and b in some for some in (COLOURS, MATERIALS, TELLING))
+    return any(a in some and b in some for some in (COLOURS, MATERIALS, _TELLING))
 
 
 def _is_of_person(parsed: Parsed, adjective: str, noun: int) -> bool:
-    return adjective in SKIN_COLOURS and parsed.words[noun].lemma in PEOPLE
+    return adjective in _SKIN_COLOURS and parsed.words[noun].lemma in PEOPLE
 
 
 def _is_part(parsed: Parsed, one: int, other: int) -> bool:
@@ -197,6 +252,14 @@ def _is_listed(parsed: Parsed, one: Attribute) -> bool:
 
 def _has_colour(parsed: Parsed, noun: int) -> bool:
     return any(one.noun == noun and parsed.lower[one.word] in COLOURS for one in parsed.attributes)
+
+
+class _List(NamedTuple):
+    """All adjectives before one noun."""
+
+    first: int
+    last: int
+    noun: int
 
 
 def _lists(parsed: Parsed) -> Iterator[_List]:
@@ -237,108 +300,6 @@ def _texts(parsed: Parsed, one: _List) -> Sequence[str]:
     return parsed.lower[one.first : one.last + 1]
 
 
-SWAP_ADJECTIVES = Kind(
-    name="swap_adjectives",
-    keeps_meaning=False,
-    about="an adjective each: a red cup on a wooden table -> a wooden cup on a red table",
-    source="NegCLIP",
-    editor=by_rule(swap_adjectives),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-SWAP_ATTRIBUTES = Kind(
-    name="swap_attributes",
-    keeps_meaning=False,
-    about="all adjectives: a small black dog and a white cat -> a white dog and a small black cat",
-    source="CREPE, SugarCrepe",
-    editor=by_rule(swap_attributes),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-
-_FREE = word_set(
-    """
-    climb crawl crouch dance float fly hop jump kneel lay leap lie perch play rest run sit skate ski
-    sleep stand surf swim walk
-    """
-)
-"""Go with any preposition of place."""
-_SAME_VERBS = both_ways(
-    """
-    sit: seat perch rest relax lounge lie lay
-    stand: pose wait rest
-    rest: lie lay relax perch sleep lounge
-    lie: lay sleep relax lounge
-    lay: sleep relax lounge
-    walk: stroll wander step hike move travel
-    run: race sprint jog chase dash
-    jump: leap hop
-    climb: scale
-    swim: wade float
-    look: stare gaze watch see view observe
-    hold: carry grip grab grasp have use
-    carry: bring take
-    wear: have don
-    ride: drive
-    throw: toss pitch
-    hit: swing
-    eat: graze chew feed
-    play: enjoy
-    fill: cover pack
-    top: cover
-    show: display
-    talk: speak chat
-    """
-)
-_BEFORE_NOUNS = frozenset(("of", "by", "into", "for", "from", "with", "before"))
-_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg"))
-_ADVERBS: Mapping[str, str] = MappingProxyType(
-    {
-        word: name
-        for name, words in (
-            ("direction", "up down away back forward backward backwards sideways ahead"),
-            ("place", "inside outside indoors outdoors upstairs downstairs overhead below nearby"),
-            (
-                "manner",
-                "slowly quickly happily sadly carefully gently playfully neatly quietly loudly "
-                "intently fast peacefully closely tightly loosely brightly heavily elegantly "
-                "casually formally warmly nicely beautifully colorfully lightly barely fully "
-                "partially partly mostly completely freshly newly recently alone together",
-            ),
-        )
-        for word in words.split()
-    }
-)
-
-
-def swap_verbs(parsed: Parsed) -> list[Changes]:
-    """Two verbs of the same form."""
-    if len(parsed.verbs) < 2:
-        return []
-    return [
-        exchanged(parsed, (one, one), (other, other))
-        for one, other in combinations(parsed.verbs, 2)
-        if parsed.words[one].tag == parsed.words[other].tag
-        and not _are_near(parsed, one, other)
-        and _fit(parsed, one, other)
-    ]
-
-
-def swap_adverbs(parsed: Parsed) -> list[Changes]:
-    """Two adverbs of one kind that belong to different words."""
-    found = [
-        at for at, text in enumerate(parsed.lower) if text in _ADVERBS and _is_free(parsed, at)
-    ]
-    return [
-        exchanged(parsed, (one, one), (other, other))
-        for one, other in combinations(found, 2)
-        if parsed.lower[one] != parsed.lower[other]
-        and _ADVERBS[parsed.lower[one]] == _ADVERBS[parsed.lower[other]]
-        and parsed.words[one].head != parsed.words[other].head
-        and parsed.words[one].dep == parsed.words[other].dep
-    ]
-
-
 def _is_free(parsed: Parsed, at: int) -> bool:
     """Whether it is an adverb and no part of "up and down" or "inside of"."""
     word = parsed.words[at]
@@ -347,16 +308,17 @@ def _is_free(parsed: Parsed, at: int) -> bool:
 
 def _are_near(parsed: Parsed, one: int, other: int) -> bool:
     a, b = verb_lemma(parsed, one), verb_lemma(parsed, other)
-    return a == b or (a, b) in _SAME_VERBS
+    return a == b or (a, b) in _NEAR_VERBS
 
 
 def _fit(parsed: Parsed, one: int, other: int) -> bool:
     """Whether each can stand where the other stands, and says something else there."""
     if any(
-        _verb_swaps_has(parsed, at, _DEPENDENT) or _is_noun_like(parsed, at) for at in (one, other)
+        parsed.child(at, *_DEPENDENT) is not None or _is_noun_like(parsed, at)
+        for at in (one, other)
     ):
         return False
-    objects = [_child(parsed, at, ("dobj",)) for at in (one, other)]
+    objects = [parsed.child(at, "dobj") for at in (one, other)]
     doers = [doer(parsed, one), doer(parsed, other)]
     if objects[0] is not None and objects[1] is not None:
         # "holding a cup and pointing it" is one cup.
@@ -381,48 +343,18 @@ def _is_noun_like(parsed: Parsed, verb: int) -> bool:
 def _take_same_places(parsed: Parsed, one: int, other: int) -> bool:
     """Whether both go with any preposition, or with the same one."""
     lemmas = verb_lemma(parsed, one), verb_lemma(parsed, other)
-    if lemmas[0] in _FREE and lemmas[1] in _FREE:
-        return _alive(parsed, one) and _alive(parsed, other)
-    links = [_child(parsed, at, ("prep",)) for at in (one, other)]
+    if lemmas[0] in _ANYWHERE and lemmas[1] in _ANYWHERE:
+        return _is_done_by_living(parsed, one) and _is_done_by_living(parsed, other)
+    links = [parsed.child(at, "prep") for at in (one, other)]
     if links[0] is None or links[1] is None:
         return False
     return parsed.lower[links[0]] == parsed.lower[links[1]]
 
 
-def _alive(parsed: Parsed, verb: int) -> bool:
+def _is_done_by_living(parsed: Parsed, verb: int) -> bool:
     subject = doer(parsed, verb)
     return subject is not None and parsed.words[subject].lemma in ALIVE
 
 
 def _lemma(parsed: Parsed, at: int | None) -> str:
     return "" if at is None else parsed.words[at].lemma
-
-
-def _child(parsed: Parsed, at: int, deps: tuple[str, ...]) -> int | None:
-    return next((c for c in parsed.children[at] if parsed.words[c].dep in deps), None)
-
-
-def _verb_swaps_has(parsed: Parsed, at: int, deps: frozenset[str]) -> bool:
-    return any(parsed.words[child].dep in deps for child in parsed.children[at])
-
-
-SWAP_VERBS = Kind(
-    name="swap_verbs",
-    keeps_meaning=False,
-    about="two verbs: a man holding a cup and reading a book -> reading a cup and holding a book",
-    source="NegCLIP",
-    editor=by_rule(swap_verbs),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-SWAP_ADVERBS = Kind(
-    name="swap_adverbs",
-    keeps_meaning=False,
-    about="two adverbs: a cat outside while a dog sits inside -> a cat inside, a dog outside",
-    source="NegCLIP",
-    editor=by_rule(swap_adverbs),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-    # Too rare in captions to be judged: one in thousands.
-    is_default=False,
-)

@@ -1,9 +1,13 @@
-"""A parsed caption comes in; the same with another number of things goes out.
+"""Hard negatives by negation, by another number, and by a quantifier that contradicts.
 
-Numbers only rise: where there are five dogs there are also three, so a smaller number could still
-be called true. "One" is replaced before a noun only, with noun and verb in the plural. Left alone
-are times, ages, measures, names and numbers that the caption takes up again ("two dogs, one of
-them black").
+A negation stands at a predicate ("is not riding", "does not ride", "not wearing") or at an object
+("with no hat", "there is no dog"); a caption that already denies something is left alone. Numbers
+only rise: where there are five dogs there are also three, so a smaller number could still be called
+true. "One" is replaced before a noun only, with noun and verb in the plural. Left alone are times,
+ages, measures, names and numbers that the caption takes up again ("two dogs, one of them black").
+Many things become none, few or a single one, none become some, all become none, both neither. "No"
+is put where English puts it: before subjects, objects and after "with", never after other
+prepositions ("near no trees"). There a single thing stands instead of many.
 """
 
 from __future__ import annotations
@@ -13,27 +17,50 @@ from types import MappingProxyType
 
 from unbag.edits.inflection import agreeing, inflected, verb_lemma
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import GROUPINGS, NO_THINGS, word_set
+from unbag.edits.lexicon import GROUPINGS, NO_THINGS, word_lists
 from unbag.edits.nouns import content_of, is_joined
 from unbag.edits.parsed import NOUN_TAGS, Parsed, Phrase
 from unbag.types import Change
 
-# At a predicate ("is not riding", "does not ride", "not wearing") or at an object ("with no hat",
-# "there is no dog"). A caption that already denies something is left alone.
+_LISTS = word_lists("numbers")
 
-_DENYING = word_set(
-    """
-    barely few hardly lacking little-known neither never no nobody none nor not nothing nowhere n't
-    nt only scarcely unable without cannot empty except instead rather barren free
-    """
-)
+# Negations.
+_DENYING = _LISTS.words("denying")
 _BE = frozenset(("is", "are", "was", "were"))
-_VAGUE = word_set("some several many most few one various any all every each both half others")
+_VAGUE = _LISTS.words("vague")
 """Of some people a thing and its contrary are true."""
 _PUT_ON = frozenset(("wear", "have", "hold", "carry", "contain"))
 _DROPPED = frozenset(("a", "an", "some", "any", "several", "many", "two", "three", "four", "five"))
 _ONES = frozenset(("a", "an", "one", "this", "that"))
-_NEGATE_LOOSE = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
+_LOOSE_DEPS = frozenset(("xcomp", "ccomp", "pcomp", "csubj", "amod", "compound", "parataxis"))
+
+# Numbers.
+_NUMBER_WORDS = _LISTS.sequence("numbers")
+_VALUES: Mapping[str, int] = MappingProxyType(
+    {word: at for at, word in enumerate(_NUMBER_WORDS, start=1)}
+    | {str(at): at for at in range(1, len(_NUMBER_WORDS) + 1)}
+)
+_UNITS = _LISTS.words("units")
+_TAKEN_UP = _LISTS.words("taken_up")
+_NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at", "of", "all"))
+_IN_PAIRS = _LISTS.words("in_pairs")
+_ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
+
+# Quantifiers.
+_MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
+_LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
+_QUANTIFIERS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))
+_SUBJECTS = frozenset(("nsubj", "nsubjpass"))
+_NOT_SINGLE = _LISTS.words("not_single")
+_LOOSE = _LISTS.words("loose")
+_THEY = frozenset(
+    ("they", "them", "their", "themselves", "other", "another", "together", "row", "including")
+)
+_GATHERING = _LISTS.words("gathering")
+_UNSEEN = _LISTS.words("unseen")
+_HOLDING = frozenset(("have", "hold", "contain", "show", "include", "feature", "wear", "carry"))
+_NARROWING = frozenset(("only", "just", "quite", "not", "so", "too", "very"))
+_AMONG = frozenset(("among", "between", "around", "through", "amongst", "amid", "of", "by"))
 
 
 def negate(parsed: Parsed) -> list[Changes]:
@@ -44,6 +71,62 @@ def negate(parsed: Parsed) -> list[Changes]:
     return [(change,) for change in dict.fromkeys(single)]
 
 
+NEGATE = Kind(
+    name="negate",
+    keeps_meaning=False,
+    about="a negation: a man is riding a horse -> a man is not riding a horse",
+    source="CREPE",
+    editor=by_rule(negate),
+)
+
+
+def replace_number(parsed: Parsed) -> list[Changes]:
+    """A larger number before the same noun."""
+    found: list[Changes] = []
+    for at in parsed.counts:
+        value = _VALUES.get(parsed.lower[at])
+        if value is None or not _is_count(parsed, at):
+            continue
+        if value == 1:
+            found += _from_one(parsed, at)
+        else:
+            found += [(parsed.change(at, at, _written(parsed, at, new)),) for new in _above(value)]
+    return found
+
+
+REPLACE_NUMBER = Kind(
+    name="replace_number",
+    keeps_meaning=False,
+    about="a larger number: two dogs on a sofa -> four dogs on a sofa",
+    source="ours",
+    editor=by_rule(replace_number),
+)
+
+
+def replace_quantifier(parsed: Parsed) -> list[Changes]:
+    """Quantifiers before nouns, each with what contradicts it."""
+    if _QUANTIFIERS.isdisjoint(parsed.lower):
+        return []
+    found: list[Changes] = []
+    for at, text in enumerate(parsed.lower):
+        if text in _MANY or text in _LOTS:
+            found += _of_many(parsed, at)
+        elif text == "no":
+            found += _of_no(parsed, at)
+        elif text in ("all", "both"):
+            found += _of_all(parsed, at)
+    return found
+
+
+REPLACE_QUANTIFIER = Kind(
+    name="replace_quantifier",
+    keeps_meaning=False,
+    about="a quantifier that contradicts: many boats in a harbour -> no boats in a harbour",
+    source="ours",
+    editor=by_rule(replace_quantifier),
+)
+
+
 def _at_be(parsed: Parsed) -> Iterator[Change]:
     """Not after a form of "be", whether it helps a verb or stands alone."""
     for at, text in enumerate(parsed.lower[:-1]):
@@ -51,7 +134,7 @@ def _at_be(parsed: Parsed) -> Iterator[Change]:
         if text not in _BE or word.pos not in ("AUX", "VERB"):
             continue
         verb = word.head if word.dep in ("aux", "auxpass") else at
-        subject = _subject(parsed, verb)
+        subject = parsed.child(verb, "nsubj", "nsubjpass")
         if subject is None or subject > at or _is_vague(parsed, subject):
             continue
         if parsed.words[at + 1].tag in ("JJ", "VBG", "VBN", "IN", "DT", "RB", "NN", "NNS", "CD"):
@@ -62,13 +145,13 @@ def _at_verbs(parsed: Parsed) -> Iterator[Change]:
     """Not before participles, "does not" before tensed verbs."""
     for at in parsed.verbs:
         word = parsed.words[at]
-        if _has_helper(parsed, at) or word.dep in _NEGATE_LOOSE:
+        if _has_helper(parsed, at) or word.dep in _LOOSE_DEPS:
             continue
         if word.tag in ("VBG", "VBN"):
             if _says_of_noun(parsed, at):
                 yield parsed.insert_before(at, "not")
         elif word.tag in ("VBZ", "VBP"):
-            subject = _subject(parsed, at)
+            subject = parsed.child(at, "nsubj", "nsubjpass")
             if subject is None or not _agrees(parsed, subject, at):
                 continue
             if subject < at and not _is_vague(parsed, subject):
@@ -116,13 +199,6 @@ def _is_put_on(parsed: Parsed, phrase: Phrase) -> bool:
     return verb_lemma(parsed, word.head) in _PUT_ON and parsed.words[word.head].pos == "VERB"
 
 
-def _subject(parsed: Parsed, verb: int) -> int | None:
-    for at in parsed.children[verb]:
-        if parsed.words[at].dep in ("nsubj", "nsubjpass"):
-            return at
-    return None
-
-
 def _agrees(parsed: Parsed, subject: int, verb: int) -> bool:
     """Whether the two go together; in "a teddy bear" the parser may see a verb."""
     noun = parsed.words[subject]
@@ -154,69 +230,19 @@ def _says_of_noun(parsed: Parsed, verb: int) -> bool:
         return False
     if word.dep == "acl":
         return not _is_vague(parsed, word.head)
-    subject = _subject(parsed, verb)
+    subject = parsed.child(verb, "nsubj", "nsubjpass")
     return word.dep == "ROOT" and subject == verb - 1 and not _is_vague(parsed, subject)
-
-
-NEGATE = Kind(
-    name="negate",
-    keeps_meaning=False,
-    about="a negation: a man is riding a horse -> a man is not riding a horse",
-    source="CREPE",
-    editor=by_rule(negate),
-)
-
-_NUMBERS = """
-one two three four five six seven eight nine ten eleven twelve
-"""
-_WORDS = tuple(_NUMBERS.split())
-_VALUES: Mapping[str, int] = MappingProxyType(
-    {word: at for at, word in enumerate(_WORDS, start=1)}
-    | {str(at): at for at in range(1, len(_WORDS) + 1)}
-)
-_UNIT_WORDS = """
-year month week day hour minute second mile foot inch dollar cent percent degree pound ton meter
-metre kilometer yard o'clock pm am story storey lane piece stage part step time way side direction
-end angle dimension bit point half third quarter row occasion corner type kind sort person
-"""
-_UNITS = frozenset(_UNIT_WORDS.split())
-_TAKEN_UP_WORDS = """
-one other another both either neither pair couple first second latter former respectively only
-single alone others twin twins each
-"""
-_TAKEN_UP = frozenset(_TAKEN_UP_WORDS.split())
-_NO_COUNT_AFTER = frozenset(("#", "number", "no.", "than", "about", "the", "at", "of", "all"))
-_PAIRED_WORDS = """
-arm ear elbow eye foot hand knee leg paw shoe ski sock wheel wing glove boot
-"""
-_PAIRED = frozenset(_PAIRED_WORDS.split())
-"""Of these nobody has three."""
-_ITS = frozenset(("it", "its", "itself", "he", "his", "him", "himself", "she", "her", "herself"))
-
-
-def replace_number(parsed: Parsed) -> list[Changes]:
-    """A larger number before the same noun."""
-    found: list[Changes] = []
-    for at in parsed.counts:
-        value = _VALUES.get(parsed.lower[at])
-        if value is None or not _is_count(parsed, at):
-            continue
-        if value == 1:
-            found += _from_one(parsed, at)
-        else:
-            found += [(parsed.change(at, at, _written(parsed, at, new)),) for new in _above(value)]
-    return found
 
 
 def _above(value: int) -> tuple[int, ...]:
     """Larger numbers, far enough to be seen; at most twelve, the last that is written as a word."""
     if value < 5:
         return tuple(range(value + 1, value + 4))
-    return tuple(new for new in (value + 2, value + 3, value + 4) if new <= len(_WORDS))
+    return tuple(new for new in (value + 2, value + 3, value + 4) if new <= len(_NUMBER_WORDS))
 
 
 def _written(parsed: Parsed, at: int, value: int) -> str:
-    return str(value) if parsed.lower[at].isdigit() else _WORDS[value - 1]
+    return str(value) if parsed.lower[at].isdigit() else _NUMBER_WORDS[value - 1]
 
 
 def _is_count(parsed: Parsed, at: int) -> bool:
@@ -264,7 +290,7 @@ def _from_one(parsed: Parsed, at: int) -> list[Changes]:
             parsed.change(noun, noun, plural),
             *verbs,
         )
-        for value in ((2,) if word.lemma in _PAIRED else (2, 3))
+        for value in ((2,) if word.lemma in _IN_PAIRS else (2, 3))
     ]
 
 
@@ -272,72 +298,6 @@ def _stands_alone(parsed: Parsed, noun: int) -> bool:
     """No "a" or "this" before the number, and nothing joined to the noun."""
     children = [parsed.words[at] for at in parsed.children[noun]]
     return not any(child.dep in ("det", "poss", "conj", "appos") for child in children)
-
-
-REPLACE_NUMBER = Kind(
-    name="replace_number",
-    keeps_meaning=False,
-    about="a larger number: two dogs on a sofa -> four dogs on a sofa",
-    source="ours",
-    editor=by_rule(replace_number),
-)
-
-# Many things become none, few or a single one, none become some, all become none, both neither.
-# "No" is put where English puts it: before subjects, objects and after "with", never after other
-# prepositions ("near no trees"). There a single thing stands instead of many.
-
-_MANY = frozenset(("many", "numerous", "several", "multiple", "some", "few"))
-_LOTS = frozenset(("lots", "lot", "dozens", "plenty", "hundreds"))
-_QUANTIFIERS_WORDS = _MANY | _LOTS | frozenset(("no", "all", "both", "none", "every", "each"))
-_SUBJECTS = frozenset(("nsubj", "nsubjpass"))
-_MASS_WORDS = """
-water grass snow sand food fruit luggage furniture equipment people clothing hair traffic rice
-cheese paper vegetation dirt mud ice milk meat music text writing graffiti smoke trash money
-scissors pants jeans glasses shorts trousers sunglasses goggles binoculars clothes pajamas stairs
-cattle police stuff art wine beer bread electronics utensils groceries tracks track power light
-sauce lighting makeup year years month day hour minute time ruins thing things foot inch
-mile meter yard
-"""
-_NOT_SINGLE = frozenset(_MASS_WORDS.split()) - {"people"}
-"""Not counted one by one, or only ever in the plural."""
-_LOOSE_WORDS = """
-different various other more kind type sort way time of such very assorted similar
-"""
-_QUANTIFIERS_LOOSE = frozenset(_LOOSE_WORDS.split())
-"""With these beside it, a quantifier says something else: "several other", "some kind"."""
-_THEY = frozenset(
-    ("they", "them", "their", "themselves", "other", "another", "together", "row", "including")
-)
-_GATHERING_WORDS = """
-gather crowd line surround huddle assemble stack pile congregate cluster scatter group include
-fill mix follow
-"""
-_GATHERING = frozenset(_GATHERING_WORDS.split())
-"""What only several can do."""
-_UNSEEN_WORDS = """
-one longer matter parking turn smoking attention hand hands shoe shirt sock sleeve clothe idea way
-image
-"""
-_UNSEEN = frozenset(_UNSEEN_WORDS.split())
-"""After "no" these are no things, or nobody has many of them."""
-_HOLDING = frozenset(("have", "hold", "contain", "show", "include", "feature", "wear", "carry"))
-_NARROWING = frozenset(("only", "just", "quite", "not", "so", "too", "very"))
-_AMONG = frozenset(("among", "between", "around", "through", "amongst", "amid", "of", "by"))
-
-
-def replace_quantifier(parsed: Parsed) -> list[Changes]:
-    """Quantifiers before nouns, each with what contradicts it."""
-    if _QUANTIFIERS_WORDS.isdisjoint(parsed.lower):
-        return []
-    found: list[Changes] = []
-    for at, text in enumerate(parsed.lower):
-        if text in _MANY or text in _LOTS:
-            found += _of_many(parsed, at)
-        elif text == "no":
-            found += _of_no(parsed, at)
-        elif text in ("all", "both"):
-            found += _of_all(parsed, at)
-    return found
 
 
 def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
@@ -351,10 +311,7 @@ def _of_many(parsed: Parsed, at: int) -> Iterator[Changes]:
     # In "lots of dogs are" it is the quantifier that is the subject.
     role = at if parsed.lower[at] in _LOTS else noun
     is_joined = any(parsed.words[one].dep == "conj" for one in parsed.children[noun])
-    if (
-        any(parsed.words[one].lemma in _QUANTIFIERS_LOOSE for one in range(last + 1, noun + 1))
-        or is_joined
-    ):
+    if any(parsed.words[one].lemma in _LOOSE for one in range(last + 1, noun + 1)) or is_joined:
         return
     if not _THEY.isdisjoint(parsed.lower[noun + 1 :]):
         return
@@ -466,12 +423,3 @@ def _subject_after(parsed: Parsed, at: int) -> int | None:
     noun = parsed.words[word.head]
     is_subject = noun.dep in _SUBJECTS and noun.tag == "NNS" and word.head > at
     return word.head if is_subject else None
-
-
-REPLACE_QUANTIFIER = Kind(
-    name="replace_quantifier",
-    keeps_meaning=False,
-    about="a quantifier that contradicts: many boats in a harbour -> no boats in a harbour",
-    source="ours",
-    editor=by_rule(replace_quantifier),
-)

@@ -1,29 +1,25 @@
-"""A parsed caption comes in; it with another colour, material, size or state goes out (SVLC).
+"""Hard negatives that replace a colour, material, size, state, action or relation (SVLC, CREPE).
 
-Whole words by our own lists. Names are left alone ("red wine", "black and white photo"), and no
-word is put in that the caption has already.
+Whole words by our own lists: what replaces a word is false of the same thing, never near. Names are
+left alone ("red wine", "black and white photo"), and no word is put in that the caption has
+already. Relations are prepositions between things that can be on, under or beside each other, and
+verbs with an object. Nouns are replaced in `unbag.edits.negatives.wordnet`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from unbag.edits.inflection import inflected, verb_lemma
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import ACTION_LISTS_OBJECTS as OBJECTS
 from unbag.edits.lexicon import (
     AGES,
-    AGES_OF_THINGS,
     ALIVE,
-    ALONG_WAY,
     ANIMALS,
+    COLOURS,
     DOINGS,
     GROUPINGS,
-    NATURAL_COLOURS,
     NO_THINGS,
-    OF_ANIMALS,
-    PAVED,
     PEOPLE,
     PICTURES,
     REPLACED_COLOURS,
@@ -32,27 +28,74 @@ from unbag.edits.lexicon import (
     REPLACED_PAVINGS,
     REPLACED_SIZES,
     REPLACED_STATES,
-    TALL,
-    WAYS,
-    WITH_OBJECT,
-    WITHOUT_OBJECT,
-    by_line,
     is_fixed,
-    is_said_of,
-    word_set,
+    word_lists,
 )
-from unbag.edits.lexicon import ATTRIBUTE_LISTS_COLOURS as COLOURS
 from unbag.edits.nouns import doer
-from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, Parsed, Relation, relations_in
+from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, NounRelation, Parsed, relations_in
 
-_SHADES = word_set("light dark bright pale deep neon vivid faded")
+# Colours, materials, sizes and states.
+_ATTRIBUTES = word_lists("attributes")
+_NATURAL_COLOURS = _ATTRIBUTES.words("natural_colours")
+_SHADES = _ATTRIBUTES.words("shades")
 _SHADELESS = frozenset(("black", "white", "gray", "orange", "yellow"))
-_HAIR = word_set("hair beard mustache fur mane")
-_WORN_IN = word_set("dress clothe clad wear")
-_STATES = {**REPLACED_STATES, **AGES, **AGES_OF_THINGS}
+_HAIR = frozenset(("hair", "beard", "mustache", "fur", "mane"))
+_WORN_IN = frozenset(("dress", "clothe", "clad", "wear"))
+_PAVED = _ATTRIBUTES.words("paved")
+_TALL = _ATTRIBUTES.words("tall")
+_SIZES_OF_CHILDREN = _ATTRIBUTES.words("sizes_of_children")
+_CHILDREN = word_lists("nouns").words("young")
+_AGES_OF_THINGS = _ATTRIBUTES.table("ages_of_things")
+_STATES = {**REPLACED_STATES, **AGES, **_AGES_OF_THINGS}
 _MATERIALS = {**REPLACED_MATERIALS, **REPLACED_FABRICS, **REPLACED_PAVINGS}
-_SMALL = word_set("small little tiny miniature big large huge short")
-_YOUNG = word_set("boy girl child kid baby toddler infant one brother sister")
+_WATERS = _ATTRIBUTES.words("waters")
+_GROUNDS = _ATTRIBUTES.words("grounds")
+_SAID_ONLY_OF = {
+    "calm": _WATERS - {"puddle", "spot"},
+    **_ATTRIBUTES.sets("said_only_of"),
+}
+"""Some states are said of few things."""
+_NEVER_SAID_OF = {
+    "dry": (_WATERS - {"creek", "river", "stream", "pond", "spot"}) | {"snow", "ice"},
+    "full": _GROUNDS | {"stretch", "space", "sky", "landscape", "plain", "desert", "highway"},
+    "clean": _GROUNDS | _WATERS,
+    **_ATTRIBUTES.sets("never_said_of"),
+}
+"""Others of all but these."""
+
+# Actions.
+_ACTIONS = word_lists("actions")
+_OBJECTS = {"person": PEOPLE, "animal": ANIMALS, **_ACTIONS.sets("objects")}
+"""Classes of objects that a verb may act on."""
+_WITH_OBJECT = _ACTIONS.table("with_object")
+_WITHOUT_OBJECT = _ACTIONS.table("without_object")
+_OF_ANIMALS = _ACTIONS.table("of_animals")
+_ALONG_WAY = _ACTIONS.table("along_way")
+_WAYS = _ACTIONS.words("ways")
+_ACTION_VERBS = frozenset(key.partition("/")[0] for key in _WITH_OBJECT) | frozenset(
+    _WITHOUT_OBJECT
+)
+_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg", "nsubjpass"))
+_TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
+# "Lying" is the one form that the dictionary gives for another verb first.
+_FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
+_BODY = frozenset(("back", "side", "belly", "stomach", "knee", "leg", "foot", "lap", "shoulder"))
+
+# Relations.
+_RELATIONS = word_lists("relations")
+_THINGS = _RELATIONS.words("things")
+_HOLLOW = _RELATIONS.words("hollow")
+_TOPS = _RELATIONS.words("tops")
+_FLAT = _RELATIONS.words("flat")
+_STILL = _RELATIONS.words("still")
+_BESIDE = frozenset(("next to", "beside", "near", "by"))
+_RELATION_VERBS = _RELATIONS.table("verbs")
+_DONE_BY_ANIMALS = frozenset(("catch", "chase", "pull", "push", "hold", "carry", "climb", "lick"))
+"""Of what animals do, that which has a replacement that they do as well."""
+_ON_WAY = _RELATIONS.words("ways")
+_NOT_DONE_TO = _RELATIONS.words("not_done_to")
+_FITTING = _RELATIONS.sets("fitting")
+_TIED_TO = _RELATIONS.words("tied_to")
 
 
 def replace_colour(parsed: Parsed) -> list[Changes]:
@@ -75,6 +118,81 @@ def replace_state(parsed: Parsed) -> list[Changes]:
     return _replaced(parsed, _STATES, _states_for)
 
 
+def replace_attribute(parsed: Parsed) -> list[Changes]:
+    """A colour, a material, a size or a state by one that excludes it."""
+    return [
+        *replace_colour(parsed),
+        *replace_material(parsed),
+        *replace_size(parsed),
+        *replace_state(parsed),
+    ]
+
+
+def replace_action(parsed: Parsed) -> list[Changes]:
+    """A verb by one that cannot be true at the same time."""
+    found: list[Changes] = []
+    said = frozenset(parsed.words[at].lemma for at in parsed.verbs)
+    for verb in parsed.verbs:
+        lemma = verb_lemma(parsed, verb)
+        if lemma not in _ACTION_VERBS or parsed.words[verb].tag not in _TENSED:
+            continue
+        if any(parsed.words[c].dep in _DEPENDENT for c in parsed.children[verb]):
+            continue
+        tag = parsed.words[verb].tag
+        found += [
+            (parsed.change(verb, verb, _FORMS.get((new, tag)) or inflected(new, tag)),)
+            for new in _excluding(parsed, verb, lemma)
+            if new not in said
+        ]
+    return found
+
+
+def replace_relation(parsed: Parsed) -> list[Changes]:
+    """A preposition or a verb between two nouns."""
+    return [
+        change
+        for relation in relations_in(parsed)
+        for change in _relation_replaced(parsed, relation)
+    ]
+
+
+def _kind(name: str, about: str, rule: Callable[[Parsed], list[Changes]]) -> Kind:
+    return Kind(name, keeps_meaning=False, about=about, source="SVLC", editor=by_rule(rule))
+
+
+REPLACE_COLOUR = _kind("replace_colour", "a colour: a red bus -> a blue bus", replace_colour)
+REPLACE_MATERIAL = _kind(
+    "replace_material", "what it is made of: a wooden bench -> a metal bench", replace_material
+)
+REPLACE_SIZE = _kind("replace_size", "a size: a large box -> a small box", replace_size)
+REPLACE_STATE = _kind(
+    "replace_state", "a state, age, pattern or shape: an open door -> a closed door", replace_state
+)
+REPLACE_ACTION = Kind(
+    name="replace_action",
+    keeps_meaning=False,
+    about="what is done: a man riding a bike -> a man pushing a bike",
+    source="SVLC",
+    editor=by_rule(replace_action),
+)
+REPLACE_ATTRIBUTE = Kind(
+    name="replace_attribute",
+    keeps_meaning=False,
+    about="another colour, material, size or state: a wet dog -> a dry dog",
+    source="CREPE",
+    editor=by_rule(replace_attribute),
+    # Its four parts are kinds of their own.
+    is_default=False,
+)
+REPLACE_RELATION = Kind(
+    name="replace_relation",
+    keeps_meaning=False,
+    about="a relation that excludes the old: a cat on a table -> a cat under a table",
+    source="CREPE",
+    editor=by_rule(replace_relation),
+)
+
+
 def _replaced(
     parsed: Parsed,
     words: Mapping[str, tuple[str, ...]],
@@ -93,17 +211,13 @@ def _replaced(
 
 def _is_in_name(parsed: Parsed, at: int) -> bool:
     """Whether it is part of a name, of a compound word, or no word that describes."""
-    after, before = _after(parsed, at), parsed.lower[at - 1] if at else ""
+    after, before = parsed.lower_at(at + 1), parsed.lower_at(at - 1)
     if "-" in (before, after) or before in ("'s", "'") or is_fixed(parsed.lower[at], after):
         return True
     word = parsed.words[at]
     return word.tag in ("NNP", "NNPS") or (
         at > 0 and word.text[0].isupper() and not parsed.is_upper
     )
-
-
-def _after(parsed: Parsed, at: int) -> str:
-    return parsed.lower[at + 1] if at + 1 < len(parsed.words) else ""
 
 
 def _noun_of(parsed: Parsed, at: int) -> int | None:
@@ -127,11 +241,7 @@ def _described(parsed: Parsed, at: int) -> int | None:
         return None
     if parsed.lower[word.head] not in ("is", "are", "was", "were"):
         return None
-    return next((c for c in parsed.children[word.head] if parsed.words[c].dep == "nsubj"), None)
-
-
-def _lemma(parsed: Parsed, at: int) -> str:
-    return parsed.words[at].lemma.lower()
+    return parsed.child(word.head, "nsubj")
 
 
 def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
@@ -139,26 +249,20 @@ def _colours_for(parsed: Parsed, at: int) -> Sequence[str]:
     noun = _described(parsed, at)
     if noun is None:
         return REPLACED_COLOURS[text] if _is_worn(parsed, at) else ()
-    lemma = _lemma(parsed, noun)
-    if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or _lists_picture(parsed, lemma):
+    lemma = parsed.lemma_at(noun)
+    # "Black and white" says how a picture was taken.
+    if lemma in PICTURES or lemma in ("cross", "tv", "television", "movie"):
         return ()
-    if lemma in PEOPLE or lemma in COLOURS or (text in ("gold", "silver") and _is_noun(parsed, at)):
+    if parsed.words[at].tag not in (*ADJECTIVE_TAGS, "NN") or lemma in PEOPLE or lemma in COLOURS:
         return ()
-    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, _after(parsed, at))]
+    if text in ("gold", "silver") and parsed.words[at].dep in ("compound", "nmod"):
+        return ()
+    new = [c for c in REPLACED_COLOURS[text] if not is_fixed(c, parsed.lower_at(at + 1))]
     if lemma in ANIMALS or lemma in _HAIR:
-        new = [colour for colour in new if colour in NATURAL_COLOURS]
+        new = [colour for colour in new if colour in _NATURAL_COLOURS]
     if at and parsed.lower[at - 1] in _SHADES:
         new = [colour for colour in new if colour not in _SHADELESS]
     return new
-
-
-def _lists_picture(parsed: Parsed, lemma: str) -> bool:
-    """Whether "black and white" says how a picture was taken."""
-    return lemma in PICTURES or lemma in ("cross", "tv", "television", "movie")
-
-
-def _is_noun(parsed: Parsed, at: int) -> bool:
-    return parsed.words[at].dep in ("compound", "nmod")
 
 
 def _is_worn(parsed: Parsed, at: int) -> bool:
@@ -177,23 +281,23 @@ def _materials_for(parsed: Parsed, at: int) -> Sequence[str]:
         return ()
     if at and (parsed.words[at - 1].tag in NOUN_TAGS or parsed.lower[at - 1] == "stained"):
         return ()
-    if _lemma(parsed, noun) in PAVED:
+    if parsed.lemma_at(noun) in _PAVED:
         return REPLACED_PAVINGS.get(text, ())
     if text in REPLACED_FABRICS:
         return REPLACED_FABRICS[text]
     new = REPLACED_MATERIALS.get(text, ())
-    return [word for word in new if not is_fixed(word, _after(parsed, at))]
+    return [word for word in new if not is_fixed(word, parsed.lower_at(at + 1))]
 
 
 def _sizes_for(parsed: Parsed, at: int) -> Sequence[str]:
     text, noun = parsed.lower[at], _described(parsed, at)
     if noun is None or parsed.words[at].tag != "JJ":
         return ()
-    lemma = _lemma(parsed, noun)
-    if lemma in _YOUNG and text in _SMALL:
+    lemma = parsed.lemma_at(noun)
+    if lemma in _CHILDREN and text in _SIZES_OF_CHILDREN:
         return ()
     if text == "short":
-        return ("tall",) if lemma in TALL or lemma in ALIVE else ("long",)
+        return ("tall",) if lemma in _TALL or lemma in ALIVE else ("long",)
     if text in ("little", "short") and lemma in ("bit", "while", "time"):
         return ()
     return REPLACED_SIZES[text]
@@ -203,27 +307,37 @@ def _states_for(parsed: Parsed, at: int) -> Iterator[str]:
     text, noun = parsed.lower[at], _described(parsed, at)
     if noun is None or (parsed.words[at].tag in NOUN_TAGS and text not in AGES):
         return
-    lemma = _lemma(parsed, noun)
+    lemma = parsed.lemma_at(noun)
     is_alive = lemma in ALIVE
     if (
         lemma in GROUPINGS
         or lemma in PICTURES
         or _follows_noun(parsed, at)
-        or (is_alive and lemma in _YOUNG)
+        or (is_alive and lemma in _CHILDREN)
     ):
         return
-    if text in AGES or text in AGES_OF_THINGS:
-        yield from (AGES if is_alive else AGES_OF_THINGS).get(text, ())
+    if text in AGES or text in _AGES_OF_THINGS:
+        yield from (AGES if is_alive else _AGES_OF_THINGS).get(text, ())
     elif is_fixed(text, parsed.lower[noun]) or _is_graded(parsed, at):
         return
     elif parsed.words[at].tag != "VBG" or text in ("smiling", "sleeping", "crying", "moving"):
         new_ones = REPLACED_STATES[text]
-        yield from (new for new in new_ones if is_said_of(new, lemma, instead_of=text))
+        yield from (new for new in new_ones if _is_said_of(new, lemma, instead_of=text))
+
+
+def _is_said_of(state: str, noun: str, *, instead_of: str) -> bool:
+    """Whether a thing with this lemma can be in the state: no rock is calm, no water dry."""
+    if (instead_of, state) == ("muddy", "dry"):
+        # Mud dries on dogs and cars; only ground is muddy because it is wet.
+        return noun in _GROUNDS
+    if is_fixed(state, noun) or noun in _NEVER_SAID_OF.get(state, ()):
+        return False
+    return state not in _SAID_ONLY_OF or noun in _SAID_ONLY_OF[state]
 
 
 def _is_graded(parsed: Parsed, at: int) -> bool:
     """Whether "partly" or "brightly" stands before it: nothing is partly cloudless."""
-    before = parsed.lower[at - 1] if at else ""
+    before = parsed.lower_at(at - 1)
     return before in ("wide", "half", "fast") or (before.endswith("ly") and before != "really")
 
 
@@ -232,62 +346,14 @@ def _follows_noun(parsed: Parsed, at: int) -> bool:
     return at > 0 and parsed.words[at - 1].tag in (*NOUN_TAGS, "CD", "HYPH")
 
 
-def _kind(name: str, about: str, rule: Callable[[Parsed], list[Changes]]) -> Kind:
-    return Kind(name, keeps_meaning=False, about=about, source="SVLC", editor=by_rule(rule))
-
-
-REPLACE_COLOUR = _kind("replace_colour", "a colour: a red bus -> a blue bus", replace_colour)
-REPLACE_MATERIAL = _kind(
-    "replace_material", "what it is made of: a wooden bench -> a metal bench", replace_material
-)
-REPLACE_SIZE = _kind("replace_size", "a size: a large box -> a small box", replace_size)
-REPLACE_STATE = _kind(
-    "replace_state", "a state, age, pattern or shape: an open door -> a closed door", replace_state
-)
-
-_REPLACE_ACTION_VERBS = frozenset(key.partition("/")[0] for key in WITH_OBJECT) | frozenset(
-    WITHOUT_OBJECT
-)
-_DEPENDENT = frozenset(("prt", "xcomp", "ccomp", "dative", "oprd", "acomp", "neg", "nsubjpass"))
-_TENSED = frozenset(("VBG", "VBZ", "VBP", "VBD", "VB"))
-# "Lying" is the one form that the dictionary gives for another verb first.
-_FORMS = {("lie", "VBG"): "lying", ("lie", "VBD"): "lay"}
-_REPLACE_ACTION_BODY = frozenset(
-    ("back", "side", "belly", "stomach", "knee", "leg", "foot", "lap", "shoulder")
-)
-
-
-def replace_action(parsed: Parsed) -> list[Changes]:
-    """A verb by one that cannot be true at the same time."""
-    found: list[Changes] = []
-    said = frozenset(parsed.words[at].lemma for at in parsed.verbs)
-    for verb in parsed.verbs:
-        lemma = verb_lemma(parsed, verb)
-        if lemma not in _REPLACE_ACTION_VERBS or parsed.words[verb].tag not in _TENSED:
-            continue
-        if any(parsed.words[c].dep in _DEPENDENT for c in parsed.children[verb]):
-            continue
-        tag = parsed.words[verb].tag
-        found += [
-            (parsed.change(verb, verb, _form(new, tag)),)
-            for new in _excluding(parsed, verb, lemma)
-            if new not in said
-        ]
-    return found
-
-
-def _form(lemma: str, tag: str) -> str:
-    return _FORMS.get((lemma, tag)) or inflected(lemma, tag)
-
-
 def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
     children = [(at, parsed.words[at]) for at in parsed.children[verb]]
     objects = [word for _, word in children if word.dep == "dobj"]
     if objects:
         name = objects[0].lemma.lower()
-        for of, words in OBJECTS.items():
+        for of, words in _OBJECTS.items():
             if name in words:
-                yield from WITH_OBJECT.get(f"{lemma}/{of}", ())
+                yield from _WITH_OBJECT.get(f"{lemma}/{of}", ())
         return
     if any(word.dep == "conj" for _, word in children) or parsed.words[verb].dep == "conj":
         return
@@ -297,12 +363,12 @@ def _excluding(parsed: Parsed, verb: int, lemma: str) -> Iterator[str]:
     name = parsed.words[subject].lemma.lower()
     if _is_vague(parsed, subject) or any(_is_posture(parsed, at) for at, _ in children):
         return
-    if any(parsed.lower[at] in WAYS for at, _ in children):
-        yield from ALONG_WAY.get(lemma, ()) if name in ALIVE else ()
+    if any(parsed.lower[at] in _WAYS for at, _ in children):
+        yield from _ALONG_WAY.get(lemma, ()) if name in ALIVE else ()
     elif name in PEOPLE:
-        yield from WITHOUT_OBJECT.get(lemma, ())
+        yield from _WITHOUT_OBJECT.get(lemma, ())
     elif name in ANIMALS:
-        yield from OF_ANIMALS.get(lemma, ())
+        yield from _OF_ANIMALS.get(lemma, ())
 
 
 def _is_vague(parsed: Parsed, subject: int) -> bool:
@@ -312,132 +378,10 @@ def _is_vague(parsed: Parsed, subject: int) -> bool:
 
 def _is_posture(parsed: Parsed, at: int) -> bool:
     """On one's back nobody runs."""
-    return any(parsed.words[child].lemma in _REPLACE_ACTION_BODY for child in parsed.children[at])
+    return any(parsed.words[child].lemma in _BODY for child in parsed.children[at])
 
 
-REPLACE_ACTION = Kind(
-    name="replace_action",
-    keeps_meaning=False,
-    about="what is done: a man riding a bike -> a man pushing a bike",
-    source="SVLC",
-    editor=by_rule(replace_action),
-)
-
-# CREPE's replace for attributes and relations; that for nouns is in wordnet_edits. Relations are
-# prepositions between things that can be on, under or beside each other, and verbs with an object.
-
-_THINGS = word_set("""
-    table bed bench chair couch sofa desk car truck bus van boat train motorcycle bicycle bike
-    shelf counter box tree bridge roof horse elephant camel umbrella blanket cabinet stove
-    refrigerator suitcase laptop rock wall fence statue stool dresser cart wagon plane airplane
-    skateboard surfboard book keyboard rug pillow
-    """)
-"""Something can be on, under, behind and beside them."""
-_HOLLOW = word_set("box basket bowl suitcase bag cup car truck bus boat van train cage tub sink")
-_ON_TOP = word_set("""
-    table bed bench car truck bus van boat train shelf counter box roof horse elephant couch sofa
-    desk rock stool cabinet refrigerator
-    """)
-_FLAT = word_set("blanket rug pillow book keyboard laptop skateboard surfboard")
-"""Nothing is said to be behind or under these."""
-_STILL = word_set("sit stand lie lay be rest sleep place park perch kneel pose wait set relax nap")
-_BESIDE = frozenset(("next to", "beside", "near", "by"))
-
-_REPLACE_RELATION_VERBS: Mapping[str, tuple[str, ...]] = by_line(
-    """
-    hold: throw drop
-    carry: throw drop
-    ride: push wash repair
-    wear: carry
-    eat: throw cook
-    throw: catch
-    catch: throw drop
-    kick: catch carry
-    push: pull
-    pull: push
-    chase: lick
-    read: burn tear
-    drink: pour spill
-    drive: push wash
-    hit: catch
-    swing: drop
-    fly: carry fold
-    feed: chase
-    pet: chase
-    hug: push
-    cut: eat
-    lick: chase
-    bite: carry
-    paint: wash
-    toss: catch
-    build: destroy
-    open: close
-    close: open
-    climb: descend
-    """
-)
-_OF_ANIMALS = frozenset(("catch", "chase", "pull", "push", "hold", "carry", "climb", "lick"))
-"""Of what animals do, that which has a replacement that they do as well."""
-_WAYS = word_set("down up through along across over past around into off toward towards onto")
-"""One is not washed or repaired on the way."""
-_NOT_DONE_TO = word_set("""
-    wave trick jump ride sign hand hands arm way air skate slope hill water smile pose picture hair
-    face tooth teeth light bath turn wind horn meal lunch dinner breakfast flip something it them
-    him her one beard mustache tongue head leg eye mouth mask fun breath home conversation party
-    race sale bit bite nap nose paw lip finger look seat place foot feet tail body surf road street
-    tattoo ear makeup
-    """)
-"""With these as objects a verb says something else (ride a wave, take a nap), or they are parts."""
-_FITTING: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "wash": word_set("""
-            car truck bus van motorcycle bicycle bike horse elephant scooter
-            """),
-        "fold": frozenset(("kite",)),
-        "repair": word_set("car truck bus motorcycle bicycle bike scooter boat"),
-        "catch": word_set(
-            "ball baseball football volleyball frisbee stick rock snowball disc leaf"
-        ),
-        "push": word_set("car truck bus motorcycle bicycle bike scooter boat cart van wagon man"),
-        "cook": word_set("food pizza sandwich carrot vegetable meat fish hot_dog broccoli"),
-        "descend": word_set("stair ladder mountain hill cliff wall rock tree staircase"),
-        "burn": word_set("book newspaper magazine paper"),
-        "tear": word_set("book newspaper magazine paper"),
-        "pour": word_set("beer wine water milk coffee juice drink"),
-        "spill": word_set("beer wine water milk coffee juice drink"),
-        "carry": word_set("""
-            ball stick toy frisbee football kite hat helmet cap shirt dress jacket coat suit
-            uniform sweater sweatshirt vest robe swimsuit skirt costume t-shirt wetsuit
-            """),
-    }
-)
-"""What these may be done to; verbs that are not here are done to anything."""
-_REPLACE_RELATION_BODY = word_set(
-    "mouth arm arms hand hands trunk beak head lap face teeth sky air ear ears"
-)
-"""Where one of these follows, the verb is tied to it: a bottle in the mouth is not thrown."""
-
-
-def replace_attribute(parsed: Parsed) -> list[Changes]:
-    """A colour, a material, a size or a state by one that excludes it."""
-    return [
-        *replace_colour(parsed),
-        *replace_material(parsed),
-        *replace_size(parsed),
-        *replace_state(parsed),
-    ]
-
-
-def replace_relation(parsed: Parsed) -> list[Changes]:
-    """A preposition or a verb between two nouns."""
-    return [
-        change
-        for relation in relations_in(parsed)
-        for change in _replace_relation_replaced(parsed, relation)
-    ]
-
-
-def _replace_relation_replaced(parsed: Parsed, relation: Relation) -> Iterator[Changes]:
+def _relation_replaced(parsed: Parsed, relation: NounRelation) -> Iterator[Changes]:
     if relation.is_direct and relation.verb is not None:
         yield from _other_verbs(parsed, relation, relation.verb)
         return
@@ -453,7 +397,7 @@ def _replace_relation_replaced(parsed: Parsed, relation: Relation) -> Iterator[C
         yield (parsed.change(relation.link.first, relation.link.last, new),)
 
 
-def _is_part(parsed: Parsed, relation: Relation) -> bool:
+def _is_part(parsed: Parsed, relation: NounRelation) -> bool:
     """Whether the subject is a word for a place or a picture, or belongs to the object."""
     subject = parsed.words[relation.subject.head].lemma.lower()
     is_part = subject in ("wheel", "leg", "hand", "head", "arm", "foot", "door", "light")
@@ -461,7 +405,7 @@ def _is_part(parsed: Parsed, relation: Relation) -> bool:
 
 
 def _other_links(link: str, thing: str) -> tuple[str, ...]:
-    top = ("on top of",) if thing in _ON_TOP else ()
+    top = ("on top of",) if thing in _TOPS else ()
     if link in ("on", "on top of"):
         return ("next to",) if thing in _FLAT else ("under", "next to", "behind")
     if link == "in":
@@ -473,21 +417,19 @@ def _other_links(link: str, thing: str) -> tuple[str, ...]:
     return ()
 
 
-def _other_verbs(parsed: Parsed, relation: Relation, verb: int) -> Iterator[Changes]:
+def _other_verbs(parsed: Parsed, relation: NounRelation, verb: int) -> Iterator[Changes]:
     thing = parsed.words[relation.object.head]
     lemma = thing.lemma.lower()
     word = parsed.words[verb]
     if lemma in _NOT_DONE_TO or thing.tag == "VBG" or relation.object.first != verb + 1:
         return
-    if not _REPLACE_RELATION_BODY.isdisjoint(parsed.lower[relation.object.last + 1 :]) or _is_wish(
-        parsed, verb
-    ):
+    if not _TIED_TO.isdisjoint(parsed.lower[relation.object.last + 1 :]) or _is_wish(parsed, verb):
         return
     is_animal = parsed.words[relation.subject.head].lemma.lower() in ANIMALS
-    if is_animal and verb_lemma(parsed, verb) not in _OF_ANIMALS:
+    if is_animal and verb_lemma(parsed, verb) not in _DONE_BY_ANIMALS:
         return
-    for new in _REPLACE_RELATION_VERBS.get(verb_lemma(parsed, verb), ()):
-        if new in ("wash", "repair", "catch") and not _WAYS.isdisjoint(parsed.lower[verb:]):
+    for new in _RELATION_VERBS.get(verb_lemma(parsed, verb), ()):
+        if new in ("wash", "repair", "catch") and not _ON_WAY.isdisjoint(parsed.lower[verb:]):
             continue
         if lemma not in _FITTING.get(new, (lemma,)):
             continue
@@ -502,21 +444,3 @@ def _other_verbs(parsed: Parsed, relation: Relation, verb: int) -> Iterator[Chan
 def _is_wish(parsed: Parsed, verb: int) -> bool:
     """Whether it is "to throw": what somebody is about to do is not seen."""
     return verb > 0 and parsed.lower[verb - 1] == "to"
-
-
-REPLACE_ATTRIBUTE = Kind(
-    name="replace_attribute",
-    keeps_meaning=False,
-    about="another colour, material, size or state: a wet dog -> a dry dog",
-    source="CREPE",
-    editor=by_rule(replace_attribute),
-    # Its four parts are kinds of their own.
-    is_default=False,
-)
-REPLACE_RELATION = Kind(
-    name="replace_relation",
-    keeps_meaning=False,
-    about="a relation that excludes the old: a cat on a table -> a cat under a table",
-    source="CREPE",
-    editor=by_rule(replace_relation),
-)

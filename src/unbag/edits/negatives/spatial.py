@@ -1,4 +1,4 @@
-"""A parsed caption comes in; the same with left and right, or front and behind, exchanged goes out.
+"""Hard negatives of place: left and right, front and behind, inside and outside, near, above.
 
 Only where the word names a place: not in "left the room", "right now", "on his back". A caption
 that names both sides is mirrored as a whole, so that it contradicts the original and not itself.
@@ -8,40 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from types import MappingProxyType
 
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import (
-    BACK_PARTS_OF,
-    DRY,
-    ENTERED,
-    ENTERING,
-    FRONT_OBJECTS,
-    FRONT_PARTS,
-    GROUND,
-    HIGH,
-    LEVELS,
-    MOTION,
-    NOT_BEHIND,
-    NOT_BEHIND_OBJECTS,
-    NOT_BEHIND_VERBS,
-    NOT_FAR,
-    NOT_UNDER,
-    NOT_UNDER_WORDS,
-    OVER_NOT_THINGS,
-    OVER_VERBS,
-    OWNERS,
-    SIDE_PARTS,
-    SLOPES,
-    STANDABLE,
-    TOWARDS,
-    TURNING,
-    UP_VERBS,
-)
+from unbag.edits.lexicon import word_lists
 from unbag.edits.parsed import NOUN_TAGS, Parsed
 from unbag.types import Change
 
+_LISTS = word_lists("spatial")
+_OWNERS = _LISTS.words("owners")
+_SIDE_PARTS = _LISTS.words("side_parts")
+_TURNING = _LISTS.words("turning")
+
+# Left and right.
 _SIDES = {"left": "right", "right": "left", "leftmost": "rightmost", "rightmost": "leftmost"}
 _FAR = frozenset(("far", "extreme", "very", "top", "bottom", "upper", "lower", "front", "back"))
+
+# Front and behind.
+_FRONT_OBJECTS = _LISTS.words("front_objects")
+_FRONT_PARTS = _LISTS.words("front_parts")
+_NOT_BEHIND = _LISTS.words("not_behind")
+_NOT_BEHIND_OBJECTS = _LISTS.words("not_behind_objects") | _NOT_BEHIND
+_NOT_BEHIND_VERBS = _LISTS.words("not_behind_verbs")
+_BACK_PARTS = _FRONT_PARTS - {"foot", "end"}
+_BACK_PARTS_OF = MappingProxyType(
+    {"back": _BACK_PARTS, "rear": _BACK_PARTS, "hind": frozenset(("leg", "paw", "foot"))}
+)
 _MUTUAL = frozenset(("other", "another"))
 """Where one thing is behind another, another is in front of one."""
 _DEPTHS = {"background": "foreground", "foreground": "background"}
@@ -61,6 +53,52 @@ _FRONT_WORDS = frozenset(
     ("front", "back", "rear", "hind", "behind", "background", "foreground", "backyard")
 )
 
+# Inside and outside, near and far.
+_DRY = _LISTS.words("dry")
+_ENTERED = _DRY | _LISTS.words("entered")
+_ENTERING = _LISTS.words("entering")
+_TOWARDS = _LISTS.words("towards")
+_NOT_FAR = _LISTS.words("not_far")
+_INSIDE = {"inside": "outside", "outside": "inside"}
+_DOORS = {
+    "indoors": "outdoors",
+    "outdoors": "indoors",
+    "indoor": "outdoor",
+    "outdoor": "indoor",
+}
+_INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_DOORS))
+_NEAR_WORDS = frozenset(("near", "beside", "next", "close", "far", "toward", "towards", "away"))
+
+# Above and below.
+_HIGH = _LISTS.words("high")
+_GROUND = _LISTS.words("ground")
+_LEVELS = _LISTS.words("levels")
+_NOT_UNDER = _LISTS.words("not_under")
+_NOT_UNDER_WORDS = _LISTS.words("not_under_words")
+_OVER_VERBS = _LISTS.words("over_verbs")
+_OVER_NOT_THINGS = _LISTS.words("over_not_things")
+_STANDABLE = _LISTS.words("standable")
+_MOTION = _LISTS.words("motion")
+_SLOPES = _LISTS.words("slopes")
+_UP_VERBS = _LISTS.words("up_verbs")
+_UNDER = frozenset(("under", "underneath", "beneath", "below"))
+_OTHER_LEVEL = {"top": "bottom", "bottom": "top", "upper": "lower", "lower": "upper"}
+_UPWARD = {
+    "uphill": "downhill",
+    "downhill": "uphill",
+    "upstairs": "downstairs",
+    "downstairs": "upstairs",
+    "upward": "downward",
+    "downward": "upward",
+    "upwards": "downwards",
+    "downwards": "upwards",
+}
+_UP = {"up": "down", "down": "up"}
+_TOPS = {"at the top of": "at the bottom of", "at the bottom of": "at the top of"}
+_FLAT = frozenset(("water", "ground", "sea", "ocean"))
+_VERTICAL_WORDS = frozenset(("above", "over", *_UNDER, *_OTHER_LEVEL, *_UP, *_UPWARD))
+_LOOKING = frozenset(("look", "gaze", "stare", "glance"))
+
 
 def left_right(parsed: Parsed) -> list[Changes]:
     """Left becomes right and the reverse."""
@@ -76,6 +114,15 @@ def left_right(parsed: Parsed) -> list[Changes]:
     return [tuple(changes)]
 
 
+LEFT_RIGHT = Kind(
+    name="left_right",
+    keeps_meaning=False,
+    about="left becomes right: a cup on the left of a plate -> a cup on the right of a plate",
+    source="Kamath et al. 2023 and others",
+    editor=by_rule(left_right),
+)
+
+
 def front_behind(parsed: Parsed) -> list[Changes]:
     """In front of, behind, foreground, background, front and back parts."""
     if _FRONT_WORDS.isdisjoint(parsed.lower):
@@ -87,28 +134,85 @@ def front_behind(parsed: Parsed) -> list[Changes]:
     return [(change,) for change in found]
 
 
-def object_of(parsed: Parsed, preposition: int) -> int | None:
-    """The noun or pronoun after a preposition."""
-    children = parsed.children[preposition]
-    return next((at for at in children if parsed.words[at].dep == "pobj"), None)
+FRONT_BEHIND = Kind(
+    name="front_behind",
+    keeps_meaning=False,
+    about="in front becomes behind: a dog behind a fence -> a dog in front of a fence",
+    source="ours",
+    editor=by_rule(front_behind),
+)
 
 
-def word_at(parsed: Parsed, at: int) -> str:
-    """In lower case; empty before the first and after the last."""
-    return parsed.lower[at] if 0 <= at < len(parsed.words) else ""
+def inside_outside(parsed: Parsed) -> list[Changes]:
+    """Inside, outside, into, out of, indoors, outdoors."""
+    if _INSIDE_WORDS.isdisjoint(parsed.lower):
+        return []
+    found = [*_inside(parsed), *_ways(parsed)]
+    return [(change,) for change in found]
+
+
+INSIDE_OUTSIDE = Kind(
+    name="inside_outside",
+    keeps_meaning=False,
+    about="inside becomes outside, into out of: a dog jumps into a pool -> out of a pool",
+    source="ours",
+    editor=by_rule(inside_outside),
+)
+
+
+def near_far(parsed: Parsed) -> list[Changes]:
+    """Near and next to become far from; towards becomes away from; and the reverse."""
+    if _NEAR_WORDS.isdisjoint(parsed.lower):
+        return []
+    return [(change,) for change in (*_near(parsed), *_towards(parsed))]
+
+
+NEAR_FAR = Kind(
+    name="near_far",
+    keeps_meaning=False,
+    about="near becomes far from: a bench near a lake -> a bench far from a lake",
+    source="ours",
+    editor=by_rule(near_far),
+)
+
+
+def above_below(parsed: Parsed) -> list[Changes]:
+    """Every word for high and low that names a place or a way."""
+    if _VERTICAL_WORDS.isdisjoint(parsed.lower):
+        return []
+    found: list[Change] = [*_tops(parsed)]
+    for at, word in enumerate(parsed.lower):
+        if word not in _VERTICAL_WORDS or at in parsed.bound:
+            continue
+        change = _changed(parsed, at, word)
+        if change is not None:
+            found.append(change)
+    return [(change,) for change in found]
+
+
+ABOVE_BELOW = Kind(
+    name="above_below",
+    keeps_meaning=False,
+    about="above becomes below, top bottom, up down: a cat under a table -> on top of a table",
+    source="ours",
+    editor=by_rule(above_below),
+)
 
 
 def _is_side(parsed: Parsed, at: int) -> bool:
-    before, after = word_at(parsed, at - 1), word_at(parsed, at + 1)
+    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
     if parsed.lower[at].endswith("most"):
         return True
     if after == "-":
-        return word_at(parsed, at + 2) in ("hand", "handed", "side", "facing")
-    if after in SIDE_PARTS:
-        return before not in ("have", "has", "had") and word_at(parsed, at + 2) not in ("up", "man")
+        return parsed.lower_at(at + 2) in ("hand", "handed", "side", "facing")
+    if after in _SIDE_PARTS:
+        return before not in ("have", "has", "had") and parsed.lower_at(at + 2) not in (
+            "up",
+            "man",
+        )
     if after == "of":
         return before not in ("what", "all", "'s", "that", "is", "are")
-    if before in OWNERS or (before in _FAR and word_at(parsed, at - 2) in OWNERS):
+    if before in _OWNERS or (before in _FAR and parsed.lower_at(at - 2) in _OWNERS):
         return _is_bare(parsed, at + 1)
     return _is_direction(parsed, at)
 
@@ -123,8 +227,8 @@ def _is_bare(parsed: Parsed, at: int) -> bool:
 
 def _is_direction(parsed: Parsed, at: int) -> bool:
     """As in "turning left"; often "right" only stresses what follows ("right into the lens")."""
-    before, after = parsed.words[at - 1] if at else None, word_at(parsed, at + 1)
-    if before is None or before.lemma not in TURNING:
+    before, after = parsed.words[at - 1] if at else None, parsed.lower_at(at + 1)
+    if before is None or before.lemma not in _TURNING:
         return False
     return after in ("", ".", ",", ";", "and", "while", "as", "on", "onto")
 
@@ -134,8 +238,8 @@ def _front_expressions(parsed: Parsed) -> Iterator[Change]:
         text = parsed.text_of(first, last).lower()
         new = _FRONT.get(text)
         if text == "on the back of":
-            thing = object_of(parsed, last)
-            if thing is not None and parsed.words[thing].lemma in FRONT_OBJECTS:
+            thing = parsed.child(last, "pobj")
+            if thing is not None and parsed.words[thing].lemma in _FRONT_OBJECTS:
                 yield parsed.change(first, last, "on the front of")
         elif new is not None and _has_front(parsed, text, last):
             yield parsed.change(first, last, new)
@@ -143,23 +247,23 @@ def _front_expressions(parsed: Parsed) -> Iterator[Change]:
 
 def _has_front(parsed: Parsed, text: str, last: int) -> bool:
     if not text.endswith("of"):
-        return word_at(parsed, last + 1) not in ("seat", "row", "yard", "door", "ground")
-    thing = object_of(parsed, last)
-    if thing is None or parsed.words[thing].lemma in NOT_BEHIND | _MUTUAL:
+        return parsed.lower_at(last + 1) not in ("seat", "row", "yard", "door", "ground")
+    thing = parsed.child(last, "pobj")
+    if thing is None or parsed.words[thing].lemma in _NOT_BEHIND | _MUTUAL:
         return False
     is_part = text in ("in the front of", "in the back of")
-    return not is_part or parsed.words[thing].lemma in FRONT_OBJECTS
+    return not is_part or parsed.words[thing].lemma in _FRONT_OBJECTS
 
 
 def _behind(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.words):
-        if parsed.lower[at] != "behind" or word_at(parsed, at - 1) in ("from", "left", "and"):
+        if parsed.lower[at] != "behind" or parsed.lower_at(at - 1) in ("from", "left", "and"):
             continue
-        thing = object_of(parsed, at)
+        thing = parsed.child(at, "pobj")
         holder = parsed.words[word.head]
-        if thing is None or parsed.words[thing].lemma in NOT_BEHIND_OBJECTS | _MUTUAL:
+        if thing is None or parsed.words[thing].lemma in _NOT_BEHIND_OBJECTS | _MUTUAL:
             continue
-        if holder.lemma not in NOT_BEHIND_VERBS and holder.lemma not in NOT_BEHIND:
+        if holder.lemma not in _NOT_BEHIND_VERBS and holder.lemma not in _NOT_BEHIND:
             yield parsed.change(at, at, "in front of")
 
 
@@ -171,181 +275,92 @@ def _depths(parsed: Parsed) -> Iterator[Change]:
 
 def _is_in_picture(parsed: Parsed, at: int) -> bool:
     """As in "in the background", "in background"; but no sky comes to the foreground."""
-    start = next((i for i in (at - 1, at - 2, at - 3) if word_at(parsed, i) in ("in", "int")), 0)
+    start = next((i for i in (at - 1, at - 2, at - 3) if parsed.lower_at(i) in ("in", "int")), 0)
     if not start:
-        return word_at(parsed, 0) == "in" and at <= 3
+        return parsed.lower_at(0) == "in" and at <= 3
     between = parsed.lower[start + 1 : at]
-    is_place = all(one in OWNERS or one in ("far", "immediate", "teh") for one in between)
-    return is_place and parsed.words[start - 1].lemma not in NOT_BEHIND
+    is_place = all(one in _OWNERS or one in ("far", "immediate", "teh") for one in between)
+    return is_place and parsed.words[start - 1].lemma not in _NOT_BEHIND
 
 
 def _parts(parsed: Parsed) -> Iterator[Change]:
     """As in "front wheel", "hind legs", "backyard"."""
     for at, word in enumerate(parsed.lower):
         after = parsed.words[at + 1].lemma if at + 1 < len(parsed.words) else ""
-        if word == "front" and after in FRONT_PARTS:
+        if word == "front" and after in _FRONT_PARTS:
             yield parsed.change(at, at, "back")
-        elif after in BACK_PARTS_OF.get(word, ()):
+        elif after in _BACK_PARTS_OF.get(word, ()):
             yield parsed.change(at, at, "front")
-        elif word == "backyard" and word_at(parsed, at + 1) not in ("pool", "fence"):
+        elif word == "backyard" and parsed.lower_at(at + 1) not in ("pool", "fence"):
             yield parsed.change(at, at, "front yard")
-
-
-LEFT_RIGHT = Kind(
-    name="left_right",
-    keeps_meaning=False,
-    about="left becomes right: a cup on the left of a plate -> a cup on the right of a plate",
-    source="Kamath et al. 2023 and others",
-    editor=by_rule(left_right),
-)
-FRONT_BEHIND = Kind(
-    name="front_behind",
-    keeps_meaning=False,
-    about="in front becomes behind: a dog behind a fence -> a dog in front of a fence",
-    source="ours",
-    editor=by_rule(front_behind),
-)
-
-_INSIDE = {"inside": "outside", "outside": "inside"}
-_SPATIAL_RANGE_ALONE = {
-    "indoors": "outdoors",
-    "outdoors": "indoors",
-    "indoor": "outdoor",
-    "outdoor": "indoor",
-}
-_INSIDE_WORDS = frozenset(("into", "out", *_INSIDE, *_SPATIAL_RANGE_ALONE))
-_NEAR_WORDS = frozenset(("near", "beside", "next", "close", "far", "toward", "towards", "away"))
-
-
-def inside_outside(parsed: Parsed) -> list[Changes]:
-    """Inside, outside, into, out of, indoors, outdoors."""
-    if _INSIDE_WORDS.isdisjoint(parsed.lower):
-        return []
-    found = [*_inside(parsed), *_ways(parsed)]
-    return [(change,) for change in found]
-
-
-def near_far(parsed: Parsed) -> list[Changes]:
-    """Near and next to become far from; towards becomes away from; and the reverse."""
-    if _NEAR_WORDS.isdisjoint(parsed.lower):
-        return []
-    return [(change,) for change in (*_near(parsed), *_towards(parsed))]
 
 
 def _inside(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        if word in _SPATIAL_RANGE_ALONE:
-            yield parsed.change(at, at, _SPATIAL_RANGE_ALONE[word])
+        if word in _DOORS:
+            yield parsed.change(at, at, _DOORS[word])
         elif word in _INSIDE and _has_inside(parsed, at):
             yield parsed.change(at, at, _INSIDE[word])
 
 
 def _has_inside(parsed: Parsed, at: int) -> bool:
-    before, after = word_at(parsed, at - 1), word_at(parsed, at + 1)
+    before, after = parsed.lower_at(at - 1), parsed.lower_at(at + 1)
     if before in ("the", "an", "from"):
         return False
     if after in ("", ".", ","):
         return parsed.words[at].tag == "RB"
-    thing = object_of(parsed, at + 1 if after == "of" else at)
-    return thing is not None and parsed.words[thing].lemma in DRY
+    thing = parsed.child(at + 1 if after == "of" else at, "pobj")
+    return thing is not None and parsed.words[thing].lemma in _DRY
 
 
 def _ways(parsed: Parsed) -> Iterator[Change]:
     """As in "jumping into the pool", "jumping out of the pool"."""
     for at, word in enumerate(parsed.lower):
-        last = at + 1 if word == "out" and word_at(parsed, at + 1) == "of" else at
+        last = at + 1 if word == "out" and parsed.lower_at(at + 1) == "of" else at
         if word != "into" and last == at:
             continue
-        thing, verb = object_of(parsed, last), parsed.words[at - 1] if at else None
-        if thing is None or parsed.words[thing].lemma not in ENTERED or verb is None:
+        thing, verb = parsed.child(last, "pobj"), parsed.words[at - 1] if at else None
+        if thing is None or parsed.words[thing].lemma not in _ENTERED or verb is None:
             continue
-        if verb.lemma in ENTERING and verb.pos == "VERB":
+        if verb.lemma in _ENTERING and verb.pos == "VERB":
             yield parsed.change(at, last, "out of" if word == "into" else "into")
 
 
 def _near(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        after = word_at(parsed, at + 1)
+        after = parsed.lower_at(at + 1)
         if word in ("near", "beside") and _has_object(parsed, at):
             yield parsed.change(at, at, "far from")
         elif word in ("next", "close") and after == "to" and _has_object(parsed, at + 1):
-            if word_at(parsed, at - 1) not in ("right", "very", "so", "too", "up", "directly"):
+            if parsed.lower_at(at - 1) not in ("right", "very", "so", "too", "up", "directly"):
                 yield parsed.change(at, at + 1, "far away from" if word == "next" else "far from")
-        elif word == "far" and _far_end(parsed, at) and word_at(parsed, at - 1) != "not":
+        elif word == "far" and _far_end(parsed, at) and parsed.lower_at(at - 1) != "not":
             yield parsed.change(at, _far_end(parsed, at), "close to")
 
 
 def _has_object(parsed: Parsed, at: int) -> bool:
-    thing = object_of(parsed, at)
-    return thing is not None and parsed.words[thing].lemma not in NOT_FAR
+    thing = parsed.child(at, "pobj")
+    return thing is not None and parsed.words[thing].lemma not in _NOT_FAR
 
 
 def _far_end(parsed: Parsed, at: int) -> int:
     """Last word of "far from" or "far away from"; 0 for neither."""
-    last = at + 2 if word_at(parsed, at + 1) == "away" else at + 1
-    return last if word_at(parsed, last) == "from" else 0
+    last = at + 2 if parsed.lower_at(at + 1) == "away" else at + 1
+    return last if parsed.lower_at(last) == "from" else 0
 
 
 def _towards(parsed: Parsed) -> Iterator[Change]:
     for at, word in enumerate(parsed.lower):
-        is_away = word == "away" and word_at(parsed, at + 1) == "from"
+        is_away = word == "away" and parsed.lower_at(at + 1) == "from"
         if word not in ("toward", "towards") and not is_away:
             continue
         last = at + is_away
         holder = parsed.words[parsed.words[at].head]
-        before = word_at(parsed, at - 1)
+        before = parsed.lower_at(at - 1)
         if not _has_object(parsed, last) or before in ("far", "back", "up", "down", "out"):
             continue
-        if holder.lemma in TOWARDS and holder.pos == "VERB":
+        if holder.lemma in _TOWARDS and holder.pos == "VERB":
             yield parsed.change(at, last, "towards" if is_away else "away from")
-
-
-INSIDE_OUTSIDE = Kind(
-    name="inside_outside",
-    keeps_meaning=False,
-    about="inside becomes outside, into out of: a dog jumps into a pool -> out of a pool",
-    source="ours",
-    editor=by_rule(inside_outside),
-)
-NEAR_FAR = Kind(
-    name="near_far",
-    keeps_meaning=False,
-    about="near becomes far from: a bench near a lake -> a bench far from a lake",
-    source="ours",
-    editor=by_rule(near_far),
-)
-
-_UNDER = frozenset(("under", "underneath", "beneath", "below"))
-_LEVELS = {"top": "bottom", "bottom": "top", "upper": "lower", "lower": "upper"}
-_SPATIAL_VERTICAL_ALONE = {
-    "uphill": "downhill",
-    "downhill": "uphill",
-    "upstairs": "downstairs",
-    "downstairs": "upstairs",
-    "upward": "downward",
-    "downward": "upward",
-    "upwards": "downwards",
-    "downwards": "upwards",
-}
-_UP = {"up": "down", "down": "up"}
-_TOPS = {"at the top of": "at the bottom of", "at the bottom of": "at the top of"}
-_FLAT = frozenset(("water", "ground", "sea", "ocean"))
-_WORDS = frozenset(("above", "over", *_UNDER, *_LEVELS, *_UP, *_SPATIAL_VERTICAL_ALONE))
-_LOOKING = frozenset(("look", "gaze", "stare", "glance"))
-
-
-def above_below(parsed: Parsed) -> list[Changes]:
-    """Every word for high and low that names a place or a way."""
-    if _WORDS.isdisjoint(parsed.lower):
-        return []
-    found: list[Change] = [*_tops(parsed)]
-    for at, word in enumerate(parsed.lower):
-        if word not in _WORDS or at in parsed.bound:
-            continue
-        change = _changed(parsed, at, word)
-        if change is not None:
-            found.append(change)
-    return [(change,) for change in found]
 
 
 def _changed(parsed: Parsed, at: int, word: str) -> Change | None:
@@ -355,72 +370,68 @@ def _changed(parsed: Parsed, at: int, word: str) -> Change | None:
         return _over(parsed, at)
     if word in _UNDER:
         return _under(parsed, at)
-    if word in _LEVELS:
+    if word in _OTHER_LEVEL:
         return _level(parsed, at)
     if word in _UP:
         return _up(parsed, at)
-    return parsed.change(at, at, _SPATIAL_VERTICAL_ALONE[word])
-
-
-def _lemma(parsed: Parsed, at: int | None) -> str:
-    return "" if at is None else parsed.words[at].lemma.lower()
+    return parsed.change(at, at, _UPWARD[word])
 
 
 def _above(parsed: Parsed, at: int) -> Change | None:
-    thing = object_of(parsed, at)
-    if thing is None or _lemma(parsed, thing) == "average" or _is_part(parsed, thing):
+    thing = parsed.child(at, "pobj")
+    if thing is None or parsed.lemma_at(thing) == "average" or _is_part(parsed, thing):
         return None
-    if _lemma(parsed, thing) in _FLAT:
+    if parsed.lemma_at(thing) in _FLAT:
         return parsed.change(at, at, "under")
-    return None if _lemma(parsed, thing) in GROUND else parsed.change(at, at, "below")
+    return None if parsed.lemma_at(thing) in _GROUND else parsed.change(at, at, "below")
 
 
 def _over(parsed: Parsed, at: int) -> Change | None:
-    thing = object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     word = parsed.words[at]
     holder = parsed.words[word.head]
-    if thing is None or word.dep != "prep" or _lemma(parsed, thing) in NOT_UNDER:
+    if thing is None or word.dep != "prep" or parsed.lemma_at(thing) in _NOT_UNDER:
         return None
-    if _is_part(parsed, thing) or word_at(parsed, at - 1) in ("all", "bent", "out", "hand"):
+    if _is_part(parsed, thing) or parsed.lower_at(at - 1) in ("all", "bent", "out", "hand"):
         return None
-    if holder.pos == "NOUN" and holder.lemma not in OVER_NOT_THINGS:
+    if holder.pos == "NOUN" and holder.lemma not in _OVER_NOT_THINGS:
         return parsed.change(at, at, "under")
-    return parsed.change(at, at, "under") if holder.lemma in OVER_VERBS else None
+    return parsed.change(at, at, "under") if holder.lemma in _OVER_VERBS else None
 
 
 def _under(parsed: Parsed, at: int) -> Change | None:
-    thing = object_of(parsed, at)
-    if thing is None or _lemma(parsed, thing) in NOT_UNDER_WORDS or _is_part(parsed, thing):
+    thing = parsed.child(at, "pobj")
+    if thing is None or parsed.lemma_at(thing) in _NOT_UNDER_WORDS or _is_part(parsed, thing):
         return None
-    if word_at(parsed, at + 1) == "neath":
+    if parsed.lower_at(at + 1) == "neath":
         return None
     if parsed.words[thing].tag == "NN" and not parsed.children[thing]:
         # "under repair", "under shelter"
         return None
     holder = parsed.words[parsed.words[at].head]
-    if holder.lemma in MOTION:
+    if holder.lemma in _MOTION:
         return parsed.change(at, at, "over")
-    return parsed.change(at, at, "on top of" if _lemma(parsed, thing) in STANDABLE else "above")
+    return parsed.change(at, at, "on top of" if parsed.lemma_at(thing) in _STANDABLE else "above")
 
 
 def _is_part(parsed: Parsed, thing: int) -> bool:
     """Of a body or what it wears: "over his shoulder" is no place."""
     owned = any(parsed.words[at].tag == "PRP$" for at in parsed.children[thing])
-    return owned or _lemma(parsed, thing) in ("head", "shoulder", "arm", "face", "eye", "another")
+    return owned or parsed.lemma_at(thing) in ("head", "shoulder", "arm", "face", "eye", "another")
 
 
 def _tops(parsed: Parsed) -> Iterator[Change]:
     for first, last in parsed.expressions:
         text = parsed.text_of(first, last).lower()
-        thing = object_of(parsed, last)
+        thing = parsed.child(last, "pobj")
         if thing is None:
             continue
         if text in _TOPS:
             yield parsed.change(first, last, _TOPS[text])
-        elif text in ("on top of", "on the top of") and _lemma(parsed, thing) not in GROUND:
-            if _lemma(parsed, thing) in HIGH:
+        elif text in ("on top of", "on the top of") and parsed.lemma_at(thing) not in _GROUND:
+            if parsed.lemma_at(thing) in _HIGH:
                 yield parsed.change(first, last, "at the bottom of")
-            elif text == "on top of" and word_at(parsed, thing) not in ("it", "each", "other"):
+            elif text == "on top of" and parsed.lower_at(thing) not in ("it", "each", "other"):
                 yield parsed.change(first, last, "underneath")
         elif text == "on the bottom of":
             yield parsed.change(first, last, "on the top of")
@@ -428,11 +439,11 @@ def _tops(parsed: Parsed) -> Iterator[Change]:
 
 def _level(parsed: Parsed, at: int) -> Change | None:
     """As in "the top shelf", "the bottom of the page"."""
-    word, after = parsed.lower[at], word_at(parsed, at + 1)
-    if after in LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
-        return parsed.change(at, at, _LEVELS[word])
-    is_end = word in ("top", "bottom") and word_at(parsed, at - 1) == "the" and after == "of"
-    return parsed.change(at, at, _LEVELS[word]) if is_end else None
+    word, after = parsed.lower[at], parsed.lower_at(at + 1)
+    if after in _LEVELS and parsed.words[at].pos in ("ADJ", "NOUN"):
+        return parsed.change(at, at, _OTHER_LEVEL[word])
+    is_end = word in ("top", "bottom") and parsed.lower_at(at - 1) == "the" and after == "of"
+    return parsed.change(at, at, _OTHER_LEVEL[word]) if is_end else None
 
 
 def _up(parsed: Parsed, at: int) -> Change | None:
@@ -441,15 +452,15 @@ def _up(parsed: Parsed, at: int) -> Change | None:
     holder = parsed.words[word.head]
     if before is None or before.text.lower() in ("upside", "close"):
         return None
-    after = word_at(parsed, at + 1)
+    after = parsed.lower_at(at + 1)
     if before.lemma in _LOOKING and before.pos == "VERB" and after in ("at", "", "."):
         return parsed.change(at, at, _UP[parsed.lower[at]])
-    if not (holder.lemma in UP_VERBS and holder.pos == "VERB"):
+    if not (holder.lemma in _UP_VERBS and holder.pos == "VERB"):
         return None
-    thing = object_of(parsed, at)
+    thing = parsed.child(at, "pobj")
     if thing is None:
         thing = _object_after(parsed, at)
-    if _lemma(parsed, thing) not in SLOPES:
+    if parsed.lemma_at(thing) not in _SLOPES:
         return None
     return parsed.change(at, at, _UP[parsed.lower[at]])
 
@@ -457,12 +468,3 @@ def _up(parsed: Parsed, at: int) -> Change | None:
 def _object_after(parsed: Parsed, at: int) -> int | None:
     """The noun of the phrase that begins right after, where the parser took "up" as a particle."""
     return next((one.head for one in parsed.chunks if one.first == at + 1), None)
-
-
-ABOVE_BELOW = Kind(
-    name="above_below",
-    keeps_meaning=False,
-    about="above becomes below, top bottom, up down: a cat under a table -> on top of a table",
-    source="ours",
-    editor=by_rule(above_below),
-)

@@ -1,7 +1,8 @@
-"""A parsed caption comes in; the same words with two of a kind exchanged go out (NegCLIP, CREPE).
+"""Hard negatives that exchange two nouns or two noun phrases of a caption (NegCLIP, CREPE).
 
-Only exchanges that make the caption false: not "a dog next to a cat", not two nouns joined by
-"and", and never "a dogs".
+The checked kinds exchange only what makes the caption false: not "a dog next to a cat", not two
+nouns joined by "and", and never "a dogs". `neg_clip_swap` is NegCLIP's rule as published, for
+parity with its training data: nothing checks that the caption becomes false or stays English.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from unbag.edits.lexicon import (
     PICTURES,
     is_fixed,
     is_near,
-    word_set,
+    word_lists,
 )
 from unbag.edits.nouns import (
     Determined,
     Facts,
-    Thing,
+    ThingNoun,
     content_of,
     determined,
     facts_of,
@@ -43,14 +44,10 @@ from unbag.edits.parsed import ADJECTIVE_TAGS, NOUN_TAGS, VERB_TAGS, Parsed, Phr
 _TOLD = frozenset(("nsubj", "nsubjpass", "dobj", "attr", "ROOT"))
 _PRONOUNS = frozenset(("PRP", "PRP$"))
 _TOGETHER = frozenset(("each", "together", "both", "side-by-side", "another"))
-
-
-def exchanged(parsed: Parsed, one: Sequence[int], other: Sequence[int]) -> Changes:
-    """The words from one[0] to one[1] and those from other[0] to other[1] change places."""
-    return (
-        parsed.change(one[0], one[1], parsed.text_of(other[0], other[1])),
-        parsed.change(other[0], other[1], parsed.text_of(one[0], one[1])),
-    )
+_ADVERB_TAGS = frozenset(("RB", "RBR", "RBS"))
+_CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, _ADVERB_TAGS)
+_LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
+_NEVER_SWAPPED = word_lists("nouns").words("never_swapped")
 
 
 def swap_nouns(parsed: Parsed) -> list[Changes]:
@@ -58,20 +55,26 @@ def swap_nouns(parsed: Parsed) -> list[Changes]:
     if len(parsed.nouns) < 2:
         return []
     facts = facts_of(parsed)
-    things = [thing for thing in facts.things if not ends_name(parsed, thing.first)]
+    things = [thing for thing in facts.things if not _ends_name(parsed, thing.first)]
     return [
         exchanged(parsed, one[:2], other[:2])
         for one, other in combinations(things, 2)
         if fits(one, other)
         and fits(other, one)
-        and goes(parsed, one, other)
+        and _goes(parsed, one, other)
         and facts.differ(one, other, keep_attributes=True)
     ]
 
 
-def ends_name(parsed: Parsed, noun: int) -> bool:
-    """Whether the word before it makes a name with it, as in "hot dog": it cannot move alone."""
-    return noun > 0 and is_fixed(parsed.lower[noun - 1], parsed.lower[noun])
+SWAP_NOUNS = Kind(
+    name="swap_nouns",
+    keeps_meaning=False,
+    about="two nouns change places: a dog on a sofa -> a sofa on a dog",
+    source="NegCLIP",
+    editor=by_rule(swap_nouns),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
 
 
 def swap_phrases(parsed: Parsed) -> list[Changes]:
@@ -80,14 +83,25 @@ def swap_phrases(parsed: Parsed) -> list[Changes]:
         return []
     facts = facts_of(parsed)
     return [
-        exchanged_phrases(parsed, one, other)
+        _exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if _keeps_grammar(parsed, one, other)
         and _is_told(parsed, one, other)
         and _stands_alone(parsed, a, b)
-        and goes(parsed, a, b)
+        and _goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
+
+
+SWAP_PHRASES = Kind(
+    name="swap_phrases",
+    keeps_meaning=False,
+    about="two noun phrases: a man rides two horses -> two horses ride a man",
+    source="NegCLIP",
+    editor=by_rule(swap_phrases),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
 
 
 def swap_arguments(parsed: Parsed) -> list[Changes]:
@@ -101,17 +115,92 @@ def swap_arguments(parsed: Parsed) -> list[Changes]:
         if not fact.is_even and fact.link != "of"
     }
     return [
-        exchanged_phrases(parsed, one, other)
+        _exchanged_phrases(parsed, one, other)
         for (one, a), (other, b) in combinations(_whole_phrases(facts), 2)
         if frozenset((a.head, b.head)) in linked
         and _keeps_grammar(parsed, one, other)
         and _stands_alone(parsed, a, b)
-        and goes(parsed, a, b)
+        and _goes(parsed, a, b)
         and facts.differ(a, b, keep_attributes=False)
     ]
 
 
-def exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
+SWAP_ARGUMENTS = Kind(
+    name="swap_arguments",
+    keeps_meaning=False,
+    about="subject and object of a relation: the horse eats grass -> grass eats the horse",
+    source="CREPE, SugarCrepe",
+    editor=by_rule(swap_arguments),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+)
+
+
+def swap_words(parsed: Parsed) -> list[Changes]:
+    """Two single nouns: things and parts of names; where there are none, any nouns that fit.
+
+    Wider than `swap_nouns`: parts of compounds move too ("a street hydrant on a fire"), and nouns
+    that only "with" links ("a toilet with a bathroom"). Articles still fit.
+    """
+    if not parsed.nouns:
+        return []
+    facts = facts_of(parsed)
+    return _swapped(facts, _LEFT_OUT, is_first=True) or _swapped(
+        facts, _NEVER_SWAPPED, is_first=False
+    )
+
+
+SWAP_WORDS = Kind(
+    name="swap_words",
+    keeps_meaning=False,
+    about="single nouns, of names too: a fire hydrant on a road -> a road hydrant on a fire",
+    source="NegCLIP",
+    editor=by_rule(swap_words),
+    keeps_words=True,
+    filters=(LEAVES_MARKED_WORDS,),
+    is_default=False,
+)
+
+
+def neg_clip_swap(parsed: Parsed) -> list[Changes]:
+    """Two nouns, two adjectives, two verbs, two adverbs, or two noun phrases."""
+    found: list[Changes] = []
+    for tags in _CLASSES:
+        words = [at for at, word in enumerate(parsed.words) if word.tag in tags]
+        found += [
+            exchanged(parsed, (one, one), (other, other))
+            for one, other in combinations(words, 2)
+            if parsed.lower[one] != parsed.lower[other]
+        ]
+    found += [
+        exchanged(parsed, one[:2], other[:2])
+        for one, other in combinations(parsed.chunks, 2)
+        if parsed.text_of(*one[:2]).lower() != parsed.text_of(*other[:2]).lower()
+    ]
+    return found
+
+
+NEG_CLIP_SWAP = Kind(
+    name="neg_clip_swap",
+    keeps_meaning=False,
+    about="any two of a class, unchecked, as published: a zebra by a rock -> a rock by a zebra",
+    source="NegCLIP",
+    editor=by_rule(neg_clip_swap),
+    keeps_words=True,
+    is_default=False,
+    is_published=True,
+)
+
+
+def exchanged(parsed: Parsed, one: Sequence[int], other: Sequence[int]) -> Changes:
+    """The words from one[0] to one[1] and those from other[0] to other[1] change places."""
+    return (
+        parsed.change(one[0], one[1], parsed.text_of(other[0], other[1])),
+        parsed.change(other[0], other[1], parsed.text_of(one[0], one[1])),
+    )
+
+
+def _exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
     """Two phrases change places, and verbs agree with what stands before them now."""
     pieces = list(exchanged(parsed, one[:2], other[:2]))
     numbers = _counts_many(parsed, one), _counts_many(parsed, other)
@@ -121,12 +210,17 @@ def exchanged_phrases(parsed: Parsed, one: Phrase, other: Phrase) -> Changes:
     return tuple(dict.fromkeys(pieces))
 
 
+def _ends_name(parsed: Parsed, noun: int) -> bool:
+    """Whether the word before it makes a name with it, as in "hot dog": it cannot move alone."""
+    return noun > 0 and is_fixed(parsed.lower[noun - 1], parsed.lower[noun])
+
+
 def _counts_many(parsed: Parsed, phrase: Phrase) -> bool:
     """Whether a verb after it is plural: "a couple of dogs are"."""
     return is_plural(parsed, content_of(parsed, phrase.head))
 
 
-def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, Thing]]:
+def _whole_phrases(facts: Facts) -> Iterator[tuple[Phrase, ThingNoun]]:
     """Phrases with what "of" adds, and the thing each is about."""
     parsed = facts.parsed
     things = {thing.head: thing for thing in facts.things}
@@ -166,7 +260,7 @@ def _is_told(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     return any(parsed.words[phrase.head].dep in _TOLD for phrase in (one, other))
 
 
-def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
+def _stands_alone(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
     """Whether each can stand where the other does: no "sits in man", no pronoun of one of them."""
     if any(word.tag in _PRONOUNS for word in parsed.words):
         return False
@@ -180,12 +274,12 @@ def _stands_alone(parsed: Parsed, one: Thing, other: Thing) -> bool:
 
 def _is_cut(parsed: Parsed, phrase: Phrase) -> bool:
     """Whether the parser ended it inside a word with hyphens, or before "'s" or "of"."""
-    after = parsed.lower[phrase.last + 1] if phrase.last + 1 < len(parsed.words) else ""
-    before = parsed.lower[phrase.first - 1] if phrase.first else ""
+    after = parsed.lower_at(phrase.last + 1)
+    before = parsed.lower_at(phrase.first - 1)
     return after in ("-", "'s", "'", "of") or before == "-" or goes_on(parsed, phrase.last)
 
 
-def goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
+def _goes(parsed: Parsed, one: ThingNoun, other: ThingNoun) -> bool:
     """Whether nothing else in the caption points at one of them: no "a sofa who", no "his man"."""
     if one.lemma == other.lemma:
         return False
@@ -194,91 +288,6 @@ def goes(parsed: Parsed, one: Thing, other: Thing) -> bool:
         return False
     owned = [thing for thing in (one, other) if owner_pronoun(parsed, thing.head) is not None]
     return not owned or not (one.is_alive or other.is_alive)
-
-
-SWAP_NOUNS = Kind(
-    name="swap_nouns",
-    keeps_meaning=False,
-    about="two nouns change places: a dog on a sofa -> a sofa on a dog",
-    source="NegCLIP",
-    editor=by_rule(swap_nouns),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-SWAP_PHRASES = Kind(
-    name="swap_phrases",
-    keeps_meaning=False,
-    about="two noun phrases: a man rides two horses -> two horses ride a man",
-    source="NegCLIP",
-    editor=by_rule(swap_phrases),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-SWAP_ARGUMENTS = Kind(
-    name="swap_arguments",
-    keeps_meaning=False,
-    about="subject and object of a relation: the horse eats grass -> grass eats the horse",
-    source="CREPE, SugarCrepe",
-    editor=by_rule(swap_arguments),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-)
-
-# For parity with NegCLIP's training data only: nothing checks that the caption becomes false ("a
-# man and a woman" gives "a woman and a man") or stays English. The kinds of `swaps` do.
-
-_ADVERB_TAGS = frozenset(("RB", "RBR", "RBS"))
-_CLASSES = (NOUN_TAGS, ADJECTIVE_TAGS, VERB_TAGS, _ADVERB_TAGS)
-
-
-def neg_clip_swap(parsed: Parsed) -> list[Changes]:
-    """Two nouns, two adjectives, two verbs, two adverbs, or two noun phrases."""
-    found: list[Changes] = []
-    for tags in _CLASSES:
-        words = [at for at, word in enumerate(parsed.words) if word.tag in tags]
-        found += [
-            exchanged(parsed, (one, one), (other, other))
-            for one, other in combinations(words, 2)
-            if parsed.lower[one] != parsed.lower[other]
-        ]
-    found += [
-        exchanged(parsed, one[:2], other[:2])
-        for one, other in combinations(parsed.chunks, 2)
-        if parsed.text_of(*one[:2]).lower() != parsed.text_of(*other[:2]).lower()
-    ]
-    return found
-
-
-NEG_CLIP_SWAP = Kind(
-    name="neg_clip_swap",
-    keeps_meaning=False,
-    about="any two of a class, unchecked, as published: a zebra by a rock -> a rock by a zebra",
-    source="NegCLIP",
-    editor=by_rule(neg_clip_swap),
-    keeps_words=True,
-    is_default=False,
-    is_published=True,
-)
-
-# Wider than `swap_nouns`: parts of compounds move too ("a street hydrant on a fire"), and nouns
-# that only "with" links ("a toilet with a bathroom"). What is exchanged still differs, and
-# articles fit.
-
-_LEFT_OUT = NO_THINGS | PICTURES | GROUPINGS | DOINGS
-_NOTHING = word_set(
-    """
-    - afternoon back bit brown couple day distance evening front kind lot morning night one other
-    side something someone sort t time top type way
-    """
-)
-
-
-def swap_words(parsed: Parsed) -> list[Changes]:
-    """Two single nouns: things and parts of names; where there are none, any nouns that fit."""
-    if not parsed.nouns:
-        return []
-    facts = facts_of(parsed)
-    return _swapped(facts, _LEFT_OUT, is_first=True) or _swapped(facts, _NOTHING, is_first=False)
 
 
 def _swapped(facts: Facts, left_out: frozenset[str], *, is_first: bool) -> list[Changes]:
@@ -298,42 +307,42 @@ def _is_single(parsed: Parsed, at: int, left_out: frozenset[str]) -> bool:
     word = parsed.words[at]
     if word.tag not in ("NN", "NNS") or at in parsed.bound or not word.text.isalpha():
         return False
-    if ends_name(parsed, at):
+    if _ends_name(parsed, at):
         return False
-    is_parking_lot = word.lemma == "lot" and at > 0 and is_modifier(parsed, at - 1)
+    is_parking_lot = word.lemma == "lot" and at > 0 and _is_modifier(parsed, at - 1)
     if (word.lemma.lower() in left_out and not is_parking_lot) or (
-        is_modifier(parsed, at) and word.text.endswith("ing")
+        _is_modifier(parsed, at) and word.text.endswith("ing")
     ):
         return False
-    before = parsed.lower[at - 1] if at else ""
-    after = parsed.lower[at + 1] if at + 1 < len(parsed.words) else ""
+    before = parsed.lower_at(at - 1)
+    after = parsed.lower_at(at + 1)
     return before != "-" and after not in ("-", "'s", "'")
 
 
-def _as_thing(parsed: Parsed, at: int) -> Thing:
+def _as_thing(parsed: Parsed, at: int) -> ThingNoun:
     word = parsed.words[at]
     lemma = word.lemma.lower()
-    if is_modifier(parsed, at):
-        return Thing(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
-    return Thing(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
+    if _is_modifier(parsed, at):
+        return ThingNoun(at, at, at, lemma, word.tag in ("NNS", "NNPS"), Determined.THE)
+    return ThingNoun(at, at, at, lemma, is_plural(parsed, at), determined(parsed, at))
 
 
-def is_modifier(parsed: Parsed, at: int) -> bool:
+def _is_modifier(parsed: Parsed, at: int) -> bool:
     """Whether it specifies another noun: "fire" in "fire hydrant"."""
     return parsed.words[at].dep == "compound" and parsed.words[at].head > at
 
 
-def _differ(facts: Facts, one: Thing, other: Thing, *, is_first: bool) -> bool:
+def _differ(facts: Facts, one: ThingNoun, other: ThingNoun, *, is_first: bool) -> bool:
     """Whether the caption becomes another; parts of one compound are exchanged last."""
     parsed = facts.parsed
-    parts = [is_modifier(parsed, thing.head) for thing in (one, other)]
+    parts = [_is_modifier(parsed, thing.head) for thing in (one, other)]
     if any(parts):
         if is_first and _are_in_one(parsed, one.head, other.head):
             return False
         # "A wii playing man games" is no English: the verb becomes part of a compound.
         is_verb = parsed.words[one.head + 1].tag in ("VBG", "VBN")
         return not (is_verb and other.head == one.head + 2)
-    if facts.belong_together(one.head, other.head) or not goes(parsed, one, other):
+    if facts.belong_together(one.head, other.head) or not _goes(parsed, one, other):
         return False
     if facts.differ(one, other, keep_attributes=True):
         return True
@@ -355,15 +364,3 @@ def _adjectives(parsed: Parsed, noun: int) -> frozenset[str]:
         for one in parsed.attributes
         if one.noun == noun and parsed.lower[one.word] not in NOT_ATTRIBUTES
     )
-
-
-SWAP_WORDS = Kind(
-    name="swap_words",
-    keeps_meaning=False,
-    about="single nouns, of names too: a fire hydrant on a road -> a road hydrant on a fire",
-    source="NegCLIP",
-    editor=by_rule(swap_words),
-    keeps_words=True,
-    filters=(LEAVES_MARKED_WORDS,),
-    is_default=False,
-)

@@ -1,4 +1,4 @@
-"""A parsed caption comes in; the same in the passive, or in the active if it was passive, goes out.
+"""A hard positive: the caption in the passive, or in the active if it was passive.
 
 Turned are whole captions of a doer, what is done, what it is done to and at most one phrase of
 place: "a dog chases a cat in a yard", "a cat is chased in a yard by a dog". Tense and number stay.
@@ -6,25 +6,24 @@ place: "a dog chases a cat in a yard", "a cat is chased in a yard by a dog". Ten
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 from unbag.edits.inflection import inflected
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import LOOKING_BACK, MASS, base_forms, participle, word_set
-from unbag.edits.lexicon import PASSIVE_VERBS_OBJECTS as OBJECTS
-from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
+from unbag.edits.lexicon import LOOKING_BACK, MASS, WORD_GROUPS, word_lists
 from unbag.edits.parsed import Parsed, Phrase, subtree
 
-_PLACES = word_set("""
-    on in at near along down across through over under behind beside next outside inside around
-    into onto past toward towards above up against
-    """)
-_WIDE = word_set("""
-    beach street park field court room kitchen yard garden road sidewalk forest city pool lake
-    ocean river stage playground track office restaurant store woods snow grass desert lawn
-    """)
+_LISTS = word_lists("passives")
+_OBJECTS = _LISTS.sets("objects")
+"""Verbs that are turned with these objects only: one does not take a bath the other way round."""
+_PLACES = _LISTS.words("places")
+_WIDE = _LISTS.words("wide")
 """Places that hold who does it as well."""
+_PARTICIPLES = {"pet": "petted", "light": "lit", "smell": "smelled", "mow": "mowed"}
+_FORMS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
 _STATES = frozenset(("hold", "wear"))
 _PARTICLES = frozenset(("up", "off", "out"))
 _BE = frozenset(("is", "are", "was", "were"))
@@ -32,6 +31,36 @@ _NOUN_TAGS = frozenset(("NN", "NNS"))
 _UNSURE = frozenset(("by", "and", "with", "of"))
 _KEPT = frozenset(("nsubj", "nsubjpass", "dobj", "aux", "auxpass", "prep", "prt", "punct", "agent"))
 _OPEN_ENDED = frozenset(("cc", "conj", "appos", "relcl", "acl"))
+
+
+def passive(parsed: Parsed) -> list[Changes]:
+    """The caption the other way round, if it is one deed and nothing else."""
+    forms = _base_forms()
+    for verb in parsed.verbs[:2]:
+        if parsed.lower[verb] not in forms or not _is_main(parsed, verb):
+            continue
+        if parsed.words[verb].tag == "VBN":
+            return list(_as_active(parsed, verb))
+        return list(_as_passive(parsed, verb))
+    return []
+
+
+PASSIVE = Kind(
+    name="passive",
+    keeps_meaning=True,
+    about="active to passive or back: a dog chases a cat -> a cat is chased by a dog",
+    source="ours",
+    editor=by_rule(passive),
+)
+
+
+@cache
+def _base_forms() -> Mapping[str, str]:
+    """Every form of the verbs whose passive sounds right in a caption, with its base form."""
+    found = {inflected(verb, tag): verb for verb in _LISTS.sequence("verbs") for tag in _FORMS}
+    # The second spelling of the verbs that have two.
+    found |= {form: verb for verb, form in _PARTICIPLES.items()}
+    return MappingProxyType(found)
 
 
 class _Deed(NamedTuple):
@@ -42,18 +71,6 @@ class _Deed(NamedTuple):
     done_to: Phrase
     rest: str
     """The phrase of place, with a space before it; or empty."""
-
-
-def passive(parsed: Parsed) -> list[Changes]:
-    """The caption the other way round, if it is one deed and nothing else."""
-    forms = base_forms()
-    for verb in parsed.verbs[:2]:
-        if parsed.lower[verb] not in forms or not _is_main(parsed, verb):
-            continue
-        if parsed.words[verb].tag == "VBN":
-            return list(_as_active(parsed, verb))
-        return list(_as_passive(parsed, verb))
-    return []
 
 
 def _is_main(parsed: Parsed, verb: int) -> bool:
@@ -67,7 +84,8 @@ def _as_passive(parsed: Parsed, verb: int) -> Iterator[Changes]:
     if deed is None:
         return
     tag, before = parsed.words[verb].tag, parsed.lower[verb - 1]
-    done = participle(base_forms()[parsed.lower[verb]])
+    base = _base_forms()[parsed.lower[verb]]
+    done = _PARTICIPLES.get(base) or inflected(base, "VBN")
     is_many = parsed.words[deed.done_to.head].tag == "NNS"
     if tag == "VBG" and before in _BE:
         be = f"{_be(before in ('was', 'were'), is_many)} being"
@@ -86,7 +104,7 @@ def _as_active(parsed: Parsed, verb: int) -> Iterator[Changes]:
     deed = _passive_deed(parsed, verb)
     if deed is None:
         return
-    base = base_forms()[parsed.lower[verb]]
+    base = _base_forms()[parsed.lower[verb]]
     is_many = parsed.words[deed.doer.head].tag == "NNS"
     before = parsed.lower[deed.done_to.last + 1 : verb]
     if before in ((), ("being",)):
@@ -104,7 +122,7 @@ def _as_active(parsed: Parsed, verb: int) -> Iterator[Changes]:
 
 def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
     doer = _phrase_at_start(parsed)
-    whom = _child(parsed, verb, "dobj")
+    whom = parsed.child(verb, "dobj")
     start = verb + 1 + bool(_particle(parsed, verb))
     done_to = next((c for c in parsed.chunks if c.head == whom and c.first == start), None)
     if doer is None or done_to is None or not _is_simple(parsed, verb, doer, done_to):
@@ -124,7 +142,7 @@ def _active_deed(parsed: Parsed, verb: int) -> _Deed | None:
 
 def _passive_deed(parsed: Parsed, verb: int) -> _Deed | None:
     done_to = _phrase_at_start(parsed)
-    agent = _child(parsed, verb, "agent")
+    agent = parsed.child(verb, "agent")
     if done_to is None or agent is None:
         return None
     doer = next((c for c in parsed.chunks if c.first == agent + 1), None)
@@ -171,17 +189,17 @@ def _is_simple(parsed: Parsed, verb: int, doer: Phrase, done_to: Phrase) -> bool
 def _is_bare(parsed: Parsed, phrase: Phrase) -> bool:
     """A singular without article, as in the style of headlines: "man walking dog"."""
     is_told = parsed.words[phrase.first].tag in ("DT", "CD", "PRP$")
-    return parsed.words[phrase.head].tag == "NN" and not is_told and not _is_mass(parsed, phrase)
-
-
-def _is_mass(parsed: Parsed, phrase: Phrase) -> bool:
-    return parsed.words[phrase.head].lemma in MASS
+    return (
+        parsed.words[phrase.head].tag == "NN"
+        and not is_told
+        and parsed.words[phrase.head].lemma not in MASS
+    )
 
 
 def _fits_verb(parsed: Parsed, verb: int, done_to: Phrase) -> bool:
-    base = base_forms()[parsed.lower[verb]]
+    base = _base_forms()[parsed.lower[verb]]
     noun = parsed.words[done_to.head]
-    wanted = OBJECTS.get(base)
+    wanted = _OBJECTS.get(base)
     if noun.lemma == "air":
         return False
     if wanted is not None:
@@ -201,7 +219,7 @@ def _rest(parsed: Parsed, at: int) -> str | None:
     if span is None or span.first != at or span.last + 1 != end or end - at > 7:
         return None
     words = {*parsed.lower[at:end]}
-    if words & LOOKING_BACK or words & GROUPS["@clothes"] or words & _UNSURE:
+    if words & LOOKING_BACK or words & WORD_GROUPS["@clothes"] or words & _UNSURE:
         return None
     if any(word.tag == "VBG" for word in parsed.words[at:end]):
         return None
@@ -209,7 +227,7 @@ def _rest(parsed: Parsed, at: int) -> str | None:
 
 
 def _particle(parsed: Parsed, verb: int) -> str:
-    found = _child(parsed, verb, "prt")
+    found = parsed.child(verb, "prt")
     if found != verb + 1 or parsed.lower[verb + 1] not in _PARTICLES or _moves(parsed, verb):
         return ""
     return f" {parsed.lower[verb + 1]}"
@@ -217,21 +235,17 @@ def _particle(parsed: Parsed, verb: int) -> str:
 
 def _moves(parsed: Parsed, verb: int) -> bool:
     """Verbs with which "up" says where to: "rides up a hill"."""
-    return base_forms()[parsed.lower[verb]] in ("ride", "climb", "walk", "fly", "drive", "race")
+    return _base_forms()[parsed.lower[verb]] in ("ride", "climb", "walk", "fly", "drive", "race")
 
 
 def _is_state(parsed: Parsed, verb: int) -> bool:
-    return base_forms()[parsed.lower[verb]] in _STATES
+    return _base_forms()[parsed.lower[verb]] in _STATES
 
 
 def _is_wide(parsed: Parsed) -> bool:
     """Whether the caption ends in a wide place."""
     end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
     return parsed.lower[end] in _WIDE
-
-
-def _child(parsed: Parsed, at: int, dep: str) -> int | None:
-    return next((c for c in parsed.children[at] if parsed.words[c].dep == dep), None)
 
 
 def _be(is_past: bool, is_many: bool) -> str:
@@ -249,12 +263,3 @@ def _lowered(parsed: Parsed, text: str) -> str:
 def _whole(parsed: Parsed, new: str) -> Changes:
     end = len(parsed.words) - 1 - (parsed.lower[-1] == ".")
     return (parsed.change(0, end, new),)
-
-
-PASSIVE = Kind(
-    name="passive",
-    keeps_meaning=True,
-    about="active to passive or back: a dog chases a cat -> a cat is chased by a dog",
-    source="ours",
-    editor=by_rule(passive),
-)

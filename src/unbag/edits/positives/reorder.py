@@ -1,8 +1,11 @@
-"""A parsed caption comes in; the same relation told from its other end goes out.
+"""Hard positives by another order: what "and" joins, and a relation from its other end.
 
-Only whole captions of two noun phrases and a relation are turned: "the cup is left of the plate"
-becomes "the plate is right of the cup". Where the first thing does something ("a cat sleeping
-under a table"), the second one comes first: "a table with a cat sleeping under it".
+Declined is all whose two sides are not plainly whole: adjectives that may belong to both ("old men
+and women"), phrases whose holder is unsure ("a man in a hat and a dog"), pronouns that look back
+("a man and his dog"), set pairs ("salt and pepper"), and what happens in an order. Of relations
+only whole captions of two noun phrases are turned: "the cup is left of the plate" becomes "the
+plate is right of the cup". Where the first thing does something ("a cat sleeping under a table"),
+the second one comes first: "a table with a cat sleeping under it".
 """
 
 from __future__ import annotations
@@ -11,46 +14,63 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from unbag.edits.inflection import in_number, inflected
+from unbag.edits.inflection import activities, in_number, inflected
 from unbag.edits.kinds import Changes, Kind, by_rule
 from unbag.edits.lexicon import (
     ALIVE,
-    JOINT,
-    LASTING,
+    COLOUR_NAMES,
     LOOKING_BACK,
     MASS,
-    NO_SWAP_AFTER,
     PEOPLE,
     PICTURES,
-    activities,
-    is_set_pair,
-    word_set,
+    WORD_GROUPS,
+    word_lists,
 )
-from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
-from unbag.edits.lexicon import TRUTH_WORDS_COLOURS as COLOURS
 from unbag.edits.negatives.swaps import exchanged
 from unbag.edits.parsed import (
     ADJECTIVE_TAGS,
     NOUN_TAGS,
     Parsed,
     Phrase,
-    Span,
+    WordSpan,
     conjunctions_in,
     subject_of,
     subtree,
 )
 
-# Declined is all whose two sides are not plainly whole: adjectives that may belong to both ("old
-# men and women"), phrases whose holder is unsure ("a man in a hat and a dog"), pronouns that look
-# back ("a man and his dog"), set pairs ("salt and pepper"), and what happens in an order.
-
 _SUBJECTS = ("nsubj", "nsubjpass", "ROOT")
-_SHADES = word_set("light dark bright pale deep very really dull neon hot next")
-_AGES = word_set("adult baby child mother father male female young")
-"""In "an adult and a child elephant" both are elephants."""
+_LISTS = word_lists("reorder")
+_SET_PAIRS = frozenset(frozenset(line.split()) for line in _LISTS.lines("set_pairs"))
+"""Pairs that are always said in one order, as "salt and pepper"."""
+_NO_SWAP_AFTER = _LISTS.words("no_swap_after")
+_JOINT = _LISTS.words("joint")
+_LASTING = _LISTS.words("lasting")
+_SHADES = _LISTS.words("shades")
+_AGES = _LISTS.words("ages")
 _FINITE = frozenset(("VBZ", "VBP", "VBD", "MD"))
 _OPEN_LINKS = frozenset(("with", "of", "for"))
-_CLOTHES = GROUPS["@clothes"]
+_CLOTHES = WORD_GROUPS["@clothes"]
+_GROUNDS = _LISTS.words("grounds")
+_BEHIND_SOMEBODY = _LISTS.words("behind_somebody")
+_OVER = _LISTS.words("over")
+_IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
+_POSTURES = _LISTS.words("postures")
+_PLACED = _LISTS.words("placed")
+_BE = frozenset(("is", "are", "was", "were"))
+_NO_WITH = PEOPLE | _LISTS.words("no_with")
+
+
+def _inverses() -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for line in _LISTS.lines("inverses"):
+        one, two = line.split(" = ")
+        found[one] = two
+        found.setdefault(two, one)
+    return MappingProxyType(found)
+
+
+INVERSES = _inverses()
+"""Relations and what they are from the other end."""
 
 
 def conjunct_swap(parsed: Parsed) -> list[Changes]:
@@ -58,6 +78,47 @@ def conjunct_swap(parsed: Parsed) -> list[Changes]:
     if "and" not in parsed.lower:
         return []
     return [*_nouns(parsed), *_adjectives(parsed), *_verbs(parsed)]
+
+
+CONJUNCT_SWAP = Kind(
+    name="conjunct_swap",
+    keeps_meaning=True,
+    about="what and joins, the other way round: a dog and a cat -> a cat and a dog",
+    source="SWAP of the hard positives",
+    editor=by_rule(conjunct_swap),
+    keeps_words=True,
+)
+
+
+def relation_inverse(parsed: Parsed) -> list[Changes]:
+    """The caption from its other end, if it is one relation and nothing else."""
+    clause = _clause(parsed)
+    if clause is None:
+        return []
+    if clause.verb is not None and parsed.lower[clause.verb] not in _BE:
+        return _with_second_first(parsed, clause)
+    if clause.relation not in INVERSES or not _is_true_turned(parsed, clause):
+        return []
+    one, two = clause.one, clause.two
+    changes = [
+        parsed.change(one.first, one.last, parsed.text_of(two.first, two.last)),
+        parsed.change(*clause.link, INVERSES[clause.relation]),
+        parsed.change(two.first, two.last, parsed.text_of(one.first, one.last)),
+    ]
+    if clause.verb is not None:
+        is_plural = parsed.words[two.head].tag == "NNS"
+        new = in_number(parsed, clause.verb, is_plural=is_plural)
+        changes.insert(1, parsed.change(clause.verb, clause.verb, new))
+    return [tuple(changes)]
+
+
+RELATION_INVERSE = Kind(
+    name="relation_inverse",
+    keeps_meaning=True,
+    about="a relation from its other end: a lamp above a desk -> a desk below a lamp",
+    source="ours",
+    editor=by_rule(relation_inverse),
+)
 
 
 def _nouns(parsed: Parsed) -> Iterator[Changes]:
@@ -100,11 +161,11 @@ def _are_whole(parsed: Parsed, one: Phrase, other: Phrase) -> bool:
     # "Rides a swing and smiles" is taken for two things now and then.
     if other.first == other.last and parsed.lower[other.head] in activities():
         return False
-    if parsed.lower[one.head] in COLOURS or parsed.lower[other.head] in COLOURS:
+    if parsed.lower[one.head] in COLOUR_NAMES or parsed.lower[other.head] in COLOUR_NAMES:
         return False
-    if said & LOOKING_BACK or is_set_pair(parsed.lower[one.head], parsed.lower[other.head]):
+    if said & LOOKING_BACK or {parsed.lower[one.head], parsed.lower[other.head]} in _SET_PAIRS:
         return False
-    if {*parsed.lower[max(0, one.first - 4) : one.first]} & NO_SWAP_AFTER:
+    if {*parsed.lower[max(0, one.first - 4) : one.first]} & _NO_SWAP_AFTER:
         return False
     has_two = _is_determined(parsed, one) and _is_determined(parsed, other)
     return has_two or _share_fairly(parsed, one, other)
@@ -172,7 +233,7 @@ def _goes_for_both(parsed: Parsed, after: int, are_alive: bool) -> bool:
     if not are_alive:
         return False
     if word.tag == "VBG":
-        return word.text.lower() in JOINT
+        return word.text.lower() in _JOINT
     return parsed.lower[after] in ("on", "at", "near", "under", "behind", "beside", "next")
 
 
@@ -218,9 +279,9 @@ def _adjectives(parsed: Parsed) -> Iterator[Changes]:
             continue
         before = parsed.lower[at - 2] if at > 1 else ""
         pair = parsed.lower[at - 1], parsed.lower[at + 1]
-        if before in _SHADES or before == "," or pair[0] in _SHADES or is_set_pair(*pair):
+        if before in _SHADES or before == "," or pair[0] in _SHADES or {*pair} in _SET_PAIRS:
             continue
-        if (pair[0] in COLOURS) != (pair[1] in COLOURS):
+        if (pair[0] in COLOUR_NAMES) != (pair[1] in COLOUR_NAMES):
             continue
         if _is_black_and_white(parsed, pair, at + 2) or len(parsed.children[at + 1]):
             continue
@@ -246,11 +307,11 @@ def _verbs(parsed: Parsed) -> Iterator[Changes]:
             continue
         if one.dep in ("amod", "compound", "pcomp") or other.head != left.first:
             continue
-        if {one.lemma, other.lemma} <= LASTING and _is_closed(parsed, left, right):
+        if {one.lemma, other.lemma} <= _LASTING and _is_closed(parsed, left, right):
             yield exchanged(parsed, left, right)
 
 
-def _is_closed(parsed: Parsed, left: Span, right: Span) -> bool:
+def _is_closed(parsed: Parsed, left: WordSpan, right: WordSpan) -> bool:
     said = {*parsed.lower[left.first : left.last + 1], *parsed.lower[right.first :]}
     is_end = right.last + 1 == len(parsed.words) or parsed.lower[right.last + 1] == "."
     spans_left = all(subtree(parsed, c) is not None for c in parsed.children[left.first])
@@ -263,87 +324,6 @@ def _is_closed(parsed: Parsed, left: Span, right: Span) -> bool:
     return is_end and spans_left and not has_before and is_plain and is_even
 
 
-CONJUNCT_SWAP = Kind(
-    name="conjunct_swap",
-    keeps_meaning=True,
-    about="what and joins, the other way round: a dog and a cat -> a cat and a dog",
-    source="SWAP of the hard positives",
-    editor=by_rule(conjunct_swap),
-    keeps_words=True,
-)
-
-_INVERSES = """
-next to = next to
-beside = beside
-near = near
-close to = close to
-alongside = alongside
-adjacent to = adjacent to
-opposite = opposite
-left of = right of
-to the left of = to the right of
-on the left of = on the right of
-on the left side of = on the right side of
-above = below
-below = above
-over = under
-under = over
-beneath = above
-underneath = above
-on top of = underneath
-in front of = behind
-behind = in front of
-in back of = in front of
-bigger than = smaller than
-larger than = smaller than
-taller than = shorter than
-older than = younger than
-higher than = lower than
-longer than = shorter than
-wider than = narrower than
-heavier than = lighter than
-thicker than = thinner than
-faster than = slower than
-"""
-_GROUNDS = word_set("""
-    hill mountain slope snow field grass water wave ocean building road ground street beach sand
-    floor hillside roof cliff runway lake river area house city world tower
-    """)
-_BEHIND_SOMEBODY = word_set("""
-    building house wall fence tree car truck bus mountain window door store sign church barn train
-    bush flag fireplace curtain bookshelf brick tower bridge statue plane airplane shop garage van
-    gate castle temple
-    """)
-"""What is behind somebody in front of it; a mirror or a table is not."""
-_OVER = word_set("""
-    bridge plane airplane bird helicopter kite lamp light umbrella balloon sign clock moon cloud
-    jet sky seagull rainbow
-    """)
-_IDIOMS = frozenset(("wheel", "bar", "plate", "counter", "construction", "control", "repair"))
-_POSTURES = word_set("sit stand lie lay sleep rest perch lean park graze wait hang float")
-_PLACED = word_set(
-    "on in next_to beside near behind in_front_of under beneath underneath on_top_of"
-)
-_BE = frozenset(("is", "are", "was", "were"))
-_NO_WITH = PEOPLE | word_set("""
-    air midair front back top side middle corner edge background distance grass snow water dirt
-    sand shade rain sun dark line row way lap position group pair couple picture
-    """)
-
-
-def _table(text: str) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for line in text.strip().splitlines():
-        one, two = line.split(" = ")
-        found[one] = two
-        found.setdefault(two, one)
-    return MappingProxyType(found)
-
-
-INVERSES = _table(_INVERSES)
-"""Relations and what they are from the other end."""
-
-
 class _Clause(NamedTuple):
     """A whole caption: first phrase, verb, relation, second phrase."""
 
@@ -353,28 +333,6 @@ class _Clause(NamedTuple):
     link: tuple[int, int]
     relation: str
     two: Phrase
-
-
-def relation_inverse(parsed: Parsed) -> list[Changes]:
-    """The caption from its other end, if it is one relation and nothing else."""
-    clause = _clause(parsed)
-    if clause is None:
-        return []
-    if clause.verb is not None and parsed.lower[clause.verb] not in _BE:
-        return _with_second_first(parsed, clause)
-    if clause.relation not in INVERSES or not _is_true_turned(parsed, clause):
-        return []
-    one, two = clause.one, clause.two
-    changes = [
-        parsed.change(one.first, one.last, parsed.text_of(two.first, two.last)),
-        parsed.change(*clause.link, INVERSES[clause.relation]),
-        parsed.change(two.first, two.last, parsed.text_of(one.first, one.last)),
-    ]
-    if clause.verb is not None:
-        is_plural = parsed.words[two.head].tag == "NNS"
-        new = in_number(parsed, clause.verb, is_plural=is_plural)
-        changes.insert(1, parsed.change(clause.verb, clause.verb, new))
-    return [tuple(changes)]
 
 
 def _clause(parsed: Parsed) -> _Clause | None:
@@ -481,12 +439,3 @@ def _is_told(parsed: Parsed, phrase: Phrase) -> bool:
     is_bare = parsed.words[phrase.first].tag not in ("DT", "CD")
     is_one = parsed.words[phrase.head].tag == "NN"
     return parsed.lower[phrase.first] != "the" and not (is_bare and is_one)
-
-
-RELATION_INVERSE = Kind(
-    name="relation_inverse",
-    keeps_meaning=True,
-    about="a relation from its other end: a lamp above a desk -> a desk below a lamp",
-    source="ours",
-    editor=by_rule(relation_inverse),
-)

@@ -1,353 +1,57 @@
-"""A parsed caption comes in; the same with one word or phrase by a synonym goes out."""
+"""A hard positive: a word or phrase becomes a synonym of our table, under the table's conditions.
+
+A line of the table is `old > new`, or `old = new` for both ways, and conditions after bars. These
+say which forms are made:
+
+- plural: nouns stand as they are written, in the plural; adjectives before plurals;
+- singular: nouns in the singular only; adjectives before singulars;
+- active: verbs without past forms; passive: the past participle only.
+
+The other conditions ask about the caption, with the words that may follow their names:
+
+- c / m: another noun may stand before the noun / the noun may stand before another;
+- det, bare: the noun has an article or owner / no adjective;
+- end, early: the last word / among the first seven;
+- followed, preceded: by one of these words; notfollowed, notpreceded: by none of them;
+- then, notthen: the next noun phrase has (has not) this noun, or starts with this word;
+- with, without: one (none) of these words stands in the caption;
+- object: the noun is the object of one of these verbs;
+- obj, noobj, notobj: the verb has an object (one of these), none, or none of these;
+- by: the verb has a subject (one of these);
+- of, notof: the noun that the adjective or preposition belongs to is (not) one of these;
+- on, noton: the verb that it hangs on is (not) one of these;
+- prep, adv, clause: used as a preposition, as an adverb, before a clause with a subject that
+  belongs to a verb;
+- acl, predicate, attributive: right after its noun / not before a noun / before a noun;
+- plain: a present verb of a plural subject;
+- worn: "in" between a person and clothes;
+- nns: the next noun phrase is plural.
+
+Left out of the table is what only sometimes names the same: road for street, canine for dog.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from unbag.edits.inflection import inflected
 from unbag.edits.kinds import Changes, Kind, by_rule
-from unbag.edits.lexicon import ADJECTIVES, NOUNS, PHRASES, VERBS, is_fixed
-from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
+from unbag.edits.lexicon import WORD_GROUPS, is_fixed, word_lists
 from unbag.edits.parsed import NOUN_TAGS, VERB_TAGS, Parsed, Phrase, subject_of
 
-# The conditions of the table, with the words that may follow their names:
-#
-# c / m                nouns: another noun may stand before it / it may stand before another
-# noun
-# det, bare            the noun has an article or owner / no adjective
-# end, early           the last word / among the first seven
-# followed, preceded   by one of these words; notfollowed, notpreceded: by none of them
-# then, notthen        the next noun phrase has (has not) this noun, or starts with this word
-# with, without        one (none) of these words stands in the caption
-# object               the noun is the object of one of these verbs
-# obj, noobj, notobj   the verb has an object (one of these), none, or none of these
-# by                   the verb has a subject (one of these)
-# of, notof            the noun that the adjective or preposition belongs to is (not) one of
-# these
-# on, noton            the verb that it hangs on is (not) one of these
-# prep, adv, clause    used as a preposition, as an adverb, before a clause with a
-# subject that belongs to a verb
-# acl, predicate       right after its noun / not before a noun
-# attributive          before a noun
-# plain                a present verb of a plural subject
-# worn                 "in" between a person and clothes
-# nns                  the next noun phrase is plural
-
-_EARLY = 7
-_PLURALS = frozenset(("NNS", "NNPS"))
-
-
-class Place(NamedTuple):
-    """Words of a caption that could be replaced."""
-
-    parsed: Parsed
-    first: int
-    last: int
-
-    def after(self, step: int = 1) -> str:
-        """A word after them in lower case; empty at the end."""
-        at = self.last + step
-        return self.parsed.lower[at] if at < len(self.parsed.words) else ""
-
-    def before(self) -> str:
-        """The word before them in lower case; empty at the start."""
-        return self.parsed.lower[self.first - 1] if self.first else ""
-
-    def is_one(self, at: int, words: frozenset[str]) -> bool:
-        """Whether a word of the caption is one of these, as it stands or as lemma."""
-        return self.parsed.lower[at] in words or self.parsed.words[at].lemma.lower() in words
-
-    def child(self, at: int, *deps: str) -> int | None:
-        """The first word that depends on another in this way."""
-        found = (c for c in self.parsed.children[at] if self.parsed.words[c].dep in deps)
-        return next(found, None)
-
-
-Check: TypeAlias = Callable[[Place, frozenset[str]], bool]
-
-
-def next_phrase(place: Place) -> Phrase | None:
-    """The noun phrase that goes on after the words, "of" aside."""
-    start = place.last + 1 + (place.after() == "of")
-    found = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
-    chunk = next(found, None)
-    return chunk if chunk is not None and chunk.first <= start else None
-
-
-def _then(place: Place, words: frozenset[str]) -> bool:
-    phrase = next_phrase(place)
-    if phrase is None:
-        return False
-    start = place.last + 1 + (place.after() == "of")
-    return place.is_one(phrase.head, words) or place.parsed.lower[start] in words
-
-
-def _noun(place: Place) -> int | None:
-    """The noun that an adjective or a preposition belongs to."""
-    word = place.parsed.words[place.last]
-    if word.dep == "prep" or place.child(place.last, "pobj") is not None:
-        return place.child(place.last, "pobj")
-    head = place.parsed.words[place.first].head
-    return head if place.parsed.words[head].tag in NOUN_TAGS else None
-
-
-def _of(place: Place, words: frozenset[str]) -> bool:
-    noun = _noun(place)
-    return noun is not None and place.is_one(noun, words)
-
-
-def _object(place: Place) -> int | None:
-    return place.child(place.first, "dobj")
-
-
-def _obj(place: Place, words: frozenset[str]) -> bool:
-    found = _object(place)
-    return found is not None and (not words or place.is_one(found, words))
-
-
-def _by(place: Place, words: frozenset[str]) -> bool:
-    subject = subject_of(place.parsed, place.first)
-    return subject is not None and (not words or place.is_one(subject.head, words))
-
-
-def _is_object(place: Place, words: frozenset[str]) -> bool:
-    word = place.parsed.words[place.last]
-    return word.dep == "dobj" and place.is_one(word.head, words)
-
-
-def _on(place: Place, words: frozenset[str]) -> bool:
-    return place.is_one(place.parsed.words[place.first].head, words)
-
-
-def _det(place: Place, words: frozenset[str]) -> bool:
-    noun = place.last
-    if place.parsed.words[noun].tag not in NOUN_TAGS:
-        noun = place.parsed.words[noun].head
-    return place.child(noun, "det", "poss") is not None
-
-
-def _number(place: Place) -> str:
-    """Tag of the noun: of itself, or of the one that the adjective belongs to."""
-    at = place.last
-    if place.parsed.words[at].tag not in NOUN_TAGS:
-        at = place.parsed.words[at].head
-    return place.parsed.words[at].tag
-
-
-def _prep(place: Place, words: frozenset[str]) -> bool:
-    found = place.child(place.last, "pobj")
-    return found is not None and found > place.last
-
-
-def _adv(place: Place, words: frozenset[str]) -> bool:
-    word = place.parsed.words[place.first]
-    after = place.last + 1
-    is_before_noun = after < len(place.parsed.words) and (
-        place.parsed.words[after].tag in NOUN_TAGS or place.parsed.words[after].pos == "ADP"
-    )
-    return word.dep == "advmod" and not place.parsed.children[place.first] and not is_before_noun
-
-
-def _clause(place: Place, words: frozenset[str]) -> bool:
-    word = place.parsed.words[place.first]
-    verb = place.parsed.words[word.head]
-    is_told = verb.dep == "advcl" and place.parsed.words[verb.head].tag in VERB_TAGS
-    return word.dep == "mark" and is_told and place.child(word.head, "nsubj") is not None
-
-
-def _acl(place: Place, words: frozenset[str]) -> bool:
-    word = place.parsed.words[place.first]
-    return word.dep == "acl" and word.head == place.first - 1
-
-
-def _predicate(place: Place, words: frozenset[str]) -> bool:
-    word = place.parsed.words[place.first]
-    is_bound = word.dep in ("amod", "compound", "pcomp", "nsubj", "conj")
-    return word.tag in ("VBG", "VBN") and not is_bound and _object(place) is None
-
-
-def _worn(place: Place, words: frozenset[str]) -> bool:
-    word, garment = place.parsed.words[place.first], place.child(place.first, "pobj")
-    if garment is None or word.head != place.first - 1:
-        return False
-    is_worn = place.is_one(garment, GROUPS["@clothes"])
-    return is_worn and place.is_one(word.head, GROUPS["@people"])
-
-
-def _nns(place: Place, words: frozenset[str]) -> bool:
-    phrase = next_phrase(place)
-    return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
-
-
-def _attributive(place: Place, words: frozenset[str]) -> bool:
-    return place.parsed.words[place.last].dep == "amod"
-
-
-CHECKS: Mapping[str, Check] = MappingProxyType(
-    {
-        # Read by the rule itself, or when forms are made.
-        "c": lambda place, words: True,
-        "m": lambda place, words: True,
-        "active": lambda place, words: True,
-        "passive": lambda place, words: _object(place) is None,
-        "plural": lambda place, words: _number(place) in _PLURALS,
-        "singular": lambda place, words: _number(place) == "NN",
-        "det": _det,
-        "bare": lambda place, words: place.child(place.last, "amod", "compound") is None,
-        "end": lambda place, words: place.after() in ("", "."),
-        "early": lambda place, words: place.first < _EARLY,
-        "followed": lambda place, words: place.after() in words,
-        "notfollowed": lambda place, words: place.after() not in words,
-        "preceded": lambda place, words: place.before() in words,
-        "notpreceded": lambda place, words: place.before() not in words,
-        "then": _then,
-        "notthen": lambda place, words: not _then(place, words),
-        "with": lambda place, words: not words.isdisjoint(place.parsed.lower),
-        "without": lambda place, words: words.isdisjoint(place.parsed.lower),
-        "object": _is_object,
-        "obj": _obj,
-        "noobj": lambda place, words: _object(place) is None,
-        "notobj": lambda place, words: not _obj(place, words),
-        "by": _by,
-        "of": _of,
-        "notof": lambda place, words: not _of(place, words),
-        "on": _on,
-        "noton": lambda place, words: not _on(place, words),
-        "prep": _prep,
-        "adv": _adv,
-        "clause": _clause,
-        "acl": _acl,
-        "predicate": _predicate,
-        "plain": lambda place, words: place.parsed.words[place.first].tag == "VBP",
-        "worn": _worn,
-        "nns": _nns,
-        "attributive": _attributive,
-    }
-)
-
-# A line is `old > new`, or `old = new` for both ways, and conditions after bars. Conditions are
-# looked up in `synonym_conditions`, except those that say which forms are made:
-#
-# plural         nouns: stands as it is written, in the plural; adjectives: before plurals
-# singular       nouns: the singular only; adjectives: before singulars
-# active         verbs: no past forms
-# passive        verbs: the past participle only
-
 WordClass: TypeAlias = Literal["noun", "verb", "adjective", "phrase"]
-_TEXTS: Mapping[WordClass, str] = MappingProxyType(
-    {"noun": NOUNS, "verb": VERBS, "adjective": ADJECTIVES, "phrase": PHRASES}
+_ENTRIES: Mapping[WordClass, str] = MappingProxyType(
+    {"noun": "nouns", "verb": "verbs", "adjective": "adjectives", "phrase": "phrases"}
 )
+"""Entries of lexicon/synonyms.toml."""
 _VERB_TAGS = ("VB", "VBP", "VBZ", "VBG", "VBD", "VBN")
 _ACTIVE_TAGS = ("VB", "VBP", "VBZ", "VBG")
-
-
-class Condition(NamedTuple):
-    """What must hold where an entry is used."""
-
-    name: str
-    words: frozenset[str]
-
-
-class Synonym(NamedTuple):
-    """Words that may be replaced, in one of their forms."""
-
-    old: tuple[str, ...]
-    """In lower case, as they stand."""
-    new: str
-    word_class: WordClass
-    tag: str
-    """That the inflected word of `old` must have; empty for any."""
-    conditions: tuple[Condition, ...]
-
-    @property
-    def inflected_at(self) -> int:
-        """Which word of `old` shows the form: the last of nouns, the first of verbs."""
-        return len(self.old) - 1 if self.word_class == "noun" else 0
-
-
-class Line(NamedTuple):
-    """An entry as written."""
-
-    old: str
-    new: str
-    conditions: tuple[Condition, ...]
-
-
-def lines_of(text: str) -> Iterator[Line]:
-    """Entries of a text; one that goes both ways is two."""
-    for line in text.replace("\\\n", "").strip().splitlines():
-        pair, *rest = (part.strip() for part in line.split("|"))
-        conditions = tuple(_condition(part) for part in rest for part in _flags(part))
-        if " = " in pair:
-            one, other = pair.split(" = ")
-            yield Line(one, other, conditions)
-            yield Line(other, one, conditions)
-        else:
-            old, new = pair.split(" > ")
-            yield Line(old, new, conditions)
-
-
-@cache
-def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
-    """Every form of every entry, by the first word it replaces."""
-    found: dict[str, list[Synonym]] = {}
-    for word_class, text in _TEXTS.items():
-        for line in lines_of(text):
-            for one in _forms(line, word_class):
-                if " ".join(one.old) != one.new:
-                    found.setdefault(one.old[0], []).append(one)
-    return MappingProxyType({first: tuple(some) for first, some in found.items()})
-
-
-def _flags(part: str) -> list[str]:
-    """One condition with its words, or several that take none."""
-    words = part.split()
-    return words if all(word in _WITHOUT_WORDS for word in words) else [part]
-
-
 _WITHOUT_WORDS = frozenset(("c", "m", "det", "bare", "singular", "plural", "end", "early"))
-
-
-def _condition(part: str) -> Condition:
-    name, *words = part.split()
-    groups = [GROUPS[word] for word in words if word in GROUPS]
-    plain = (word for word in words if word not in GROUPS)
-    return Condition(name, frozenset(plain).union(*groups))
-
-
-def _forms(line: Line, word_class: WordClass) -> Iterator[Synonym]:
-    names = {one.name for one in line.conditions}
-    if word_class == "noun" and "plural" not in names:
-        yield _form(line, word_class, "NN", line.old, line.new)
-        if "singular" not in names:
-            yield _form(line, word_class, "NNS", _plural(line.old), _plural(line.new))
-    elif word_class == "noun":
-        yield _form(line, word_class, "NNS", line.old, line.new)
-    elif word_class == "verb":
-        tags = ("VBN",) if "passive" in names else _VERB_TAGS
-        for tag in _ACTIVE_TAGS if "active" in names else tags:
-            yield _form(line, word_class, tag, _verb(line.old, tag), _verb(line.new, tag))
-    else:
-        yield _form(line, word_class, "", line.old, line.new)
-
-
-def _form(line: Line, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
-    return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
-
-
-def _plural(noun: str) -> str:
-    *before, last = noun.split()
-    return " ".join((*before, inflected(last, "NNS")))
-
-
-def _verb(verb: str, tag: str) -> str:
-    first, *after = verb.split()
-    return " ".join((inflected(first, tag), *after))
-
-
+_EARLY = 7
+_PLURALS = frozenset(("NNS", "NNPS"))
 _LITTLE = frozenset(
     ("a", "an", "the", "in", "on", "of", "to", "up", "by", "with", "at", "is", "as")
 )
@@ -367,6 +71,15 @@ def synonym(parsed: Parsed) -> list[Changes]:
     ]
 
 
+SYNONYM = Kind(
+    name="synonym",
+    keeps_meaning=True,
+    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
+    source="REPLACE of the hard positives, with a table of our own",
+    editor=by_rule(synonym),
+)
+
+
 def is_whole(parsed: Parsed, first: int, last: int) -> bool:
     """Whether words stand for themselves: in no hyphenated word, no quotation, no fixed pair."""
     start, end = parsed.words[first].start, parsed.words[last].end
@@ -375,8 +88,8 @@ def is_whole(parsed: Parsed, first: int, last: int) -> bool:
         return False
     if text.count('"', 0, start) % 2:
         return False
-    before = parsed.lower[first - 1] if first else ""
-    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
+    before = parsed.lower_at(first - 1)
+    after = parsed.lower_at(last + 1)
     return not is_fixed(before, parsed.lower[first]) and not is_fixed(parsed.lower[last], after)
 
 
@@ -388,7 +101,7 @@ def _fits(parsed: Parsed, at: int, one: Synonym) -> bool:
         return False
     if not _is_class(parsed, at, last, one) or not is_whole(parsed, at, last):
         return False
-    place = Place(parsed, at, last)
+    place = SynonymPlace(parsed, at, last)
     if not all(CHECKS[name](place, words) for name, words in one.conditions):
         return False
     return not any(word in parsed.lower for word in _new_words(one))
@@ -427,10 +140,286 @@ def _is_noun(parsed: Parsed, first: int, last: int, flags: set[str]) -> bool:
     return "m" in flags or (after.tag not in NOUN_TAGS and word.dep != "compound")
 
 
-SYNONYM = Kind(
-    name="synonym",
-    keeps_meaning=True,
-    about="a word by a synonym of our table: a cat under a sofa -> a cat beneath a sofa",
-    source="REPLACE of the hard positives, with a table of our own",
-    editor=by_rule(synonym),
+class SynonymCondition(NamedTuple):
+    """What must hold where an entry is used."""
+
+    name: str
+    words: frozenset[str]
+
+
+class Synonym(NamedTuple):
+    """Words that may be replaced, in one of their forms."""
+
+    old: tuple[str, ...]
+    """In lower case, as they stand."""
+    new: str
+    word_class: WordClass
+    tag: str
+    """That the inflected word of `old` must have; empty for any."""
+    conditions: tuple[SynonymCondition, ...]
+
+    @property
+    def inflected_at(self) -> int:
+        """Which word of `old` shows the form: the last of nouns, the first of verbs."""
+        return len(self.old) - 1 if self.word_class == "noun" else 0
+
+
+class SynonymLine(NamedTuple):
+    """An entry as written."""
+
+    old: str
+    new: str
+    conditions: tuple[SynonymCondition, ...]
+
+
+@cache
+def synonyms() -> Mapping[str, tuple[Synonym, ...]]:
+    """Every form of every entry, by the first word it replaces."""
+    found: dict[str, list[Synonym]] = {}
+    for word_class, key in _ENTRIES.items():
+        for line in lines_of(word_lists("synonyms").lines(key)):
+            for one in _forms(line, word_class):
+                if " ".join(one.old) != one.new:
+                    found.setdefault(one.old[0], []).append(one)
+    return MappingProxyType({first: tuple(some) for first, some in found.items()})
+
+
+def lines_of(lines: Iterable[str]) -> Iterator[SynonymLine]:
+    """Entries of a table; one that goes both ways is two."""
+    for line in lines:
+        pair, *rest = (part.strip() for part in line.split("|"))
+        conditions = tuple(_condition(part) for part in rest for part in _flags(part))
+        if " = " in pair:
+            one, other = pair.split(" = ")
+            yield SynonymLine(one, other, conditions)
+            yield SynonymLine(other, one, conditions)
+        else:
+            old, new = pair.split(" > ")
+            yield SynonymLine(old, new, conditions)
+
+
+def _flags(part: str) -> list[str]:
+    """One condition with its words, or several that take none."""
+    words = part.split()
+    return words if all(word in _WITHOUT_WORDS for word in words) else [part]
+
+
+def _condition(part: str) -> SynonymCondition:
+    name, *words = part.split()
+    groups = [WORD_GROUPS[word] for word in words if word in WORD_GROUPS]
+    plain = (word for word in words if word not in WORD_GROUPS)
+    return SynonymCondition(name, frozenset(plain).union(*groups))
+
+
+def _forms(line: SynonymLine, word_class: WordClass) -> Iterator[Synonym]:
+    names = {one.name for one in line.conditions}
+    if word_class == "noun" and "plural" not in names:
+        yield _form(line, word_class, "NN", line.old, line.new)
+        if "singular" not in names:
+            yield _form(line, word_class, "NNS", _plural(line.old), _plural(line.new))
+    elif word_class == "noun":
+        yield _form(line, word_class, "NNS", line.old, line.new)
+    elif word_class == "verb":
+        tags = ("VBN",) if "passive" in names else _VERB_TAGS
+        for tag in _ACTIVE_TAGS if "active" in names else tags:
+            yield _form(line, word_class, tag, _verb(line.old, tag), _verb(line.new, tag))
+    else:
+        yield _form(line, word_class, "", line.old, line.new)
+
+
+def _form(line: SynonymLine, word_class: WordClass, tag: str, old: str, new: str) -> Synonym:
+    return Synonym(tuple(old.split()), new, word_class, tag, line.conditions)
+
+
+def _plural(noun: str) -> str:
+    *before, last = noun.split()
+    return " ".join((*before, inflected(last, "NNS")))
+
+
+def _verb(verb: str, tag: str) -> str:
+    first, *after = verb.split()
+    return " ".join((inflected(first, tag), *after))
+
+
+class SynonymPlace(NamedTuple):
+    """Words of a caption that could be replaced."""
+
+    parsed: Parsed
+    first: int
+    last: int
+
+    def after(self, step: int = 1) -> str:
+        """A word after them in lower case; empty at the end."""
+        at = self.last + step
+        return self.parsed.lower[at] if at < len(self.parsed.words) else ""
+
+    def before(self) -> str:
+        """The word before them in lower case; empty at the start."""
+        return self.parsed.lower_at(self.first - 1)
+
+    def is_one(self, at: int, words: frozenset[str]) -> bool:
+        """Whether a word of the caption is one of these, as it stands or as lemma."""
+        return self.parsed.lower[at] in words or self.parsed.words[at].lemma.lower() in words
+
+
+Check: TypeAlias = Callable[[SynonymPlace, frozenset[str]], bool]
+
+
+def _next_phrase(place: SynonymPlace) -> Phrase | None:
+    """The noun phrase that goes on after the words, "of" aside."""
+    start = place.last + 1 + (place.after() == "of")
+    found = (chunk for chunk in place.parsed.chunks if chunk.head >= start)
+    chunk = next(found, None)
+    return chunk if chunk is not None and chunk.first <= start else None
+
+
+def _then(place: SynonymPlace, words: frozenset[str]) -> bool:
+    phrase = _next_phrase(place)
+    if phrase is None:
+        return False
+    start = place.last + 1 + (place.after() == "of")
+    return place.is_one(phrase.head, words) or place.parsed.lower[start] in words
+
+
+def _noun(place: SynonymPlace) -> int | None:
+    """The noun that an adjective or a preposition belongs to."""
+    word = place.parsed.words[place.last]
+    if word.dep == "prep" or place.parsed.child(place.last, "pobj") is not None:
+        return place.parsed.child(place.last, "pobj")
+    head = place.parsed.words[place.first].head
+    return head if place.parsed.words[head].tag in NOUN_TAGS else None
+
+
+def _of(place: SynonymPlace, words: frozenset[str]) -> bool:
+    noun = _noun(place)
+    return noun is not None and place.is_one(noun, words)
+
+
+def _object(place: SynonymPlace) -> int | None:
+    return place.parsed.child(place.first, "dobj")
+
+
+def _obj(place: SynonymPlace, words: frozenset[str]) -> bool:
+    found = _object(place)
+    return found is not None and (not words or place.is_one(found, words))
+
+
+def _by(place: SynonymPlace, words: frozenset[str]) -> bool:
+    subject = subject_of(place.parsed, place.first)
+    return subject is not None and (not words or place.is_one(subject.head, words))
+
+
+def _is_object(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word = place.parsed.words[place.last]
+    return word.dep == "dobj" and place.is_one(word.head, words)
+
+
+def _on(place: SynonymPlace, words: frozenset[str]) -> bool:
+    return place.is_one(place.parsed.words[place.first].head, words)
+
+
+def _det(place: SynonymPlace, words: frozenset[str]) -> bool:
+    noun = place.last
+    if place.parsed.words[noun].tag not in NOUN_TAGS:
+        noun = place.parsed.words[noun].head
+    return place.parsed.child(noun, "det", "poss") is not None
+
+
+def _number(place: SynonymPlace) -> str:
+    """Tag of the noun: of itself, or of the one that the adjective belongs to."""
+    at = place.last
+    if place.parsed.words[at].tag not in NOUN_TAGS:
+        at = place.parsed.words[at].head
+    return place.parsed.words[at].tag
+
+
+def _prep(place: SynonymPlace, words: frozenset[str]) -> bool:
+    found = place.parsed.child(place.last, "pobj")
+    return found is not None and found > place.last
+
+
+def _adv(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word = place.parsed.words[place.first]
+    after = place.last + 1
+    is_before_noun = after < len(place.parsed.words) and (
+        place.parsed.words[after].tag in NOUN_TAGS or place.parsed.words[after].pos == "ADP"
+    )
+    return word.dep == "advmod" and not place.parsed.children[place.first] and not is_before_noun
+
+
+def _clause(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word = place.parsed.words[place.first]
+    verb = place.parsed.words[word.head]
+    is_told = verb.dep == "advcl" and place.parsed.words[verb.head].tag in VERB_TAGS
+    return word.dep == "mark" and is_told and place.parsed.child(word.head, "nsubj") is not None
+
+
+def _acl(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word = place.parsed.words[place.first]
+    return word.dep == "acl" and word.head == place.first - 1
+
+
+def _predicate(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word = place.parsed.words[place.first]
+    is_bound = word.dep in ("amod", "compound", "pcomp", "nsubj", "conj")
+    return word.tag in ("VBG", "VBN") and not is_bound and _object(place) is None
+
+
+def _worn(place: SynonymPlace, words: frozenset[str]) -> bool:
+    word, garment = place.parsed.words[place.first], place.parsed.child(place.first, "pobj")
+    if garment is None or word.head != place.first - 1:
+        return False
+    is_worn = place.is_one(garment, WORD_GROUPS["@clothes"])
+    return is_worn and place.is_one(word.head, WORD_GROUPS["@people"])
+
+
+def _nns(place: SynonymPlace, words: frozenset[str]) -> bool:
+    phrase = _next_phrase(place)
+    return phrase is not None and place.parsed.words[phrase.head].tag in _PLURALS
+
+
+def _attributive(place: SynonymPlace, words: frozenset[str]) -> bool:
+    return place.parsed.words[place.last].dep == "amod"
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        # Read by the rule itself, or when forms are made.
+        "c": lambda place, words: True,
+        "m": lambda place, words: True,
+        "active": lambda place, words: True,
+        "passive": lambda place, words: _object(place) is None,
+        "plural": lambda place, words: _number(place) in _PLURALS,
+        "singular": lambda place, words: _number(place) == "NN",
+        "det": _det,
+        "bare": lambda place, words: place.parsed.child(place.last, "amod", "compound") is None,
+        "end": lambda place, words: place.after() in ("", "."),
+        "early": lambda place, words: place.first < _EARLY,
+        "followed": lambda place, words: place.after() in words,
+        "notfollowed": lambda place, words: place.after() not in words,
+        "preceded": lambda place, words: place.before() in words,
+        "notpreceded": lambda place, words: place.before() not in words,
+        "then": _then,
+        "notthen": lambda place, words: not _then(place, words),
+        "with": lambda place, words: not words.isdisjoint(place.parsed.lower),
+        "without": lambda place, words: words.isdisjoint(place.parsed.lower),
+        "object": _is_object,
+        "obj": _obj,
+        "noobj": lambda place, words: _object(place) is None,
+        "notobj": lambda place, words: not _obj(place, words),
+        "by": _by,
+        "of": _of,
+        "notof": lambda place, words: not _of(place, words),
+        "on": _on,
+        "noton": lambda place, words: not _on(place, words),
+        "prep": _prep,
+        "adv": _adv,
+        "clause": _clause,
+        "acl": _acl,
+        "predicate": _predicate,
+        "plain": lambda place, words: place.parsed.words[place.first].tag == "VBP",
+        "worn": _worn,
+        "nns": _nns,
+        "attributive": _attributive,
+    }
 )

@@ -1,50 +1,77 @@
-"""A parsed caption comes in; the same words in another form go out.
+"""Hard positives in the same words: another article, and other forms of words.
 
-Forms are spellings ("grey", "gray"), numbers ("two", "2"), contractions ("is not", "isn't"), the
-two present tenses ("is riding", "rides"), and "there is a dog ..." for "a dog is ...".
+Captions describe what is seen, so that "a dog", "the dog" and "one dog" are the same dog where it
+is first spoken of; only nouns are touched for which that is sure. Forms are spellings ("grey",
+"gray"), numbers ("two", "2"), contractions ("is not", "isn't"), the two present tenses ("is
+riding", "rides"), and "there is a dog ..." for "a dog is ...".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
-from unbag.edits.inflection import inflected
+from unbag.edits.inflection import activities, inflected
 from unbag.edits.kinds import Changes, Kind, by_rule, starts_with_vowel
-from unbag.edits.lexicon import (
-    ALIVE,
-    CONTRACTIONS,
-    FIRST_TOKENS,
-    MOST_TOKENS,
-    SPELLINGS,
-    activities,
-    word_set,
-)
-from unbag.edits.lexicon import FORM_WORDS_NUMBERS as NUMBERS
-from unbag.edits.lexicon import SYNONYM_VERBS_GROUPS as GROUPS
-from unbag.edits.parsed import Parsed, Phrase, Span, subtree
+from unbag.edits.lexicon import ALIVE, WORD_GROUPS, word_lists
+from unbag.edits.parsed import Parsed, Phrase, WordSpan, subtree
 from unbag.edits.positives.synonyms import is_whole
 from unbag.types import Change
 
-# A caption describes what is seen, so that "a dog", "the dog" and "one dog" are the same dog where
-# it is first spoken of. Only nouns are touched for which that is sure.
-
-_GROUPS_OF_PEOPLE = word_set(
-    "people police crew audience team couple cattle band crowd fish sheep deer"
+_LISTS = word_lists("word_forms")
+_GROUPS_OF_PEOPLE = _LISTS.words("groups_of_people")
+_THINGS = (
+    (ALIVE | WORD_GROUPS["@things"] | WORD_GROUPS["@vehicles"])
+    - _GROUPS_OF_PEOPLE
+    - {"food", "fruit"}
 )
-_THINGS = (ALIVE | GROUPS["@things"] | GROUPS["@vehicles"]) - _GROUPS_OF_PEOPLE - {"food", "fruit"}
-_PLACES = word_set("""
-    table bench bed couch sofa floor desk counter field beach street road park kitchen bathroom
-    room yard garden forest sidewalk hill mountain river lake pool court stage playground track
-    building house fence wall tree car truck bus boat train fountain bridge ramp slide chair
-    """)
-_POSITIVES_ARTICLE_AT = word_set(
-    "on near behind under beside by over through across down along to against outside in"
-)
-_SPECIAL = word_set("""
-    other same only first last next second third few lot little very many such whole best largest
-    biggest tallest smallest single half own entire mid
-    """)
+_PLACES = _LISTS.words("places")
+_ARTICLE_AFTER = _LISTS.words("article_after")
+_SPECIAL = _LISTS.words("special")
 _COMPARED = frozenset(("one", "another", "other", "others", "first", "second", "both", "each"))
+_BE = frozenset(("is", "are"))
+_THERE_BEFORE = _LISTS.words("there_before")
+_NEW = frozenset(("a", "an", "some", "several", "many", "two", "three", "four", "five", "six"))
+_PLURAL_IN_SENSE = frozenset(("couple", "number", "few", "lot", "pair", "dozen"))
+_NO_TENSE_AFTER = frozenset(("to", "ready", "going"))
+_GOES_ON = frozenset(("DT", "VBG", "VBN", "VB", "IN", "RB", "CD", "PRP$"))
+_NUMBERS = _LISTS.sequence("numbers")
+NUMBERS: Mapping[str, str] = MappingProxyType(
+    {word: str(at) for at, word in enumerate(_NUMBERS, start=2)}
+    | {str(at): word for at, word in enumerate(_NUMBERS, start=2)}
+)
+"""Two to twelve, as words and as digits."""
+
+
+def _spelling_table() -> Mapping[tuple[str, ...], str]:
+    found: dict[tuple[str, ...], str] = {}
+    for line in _LISTS.lines("spellings"):
+        one, sign, other = line.partition(" = ") if " = " in line else line.partition(" > ")
+        found.setdefault(_tokens(one), other)
+        if sign == " = ":
+            found.setdefault(_tokens(other), one)
+    return MappingProxyType(found)
+
+
+def _tokens(text: str) -> tuple[str, ...]:
+    """As the parser cuts it: hyphens are words of their own."""
+    return tuple(text.replace("-", " - ").split())
+
+
+SPELLINGS = _spelling_table()
+"""By the words as they stand in lower case."""
+MOST_TOKENS = max(map(len, SPELLINGS))
+FIRST_TOKENS = frozenset(tokens[0] for tokens in SPELLINGS)
+CONTRACTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        (first, second): together
+        for line in _LISTS.lines("contractions")
+        for words, together in (line.split(" > "),)
+        for first, second in (words.split(),)
+    }
+)
+"""Two words and how they are written together, or apart if they are together."""
+_FIRST_OF_TWO = frozenset(first for first, _ in CONTRACTIONS)
 
 
 def article(parsed: Parsed) -> list[Changes]:
@@ -54,10 +81,39 @@ def article(parsed: Parsed) -> list[Changes]:
     return [*_first(parsed), *_of_places(parsed)]
 
 
+ARTICLE = Kind(
+    name="article",
+    keeps_meaning=True,
+    about="another article: a dog on a bench -> the dog on a bench",
+    source="ours",
+    editor=by_rule(article),
+)
+
+
+def word_form(parsed: Parsed) -> list[Changes]:
+    """Every form that may be another."""
+    return [
+        *_spellings(parsed),
+        *_numbers(parsed),
+        *_contractions(parsed),
+        *tenses(parsed),
+        *there_forms(parsed),
+    ]
+
+
+WORD_FORM = Kind(
+    name="word_form",
+    keeps_meaning=True,
+    about="another form: two grey dogs are running -> two gray dogs are running, 2, run",
+    source="ours",
+    editor=by_rule(word_form),
+)
+
+
 def _first(parsed: Parsed) -> Iterator[Changes]:
     """At the first noun phrase of the caption, if it starts the caption."""
     phrase = parsed.chunks[0]
-    if phrase.first != 0 or not _positives_article_is_plain(parsed, phrase):
+    if phrase.first != 0 or not _takes_other_article(parsed, phrase):
         return
     word, noun = parsed.lower[0], parsed.words[phrase.head]
     is_known = noun.lemma in _THINGS
@@ -81,17 +137,17 @@ def _of_places(parsed: Parsed) -> Iterator[Changes]:
         noun = parsed.words[phrase.head]
         if parsed.lower[phrase.first] not in ("a", "an") or noun.lemma not in _PLACES:
             continue
-        is_at = noun.dep == "pobj" and parsed.lower[noun.head] in _POSITIVES_ARTICLE_AT
+        is_at = noun.dep == "pobj" and parsed.lower[noun.head] in _ARTICLE_AFTER
         if (
             is_at
             and noun.tag == "NN"
-            and _positives_article_is_plain(parsed, phrase)
+            and _takes_other_article(parsed, phrase)
             and _is_said_once(parsed, noun.lemma)
         ):
             yield (parsed.change(phrase.first, phrase.first, "the"),)
 
 
-def _positives_article_is_plain(parsed: Parsed, phrase: Phrase) -> bool:
+def _takes_other_article(parsed: Parsed, phrase: Phrase) -> bool:
     """A common noun without what makes its article needed, such as "same" or "of" after it."""
     words = parsed.words
     if words[phrase.head].tag not in ("NN", "NNS") or phrase.head != phrase.last:
@@ -128,159 +184,6 @@ def _a_before(parsed: Parsed, at: int) -> str:
     return "an" if starts_with_vowel(parsed.lower[at]) else "a"
 
 
-ARTICLE = Kind(
-    name="article",
-    keeps_meaning=True,
-    about="another article: a dog on a bench -> the dog on a bench",
-    source="ours",
-    editor=by_rule(article),
-)
-
-_BE = frozenset(("is", "are"))
-_POSITIVES_TENSE_AT = word_set(
-    "on in at near behind under beside next above below inside outside between"
-)
-_NEW = frozenset(("a", "an", "some", "several", "many", "two", "three", "four", "five", "six"))
-_PLURAL_IN_SENSE = frozenset(("couple", "number", "few", "lot", "pair", "dozen"))
-_NO_TENSE_AFTER = frozenset(("to", "ready", "going"))
-
-
-def tenses(parsed: Parsed) -> Iterator[Changes]:
-    """The other present tense of verbs of doing: "is riding", "rides"."""
-    forms = activities()
-    for at in parsed.verbs:
-        base = forms.get(parsed.lower[at])
-        if base is None or _has_joined(parsed, at):
-            continue
-        tag, before = parsed.words[at].tag, parsed.lower[at - 1] if at else ""
-        if tag == "VBG" and before in _BE and parsed.words[at - 1].head == at:
-            new = base if before == "are" else inflected(base, "VBZ")
-            yield (parsed.change(at - 1, at, new),)
-        elif tag in ("VBZ", "VBP") and _has_noun_before(parsed, at):
-            be = "is" if tag == "VBZ" else "are"
-            yield (parsed.change(at, at, f"{be} {inflected(base, 'VBG')}"),)
-
-
-def there_forms(parsed: Parsed) -> Iterator[Changes]:
-    """With "there is" or without it: "there is a dog running", "a dog is running"."""
-    if parsed.lower[:1] == ("there",) and parsed.lower[1:2] and parsed.lower[1] in _BE:
-        yield from _without_there(parsed)
-    elif parsed.lower[:1] and parsed.lower[0] in _NEW:
-        yield from _with_there(parsed)
-
-
-def _without_there(parsed: Parsed) -> Iterator[Changes]:
-    noun = _whole_phrase(parsed, 2)
-    if noun is None or parsed.lower[2] not in _NEW or not _goes_on(parsed, noun):
-        return
-    start, after = parsed.words[2].start, parsed.words[noun.last + 1].start
-    yield (Change(0, start, ""), Change(after, after, f"{parsed.lower[1]} "))
-
-
-def _with_there(parsed: Parsed) -> Iterator[Changes]:
-    noun = _whole_phrase(parsed, 0)
-    if noun is None or noun.last + 2 >= len(parsed.words):
-        return
-    be = noun.last + 1
-    if parsed.lower[be] not in _BE or not _goes_on(parsed, Span(0, be)):
-        return
-    first = parsed.words[0]
-    text = first.text if parsed.is_upper else first.text.lower()
-    # "A group of men are": the noun that counts after "there" is the first.
-    is_group = parsed.lower[0] in ("a", "an") and not _PLURAL_IN_SENSE & {*parsed.lower[:be]}
-    verb = "is" if is_group else parsed.lower[be]
-    yield (
-        Change(0, first.end, f"there {verb} {text}"),
-        Change(parsed.words[be].start, parsed.words[be + 1].start, ""),
-    )
-
-
-def _whole_phrase(parsed: Parsed, start: int) -> Span | None:
-    """The noun phrase that starts there, with what "of" adds to it."""
-    found = next((chunk for chunk in parsed.chunks if chunk.first == start), None)
-    if found is None or not _positives_tense_is_plain(parsed, found):
-        return None
-    last = found.last
-    if last + 1 < len(parsed.words) and parsed.lower[last + 1] == "of":
-        more = next((chunk for chunk in parsed.chunks if chunk.first == last + 2), None)
-        if more is None:
-            return None
-        last = more.last
-    return Span(start, last) if last + 1 < len(parsed.words) else None
-
-
-def _positives_tense_is_plain(parsed: Parsed, chunk: Phrase) -> bool:
-    is_noun = parsed.words[chunk.head].tag in ("NN", "NNS") and chunk.head == chunk.last
-    words = parsed.lower[chunk.first : chunk.last + 1]
-    is_one = words[0] in ("a", "an") and parsed.words[chunk.head].tag == "NNS"
-    return is_noun and not is_one and "and" not in words
-
-
-def _goes_on(parsed: Parsed, before: Span) -> bool:
-    """Whether what follows says what it does, or where it is and no more."""
-    at = before.last + 1
-    word = parsed.words[at]
-    if word.tag == "VBG":
-        return not _has_clause(parsed, at) and parsed.lower[at] != "going"
-    if parsed.lower[at] not in _POSITIVES_TENSE_AT or word.dep != "prep":
-        return False
-    span = subtree(parsed, at)
-    end = len(parsed.words) - (parsed.lower[-1] == ".")
-    if span is None or span.first != at or span.last + 1 != end:
-        return False
-    rest = parsed.words[at:end]
-    is_worn = not GROUPS["@clothes"].isdisjoint(parsed.lower[at:end])
-    return not is_worn and not any(one.tag in ("VBG", "VBN", "CC") for one in rest)
-
-
-def _has_clause(parsed: Parsed, verb: int) -> bool:
-    """Whether another clause is joined to it, with a subject of its own."""
-    return any(
-        parsed.words[child].dep in ("conj", "ccomp", "parataxis")
-        and any(parsed.words[c].dep in ("nsubj", "expl") for c in parsed.children[child])
-        for child in parsed.children[verb]
-    )
-
-
-def _has_joined(parsed: Parsed, verb: int) -> bool:
-    """Whether another verb shares or decides its form: "sits and reads", "watches him ride"."""
-    if parsed.words[verb].dep in ("conj", "ccomp", "xcomp"):
-        return True
-    after = parsed.lower[verb + 1] if verb + 1 < len(parsed.words) else ""
-    is_joined = any(parsed.words[child].dep == "conj" for child in parsed.children[verb])
-    return is_joined or after in _NO_TENSE_AFTER
-
-
-def _has_noun_before(parsed: Parsed, verb: int) -> bool:
-    """A subject of the third person, in the number that the verb has."""
-    subject = next((c for c in parsed.children[verb] if parsed.words[c].dep == "nsubj"), None)
-    if subject is None or subject > verb:
-        return False
-    has_aux = any(parsed.words[c].dep in ("aux", "neg") for c in parsed.children[verb])
-    tag, lower = parsed.words[subject].tag, parsed.lower[subject]
-    is_many = tag == "NNS" or lower in ("they", "people", "who", "that")
-    is_one = tag == "NN" or lower in ("he", "she", "it", "who", "that")
-    has_other = any(parsed.words[c].dep == "conj" for c in parsed.children[subject])
-    if parsed.words[verb].tag == "VBZ":
-        return is_one and not has_aux
-    return (is_many or has_other) and not has_aux
-
-
-_GOES_ON = frozenset(("DT", "VBG", "VBN", "VB", "IN", "RB", "CD", "PRP$"))
-_FIRST_OF_TWO = frozenset(first for first, _ in CONTRACTIONS)
-
-
-def word_form(parsed: Parsed) -> list[Changes]:
-    """Every form that may be another."""
-    return [
-        *_spellings(parsed),
-        *_numbers(parsed),
-        *_contractions(parsed),
-        *tenses(parsed),
-        *there_forms(parsed),
-    ]
-
-
 def _spellings(parsed: Parsed) -> Iterator[Changes]:
     for at, text in enumerate(parsed.lower):
         if text not in FIRST_TOKENS:
@@ -299,7 +202,7 @@ def _is_word(parsed: Parsed, first: int, last: int) -> bool:
     words = parsed.words[first : last + 1]
     if any(word.tag in ("NNP", "NNPS") for word in words) or not is_whole(parsed, first, last):
         return False
-    after = parsed.lower[last + 1] if last + 1 < len(parsed.words) else ""
+    after = parsed.lower_at(last + 1)
     if parsed.lower[first] == "close":
         return after in ("of", "view", "photo", "picture", "shot", "image")
     return True
@@ -329,10 +232,122 @@ def _contractions(parsed: Parsed) -> Iterator[Changes]:
             yield (parsed.change(at, at + 1, new),)
 
 
-WORD_FORM = Kind(
-    name="word_form",
-    keeps_meaning=True,
-    about="another form: two grey dogs are running -> two gray dogs are running, 2, run",
-    source="ours",
-    editor=by_rule(word_form),
-)
+def tenses(parsed: Parsed) -> Iterator[Changes]:
+    """The other present tense of verbs of doing: "is riding", "rides"."""
+    forms = activities()
+    for at in parsed.verbs:
+        base = forms.get(parsed.lower[at])
+        if base is None or _has_joined(parsed, at):
+            continue
+        tag, before = parsed.words[at].tag, parsed.lower_at(at - 1)
+        if tag == "VBG" and before in _BE and parsed.words[at - 1].head == at:
+            new = base if before == "are" else inflected(base, "VBZ")
+            yield (parsed.change(at - 1, at, new),)
+        elif tag in ("VBZ", "VBP") and _has_noun_before(parsed, at):
+            be = "is" if tag == "VBZ" else "are"
+            yield (parsed.change(at, at, f"{be} {inflected(base, 'VBG')}"),)
+
+
+def there_forms(parsed: Parsed) -> Iterator[Changes]:
+    """With "there is" or without it: "there is a dog running", "a dog is running"."""
+    if parsed.lower[:1] == ("there",) and parsed.lower[1:2] and parsed.lower[1] in _BE:
+        yield from _without_there(parsed)
+    elif parsed.lower[:1] and parsed.lower[0] in _NEW:
+        yield from _with_there(parsed)
+
+
+def _without_there(parsed: Parsed) -> Iterator[Changes]:
+    noun = _whole_phrase(parsed, 2)
+    if noun is None or parsed.lower[2] not in _NEW or not _goes_on(parsed, noun):
+        return
+    start, after = parsed.words[2].start, parsed.words[noun.last + 1].start
+    yield (Change(0, start, ""), Change(after, after, f"{parsed.lower[1]} "))
+
+
+def _with_there(parsed: Parsed) -> Iterator[Changes]:
+    noun = _whole_phrase(parsed, 0)
+    if noun is None or noun.last + 2 >= len(parsed.words):
+        return
+    be = noun.last + 1
+    if parsed.lower[be] not in _BE or not _goes_on(parsed, WordSpan(0, be)):
+        return
+    first = parsed.words[0]
+    text = first.text if parsed.is_upper else first.text.lower()
+    # "A group of men are": the noun that counts after "there" is the first.
+    is_group = parsed.lower[0] in ("a", "an") and not _PLURAL_IN_SENSE & {*parsed.lower[:be]}
+    verb = "is" if is_group else parsed.lower[be]
+    yield (
+        Change(0, first.end, f"there {verb} {text}"),
+        Change(parsed.words[be].start, parsed.words[be + 1].start, ""),
+    )
+
+
+def _whole_phrase(parsed: Parsed, start: int) -> WordSpan | None:
+    """The noun phrase that starts there, with what "of" adds to it."""
+    found = next((chunk for chunk in parsed.chunks if chunk.first == start), None)
+    if found is None or not _is_plain_subject(parsed, found):
+        return None
+    last = found.last
+    if last + 1 < len(parsed.words) and parsed.lower[last + 1] == "of":
+        more = next((chunk for chunk in parsed.chunks if chunk.first == last + 2), None)
+        if more is None:
+            return None
+        last = more.last
+    return WordSpan(start, last) if last + 1 < len(parsed.words) else None
+
+
+def _is_plain_subject(parsed: Parsed, chunk: Phrase) -> bool:
+    is_noun = parsed.words[chunk.head].tag in ("NN", "NNS") and chunk.head == chunk.last
+    words = parsed.lower[chunk.first : chunk.last + 1]
+    is_one = words[0] in ("a", "an") and parsed.words[chunk.head].tag == "NNS"
+    return is_noun and not is_one and "and" not in words
+
+
+def _goes_on(parsed: Parsed, before: WordSpan) -> bool:
+    """Whether what follows says what it does, or where it is and no more."""
+    at = before.last + 1
+    word = parsed.words[at]
+    if word.tag == "VBG":
+        return not _has_clause(parsed, at) and parsed.lower[at] != "going"
+    if parsed.lower[at] not in _THERE_BEFORE or word.dep != "prep":
+        return False
+    span = subtree(parsed, at)
+    end = len(parsed.words) - (parsed.lower[-1] == ".")
+    if span is None or span.first != at or span.last + 1 != end:
+        return False
+    rest = parsed.words[at:end]
+    is_worn = not WORD_GROUPS["@clothes"].isdisjoint(parsed.lower[at:end])
+    return not is_worn and not any(one.tag in ("VBG", "VBN", "CC") for one in rest)
+
+
+def _has_clause(parsed: Parsed, verb: int) -> bool:
+    """Whether another clause is joined to it, with a subject of its own."""
+    return any(
+        parsed.words[child].dep in ("conj", "ccomp", "parataxis")
+        and any(parsed.words[c].dep in ("nsubj", "expl") for c in parsed.children[child])
+        for child in parsed.children[verb]
+    )
+
+
+def _has_joined(parsed: Parsed, verb: int) -> bool:
+    """Whether another verb shares or decides its form: "sits and reads", "watches him ride"."""
+    if parsed.words[verb].dep in ("conj", "ccomp", "xcomp"):
+        return True
+    after = parsed.lower_at(verb + 1)
+    is_joined = any(parsed.words[child].dep == "conj" for child in parsed.children[verb])
+    return is_joined or after in _NO_TENSE_AFTER
+
+
+def _has_noun_before(parsed: Parsed, verb: int) -> bool:
+    """A subject of the third person, in the number that the verb has."""
+    subject = parsed.child(verb, "nsubj")
+    if subject is None or subject > verb:
+        return False
+    has_aux = any(parsed.words[c].dep in ("aux", "neg") for c in parsed.children[verb])
+    tag, lower = parsed.words[subject].tag, parsed.lower[subject]
+    is_many = tag == "NNS" or lower in ("they", "people", "who", "that")
+    is_one = tag == "NN" or lower in ("he", "she", "it", "who", "that")
+    has_other = any(parsed.words[c].dep == "conj" for c in parsed.children[subject])
+    if parsed.words[verb].tag == "VBZ":
+        return is_one and not has_aux
+    return (is_many or has_other) and not has_aux

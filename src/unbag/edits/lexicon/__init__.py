@@ -1,0 +1,120 @@
+"""The word lists of the edit rules: TOML files of this folder, each read when it is first needed.
+
+Every entry of a file is a text in one of three forms:
+
+- words, separated by spaces;
+- lines, of which one that begins with four spaces continues the line before;
+- a table, of lines "word: others" or "word word: others".
+
+Words are lemmas in lower case, written for captions of photographs. A word that is missing makes a
+rule decline or be less strict, never fail. Lists that several rules share have a name here.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class WordLists:
+    """The entries of one file."""
+
+    texts: Mapping[str, str]
+
+    def words(self, key: str) -> frozenset[str]:
+        """The words of an entry."""
+        return frozenset(self.texts[key].split())
+
+    def sequence(self, key: str) -> tuple[str, ...]:
+        """The words of an entry in their order."""
+        return tuple(self.texts[key].split())
+
+    def lines(self, key: str) -> tuple[str, ...]:
+        """The lines of an entry, continued lines joined."""
+        return tuple(self.texts[key].replace("\n    ", " ").strip().splitlines())
+
+    def table(self, key: str) -> Mapping[str, tuple[str, ...]]:
+        """Lines "word: a b c" as a mapping; a word of several lines gets all of them."""
+        found: dict[str, tuple[str, ...]] = {}
+        for line in self.lines(key):
+            words, _, others = line.partition(":")
+            for word in words.split():
+                found[word] = (*found.get(word, ()), *others.split())
+        return MappingProxyType(found)
+
+    def sets(self, key: str) -> Mapping[str, frozenset[str]]:
+        """A table with sets of words."""
+        return MappingProxyType({word: frozenset(some) for word, some in self.table(key).items()})
+
+    def pairs(self, key: str) -> frozenset[tuple[str, str]]:
+        """Every pair of a word of a table and one after its colon, in both orders."""
+        pairs = [(word, other) for word, some in self.table(key).items() for other in some]
+        return frozenset([*pairs, *((other, word) for word, other in pairs)])
+
+
+@cache
+def word_lists(name: str) -> WordLists:
+    """The file NAME.toml of this folder."""
+    text = Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    return WordLists(tomllib.loads(text))
+
+
+_NOUNS = word_lists("nouns")
+PEOPLE = _NOUNS.words("people")
+ANIMALS = _NOUNS.words("animals")
+ALIVE = PEOPLE | ANIMALS
+MASS = _NOUNS.words("mass")
+GROUPINGS = _NOUNS.words("groupings")
+PICTURES = _NOUNS.words("pictures")
+NO_THINGS = _NOUNS.words("no_things")
+DOINGS = _NOUNS.words("doings")
+_NEAR = _NOUNS.pairs("near")
+
+_ATTRIBUTES = word_lists("attributes")
+REPLACED_COLOURS = _ATTRIBUTES.table("colours")
+REPLACED_MATERIALS = _ATTRIBUTES.table("materials")
+REPLACED_FABRICS = _ATTRIBUTES.table("fabrics")
+REPLACED_PAVINGS = _ATTRIBUTES.table("pavings")
+REPLACED_SIZES = _ATTRIBUTES.table("sizes")
+REPLACED_STATES = _ATTRIBUTES.table("states")
+AGES = _ATTRIBUTES.table("ages")
+COLOURS = frozenset(REPLACED_COLOURS) | _ATTRIBUTES.words("more_colours")
+MATERIALS = (
+    frozenset(REPLACED_MATERIALS) | frozenset(REPLACED_FABRICS) | frozenset(REPLACED_PAVINGS)
+)
+NOT_ATTRIBUTES = _ATTRIBUTES.words("not_attributes")
+_NAMES = frozenset(
+    (word, noun) for word, nouns in _ATTRIBUTES.table("names").items() for noun in nouns
+)
+
+_TRUTH = word_lists("truth")
+NEGATIONS = _TRUTH.words("negations")
+COLOUR_NAMES: Mapping[str, str] = MappingProxyType(
+    {word: word for word in _TRUTH.sequence("colours")}
+    | {word: name for word, (name,) in _TRUTH.table("colours_spelt_otherwise").items()}
+)
+"""Words for colours, each with the colour in one spelling."""
+
+LOOKING_BACK = word_lists("reorder").words("looking_back")
+WORD_GROUPS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        name: word_lists("synonyms").words(name)
+        for name in ("@people", "@grazers", "@vehicles", "@things", "@clothes")
+    }
+)
+"""Names for several words, as conditions of synonyms use them."""
+
+
+def is_near(one: str, other: str) -> bool:
+    """Whether two nouns may name the same thing: a sofa is a couch, a man a person."""
+    return one == other or (one, other) in _NEAR
+
+
+def is_fixed(adjective: str, noun: str) -> bool:
+    """Whether the two are one name ("hot dog", "red wine"), in lower case as they stand."""
+    return (adjective, noun) in _NAMES
