@@ -17,15 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.sources import ARO_ATTRIBUTION as _ATTRIBUTION
-from unbag.benchmarks.sources import (
-    ARO_PICTURES,
-    COCO_VAL2014,
-    FLICKR30K_BY_HAND,
-    karpathy_coco,
-    karpathy_flickr30k,
-)
-from unbag.benchmarks.sources import ARO_RELATION as _RELATION
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import Box
 from unbag.edits.shuffles import SHUFFLES, Tagged, Tagger, normalised, shuffle, spaced
@@ -154,7 +146,7 @@ ARO_RELATION = Benchmark(
     files=(RELATION_FILE,),
     sources=("Visual Genome",),
     size=23_937,
-    downloads=(*_RELATION, ARO_PICTURES),
+    downloads=downloads("aro_relation", "aro_pictures"),
     published=published_for("aro_relation"),
 )
 
@@ -172,7 +164,7 @@ ARO_ATTRIBUTION = Benchmark(
     files=(ATTRIBUTION_FILE,),
     sources=("Visual Genome",),
     size=28_748,
-    downloads=(*_ATTRIBUTION, ARO_PICTURES),
+    downloads=downloads("aro_attribution", "aro_pictures"),
     published=published_for("aro_attribution"),
 )
 
@@ -342,7 +334,7 @@ ARO_ORDER_COCO = Benchmark(
     files=(COCO_FILE,),
     sources=("COCO val2014",),
     size=25_010,
-    downloads=(*karpathy_coco("aro_order_coco"), COCO_VAL2014),
+    downloads=downloads("aro_order_coco", "coco_val2014"),
     published=published_for("aro_order_coco"),
 )
 
@@ -360,7 +352,7 @@ ARO_ORDER_FLICKR30K = Benchmark(
     files=(FLICKR_FILE,),
     sources=("Flickr30k",),
     size=5_000,
-    downloads=karpathy_flickr30k("aro_order_flickr30k"),
-    gated=FLICKR30K_BY_HAND,
+    downloads=downloads("aro_order_flickr30k"),
+    gated=by_hand("flickr30k"),
     published=published_for("aro_order_flickr30k"),
 )

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, present
-from unbag.benchmarks.sources import CREPE_BY_HAND, VISUAL_GENOME_PICTURES
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.data.images import Box
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -164,7 +164,7 @@ CREPE = Benchmark(
     licence="none stated (annotations); pictures: Visual Genome, CC BY 4.0",
     files=FILES,
     sources=("Visual Genome",),
-    downloads=VISUAL_GENOME_PICTURES,
-    gated=CREPE_BY_HAND,
+    downloads=downloads("visual_genome"),
+    gated=by_hand("crepe"),
     published=published_for("crepe"),
 )

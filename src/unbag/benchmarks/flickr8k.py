@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import FLICKR8K_BY_HAND
+from unbag.benchmarks.sources import by_hand
 from unbag.errors import UserError
 from unbag.metrics.statements import Correlation
 from unbag.published.lookup import published_for
@@ -156,7 +156,7 @@ def _benchmark(name: str, about: str, file: str, tau: str) -> Benchmark:
         cite="Hodosh et al. 2013, Framing image description as a ranking task",
         licence="Flickr8k terms: research only",
         files=(TOKENS, file),
-        gated=FLICKR8K_BY_HAND,
+        gated=by_hand("flickr8k"),
         folder="flickr8k",
         sources=("Flickr8k",),
         published=published_for(name),

@@ -14,12 +14,7 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.sources import (
-    ARO_PICTURES,
-    HARD_POSITIVE_REPLACE,
-    HARD_POSITIVE_SWAP_BY_HAND,
-    VISUAL_GENOME_PICTURES,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.triples import Triples
 from unbag.published.lookup import published_for
@@ -141,7 +136,7 @@ REPLACE = Benchmark(
     files=tuple(f"{place}/vl_checklist_{s}.json" for place in FOLDERS for s in SUBSETS),
     sources=("Visual Genome",),
     size=27_443,
-    downloads=(*HARD_POSITIVE_REPLACE, *VISUAL_GENOME_PICTURES),
+    downloads=downloads("hard_positive_replace", "visual_genome"),
     published=published_for("hard_positive_replace"),
 )
 
@@ -159,7 +154,7 @@ SWAP = Benchmark(
     licence=_LICENCE,
     files=tuple(f"{place}/{SWAP_FILE}" for place in FOLDERS),
     sources=("Visual Genome",),
-    downloads=(ARO_PICTURES,),
-    gated=HARD_POSITIVE_SWAP_BY_HAND,
+    downloads=downloads("aro_pictures"),
+    gated=by_hand("hard_positive_swap"),
     published=published_for("hard_positive_swap"),
 )

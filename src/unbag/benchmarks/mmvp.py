@@ -10,9 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import MMVP as _FILES
-from unbag.benchmarks.sources import MMVP_VLM as _VLM_FILES
-from unbag.benchmarks.sources import MMVP_VLM_BY_HAND
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
@@ -162,7 +160,7 @@ MMVP = Benchmark(
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     size=300,
-    downloads=_FILES,
+    downloads=downloads("mmvp"),
     published=published_for("mmvp"),
 )
 MMVP_VLM = Benchmark(
@@ -180,7 +178,7 @@ MMVP_VLM = Benchmark(
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     size=135,
-    downloads=_VLM_FILES,
-    gated=MMVP_VLM_BY_HAND,
+    downloads=downloads("mmvp_vlm"),
+    gated=by_hand("mmvp_vlm"),
     published=published_for("mmvp_vlm"),
 )

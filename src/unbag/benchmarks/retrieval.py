@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import (
-    COCO_VAL2014,
-    FLICKR30K_BY_HAND,
-    karpathy_coco,
-    karpathy_flickr30k,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
@@ -83,7 +78,7 @@ COCO_RETRIEVAL = Benchmark(
     licence="CC BY 4.0 (captions); pictures: COCO terms",
     files=("coco_karpathy_test.json",),
     sources=("COCO val2014",),
-    downloads=(*karpathy_coco("coco_retrieval"), COCO_VAL2014),
+    downloads=downloads("coco_retrieval", "coco_val2014"),
     published=published_for("coco_retrieval"),
 )
 FLICKR30K_RETRIEVAL = Benchmark(
@@ -97,8 +92,8 @@ FLICKR30K_RETRIEVAL = Benchmark(
     licence="Flickr30k terms: research only",
     files=("flickr30k_test.json",),
     sources=("Flickr30k",),
-    downloads=karpathy_flickr30k("flickr30k_retrieval"),
-    gated=FLICKR30K_BY_HAND,
+    downloads=downloads("flickr30k_retrieval"),
+    gated=by_hand("flickr30k"),
     published=published_for("flickr30k_retrieval"),
 )
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources import SUGARCREPE as _FILES
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
@@ -90,7 +89,7 @@ SUGARCREPE = Benchmark(
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
     size=7_511,
-    downloads=(*_FILES, COCO_VAL2017),
+    downloads=downloads("sugarcrepe", "coco_val2017"),
     published=published_for("sugarcrepe"),
     errata=Errata(
         "removed row",

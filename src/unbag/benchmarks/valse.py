@@ -13,15 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.sources import (
-    COCO_TRAIN2014,
-    COCO_VAL2014,
-    COCO_VAL2017,
-    SWIG,
-    VISDIAL_VAL,
-    VISUAL7W,
-)
-from unbag.benchmarks.sources import VALSE as _FILES
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
 from unbag.published.tables import VALSE_PHENOMENA
@@ -126,9 +118,9 @@ VALSE = Benchmark(
     licence="MIT (annotations); pictures: terms of COCO, SWiG, Visual7W and VisDial",
     files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
     sources=("COCO val2017", "COCO val2014", "COCO train2014", "Visual7W", "SWiG", "VisDial"),
-    downloads=(
-        *_FILES,
-        *(COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014, SWIG, VISUAL7W, VISDIAL_VAL),
+    downloads=downloads(
+        *("valse", "coco_val2017", "coco_val2014", "coco_train2014"),
+        *("swig", "visual7w", "visdial_val"),
     ),
     published=published_for("valse"),
     size=7_702,

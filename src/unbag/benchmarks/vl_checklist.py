@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, present
-from unbag.benchmarks.sources import (
-    SWIG,
-    VISUAL_GENOME_PICTURES,
-    VL_CHECKLIST_BY_HAND,
-    vl_checklist,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
@@ -152,7 +147,7 @@ VL_CHECKLIST = Benchmark(
     licence="none stated (annotations); pictures: terms of Visual Genome, SWiG and HAKE",
     files=FILES,
     sources=("Visual Genome", "VAW", "SWiG", "HAKE"),
-    downloads=(*vl_checklist(FILES), *VISUAL_GENOME_PICTURES, SWIG),
-    gated=VL_CHECKLIST_BY_HAND,
+    downloads=downloads("vl_checklist", "visual_genome", "swig"),
+    gated=by_hand("vl_checklist"),
     published=published_for("vl_checklist"),
 )

@@ -17,11 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named
-from unbag.benchmarks.sources import COCO_SPATIAL as _COCO_FILES
-from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources import GQA_SPATIAL as _GQA_FILES
-from unbag.benchmarks.sources import WHATSUP_A as _FILES_A
-from unbag.benchmarks.sources import WHATSUP_B as _FILES_B
+from unbag.benchmarks.sources import downloads
 from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -100,7 +96,7 @@ COCO_SPATIAL = _spatial_benchmark(
     licence="MIT (annotations); pictures: COCO terms",
     files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
     sources=("COCO val2017",),
-    downloads=(*_COCO_FILES, COCO_VAL2017),
+    downloads=downloads("coco_spatial", "coco_val2017"),
     published=published_for("coco_spatial"),
 )
 GQA_SPATIAL = _spatial_benchmark(
@@ -110,7 +106,7 @@ GQA_SPATIAL = _spatial_benchmark(
     licence="MIT (annotations); pictures: Visual Genome terms",
     files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
     sources=("Visual Genome",),
-    downloads=_GQA_FILES,
+    downloads=downloads("gqa_spatial"),
     published=published_for("gqa_spatial"),
 )
 
@@ -351,7 +347,7 @@ def _benchmark(
         files=(subset.file,),
         sources=("What'sUp",),
         size=subset.sets,
-        downloads=_FILES_A if subset is A else _FILES_B,
+        downloads=downloads(subset.name),
         published=tuple(p for p in published_for(subset.name) if not _names_two(p)),
         errata=errata,
     )

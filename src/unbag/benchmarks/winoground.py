@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import WINOGROUND as _FILES
-from unbag.benchmarks.sources import WINOGROUND_BY_HAND
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
@@ -88,7 +87,7 @@ WINOGROUND = Benchmark(
     files=("examples.jsonl",),
     sources=("Getty Images",),
     size=400,
-    downloads=_FILES,
-    gated=WINOGROUND_BY_HAND,
+    downloads=downloads("winoground"),
+    gated=by_hand("winoground"),
     published=published_for("winoground"),
 )

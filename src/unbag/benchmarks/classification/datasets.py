@@ -24,7 +24,7 @@ from unbag.benchmarks.classification.folders import (
 )
 from unbag.benchmarks.classification.readers import Classes, ClassList, Labelled
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import CIFAR10_FILES, CIFAR100_FILES, CLASSES_BY_HAND
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Classify
@@ -106,7 +106,7 @@ CIFAR10 = class_benchmark(
     "no licence stated",
     load=_ten(("test_batch.bin",), is_training=False),
     load_training=_ten(tuple(f"data_batch_{n}.bin" for n in range(1, 6)), is_training=True),
-    downloads=CIFAR10_FILES,
+    downloads=downloads("cifar10"),
     size=10_000,
 )
 CIFAR100 = class_benchmark(
@@ -116,7 +116,7 @@ CIFAR100 = class_benchmark(
     "no licence stated",
     load=_hundred("test.bin", is_training=False),
     load_training=_hundred("train.bin", is_training=True),
-    downloads=CIFAR100_FILES,
+    downloads=downloads("cifar100"),
     size=10_000,
 )
 
@@ -167,7 +167,7 @@ def _benchmark(
         cite=cite,
         licence="terms of the authors of the data set",
         files=files,
-        gated=CLASSES_BY_HAND,
+        gated=by_hand("classes"),
         folder=folder,
         sources=(cite.split(", ", 1)[-1],),
     )

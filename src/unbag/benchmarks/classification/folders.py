@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import IMAGENET_BY_HAND
+from unbag.benchmarks.sources import by_hand
 from unbag.errors import IncompleteWarning, UserError
 from unbag.metrics.choice import Classify, check_names
 from unbag.published.lookup import published_for
@@ -487,6 +487,6 @@ IMAGENET1K = class_benchmark(
     "ImageNet terms: research only",
     load=ImageNet(),
     load_training=ImageNet(is_training=True),
-    gated=IMAGENET_BY_HAND,
+    gated=by_hand("imagenet"),
     size=50_000,
 )
