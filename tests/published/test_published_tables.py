@@ -1,29 +1,34 @@
 """Printed numbers: their digits, their averages as intervals, and the rules found for them."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.benchmarks.whatsup import two_way
-from unbag.published.lookup import TABLES, all_cells, entries, likely_cutoffs, published_for
-from unbag.published.tables import (
-    CE_CLIP_PLUS,
-    CLIP_B32,
+from unbag.published import lookup
+from unbag.published.lookup import (
     LOADED_AS,
-    NEGCLIP,
+    TABLE_FILES,
     Column,
-    Number,
     Table,
-    averages,
+    all_cells,
+    doubts,
+    entries,
+    flags,
     is_same,
-    nested,
+    likely_cutoffs,
+    published_for,
     published_name,
+    tables,
 )
+from unbag.published.numbers import Number, averages, nested
 from unbag.registry import find, names
 from unbag.types import Benchmark, Published
 
+CLIP_B32, NEGCLIP, CE_CLIP_PLUS = "CLIP ViT-B/32 (openai)", "NegCLIP", "CE-CLIP+"
 PERCENT = Table("paper", "table 1", (Column("a"), Column("b")), {"m": "80 -", "n": "79.8 72.08"})
 
 
@@ -117,7 +122,7 @@ def test_every_benchmark_has_its_numbers_under_rules_of_its_own(name: str) -> No
 
 def test_nothing_is_printed_that_belongs_to_no_benchmark_by_a_slip() -> None:
     known = {*names("benchmark"), ""}
-    assert {column.benchmark for table in TABLES for column in table.columns} <= known
+    assert {column.benchmark for table in tables() for column in table.columns} <= known
     assert len(entries()) > 1300
 
 
@@ -160,3 +165,45 @@ def test_every_loadable_name_leads_to_one_published_model() -> None:
 def test_half_a_unit_of_the_last_digit() -> None:
     assert Published("m", "accuracy", 0.612, "p", digits=1).half == pytest.approx(0.0005)
     assert Published("m", "accuracy", 0.59, "p", digits=0).half == pytest.approx(0.005)
+
+
+def test_every_file_of_tables_is_read_and_every_table_is_whole() -> None:
+    folder = Path(lookup.__file__).parent / "tables"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(TABLE_FILES)
+    for table in tables():
+        names = [column.name for column in table.columns]
+        assert len(names) == len(set(names))
+        assert all(len(row.split()) == len(names) for row in table.rows.values())
+        assert table.unit in ("percent", "fraction", "score")
+        measured = {column.benchmark for column in table.columns if column.benchmark}
+        assert set(table.notes) <= measured
+        for column in table.columns:
+            assert {*column.mean_of, *(column.minus or ())} <= set(names)
+
+
+def test_every_doubt_is_about_a_number_of_the_tables() -> None:
+    known = {entry.published for entry in entries()}
+    assert {number for flag in flags() for number in flag.concerns} <= known
+    assert {number for number in known if doubts(number)} >= {
+        number for flag in flags() for number in flag.concerns
+    }
+
+
+def test_doubts_of_one_number() -> None:
+    sugarcrepe = {
+        (p.model, p.aggregate): doubts(p)
+        for p in published_for("sugarcrepe")
+        if p.source.endswith("(CE-CLIP), table 3")
+    }
+    assert sugarcrepe[CLIP_B32, "micro[kind=replace_obj]"] == ()
+    first, second = sugarcrepe[CLIP_B32, "micro[kind=swap_obj]"]
+    assert first.startswith("accuracy (micro[kind=swap_obj]) of sugarcrepe has two values: 61.4")
+    assert second == "61.4 is 151 of 246 (with the row of an earlier release), no share of 245"
+    valse = {
+        p.model: doubts(p)
+        for p in published_for("valse")
+        if p.source.endswith("(CE-CLIP), table 1") and "coreference-hard" in p.aggregate
+    }
+    rejected = "48.2 is 68 of 141 (with the rows that annotators rejected), no share of 104"
+    assert valse["BLIP"] == (rejected,)
+    assert doubts(Published("m", "accuracy", 0.5, "nobody")) == ()

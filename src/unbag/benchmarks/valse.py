@@ -16,7 +16,7 @@ from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
 from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
-from unbag.published.tables import VALSE_PHENOMENA
+from unbag.published.numbers import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import Fields
 

@@ -1,31 +1,32 @@
-"""All tables come in; published numbers, with the rule and the cutoff that fit, go out."""
+"""Published numbers: which model, benchmark, metric and averaging rule each one is for.
+
+The tables lie in tables/*.json as their sources print them; doubts.json has what does not add up in
+them, found by a script of the study.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
 
-from unbag.published import tables as aro
-from unbag.published import tables as ce_clip
-from unbag.published import tables as chat_models
-from unbag.published import tables as hard_positives
-from unbag.published import tables as others
-from unbag.published import tables as vl_compo
-from unbag.published.tables import Cell, Number, averages
+from unbag.published.numbers import Number, averages
 from unbag.types import Published
 
-TABLES = (
-    *aro.ARO_TABLES,
-    *hard_positives.HARD_POSITIVES_TABLES,
-    *ce_clip.CE_CLIP_TABLES,
-    *chat_models.CHAT_MODELS_TABLES,
-    *vl_compo.VL_COMPO_TABLES,
-    *others.OTHERS_TABLES,
-)
+TABLE_FILES = ("aro", "hard_positives", "ce_clip", "chat_models", "vl_compo", "others")
+"""In the order in which their numbers are listed."""
 NO_CUTOFF = "@?"
 """Ends the metric of a recall whose source does not say at which rank."""
+GAP = "-"
+"""A cell of a row that the source leaves empty."""
+Unit = Literal["percent", "fraction", "score"]
+"""How a table prints: 59.0, 0.59 (read as percent), or a mean score .234 (no share of anything)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,7 @@ def entries() -> tuple[Entry, ...]:
 @cache
 def all_cells() -> tuple[Cell, ...]:
     """Every number of every table."""
-    return tuple(cell for table in TABLES for cell in table.cells())
+    return tuple(cell for table in tables() for cell in table.cells())
 
 
 def _published(cell: Cell) -> Published:
@@ -153,3 +154,196 @@ def likely_cutoffs(benchmark: str, metric: str) -> tuple[str, ...]:
         if other.model == cell.model and cell.number.agrees(other.number.low, other.number.high)
     )
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something in a source that does not add up, found from its numbers alone."""
+
+    source: str
+    model: str
+    what: str
+    """Which number, and what is wrong with it."""
+    found: str
+    """As the source has it."""
+    expected: str
+    """What would follow instead."""
+    concerns: tuple[Published, ...] = ()
+    """The numbers of ours that are in doubt by it."""
+
+    def __str__(self) -> str:
+        """One sentence without the source."""
+        return f"{self.what}: {self.found} is printed, {self.expected}"
+
+
+def doubts(published: Published) -> tuple[str, ...]:
+    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
+    return _doubts().get(published, ())
+
+
+@cache
+def _doubts() -> dict[Published, tuple[str, ...]]:
+    found: dict[Published, list[str]] = {}
+    for flag in flags():
+        for number in flag.concerns:
+            found.setdefault(number, []).append(str(flag))
+    for remark in _json("doubts.json")["remarks"]:
+        found.setdefault(Published(**remark["number"]), []).append(remark["text"])
+    return {number: tuple(some) for number, some in found.items()}
+
+
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Everything that does not add up in the sources."""
+    return tuple(
+        Flag(**{**one, "concerns": tuple(Published(**number) for number in one["concerns"])})
+        for one in _json("doubts.json")["flags"]
+    )
+
+
+@cache
+def tables() -> tuple[Table, ...]:
+    """All tables, source by source."""
+    return tuple(
+        _table(one) for name in TABLE_FILES for one in _json(f"tables/{name}.json")["tables"]
+    )
+
+
+def _json(name: str) -> Any:
+    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+def _table(fields: Mapping[str, Any]) -> Table:
+    columns = tuple(
+        Column(**{name: _frozen(value) for name, value in one.items()}) for one in fields["columns"]
+    )
+    mended = frozenset(fields.get("mended", ()))
+    return Table(**{**fields, "columns": columns, "mended": mended})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """One table of one source, number by number."""
+
+    paper: str
+    place: str
+    """Where in it: table 1."""
+    columns: tuple[Column, ...]
+    rows: Mapping[str, str]
+    """Model to its numbers as printed, with spaces between them and - where there is none."""
+    scoring: str = "cosine"
+    digits: int = 1
+    """Decimals of the percentages; one printed with fewer (80 among 79.8) still has these."""
+    unit: Unit = "percent"
+    mended: frozenset[str] = frozenset()
+    """Benchmarks whose known errors the source mended first."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Benchmark to what else the source did otherwise than we do."""
+
+    @property
+    def source(self) -> str:
+        """Paper and place."""
+        return f"{self.paper}, {self.place}"
+
+    def cells(self) -> Iterator[Cell]:
+        """Every number of the table."""
+        for model, row in self.rows.items():
+            for column, text in zip(self.columns, row.split(), strict=True):
+                if text != GAP:
+                    yield Cell(self, model, column, self.number(text))
+
+    def cell(self, model: str, column: str) -> Cell | None:
+        """The number of one model in one column; None where there is none."""
+        found = (c for c in self.cells() if (c.model, c.column.name) == (model, column))
+        return next(found, None)
+
+    def number(self, text: str) -> Number:
+        """One printed number."""
+        value, decimals = Fraction(text), len(text.partition(".")[2])
+        if self.unit != "percent":
+            value, decimals = 100 * value, decimals - 2
+        return Number(value, max(decimals, self.digits), decimals, self.unit == "score")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the numbers of one column are."""
+
+    name: str
+    """As the source heads it, or shorter."""
+    benchmark: str = ""
+    """Empty for a column that belongs to none of our benchmarks."""
+    metric: str = "accuracy"
+    rule: str | None = "micro"
+    """Name of the averaging rule; None where the source averages and does not say how."""
+    is_part: bool = False
+    """Part of an average, but no number that one of our rules gives."""
+    mean_of: tuple[str, ...] = ()
+    """Columns of this table whose plain mean is printed here."""
+    minus: tuple[str, str] | None = None
+    """Columns of this table whose difference (first minus second) is printed here."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One number of a table."""
+
+    table: Table
+    model: str
+    column: Column
+    number: Number
+
+
+LOADED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        # In open_clip the tag `openai` itself turns QuickGELU on, which these weights need.
+        "CLIP ViT-B/32 (openai)": (
+            "open_clip:ViT-B-32/openai",
+            "open_clip:ViT-B-32-quickgelu/openai",
+            "hf:openai/clip-vit-base-patch32",
+        ),
+        "CLIP ViT-L/14 (openai)": (
+            "open_clip:ViT-L-14/openai",
+            "open_clip:ViT-L-14-quickgelu/openai",
+            "hf:openai/clip-vit-large-patch14",
+        ),
+        "CLIP ViT-L/14-336 (openai)": (
+            "open_clip:ViT-L-14-336/openai",
+            "open_clip:ViT-L-14-336-quickgelu/openai",
+            "hf:openai/clip-vit-large-patch14-336",
+        ),
+        "SigLIP-L/16-384": (
+            "open_clip:ViT-L-16-SigLIP-384/webli",
+            "hf:google/siglip-large-patch16-384",
+        ),
+        "LLaVA-1.5-7B": ("hf:llava-hf/llava-1.5-7b-hf",),
+    }
+)
+"""Published name to the names under which that very model is loaded; only where this is sure."""
+
+
+def published_name(name: str, published_as: str = "") -> str:
+    """What papers call the model of this name; the name itself where nothing else is known.
+
+    `published_as` is what the user, or the model itself, says it is.
+    """
+    return published_as or known_as(name) or name
+
+
+def known_as(name: str) -> str:
+    """What papers call the model that is loaded by this name; empty where that is not sure.
+
+    A scorer of OpenCLIP is called ARCH/TAG, which says as much as what the user typed. One of
+    transformers is called after the last part of its path only, which says too little.
+    """
+    written = (name, f"open_clip:{name}")
+    return next((m for m, loaded in LOADED_AS.items() if any(w in loaded for w in written)), "")
+
+
+def is_same(published: str, name: str) -> bool:
+    """Whether two names are of one model; capitals do not matter."""
+    return published.casefold() == name.casefold()

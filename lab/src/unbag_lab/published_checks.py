@@ -1,67 +1,89 @@
-"""Flags come in; Markdown tables for the documentation go out."""
+"""Finds what does not add up in published numbers, from the numbers alone.
+
+A flag says that numbers do not fit together, not which of them is wrong, nor why. The result ships
+with unbag as published/doubts.json: `python -m unbag_lab.published_checks` writes it anew.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
+import unbag.published
 from unbag.metrics.granularity import counts
 from unbag.published.lookup import (
     NO_CUTOFF,
-    TABLES,
+    Cell,
     Entry,
+    Flag,
+    Table,
     entries,
     fitting_rules,
     likely_cutoffs,
     row,
+    tables,
     usual_rule,
 )
-from unbag.published.tables import (
-    CE_CLIP,
-    CE_CLIP_PAPER,
-    CE_CLIP_PLUS,
-    CLIP_B32,
-    HARD_POSITIVES_PAPER,
-    HUMAN,
-    MMVP_PATTERNS,
-    NEGCLIP,
-    PEOPLE,
-    T10,
-    Cell,
-    Number,
-    Table,
-    averages,
-)
-from unbag.published.tables import CE_CLIP_T1 as CE_T1
-from unbag.published.tables import HARD_POSITIVES_T1 as T1
-from unbag.published.tables import T2 as CE_T2
-from unbag.published.tables import T5 as CE_T5
+from unbag.published.numbers import MMVP_PATTERNS, Number, averages
 from unbag.types import Published
 
-# What a flag is: a printed number that does not follow from the others that are printed.
+CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
+HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
+CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
+CLIP_B32 = "CLIP ViT-B/32 (openai)"
 
 
-@dataclass(frozen=True)
-class Flag:
-    """Something in a source that does not add up, found from its numbers alone."""
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Everything that is doubtful in the sources, found from their numbers alone."""
+    return tuple(
+        flag
+        for found in (
+            wrong_averages(),
+            wrong_columns(),
+            _claims(),
+            impossible_shares(),
+            impossible_counts(),
+            swapped_totals(),
+            contradictions(),
+            vague_recalls(),
+        )
+        for flag in found
+    )
 
-    source: str
-    model: str
-    what: str
-    """Which number, and what is wrong with it."""
-    found: str
-    """As the source has it."""
-    expected: str
-    """What would follow instead."""
-    concerns: tuple[Published, ...] = ()
-    """The numbers of ours that are in doubt by it."""
 
-    def __str__(self) -> str:
-        """One sentence without the source."""
-        return f"{self.what}: {self.found} is printed, {self.expected}"
+def as_json() -> str:
+    """The content of doubts.json, one flag or remark a line."""
+    remarks = [(entry.published, other_total(entry)) for entry in entries()]
+    found = {
+        "flags": [
+            {
+                **{name: getattr(flag, name) for name in _FLAG[:-1]},
+                "concerns": [_number(number) for number in flag.concerns],
+            }
+            for flag in flags()
+        ],
+        "remarks": [{"number": _number(n), "text": text} for n, text in remarks if text],
+    }
+    blocks = []
+    for name, rows in found.items():
+        lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in rows)
+        blocks.append(f'  "{name}": [\n{lines}\n  ]')
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+_FLAG = ("source", "model", "what", "found", "expected", "concerns")
+
+
+def _number(number: Published) -> dict[str, object]:
+    """The fields of a published number that differ from their defaults."""
+    found = {one.name: (getattr(number, one.name), one.default) for one in fields(number)}
+    return {name: value for name, (value, usual) in found.items() if value != usual}
 
 
 def percent(value: Fraction, digits: int = 2) -> str:
@@ -126,7 +148,7 @@ def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
 
 def wrong_columns() -> Iterator[Flag]:
     """Printed means and differences of columns of one table that do not follow from the row."""
-    for table in TABLES:
+    for table in tables():
         for model, cells in _by_row(table).items():
             for cell in cells.values():
                 ends = _of_columns(cell, cells)
@@ -295,6 +317,15 @@ class Restated:
         expected = " and ".join(f"{found} {where}" for where, found in self.elsewhere.items())
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
+
+def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
+    wanted = (f"{paper}, {place}", scoring)
+    return next(table for table in tables() if (table.source, table.scoring) == wanted)
+
+
+CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
+T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10))
+PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
 
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
 _RECALLS = ("COCO text-to-image", "COCO image-to-text")
@@ -481,7 +512,7 @@ def swapped_totals() -> Iterator[Flag]:
 
 
 TWO_VALUES = " has two values"
-"""How such a flag ends."""
+"""How the flag of a contradiction ends."""
 
 
 def contradictions() -> Iterator[Flag]:
@@ -549,46 +580,9 @@ def vague_recalls() -> Iterator[Flag]:
         )
 
 
-@cache
-def flags() -> tuple[Flag, ...]:
-    """Everything that is doubtful in the sources, found from their numbers alone."""
-    return tuple(
-        flag
-        for found in (
-            wrong_averages(),
-            wrong_columns(),
-            _claims(),
-            impossible_shares(),
-            impossible_counts(),
-            swapped_totals(),
-            contradictions(),
-            vague_recalls(),
-        )
-        for flag in found
-    )
-
-
-def doubts(published: Published) -> tuple[str, ...]:
-    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
-    return _doubts().get(published, ())
-
-
-@cache
-def _doubts() -> dict[Published, tuple[str, ...]]:
-    found: dict[Published, list[str]] = {}
-    for flag in flags():
-        for number in flag.concerns:
-            found.setdefault(number, []).append(str(flag))
-    for entry in entries():
-        remark = other_total(entry)
-        if remark:
-            found.setdefault(entry.published, []).append(remark)
-    return {number: tuple(some) for number, some in found.items()}
-
-
 def _claims() -> Iterator[Flag]:
     for gain in GAINS:
-        if flag := gain.flag(TABLES):
+        if flag := gain.flag(tables()):
             yield flag
     for order in ORDERS:
         yield from order.flags()
@@ -597,39 +591,6 @@ def _claims() -> Iterator[Flag]:
             yield flag
 
 
-def as_markdown() -> str:
-    """All flags: single ones as rows, contradictions of two sources counted by model."""
-    parts = [*_single(), "", *_contradictions()]
-    return "\n".join(parts) + "\n"
-
-
-def _single() -> Iterator[str]:
-    yield "| source | model | what | printed | instead |"
-    yield "|---|---|---|---|---|"
-    for flag in flags():
-        if not _is_across(flag):
-            cells = (flag.source, flag.model, flag.what, flag.found, flag.expected)
-            yield f"| {' | '.join(cells)} |"
-
-
-def _contradictions() -> Iterator[str]:
-    found: dict[tuple[str, str, str, str], list[float]] = {}
-    for flag in flags():
-        if _is_across(flag):
-            one, other = flag.concerns
-            benchmark = flag.what.removesuffix(TWO_VALUES).rpartition(" of ")[2]
-            papers = (one.source.partition(", ")[0], other.source.partition(", ")[0])
-            off = 100 * abs(one.value - other.value)
-            found.setdefault((benchmark, one.model, *papers), []).append(off)
-    yield "| benchmark | model | one source | another | numbers that differ | by up to |"
-    yield "|---|---|---|---|---|---|"
-    for key, offs in found.items():
-        yield f"| {' | '.join(key)} | {len(offs)} | {max(offs):.1f} |"
-
-
-def _is_across(flag: Flag) -> bool:
-    """Two papers with two numbers, rather than one paper with itself."""
-    if not flag.what.endswith(TWO_VALUES):
-        return False
-    one, other = flag.concerns
-    return one.source.partition(", ")[0] != other.source.partition(", ")[0]
+if __name__ == "__main__":
+    path = Path(unbag.published.__file__).parent / "doubts.json"
+    path.write_text(as_json(), encoding="utf-8")
