@@ -34,6 +34,8 @@ from unbag.types import Published
 
 CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
 HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
+TWO_VALUES = " has two values"
+"""How the flag of a contradiction ends."""
 CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
 CLIP_B32 = "CLIP ViT-B/32 (openai)"
 
@@ -63,7 +65,10 @@ def as_json() -> str:
     found = {
         "flags": [
             {
-                **{name: getattr(flag, name) for name in _FLAG[:-1]},
+                **{
+                    name: getattr(flag, name)
+                    for name in ("source", "model", "what", "found", "expected")
+                },
                 "concerns": [_number(number) for number in flag.concerns],
             }
             for flag in flags()
@@ -77,24 +82,10 @@ def as_json() -> str:
     return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
-_FLAG = ("source", "model", "what", "found", "expected", "concerns")
-
-
 def _number(number: Published) -> dict[str, object]:
     """The fields of a published number that differ from their defaults."""
     found = {one.name: (getattr(number, one.name), one.default) for one in fields(number)}
     return {name: value for name, (value, usual) in found.items() if value != usual}
-
-
-def percent(value: Fraction, digits: int = 2) -> str:
-    """A computed number, with more digits than printed ones have."""
-    return f"{float(value):.{digits}f}"
-
-
-def either(parts: Iterable[str]) -> str:
-    """As `a, b or c`."""
-    some = list(parts)
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
 
 
 def wrong_averages() -> Iterator[Flag]:
@@ -141,11 +132,6 @@ def _flag(entry: Entry, what: str, expected: str) -> Flag:
     return Flag(cell.table.source, cell.model, what, f"{cell.number}", expected, concerned)
 
 
-def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
-    """Half-way between two ends."""
-    return (ends[0] + ends[1]) / 2
-
-
 def wrong_columns() -> Iterator[Flag]:
     """Printed means and differences of columns of one table that do not follow from the row."""
     for table in tables():
@@ -183,27 +169,36 @@ def difference(first: Number, second: Number) -> tuple[Fraction, Fraction]:
     return first.low - second.high, first.high - second.low
 
 
-def impossible_shares() -> Iterator[Flag]:
-    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
-    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
-    for entry in entries():
-        key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
-        found.setdefault(key, {})[entry.cell.column.metric] = entry
-    for (paper, benchmark, model), by_metric in found.items():
-        if not {"original", "augmented", "brittleness"} <= set(by_metric):
-            continue
-        original, augmented, brittle = (
-            by_metric[name].number for name in ("original", "augmented", "brittleness")
-        )
-        if original.low - augmented.high > brittle.high:
-            yield Flag(
-                paper,
-                model,
-                f"original - augmented exceeds brittleness on {benchmark}",
-                f"{brittle}",
-                f"at least {percent(original.value - augmented.value)} must be",
-                tuple(entry.published for entry in by_metric.values()),
-            )
+def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
+    """Half-way between two ends."""
+    return (ends[0] + ends[1]) / 2
+
+
+def percent(value: Fraction, digits: int = 2) -> str:
+    """A computed number, with more digits than printed ones have."""
+    return f"{float(value):.{digits}f}"
+
+
+def either(parts: Iterable[str]) -> str:
+    """As `a, b or c`."""
+    some = list(parts)
+    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+
+
+def _claims() -> Iterator[Flag]:
+    for gain in GAINS:
+        if flag := gain.flag(tables()):
+            yield flag
+    for order in ORDERS:
+        yield from order.flags()
+    for restated in RESTATED:
+        if flag := restated.flag():
+            yield flag
+
+
+if __name__ == "__main__":
+    path = Path(unbag.published.__file__).parent / "doubts.json"
+    path.write_text(as_json(), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,10 +321,10 @@ def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
 CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
 T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10))
 PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
-
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
 _RECALLS = ("COCO text-to-image", "COCO image-to-text")
 _CHECKLIST = ("VL-CheckList Avg.",)
+
 GAINS = (
     Gain(_TEXT, "11.4", CE_CLIP_PLUS, CLIP_B32, CE_T1, ("VALSE Avg.",), "gain on VALSE"),
     Gain(_ABSTRACT, "5.9", CE_CLIP, CLIP_B32, CE_T2, _CHECKLIST, "gain on VL-CheckList"),
@@ -340,6 +335,7 @@ GAINS = (
 
 _WORDS = f"{HARD_POSITIVES_PAPER}, text"
 _REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
+
 ORDERS = (
     Order(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
     Order(
@@ -382,75 +378,27 @@ RESTATED = (
 )
 
 
-@dataclass(frozen=True)
-class Total:
-    """How many units a number is a share of."""
-
-    n: int
-    other: int = 0
-    """The same without (or with) known errata; 0 if there is no such number."""
-    why: str = ""
-    """When it is the other one."""
-
-
-_REJECTED = "with the rows that annotators rejected"
-_VALSE = {
-    "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
-    "counting-hard": (868, 1000), "counting-small-quant": (900, 1000),
-    "counting-adversarial": (691, 756), "action-replacement": (648, 779),
-    "actant-swap": (949, 1042), "coreference-standard": (708, 916),
-    "coreference-hard": (104, 141), "foil-it": (943, 1000),
-}  # fmt: skip
-_SUGARCREPE = {
-    "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
-    "replace_rel": 1406, "swap_att": 666,
-}  # fmt: skip
-SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
-"""Sets of four pictures in each half of What'sUp."""
-_IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
-"""Units of a metric for each set; two-way ones for each opposite pair."""
-_SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
-
-Key = tuple[str, str, str]
-"""Benchmark, metric, averaging rule."""
-
-
-def _totals() -> Iterator[tuple[Key, Total]]:
-    for name, (valid, every) in _VALSE.items():
-        yield ("valse", "accuracy", f"micro[instrument={name}]"), Total(valid, every, _REJECTED)
-    for kind, n in _SUGARCREPE.items():
-        yield ("sugarcrepe", "accuracy", f"micro[kind={kind}]"), Total(n)
-    swapped = Total(245, 246, "with the row of an earlier release")
-    yield ("sugarcrepe", "accuracy", "micro[kind=swap_obj]"), swapped
-    for half, sets in SETS.items():
-        for metric, units in _IN_A_SET.items():
-            yield (
-                (half, metric, "micro" if metric.endswith(("4", "set")) else ""),
-                Total(sets * units),
+def impossible_shares() -> Iterator[Flag]:
+    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
+    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for entry in entries():
+        key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
+        found.setdefault(key, {})[entry.cell.column.metric] = entry
+    for (paper, benchmark, model), by_metric in found.items():
+        if not {"original", "augmented", "brittleness"} <= set(by_metric):
+            continue
+        original, augmented, brittle = (
+            by_metric[name].number for name in ("original", "augmented", "brittleness")
+        )
+        if original.low - augmented.high > brittle.high:
+            yield Flag(
+                paper,
+                model,
+                f"original - augmented exceeds brittleness on {benchmark}",
+                f"{brittle}",
+                f"at least {percent(original.value - augmented.value)} must be",
+                tuple(entry.published for entry in by_metric.values()),
             )
-    for name, (one, two) in _SPATIAL.items():
-        yield (name, "accuracy", "micro[objects=one]"), Total(one)
-        yield (name, "accuracy", "micro[objects=two]"), Total(two)
-    for metric in ("text", "image", "group"):
-        yield ("winoground", metric, "micro"), Total(400)
-        yield ("colorswap", metric, "micro"), Total(300)
-        yield ("mmvp_vlm", metric, "micro"), Total(135)
-        for pattern in MMVP_PATTERNS:
-            yield ("mmvp_vlm", metric, f"micro[pattern={pattern}]"), Total(15)
-    yield ("mmvp", "accuracy", "micro"), Total(300)
-    yield ("mmvp", "pair", "micro"), Total(150)
-
-
-TOTALS: Mapping[Key, Total] = MappingProxyType(dict(_totals()))
-
-
-def total_of(entry: Entry) -> Total | None:
-    """What a number is a share of, where that is known; people judged samples."""
-    number, benchmark = entry.published, entry.cell.column.benchmark
-    if number.scoring == "people":
-        return None
-    found = TOTALS.get((benchmark, number.metric, number.aggregate))
-    return found or TOTALS.get((benchmark, number.metric, ""))
 
 
 def impossible_counts() -> Iterator[Flag]:
@@ -486,6 +434,15 @@ def _nearest(entry: Entry, n: int) -> str:
     return " and ".join(shown)
 
 
+def total_of(entry: Entry) -> Total | None:
+    """What a number is a share of, where that is known; people judged samples."""
+    number, benchmark = entry.published, entry.cell.column.benchmark
+    if number.scoring == "people":
+        return None
+    found = TOTALS.get((benchmark, number.metric, number.aggregate))
+    return found or TOTALS.get((benchmark, number.metric, ""))
+
+
 def swapped_totals() -> Iterator[Flag]:
     """What'sUp: the paper's text gives 408 pictures in A and 412 in B; its numbers, the reverse."""
     stated = {"whatsup_a": 102, "whatsup_b": 103}
@@ -511,8 +468,67 @@ def swapped_totals() -> Iterator[Flag]:
             )
 
 
-TWO_VALUES = " has two values"
-"""How the flag of a contradiction ends."""
+@dataclass(frozen=True)
+class Total:
+    """How many units a number is a share of."""
+
+    n: int
+    other: int = 0
+    """The same without (or with) known errata; 0 if there is no such number."""
+    why: str = ""
+    """When it is the other one."""
+
+
+Key = tuple[str, str, str]
+"""Benchmark, metric, averaging rule."""
+_REJECTED = "with the rows that annotators rejected"
+
+_VALSE = {
+    "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
+    "counting-hard": (868, 1000), "counting-small-quant": (900, 1000),
+    "counting-adversarial": (691, 756), "action-replacement": (648, 779),
+    "actant-swap": (949, 1042), "coreference-standard": (708, 916),
+    "coreference-hard": (104, 141), "foil-it": (943, 1000),
+}  # fmt: skip
+
+_SUGARCREPE = {
+    "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
+    "replace_rel": 1406, "swap_att": 666,
+}  # fmt: skip
+SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
+"""Sets of four pictures in each half of What'sUp."""
+_IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
+"""Units of a metric for each set; two-way ones for each opposite pair."""
+_SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
+
+
+def _totals() -> Iterator[tuple[Key, Total]]:
+    for name, (valid, every) in _VALSE.items():
+        yield ("valse", "accuracy", f"micro[instrument={name}]"), Total(valid, every, _REJECTED)
+    for kind, n in _SUGARCREPE.items():
+        yield ("sugarcrepe", "accuracy", f"micro[kind={kind}]"), Total(n)
+    swapped = Total(245, 246, "with the row of an earlier release")
+    yield ("sugarcrepe", "accuracy", "micro[kind=swap_obj]"), swapped
+    for half, sets in SETS.items():
+        for metric, units in _IN_A_SET.items():
+            yield (
+                (half, metric, "micro" if metric.endswith(("4", "set")) else ""),
+                Total(sets * units),
+            )
+    for name, (one, two) in _SPATIAL.items():
+        yield (name, "accuracy", "micro[objects=one]"), Total(one)
+        yield (name, "accuracy", "micro[objects=two]"), Total(two)
+    for metric in ("text", "image", "group"):
+        yield ("winoground", metric, "micro"), Total(400)
+        yield ("colorswap", metric, "micro"), Total(300)
+        yield ("mmvp_vlm", metric, "micro"), Total(135)
+        for pattern in MMVP_PATTERNS:
+            yield ("mmvp_vlm", metric, f"micro[pattern={pattern}]"), Total(15)
+    yield ("mmvp", "accuracy", "micro"), Total(300)
+    yield ("mmvp", "pair", "micro"), Total(150)
+
+
+TOTALS: Mapping[Key, Total] = MappingProxyType(dict(_totals()))
 
 
 def contradictions() -> Iterator[Flag]:
@@ -578,19 +594,3 @@ def vague_recalls() -> Iterator[Flag]:
             f"other sources print {' or '.join(likely)} alike" if likely else "no rank fits",
             tuple(entry.published for entry in found),
         )
-
-
-def _claims() -> Iterator[Flag]:
-    for gain in GAINS:
-        if flag := gain.flag(tables()):
-            yield flag
-    for order in ORDERS:
-        yield from order.flags()
-    for restated in RESTATED:
-        if flag := restated.flag():
-            yield flag
-
-
-if __name__ == "__main__":
-    path = Path(unbag.published.__file__).parent / "doubts.json"
-    path.write_text(as_json(), encoding="utf-8")

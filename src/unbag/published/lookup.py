@@ -29,6 +29,11 @@ Unit = Literal["percent", "fraction", "score"]
 """How a table prints: 59.0, 0.59 (read as percent), or a mean score .234 (no share of anything)."""
 
 
+def published_for(benchmark: str) -> tuple[Published, ...]:
+    """Every number known for a benchmark, source by source."""
+    return tuple(e.published for e in entries() if e.cell.column.benchmark == benchmark)
+
+
 @dataclass(frozen=True, eq=False)
 class Entry:
     """A printed number and what it turned out to be."""
@@ -42,11 +47,6 @@ class Entry:
         return self.cell.number
 
 
-def published_for(benchmark: str) -> tuple[Published, ...]:
-    """Every number known for a benchmark, source by source."""
-    return tuple(e.published for e in entries() if e.cell.column.benchmark == benchmark)
-
-
 @cache
 def entries() -> tuple[Entry, ...]:
     """Every number of ours, in the order of the tables."""
@@ -55,12 +55,6 @@ def entries() -> tuple[Entry, ...]:
         for cell in all_cells()
         if cell.column.benchmark and not cell.column.is_part
     )
-
-
-@cache
-def all_cells() -> tuple[Cell, ...]:
-    """Every number of every table."""
-    return tuple(cell for table in tables() for cell in table.cells())
 
 
 def _published(cell: Cell) -> Published:
@@ -115,26 +109,6 @@ def usual_rule(paper: str, benchmark: str) -> str:
     return votes.most_common(1)[0][0] if votes else ""
 
 
-def row(cell: Cell) -> Mapping[str, Number]:
-    """All cells with a rule that the same source prints for that model, by their rule."""
-    found = _rows().get(_row_key(cell), {})
-    return {name: number for name, number in found.items() if name != cell.column.rule}
-
-
-def _row_key(cell: Cell) -> tuple[str, str, str, str, str]:
-    column, table = cell.column, cell.table
-    return (table.paper, table.scoring, column.benchmark, column.metric, cell.model)
-
-
-@cache
-def _rows() -> Mapping[tuple[str, str, str, str, str], Mapping[str, Number]]:
-    found: dict[tuple[str, str, str, str, str], dict[str, Number]] = {}
-    for cell in all_cells():
-        if cell.column.benchmark and cell.column.rule is not None:
-            found.setdefault(_row_key(cell), {}).setdefault(cell.column.rule, cell.number)
-    return found
-
-
 @cache
 def likely_cutoffs(benchmark: str, metric: str) -> tuple[str, ...]:
     """Recalls at a stated rank that other sources print alike for the same models."""
@@ -156,49 +130,30 @@ def likely_cutoffs(benchmark: str, metric: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class Flag:
-    """Something in a source that does not add up, found from its numbers alone."""
-
-    source: str
-    model: str
-    what: str
-    """Which number, and what is wrong with it."""
-    found: str
-    """As the source has it."""
-    expected: str
-    """What would follow instead."""
-    concerns: tuple[Published, ...] = ()
-    """The numbers of ours that are in doubt by it."""
-
-    def __str__(self) -> str:
-        """One sentence without the source."""
-        return f"{self.what}: {self.found} is printed, {self.expected}"
-
-
-def doubts(published: Published) -> tuple[str, ...]:
-    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
-    return _doubts().get(published, ())
+def row(cell: Cell) -> Mapping[str, Number]:
+    """All cells with a rule that the same source prints for that model, by their rule."""
+    found = _rows().get(_row_key(cell), {})
+    return {name: number for name, number in found.items() if name != cell.column.rule}
 
 
 @cache
-def _doubts() -> dict[Published, tuple[str, ...]]:
-    found: dict[Published, list[str]] = {}
-    for flag in flags():
-        for number in flag.concerns:
-            found.setdefault(number, []).append(str(flag))
-    for remark in _json("doubts.json")["remarks"]:
-        found.setdefault(Published(**remark["number"]), []).append(remark["text"])
-    return {number: tuple(some) for number, some in found.items()}
+def _rows() -> Mapping[tuple[str, str, str, str, str], Mapping[str, Number]]:
+    found: dict[tuple[str, str, str, str, str], dict[str, Number]] = {}
+    for cell in all_cells():
+        if cell.column.benchmark and cell.column.rule is not None:
+            found.setdefault(_row_key(cell), {}).setdefault(cell.column.rule, cell.number)
+    return found
+
+
+def _row_key(cell: Cell) -> tuple[str, str, str, str, str]:
+    column, table = cell.column, cell.table
+    return (table.paper, table.scoring, column.benchmark, column.metric, cell.model)
 
 
 @cache
-def flags() -> tuple[Flag, ...]:
-    """Everything that does not add up in the sources."""
-    return tuple(
-        Flag(**{**one, "concerns": tuple(Published(**number) for number in one["concerns"])})
-        for one in _json("doubts.json")["flags"]
-    )
+def all_cells() -> tuple[Cell, ...]:
+    """Every number of every table."""
+    return tuple(cell for table in tables() for cell in table.cells())
 
 
 @cache
@@ -207,10 +162,6 @@ def tables() -> tuple[Table, ...]:
     return tuple(
         _table(one) for name in TABLE_FILES for one in _json(f"tables/{name}.json")["tables"]
     )
-
-
-def _json(name: str) -> Any:
-    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
 
 
 def _table(fields: Mapping[str, Any]) -> Table:
@@ -298,6 +249,78 @@ class Cell:
     number: Number
 
 
+def doubts(published: Published) -> tuple[str, ...]:
+    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
+    return _doubts().get(published, ())
+
+
+@cache
+def _doubts() -> dict[Published, tuple[str, ...]]:
+    found: dict[Published, list[str]] = {}
+    for flag in flags():
+        for number in flag.concerns:
+            found.setdefault(number, []).append(str(flag))
+    for remark in _json("doubts.json")["remarks"]:
+        found.setdefault(Published(**remark["number"]), []).append(remark["text"])
+    return {number: tuple(some) for number, some in found.items()}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something in a source that does not add up, found from its numbers alone."""
+
+    source: str
+    model: str
+    what: str
+    """Which number, and what is wrong with it."""
+    found: str
+    """As the source has it."""
+    expected: str
+    """What would follow instead."""
+    concerns: tuple[Published, ...] = ()
+    """The numbers of ours that are in doubt by it."""
+
+    def __str__(self) -> str:
+        """One sentence without the source."""
+        return f"{self.what}: {self.found} is printed, {self.expected}"
+
+
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Everything that does not add up in the sources."""
+    return tuple(
+        Flag(**{**one, "concerns": tuple(Published(**number) for number in one["concerns"])})
+        for one in _json("doubts.json")["flags"]
+    )
+
+
+def _json(name: str) -> Any:
+    return json.loads((Path(__file__).parent / name).read_text(encoding="utf-8"))
+
+
+def published_name(name: str, published_as: str = "") -> str:
+    """What papers call the model of this name; the name itself where nothing else is known.
+
+    `published_as` is what the user, or the model itself, says it is.
+    """
+    return published_as or known_as(name) or name
+
+
+def known_as(name: str) -> str:
+    """What papers call the model that is loaded by this name; empty where that is not sure.
+
+    A scorer of OpenCLIP is called ARCH/TAG, which says as much as what the user typed. One of
+    transformers is called after the last part of its path only, which says too little.
+    """
+    written = (name, f"open_clip:{name}")
+    return next((m for m, loaded in LOADED_AS.items() if any(w in loaded for w in written)), "")
+
+
+def is_same(published: str, name: str) -> bool:
+    """Whether two names are of one model; capitals do not matter."""
+    return published.casefold() == name.casefold()
+
+
 LOADED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # In open_clip the tag `openai` itself turns QuickGELU on, which these weights need.
@@ -324,26 +347,3 @@ LOADED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Published name to the names under which that very model is loaded; only where this is sure."""
-
-
-def published_name(name: str, published_as: str = "") -> str:
-    """What papers call the model of this name; the name itself where nothing else is known.
-
-    `published_as` is what the user, or the model itself, says it is.
-    """
-    return published_as or known_as(name) or name
-
-
-def known_as(name: str) -> str:
-    """What papers call the model that is loaded by this name; empty where that is not sure.
-
-    A scorer of OpenCLIP is called ARCH/TAG, which says as much as what the user typed. One of
-    transformers is called after the last part of its path only, which says too little.
-    """
-    written = (name, f"open_clip:{name}")
-    return next((m for m, loaded in LOADED_AS.items() if any(w in loaded for w in written)), "")
-
-
-def is_same(published: str, name: str) -> bool:
-    """Whether two names are of one model; capitals do not matter."""
-    return published.casefold() == name.casefold()

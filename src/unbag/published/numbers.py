@@ -8,6 +8,40 @@ from fractions import Fraction
 from types import MappingProxyType
 
 
+def averages(
+    benchmark: str, cells: Mapping[str, Number], *, overall: bool = True, name: str = ""
+) -> dict[str, tuple[Fraction, Fraction]]:
+    """What the rules of a benchmark make of a row: all overall ones, or the one of this name."""
+    found: dict[str, tuple[Fraction, Fraction]] = {}
+    for rule in RULES.get(benchmark, ()):
+        wanted = rule.name == name if name else rule.is_overall == overall
+        interval = rule.of(cells) if wanted and rule.name not in found else None
+        if interval is not None:
+            found[rule.name] = interval
+    return found
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An average as the weights of its cells."""
+
+    name: str
+    weights: Mapping[str, Fraction]
+    """Rule of a cell to its weight; they need not add up to 1."""
+    is_overall: bool = True
+    """One of those that an average without a stated rule may follow."""
+
+    def of(self, cells: Mapping[str, Number]) -> tuple[Fraction, Fraction] | None:
+        """Least and greatest average of cells so rounded; None where a cell is missing."""
+        if not all(name in cells for name in self.weights):
+            return None
+        total = sum(self.weights.values())
+        zero = Fraction(0)
+        low = sum((weight * cells[name].low for name, weight in self.weights.items()), zero)
+        high = sum((weight * cells[name].high for name, weight in self.weights.items()), zero)
+        return low / total, high / total
+
+
 @dataclass(frozen=True)
 class Number:
     """What a printed number says: percent, known to half a unit of its last digit."""
@@ -51,27 +85,6 @@ class Number:
         return f"{float(self.value):.{self.digits}f}"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """An average as the weights of its cells."""
-
-    name: str
-    weights: Mapping[str, Fraction]
-    """Rule of a cell to its weight; they need not add up to 1."""
-    is_overall: bool = True
-    """One of those that an average without a stated rule may follow."""
-
-    def of(self, cells: Mapping[str, Number]) -> tuple[Fraction, Fraction] | None:
-        """Least and greatest average of cells so rounded; None where a cell is missing."""
-        if not all(name in cells for name in self.weights):
-            return None
-        total = sum(self.weights.values())
-        zero = Fraction(0)
-        low = sum((weight * cells[name].low for name, weight in self.weights.items()), zero)
-        high = sum((weight * cells[name].high for name, weight in self.weights.items()), zero)
-        return low / total, high / total
-
-
 def nested(groups: Iterable[Iterable[str]]) -> dict[str, Fraction]:
     """Weights of a mean over groups of the mean over each group's cells."""
     lists = [list(group) for group in groups]
@@ -89,33 +102,27 @@ _FAMILIES = {
     "add": {"add_obj": 2062, "add_att": 692},
 }
 """SugarCrepe: rows of each kind, by family."""
-SUGARCREPE_KINDS = tuple(kind for family in _FAMILIES.values() for kind in family)
-
-
-def _kind(name: str) -> str:
-    return f"micro[kind={name}]"
 
 
 def _sugarcrepe() -> tuple[Rule, ...]:
-    kinds = [[_kind(kind) for kind in family] for family in _FAMILIES.values()]
+    families = {
+        family: {f"micro[kind={kind}]": rows for kind, rows in kinds.items()}
+        for family, kinds in _FAMILIES.items()
+    }
     pooled = {
-        _kind(kind): Fraction(rows, sum(family.values()))
-        for family in _FAMILIES.values()
-        for kind, rows in family.items()
+        name: Fraction(rows, sum(cells.values()))
+        for cells in families.values()
+        for name, rows in cells.items()
     }
-    everything = {
-        _kind(kind): Fraction(rows)
-        for family in _FAMILIES.values()
-        for kind, rows in family.items()
-    }
+    every = {name: Fraction(rows) for cells in families.values() for name, rows in cells.items()}
     return (
-        Rule("macro7", plain(name for family in kinds for name in family)),
-        Rule("macro3", nested(kinds)),
+        Rule("macro7", plain(name for cells in families.values() for name in cells)),
+        Rule("macro3", nested(families.values())),
         Rule("macro(family)", pooled),
-        Rule("micro", everything),
+        Rule("micro", every),
         *(
-            Rule(f"macro {family}", plain(map(_kind, names)), is_overall=False)
-            for family, names in _FAMILIES.items()
+            Rule(f"macro {family}", plain(cells), is_overall=False)
+            for family, cells in families.items()
         ),
     )
 
@@ -131,7 +138,6 @@ VALSE_PHENOMENA: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "foil-it": ("foil-it",),
     }
 )
-VALSE_INSTRUMENTS = tuple(name for names in VALSE_PHENOMENA.values() for name in names)
 
 
 def _valse() -> tuple[Rule, ...]:
@@ -153,14 +159,6 @@ def _valse() -> tuple[Rule, ...]:
     )
 
 
-CHECKLIST_PARTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "object location": tuple(f"location {part}" for part in ("center", "margin", "mid")),
-        "object size": tuple(f"size {part}" for part in ("large", "medium", "small")),
-    }
-)
-
-
 def _checklist() -> tuple[Rule, ...]:
     cells = {
         "macro attribute": [
@@ -169,7 +167,13 @@ def _checklist() -> tuple[Rule, ...]:
         "macro object": ["macro object location", "macro object size"],
         "macro relation": ["macro relation action", "macro relation spatial"],
     }
-    parts = {**cells, "macro object": [p for names in CHECKLIST_PARTS.values() for p in names]}
+    parts = {
+        **cells,
+        "macro object": [
+            *(f"location {part}" for part in ("center", "margin", "mid")),
+            *(f"size {part}" for part in ("large", "medium", "small")),
+        ],
+    }
     columns = [name for names in cells.values() for name in names]
     return (
         Rule("macro9", plain(columns)),
@@ -193,27 +197,15 @@ MMVP_PATTERNS = (
     "Texts",
     "Viewpoint and Perspective",
 )
-_RULES_MMVP_VLM = Rule("macro(pattern)", plain(f"micro[pattern={name}]" for name in MMVP_PATTERNS))
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType(
     {
         "sugarcrepe": _sugarcrepe(),
         "valse": _valse(),
         "vl_checklist": _checklist(),
-        "mmvp_vlm": (_RULES_MMVP_VLM,),
+        "mmvp_vlm": (
+            Rule("macro(pattern)", plain(f"micro[pattern={name}]" for name in MMVP_PATTERNS)),
+        ),
     }
 )
 """Of each benchmark. Of two with one name the first that has all its cells is taken."""
-
-
-def averages(
-    benchmark: str, cells: Mapping[str, Number], *, overall: bool = True, name: str = ""
-) -> dict[str, tuple[Fraction, Fraction]]:
-    """What the rules of a benchmark make of a row: all overall ones, or the one of this name."""
-    found: dict[str, tuple[Fraction, Fraction]] = {}
-    for rule in RULES.get(benchmark, ()):
-        wanted = rule.name == name if name else rule.is_overall == overall
-        interval = rule.of(cells) if wanted and rule.name not in found else None
-        if interval is not None:
-            found[rule.name] = interval
-    return found
