@@ -9,8 +9,8 @@ COCO-Order and Flickr30k-Order set a caption against up to four shuffles of its 
 a caption of Karpathy's test files. The official code puts the caption first and takes the argmax,
 so a tie counts as right, even with a shuffle that changed nothing; here such shuffles are dropped,
 and chance is that of the options that remain. Shuffles are drawn from the seed and the caption's
-id. A record may bring its own in `shuffles`, a field of ours: one object a caption, from the name of
-a shuffle to its text. Without those, two of the four need a tagger.
+id. A record may bring its own in `shuffles`, a field of ours: one object a caption, from the name
+of a shuffle to its text. Without those, two of the four need a tagger.
 """
 
 from __future__ import annotations

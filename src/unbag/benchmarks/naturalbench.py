@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, named
-from unbag.benchmarks.mmvp import SECOND_OF_2
+from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named
 from unbag.benchmarks.sources import by_hand
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice

@@ -25,7 +25,6 @@ KINDS = (
     "swap_obj",
 )
 FAMILIES = ("replace", "swap", "add")
-
 ERRATA: Mapping[str, str] = MappingProxyType({"swap_obj": "000000310622.jpg"})
 """Kind -> picture of the one row that the authors took out again: two street signs, so that the
 swapped caption is true as well. Papers with swap_obj 61.38 for CLIP ViT-B/32 used the 246 rows

@@ -1,4 +1,4 @@
-"""The name of a part-of-speech tagger comes in, the tagger goes out: a spaCy pipeline or your own.
+"""Finds the part-of-speech tagger that some shuffles need: a spaCy pipeline or the user's own.
 
 Two of the four shuffles of ARO move words by their part of speech. The published numbers were made
 with spaCy's en_core_web_sm.

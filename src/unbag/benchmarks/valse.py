@@ -21,7 +21,6 @@ from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import Fields
 
 LEAST_VOTES = 2
-
 _VISUAL7W = ("visual7w/images", "images", "../visual7w/images", "../visual7w")
 _SWIG = ("actions/images_512", "images", "../swig/images_512", "../swig")
 _COREFERENCE = ("coref/release_too_many_is_this_in_color/images", "images")
