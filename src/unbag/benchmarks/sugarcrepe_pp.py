@@ -11,8 +11,7 @@ from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
 from unbag.benchmarks.sources import downloads
-from unbag.metrics.choice import TextOnly
-from unbag.metrics.triples import Triples
+from unbag.metrics.triples import TextOnly, Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 
 KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")

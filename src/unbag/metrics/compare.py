@@ -1,4 +1,4 @@
-"""Outcomes of two scorers come in; their paired difference with interval and tests goes out.
+"""Two scorers on the same units: the paired difference with its interval and tests.
 
 Dimensions: U shared units, G clusters, R resamples, F flips, D distinct sizes of differences.
 """

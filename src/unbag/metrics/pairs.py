@@ -1,6 +1,9 @@
-"""Pairs of pictures and sets of four come in; two-way, four-way and relaxed outcomes go out.
+"""Pairs of pictures and captions, and sets of four: does each picture pick its own caption?
 
-Dimensions: N cases, P pictures, C = P captions; picture i owns the caption own_NP[:, i].
+Relaxed verdicts call a pair solved if the right assignment beats the crossed one as a whole, even
+when a prior makes both pictures prefer the same caption.
+
+Dimensions: N cases or pairs, P pictures, C = P captions; picture i owns the caption own_NP[:, i].
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from unbag.metrics.aggregate import CHANCE
 from unbag.metrics.cases import (
+    CHANCE,
     Credit,
     Judged,
     Stack,
@@ -36,38 +39,9 @@ from unbag.types import (
     TieRule,
 )
 
-# Dimensions: N cases, P = 2 pictures, C = 2 captions.
-
-
-def is_matching(true_NPC: BoolArray) -> BoolArray:
-    """Cases (square ones) in which every picture has exactly one caption of its own."""
-    one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
-    matching_N: BoolArray = np.all(one_each_NC, axis=1)
-    return matching_N
-
-
-def is_valid(stack: Stack) -> BoolArray:
-    """Cases with finite scores only, and with captions that differ."""
-    differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
-    valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
-    valid_N &= differ_N == stack.score_NPC.shape[2]
-    return valid_N
-
-
-def judge_groups(
-    score_NPC: FloatArray, true_NPC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
-) -> Mapping[str, Credit]:
-    """`text` (each picture picks its caption), `image` (the reverse) and `group` (both)."""
-
-    def both(score: FloatArray, true: BoolArray) -> Credit:
-        credits = [credit(score[:, i], true[:, i], ties=ties, tie_eps=tie_eps) for i in (0, 1)]
-        (first_N, first_tie_N), (second_N, second_tie_N) = credits
-        return Credit(first_N * second_N, first_tie_N | second_tie_N)
-
-    text = both(score_NPC, true_NPC)
-    image = both(score_NPC.swapaxes(1, 2), true_NPC.swapaxes(1, 2))
-    group = Credit(text.credit_N * image.credit_N, text.tie_N | image.tie_N)
-    return {"text": text, "image": image, "group": group}
+Form = Literal["additive", "ratio"]
+TWO_WAY = ("individual", "pair", "same_answer", "relaxed")
+FOUR_WAY = ("individual4", "pair4", "set")
 
 
 @dataclass(frozen=True)
@@ -97,185 +71,20 @@ class Groups:
         return [outcomes(name, judged) for name, judged in parts.items()]
 
 
-# Dimensions: N cases of one shape.
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One item of a group, judged by itself."""
-
-    case: Case
-    credit: float
-    is_tied: bool
-
-
-@dataclass(frozen=True)
-class Joined:
-    """NaturalBench: two questions about two pictures, four items in one group.
-
-    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
-    `all_four`. A unit of which an item is missing or invalid is invalid.
-    """
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
-        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
-        return [
-            _joined("question_pair", answers, by=_question_of, members=2),
-            _joined("image_pair", answers, by=_picture_of, members=2),
-            _joined("all_four", answers, by=_group_of, members=4),
-        ]
-
-
-@dataclass(frozen=True)
-class JoinedPairs:
-    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
-        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
-        return [_joined("pair", answers, by=_group_of, members=2)]
-
-
-def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[Answer]:
-    """Every one-picture item that belongs to a group, in the order of the cases."""
-    grouped = [case for case in cases if case.item.group]
-    found: dict[str, Answer] = {}
-    for stack in stacks(grouped, [(1, None)]):
-        credit_N, tie_N = credit(
-            stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
-        )
-        for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
-            found[case.item.id] = Answer(case, float(value), bool(is_tied))
-    return [found[case.item.id] for case in grouped if case.item.id in found]
-
-
-def _joined(
-    metric: str, answers: Sequence[Answer], *, by: Callable[[Item], str], members: int
-) -> Outcomes:
-    units: dict[str, list[Answer]] = {}
-    for answer in answers:
-        units.setdefault(by(answer.case.item), []).append(answer)
-    joined = list(units.values())
-    complete = [len(unit) == members for unit in joined]
-    values = [prod(answer.credit for answer in unit) for unit in joined]
-    value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
-    is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
-    judged = Judged(
-        units=list(units),
-        clusters=[unit[0].case.item.group for unit in joined],
-        tags=[_joined_shared_tags(unit) for unit in joined],
-        unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
-        value_U=value_U,
-        tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
-        chance_U=np.full(len(joined), CHANCE[metric]),
-    )
-    return outcomes(metric, [judged])
-
-
-def _group_of(item: Item) -> str:
-    return item.group
-
-
-def _question_of(item: Item) -> str:
-    return f"{item.group}/{item.question.text if item.question else ''}"
-
-
-def _picture_of(item: Item) -> str:
-    return f"{item.group}/{item.pictures[0].name}"
-
-
-def _joined_shared_tags(unit: Sequence[Answer]) -> Mapping[str, str]:
-    first, *others = (answer.case.item.tags for answer in unit)
-    return {
-        tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
-    }
-
-
-# A pair counts as solved if the right assignment beats the crossed one as a whole, even when a
-# prior makes both pictures prefer the same caption. Every function returns a margin: above 0 is
-# solved, 0 a tie, NaN invalid.
-#
-# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
-
-Form = Literal["additive", "ratio"]
-
-
-def additive_margin(score_N22: FloatArray) -> FloatArray:
-    """s11 + s22 - s12 - s21: for cosines and log-probabilities.
-
-    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
-    """
-    own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
-    other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
-    return own_N + other_N
-
-
-def ratio_margin(score_N22: FloatArray) -> FloatArray:
-    """s11/(s11+s12) - s21/(s21+s22): for positive scores, larger is better; NaN for others."""
-    positive_N: BoolArray = np.all(score_N22 > 0, axis=(1, 2))
-    score_N22 = np.where(positive_N[:, None, None], score_N22, 1.0)
-    share_N2 = score_N22[:, :, 0] / score_N22.sum(axis=2)
-    return np.where(positive_N, share_N2[:, 0] - share_N2[:, 1], np.nan)
-
-
-def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The ratio form with its sign turned round, because a smaller perplexity is better."""
-    return -ratio_margin(perplexity_N22)
-
-
-def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
-
-    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
-    """
-    return ratio_margin(perplexity_N22)
-
-
-def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
-    """The margin in the form asked for."""
-    return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
-
-
-TWO_WAY = ("individual", "pair", "same_answer", "relaxed")
-FOUR_WAY = ("individual4", "pair4", "set")
-
-
-def judge_pair(
-    score_NPC: FloatArray,
-    own_NP: IntArray,
-    pair: tuple[int, int],
-    *,
-    ties: TieRule = "wrong",
-    tie_eps: float = 0.0,
-    form: Form = "additive",
+def judge_groups(
+    score_NPC: FloatArray, true_NPC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
 ) -> Mapping[str, Credit]:
-    """Two-way outcomes of one opposite pair: only the two pictures' own captions compete.
+    """`text` (each picture picks its caption), `image` (the reverse) and `group` (both)."""
 
-    Keys: `first` and `second` (each picture by itself), `pair`, `same_answer`, `relaxed`. Under
-    `wrong` a tie names no winner, so it is no same answer either.
-    """
-    i, j = pair
-    first = duel(score_NPC[:, i], own_NP[:, i], own_NP[:, j], ties=ties, tie_eps=tie_eps)
-    second = duel(score_NPC[:, j], own_NP[:, j], own_NP[:, i], ties=ties, tie_eps=tie_eps)
-    tie_N = first.tie_N | second.tie_N
-    same_N = first.won_N * second.lost_N + first.lost_N * second.won_N
-    row_N22 = np.arange(len(score_NPC))[:, None, None]
-    score_N22 = score_NPC[row_N22, np.array([[i], [j]]), own_NP[:, None, [i, j]]]
-    margin_N = relaxed_margin(score_N22, form)
-    rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
-    straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
-    return {
-        "first": Credit(first.won_N, first.tie_N),
-        "second": Credit(second.won_N, second.tie_N),
-        "pair": Credit(first.won_N * second.won_N, tie_N),
-        "same_answer": Credit(same_N, tie_N),
-        "relaxed": credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps),
-    }
+    def both(score: FloatArray, true: BoolArray) -> Credit:
+        credits = [credit(score[:, i], true[:, i], ties=ties, tie_eps=tie_eps) for i in (0, 1)]
+        (first_N, first_tie_N), (second_N, second_tie_N) = credits
+        return Credit(first_N * second_N, first_tie_N | second_tie_N)
+
+    text = both(score_NPC, true_NPC)
+    image = both(score_NPC.swapaxes(1, 2), true_NPC.swapaxes(1, 2))
+    group = Credit(text.credit_N * image.credit_N, text.tie_N | image.tie_N)
+    return {"text": text, "image": image, "group": group}
 
 
 @dataclass(frozen=True)
@@ -348,6 +157,39 @@ class Pairs:
         return [(name, pair) for name, pair in self.pairs.items() if max(pair) < pictures]
 
 
+def judge_pair(
+    score_NPC: FloatArray,
+    own_NP: IntArray,
+    pair: tuple[int, int],
+    *,
+    ties: TieRule = "wrong",
+    tie_eps: float = 0.0,
+    form: Form = "additive",
+) -> Mapping[str, Credit]:
+    """Two-way outcomes of one opposite pair: only the two pictures' own captions compete.
+
+    Keys: `first` and `second` (each picture by itself), `pair`, `same_answer`, `relaxed`. Under
+    `wrong` a tie names no winner, so it is no same answer either.
+    """
+    i, j = pair
+    first = duel(score_NPC[:, i], own_NP[:, i], own_NP[:, j], ties=ties, tie_eps=tie_eps)
+    second = duel(score_NPC[:, j], own_NP[:, j], own_NP[:, i], ties=ties, tie_eps=tie_eps)
+    tie_N = first.tie_N | second.tie_N
+    same_N = first.won_N * second.lost_N + first.lost_N * second.won_N
+    row_N22 = np.arange(len(score_NPC))[:, None, None]
+    score_N22 = score_NPC[row_N22, np.array([[i], [j]]), own_NP[:, None, [i, j]]]
+    margin_N = relaxed_margin(score_N22, form)
+    rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
+    straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
+    return {
+        "first": Credit(first.won_N, first.tie_N),
+        "second": Credit(second.won_N, second.tie_N),
+        "pair": Credit(first.won_N * second.won_N, tie_N),
+        "same_answer": Credit(same_N, tie_N),
+        "relaxed": credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps),
+    }
+
+
 def _finite(stack: Stack) -> FloatArray:
     """Scores with invalid cases set to 0; their verdicts are taken back in `_judged`."""
     return np.where(is_valid(stack)[:, None, None], stack.score_NPC, 0.0)
@@ -375,19 +217,6 @@ def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) 
     )
 
 
-# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Scores of a pair, its pictures and captions in the same order."""
-
-    unit: str
-    cluster: str
-    cases: tuple[Case, ...]
-    score_22: FloatArray
-
-
 @dataclass(frozen=True)
 class Relaxed:
     """Is the right assignment preferred to the crossed one as a whole (Winoground, MMVP)?
@@ -397,7 +226,7 @@ class Relaxed:
     """
 
     form: Form = "additive"
-    """`ratio` for probabilities; see metrics.relaxed."""
+    """`ratio` for probabilities."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
@@ -416,7 +245,7 @@ class Relaxed:
         judged = Judged(
             units=[pair.unit for pair in pairs],
             clusters=[pair.cluster for pair in pairs],
-            tags=[_relaxed_pairs_shared_tags(pair) for pair in pairs],
+            tags=[_shared_tags(pair.cases) for pair in pairs],
             unparsed=[sum(case.scores.unparsed for case in pair.cases) for pair in pairs],
             value_U=credit_N,
             tie_U=tie_N,
@@ -425,12 +254,14 @@ class Relaxed:
         return [outcomes("relaxed", [judged])]
 
 
-def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
-    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
-    return tuple(
-        replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
-        for metric in metrics
-    )
+@dataclass(frozen=True)
+class _Pair:
+    """Scores of a pair, its pictures and captions in the same order."""
+
+    unit: str
+    cluster: str
+    cases: tuple[Case, ...]
+    score_22: FloatArray
 
 
 def _items(cases: Sequence[Case]) -> list[_Pair]:
@@ -464,6 +295,157 @@ def _groups(cases: Sequence[Case]) -> list[_Pair]:
     return found
 
 
-def _relaxed_pairs_shared_tags(pair: _Pair) -> dict[str, str]:
-    first, *others = (case.item.tags for case in pair.cases)
-    return {k: v for k, v in first.items() if all(tags.get(k) == v for tags in others)}
+def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
+    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
+    return tuple(
+        replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
+        for metric in metrics
+    )
+
+
+def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
+    """By how much the right assignment beats the crossed one: 0 is a tie, NaN invalid."""
+    return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
+
+
+def additive_margin(score_N22: FloatArray) -> FloatArray:
+    """s11 + s22 - s12 - s21: for cosines and log-probabilities.
+
+    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
+    """
+    own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
+    other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
+    return own_N + other_N
+
+
+def ratio_margin(score_N22: FloatArray) -> FloatArray:
+    """s11/(s11+s12) - s21/(s21+s22): for positive scores, larger is better; NaN for others."""
+    positive_N: BoolArray = np.all(score_N22 > 0, axis=(1, 2))
+    score_N22 = np.where(positive_N[:, None, None], score_N22, 1.0)
+    share_N2 = score_N22[:, :, 0] / score_N22.sum(axis=2)
+    return np.where(positive_N, share_N2[:, 0] - share_N2[:, 1], np.nan)
+
+
+def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The ratio form with its sign turned round, because a smaller perplexity is better."""
+    return -ratio_margin(perplexity_N22)
+
+
+def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
+
+    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
+    """
+    return ratio_margin(perplexity_N22)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """NaturalBench: two questions about two pictures, four items in one group.
+
+    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
+    `all_four`. A unit of which an item is missing or invalid is invalid.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [
+            _joined("question_pair", answers, by=_question_of, members=2),
+            _joined("image_pair", answers, by=_picture_of, members=2),
+            _joined("all_four", answers, by=_group_of, members=4),
+        ]
+
+
+@dataclass(frozen=True)
+class JoinedPairs:
+    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [_joined("pair", answers, by=_group_of, members=2)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One item of a group, judged by itself."""
+
+    case: Case
+    credit: float
+    is_tied: bool
+
+
+def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[Answer]:
+    """Every one-picture item that belongs to a group, in the order of the cases."""
+    grouped = [case for case in cases if case.item.group]
+    found: dict[str, Answer] = {}
+    for stack in stacks(grouped, [(1, None)]):
+        credit_N, tie_N = credit(
+            stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
+        )
+        for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
+            found[case.item.id] = Answer(case, float(value), bool(is_tied))
+    return [found[case.item.id] for case in grouped if case.item.id in found]
+
+
+def _joined(
+    metric: str, answers: Sequence[Answer], *, by: Callable[[Item], str], members: int
+) -> Outcomes:
+    units: dict[str, list[Answer]] = {}
+    for answer in answers:
+        units.setdefault(by(answer.case.item), []).append(answer)
+    joined = list(units.values())
+    complete = [len(unit) == members for unit in joined]
+    values = [prod(answer.credit for answer in unit) for unit in joined]
+    value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
+    is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
+    judged = Judged(
+        units=list(units),
+        clusters=[unit[0].case.item.group for unit in joined],
+        tags=[_shared_tags([answer.case for answer in unit]) for unit in joined],
+        unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
+        value_U=value_U,
+        tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
+        chance_U=np.full(len(joined), CHANCE[metric]),
+    )
+    return outcomes(metric, [judged])
+
+
+def _group_of(item: Item) -> str:
+    return item.group
+
+
+def _question_of(item: Item) -> str:
+    return f"{item.group}/{item.question.text if item.question else ''}"
+
+
+def _picture_of(item: Item) -> str:
+    return f"{item.group}/{item.pictures[0].name}"
+
+
+def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:
+    """The tags that all of the cases have alike."""
+    first, *others = (case.item.tags for case in cases)
+    return {
+        tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
+    }
+
+
+def is_matching(true_NPC: BoolArray) -> BoolArray:
+    """Cases (square ones) in which every picture has exactly one caption of its own."""
+    one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
+    matching_N: BoolArray = np.all(one_each_NC, axis=1)
+    return matching_N
+
+
+def is_valid(stack: Stack) -> BoolArray:
+    """Cases with finite scores only, and with captions that differ."""
+    differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
+    valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
+    valid_N &= differ_N == stack.score_NPC.shape[2]
+    return valid_N
