@@ -12,8 +12,8 @@ from unbag.published import lookup
 from unbag.published.lookup import (
     LOADED_AS,
     TABLE_FILES,
-    Column,
     Table,
+    TableColumn,
     all_cells,
     doubts,
     entries,
@@ -24,12 +24,14 @@ from unbag.published.lookup import (
     published_name,
     tables,
 )
-from unbag.published.numbers import Number, averages, nested
+from unbag.published.numbers import PrintedNumber, averages, nested
 from unbag.registry import find, names
 from unbag.types import Benchmark, Published
 
 CLIP_B32, NEGCLIP, CE_CLIP_PLUS = "CLIP ViT-B/32 (openai)", "NegCLIP", "CE-CLIP+"
-PERCENT = Table("paper", "table 1", (Column("a"), Column("b")), {"m": "80 -", "n": "79.8 72.08"})
+PERCENT = Table(
+    "paper", "table 1", (TableColumn("a"), TableColumn("b")), {"m": "80 -", "n": "79.8 72.08"}
+)
 
 
 def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
@@ -43,15 +45,15 @@ def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
 
 
 def test_fractions_are_read_as_percent_and_scores_stay_what_they_are() -> None:
-    fraction = Table("p", "t", (Column("a"),), {"m": "0.59"}, digits=0, unit="fraction")
-    score = Table("p", "t", (Column("a"),), {"m": ".234"}, unit="score")
+    fraction = Table("p", "t", (TableColumn("a"),), {"m": "0.59"}, digits=0, unit="fraction")
+    score = Table("p", "t", (TableColumn("a"),), {"m": ".234"}, unit="score")
     (rate,), (mean,) = ([c.number for c in table.cells()] for table in (fraction, score))
     assert (rate.value, rate.digits, str(rate)) == (Fraction(59), 0, "59")
     assert (mean.value, mean.digits, str(mean)) == (Fraction("23.4"), 1, "0.234")
 
 
 def test_a_row_must_have_as_many_numbers_as_columns() -> None:
-    table = Table("p", "t", (Column("a"), Column("b")), {"m": "1.0"})
+    table = Table("p", "t", (TableColumn("a"), TableColumn("b")), {"m": "1.0"})
     with pytest.raises(ValueError, match="shorter"):
         list(table.cells())
 
@@ -59,7 +61,7 @@ def test_a_row_must_have_as_many_numbers_as_columns() -> None:
 @given(st.lists(st.integers(0, 1000), min_size=7, max_size=7))
 def test_an_average_of_rounded_cells_is_within_its_interval(tenths: list[int]) -> None:
     kinds = averages_of_sugarcrepe()
-    cells = {k: Number(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
+    cells = {k: PrintedNumber(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
     low, high = averages("sugarcrepe", cells)["macro7"]
     assert low <= Fraction(sum(tenths), 70) <= high
     assert high - low == Fraction(1, 10)

@@ -18,8 +18,8 @@ import unbag.published
 from unbag.metrics.granularity import counts
 from unbag.published.lookup import (
     NO_CUTOFF,
-    Cell,
-    Entry,
+    TableCell,
+    NumberEntry,
     Flag,
     Table,
     entries,
@@ -29,7 +29,7 @@ from unbag.published.lookup import (
     tables,
     usual_rule,
 )
-from unbag.published.numbers import MMVP_PATTERNS, Number, averages
+from unbag.published.numbers import MMVP_PATTERNS, PrintedNumber, averages
 from unbag.types import Published
 
 CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
@@ -103,7 +103,7 @@ def wrong_averages() -> Iterator[Flag]:
             yield flag
 
 
-def _stated(entry: Entry) -> Flag | None:
+def _stated(entry: NumberEntry) -> Flag | None:
     cell, rule = entry.cell, entry.published.aggregate
     ends = averages(cell.column.benchmark, row(cell), name=rule).get(rule)
     if ends is None or cell.number.agrees(*ends):
@@ -112,7 +112,7 @@ def _stated(entry: Entry) -> Flag | None:
     return _flag(entry, f"{cell.column.name} is not the mean of its cells", expected)
 
 
-def _unstated(entry: Entry) -> Flag | None:
+def _unstated(entry: NumberEntry) -> Flag | None:
     cell = entry.cell
     found = averages(cell.column.benchmark, row(cell))
     fitting = fitting_rules(cell)
@@ -126,7 +126,7 @@ def _unstated(entry: Entry) -> Flag | None:
     return _flag(entry, f"{cell.column.name} fits only {either(fitting)}", expected)
 
 
-def _flag(entry: Entry, what: str, expected: str) -> Flag:
+def _flag(entry: NumberEntry, what: str, expected: str) -> Flag:
     cell = entry.cell
     concerned = (entry.published,)
     return Flag(cell.table.source, cell.model, what, f"{cell.number}", expected, concerned)
@@ -144,14 +144,14 @@ def wrong_columns() -> Iterator[Flag]:
                     yield Flag(table.source, model, what, f"{cell.number}", gives)
 
 
-def _by_row(table: Table) -> dict[str, dict[str, Cell]]:
-    found: dict[str, dict[str, Cell]] = {}
+def _by_row(table: Table) -> dict[str, dict[str, TableCell]]:
+    found: dict[str, dict[str, TableCell]] = {}
     for cell in table.cells():
         found.setdefault(cell.model, {})[cell.column.name] = cell
     return found
 
 
-def _of_columns(cell: Cell, cells: dict[str, Cell]) -> tuple[Fraction, Fraction] | None:
+def _of_columns(cell: TableCell, cells: dict[str, TableCell]) -> tuple[Fraction, Fraction] | None:
     column = cell.column
     names = column.minus or column.mean_of
     if not names or not all(name in cells for name in names):
@@ -164,7 +164,7 @@ def _of_columns(cell: Cell, cells: dict[str, Cell]) -> tuple[Fraction, Fraction]
     return low / len(numbers), high / len(numbers)
 
 
-def difference(first: Number, second: Number) -> tuple[Fraction, Fraction]:
+def difference(first: PrintedNumber, second: PrintedNumber) -> tuple[Fraction, Fraction]:
     """Least and greatest difference: it may have been taken before the two were rounded."""
     return first.low - second.high, first.high - second.low
 
@@ -225,15 +225,15 @@ class Gain:
         expected = f"{follow} would follow" + (f"; it is {hint}" if hint else "")
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
-    def _pair(self, table: Table, model: str, column: str) -> tuple[Cell, Cell] | None:
+    def _pair(self, table: Table, model: str, column: str) -> tuple[TableCell, TableCell] | None:
         ours, base = table.cell(model, column), table.cell(self.base, column)
         return (ours, base) if ours and base else None
 
-    def _fits(self, pair: tuple[Cell, Cell]) -> bool:
+    def _fits(self, pair: tuple[TableCell, TableCell]) -> bool:
         ends = difference(pair[0].number, pair[1].number)
         return self.table.number(self.printed).agrees(*ends)
 
-    def _mixed(self, cell: Cell, base: Cell) -> Flag | None:
+    def _mixed(self, cell: TableCell, base: TableCell) -> Flag | None:
         """Two averages of which no one rule gives both."""
         fitting = (*fitting_rules(cell), *fitting_rules(base))
         if cell.column.rule is not None or set(fitting_rules(cell)) & set(fitting_rules(base)):
@@ -269,7 +269,7 @@ class Gain:
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class Ranking:
     """A statement that some models lie above another one, or at least not below it."""
 
     source: str
@@ -337,8 +337,8 @@ _WORDS = f"{HARD_POSITIVES_PAPER}, text"
 _REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
 
 ORDERS = (
-    Order(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
-    Order(
+    Ranking(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
+    Ranking(
         _WORDS,
         (NEGCLIP, "CREPE-Swap", *_REPLACED),
         CLIP_B32,
@@ -346,7 +346,7 @@ ORDERS = (
         ("REPLACE orig.", "SWAP orig."),
         "hard negatives are said to help",
     ),
-    Order(
+    Ranking(
         _WORDS,
         ("HP+HN",),
         CLIP_B32,
@@ -380,7 +380,7 @@ RESTATED = (
 
 def impossible_shares() -> Iterator[Flag]:
     """Drops from original to augmented accuracy above the brittleness, which holds them all."""
-    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    found: dict[tuple[str, str, str], dict[str, NumberEntry]] = {}
     for entry in entries():
         key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
         found.setdefault(key, {})[entry.cell.column.metric] = entry
@@ -414,7 +414,7 @@ def impossible_counts() -> Iterator[Flag]:
         yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
 
 
-def other_total(entry: Entry) -> str:
+def other_total(entry: NumberEntry) -> str:
     """A remark where a number fits only the other total; empty otherwise."""
     total = total_of(entry)
     if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
@@ -423,18 +423,18 @@ def other_total(entry: Entry) -> str:
     return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
 
 
-def _fits(entry: Entry, n: int) -> bool:
+def _fits(entry: NumberEntry, n: int) -> bool:
     return bool(counts(f"{entry.number.alone}", n))
 
 
-def _nearest(entry: Entry, n: int) -> str:
+def _nearest(entry: NumberEntry, n: int) -> str:
     below = int(entry.number.value * n / 100)
     digits = entry.number.digits
     shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
     return " and ".join(shown)
 
 
-def total_of(entry: Entry) -> Total | None:
+def total_of(entry: NumberEntry) -> Total | None:
     """What a number is a share of, where that is known; people judged samples."""
     number, benchmark = entry.published, entry.cell.column.benchmark
     if number.scoring == "people":
@@ -536,7 +536,7 @@ def contradictions() -> Iterator[Flag]:
 
     Where a source does not say how it averages, its numbers are compared with its own only.
     """
-    seen: dict[Hashable, list[Entry]] = {}
+    seen: dict[Hashable, list[NumberEntry]] = {}
     for entry in entries():
         for key in _keys(entry):
             others = seen.setdefault(key, [])
@@ -548,7 +548,7 @@ def contradictions() -> Iterator[Flag]:
             others.append(entry)
 
 
-def _keys(entry: Entry) -> Iterator[Hashable]:
+def _keys(entry: NumberEntry) -> Iterator[Hashable]:
     cell, number = entry.cell, entry.published
     same = (cell.column.benchmark, cell.column.metric, cell.model, number.scoring)
     protocol = (number.has_errata, number.note)
@@ -558,13 +558,13 @@ def _keys(entry: Entry) -> Iterator[Hashable]:
         yield (*same, *protocol, number.aggregate, "rule")
 
 
-def _differ(one: Entry, other: Entry) -> bool:
+def _differ(one: NumberEntry, other: NumberEntry) -> bool:
     """No number but one on the border is printed in both ways."""
     first, second = one.number.alone, other.number.alone
     return first.low >= second.high or second.low >= first.high
 
 
-def _contradiction(entry: Entry, earlier: Entry) -> Flag:
+def _contradiction(entry: NumberEntry, earlier: NumberEntry) -> Flag:
     number = earlier.published
     where = number.aggregate or entry.published.aggregate or "rule not stated"
     return Flag(
@@ -579,7 +579,7 @@ def _contradiction(entry: Entry, earlier: Entry) -> Flag:
 
 def vague_recalls() -> Iterator[Flag]:
     """Recalls without a rank, with the rank that other sources suggest; once for each column."""
-    columns: dict[tuple[str, str], list[Entry]] = {}
+    columns: dict[tuple[str, str], list[NumberEntry]] = {}
     for entry in entries():
         if entry.cell.column.metric.endswith(NO_CUTOFF):
             key = (entry.published.source, entry.cell.column.name)

@@ -33,7 +33,7 @@ REPLACED = frozenset(
 """The attribute words that hard positives replace."""
 
 
-class Row(NamedTuple):
+class RowPair(NamedTuple):
     """The same row of both lists."""
 
     original: Record
@@ -81,7 +81,7 @@ def is_accident(original: str, positive: str) -> bool:
     return len(old) == len(new) and not changed <= REPLACED
 
 
-def _rows(folder: Folder, name: str) -> Iterator[Row]:
+def _rows(folder: Folder, name: str) -> Iterator[RowPair]:
     """Both lists side by side; they must agree in everything but the true caption."""
     first, second = (folder.records(f"{place}/{name}") for place in FOLDERS)
     if len(first) != len(second):
@@ -91,7 +91,7 @@ def _rows(folder: Folder, name: str) -> Iterator[Row]:
             expected="the same rows in the same order",
             way_out="download both again, from the same release",
         )
-    for row in map(Row, first, second):
+    for row in map(RowPair, first, second):
         for field in ("image_path", "false_caption"):
             if row.original.fields.text(field) != row.positive.fields.text(field):
                 raise UserError(
@@ -102,11 +102,11 @@ def _rows(folder: Folder, name: str) -> Iterator[Row]:
         yield row
 
 
-def _true_captions(row: Row) -> tuple[str, str]:
+def _true_captions(row: RowPair) -> tuple[str, str]:
     return row.original.caption("true_caption"), row.positive.caption("true_caption")
 
 
-def _item(subset: str, row: Row, picture: Picture, tags: Mapping[str, str]) -> Item:
+def _item(subset: str, row: RowPair, picture: Picture, tags: Mapping[str, str]) -> Item:
     original, positive = _true_captions(row)
     return Item(
         id=f"{subset}/{row.original.key}",

@@ -258,14 +258,16 @@ def _key(outcomes: Outcomes, aggregate: Aggregate, unit: int) -> tuple[str, ...]
     return tuple(tags[tag] for tag in aggregate.by)
 
 
-class Group(NamedTuple):
+class UnitGroup(NamedTuple):
     """Units averaged together first, and the share of their mean in the whole."""
 
     index_U: IntArray
     share: float
 
 
-def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]) -> list[Group]:
+def share_out(
+    outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]
+) -> list[UnitGroup]:
     """Valid units of each group with its share; a group without any is left out."""
     valid: dict[tuple[str, ...], IntArray] = {}
     for key, index in sorted(members.items()):
@@ -278,7 +280,7 @@ def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int
         for depth, value in enumerate(key):
             children.setdefault(key[:depth], set()).add(value)
     return [
-        Group(
+        UnitGroup(
             index_U, float(np.prod([1 / len(children[key[:depth]]) for depth in range(len(key))]))
         )
         for key, index_U in valid.items()
@@ -287,7 +289,7 @@ def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int
 
 def _estimate(
     outcomes: Outcomes,
-    groups: Sequence[Group],
+    groups: Sequence[UnitGroup],
     index_U: IntArray,
     is_macro: bool,
     protocol: EvalProtocol,
@@ -328,7 +330,7 @@ def _estimate(
     )
 
 
-def _strata(outcomes: Outcomes, groups: Sequence[Group]) -> tuple[list[Stratum], bool]:
+def _strata(outcomes: Outcomes, groups: Sequence[UnitGroup]) -> tuple[list[Stratum], bool]:
     """Sums over clusters within each group, and whether any cluster holds several units."""
     strata, is_clustered = [], False
     row_U2 = np.stack([outcomes.value_U, outcomes.weight_U], axis=1)

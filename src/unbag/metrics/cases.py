@@ -130,7 +130,7 @@ def true_cells(truth: Truth, item: str) -> BoolArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedUnits:
     """Some units and what was found about them."""
 
     units: Sequence[str]
@@ -150,9 +150,9 @@ def per_item(
     *,
     chance: FloatArray | float,
     clusters: Sequence[str],
-) -> Judged:
+) -> JudgedUnits:
     """Verdicts where every unit is one item."""
-    return Judged(
+    return JudgedUnits(
         units=[case.item.id for case in cases],
         clusters=clusters,
         tags=[case.item.tags for case in cases],
@@ -165,7 +165,7 @@ def per_item(
 
 def outcomes(
     metric: str,
-    parts: Sequence[Judged],
+    parts: Sequence[JudgedUnits],
     *,
     chance_independent: float | None = None,
     is_rate: bool = True,

@@ -14,7 +14,7 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.metrics.cases import (
-    Judged,
+    JudgedUnits,
     cluster_of,
     credit,
     has_choice,
@@ -67,8 +67,8 @@ class Classify:
         # By identity: items share their tuple of classes, and hashing it 50,000 times is slow.
         for captions in {id(case.item.captions): case.item.captions for case in cases}.values():
             check_names([_name(caption) for caption in captions])
-        top1: list[Judged] = []
-        top5: list[Judged] = []
+        top1: list[JudgedUnits] = []
+        top5: list[JudgedUnits] = []
         for stack in stacks(cases, [(1, None)]):
             score_NC, true_NC = stack.score_NPC[:, 0], stack.true_NPC[:, 0]
             clusters = [cluster_of(case.item) for case in stack.cases]
@@ -143,7 +143,7 @@ class PickPicture:
         return [outcomes("picture_accuracy", parts)]
 
 
-def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> Judged:
+def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> JudgedUnits:
     true_NP = np.stack([true_cells(case.item.truth, case.item.id)[:, 0] for case in cases])
     score_NP = np.stack([score_cells(case)[:, 0] for case in cases])
     keep_N = has_choice(true_NP)
@@ -182,7 +182,7 @@ class Flips:
                 finite = bool(np.isfinite(log_OC).all())
                 values.append(float(not is_same) if finite else np.nan)
                 tied.append(is_tied and finite)
-        judged = Judged(
+        judged = JudgedUnits(
             units=units,
             clusters=clusters,
             tags=tags,

@@ -18,7 +18,7 @@ import numpy as np
 from unbag.metrics.cases import (
     CHANCE,
     Credit,
-    Judged,
+    JudgedUnits,
     Stack,
     credit,
     duel,
@@ -56,7 +56,7 @@ class Groups:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every 2 x 2 item in which each picture has its own caption."""
-        parts: dict[str, list[Judged]] = {"text": [], "image": [], "group": []}
+        parts: dict[str, list[JudgedUnits]] = {"text": [], "image": [], "group": []}
         for every in stacks(cases, [(2, 2)]):
             stack = every.chosen(is_matching(every.true_NPC))
             valid_N = is_valid(stack)
@@ -106,7 +106,7 @@ class Pairs:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every 2 x 2 and 4 x 4 item in which each picture has its own caption."""
-        parts: dict[str, list[Judged]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
+        parts: dict[str, list[JudgedUnits]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
         has_sets = False
         for every in stacks(cases, [(2, 2), (4, 4)]):
             stack = every.chosen(is_matching(every.true_NPC))
@@ -118,7 +118,7 @@ class Pairs:
         return [outcomes(name, parts[name]) for name in names]
 
     def _two_way(
-        self, stack: Stack, parts: dict[str, list[Judged]], *, ties: TieRule, tie_eps: float
+        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
     ) -> None:
         own_NP = stack.true_NPC.argmax(axis=2)
         score_NPC = _finite(stack)
@@ -133,7 +133,7 @@ class Pairs:
                 parts[metric].append(_judged(stack, metric, found[metric], f"pair {i}-{j}", name))
 
     def _four_way(
-        self, stack: Stack, parts: dict[str, list[Judged]], *, ties: TieRule, tie_eps: float
+        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
     ) -> None:
         score_NPC = _finite(stack)
         each = [
@@ -201,12 +201,12 @@ def _all_of(credits: Sequence[Credit]) -> Credit:
     return Credit(value_N, np.any([found.tie_N for found in credits], axis=0))
 
 
-def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) -> Judged:
+def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) -> JudgedUnits:
     """One unit of every set. Answers that no rule could read count with the first unit only."""
     valid_N = is_valid(stack)
     items = [case.item for case in stack.cases]
     is_first = unit in ("", "picture 0", "pair 0-1")
-    return Judged(
+    return JudgedUnits(
         units=[f"{item.id}/{unit}" if unit else item.id for item in items],
         clusters=[item.group or item.id for item in items],
         tags=[{**item.tags, "relation": relation} if relation else item.tags for item in items],
@@ -242,7 +242,7 @@ class Relaxed:
         rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
         straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
         credit_N, tie_N = credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
-        judged = Judged(
+        judged = JudgedUnits(
             units=[pair.unit for pair in pairs],
             clusters=[pair.cluster for pair in pairs],
             tags=[_shared_tags(pair.cases) for pair in pairs],
@@ -255,7 +255,7 @@ class Relaxed:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _ScoredPair:
     """Scores of a pair, its pictures and captions in the same order."""
 
     unit: str
@@ -264,7 +264,7 @@ class _Pair:
     score_22: FloatArray
 
 
-def _items(cases: Sequence[Case]) -> list[_Pair]:
+def _items(cases: Sequence[Case]) -> list[_ScoredPair]:
     found = []
     for case in cases:
         truth = case.item.truth
@@ -274,11 +274,11 @@ def _items(cases: Sequence[Case]) -> list[_Pair]:
         if bool(is_matching(true_22[None])[0]) and len(set(case.item.captions)) == 2:
             score_22 = score_cells(case)[:, true_22.argmax(axis=1)]
             cluster = case.item.group or case.item.id
-            found.append(_Pair(case.item.id, cluster, (case,), score_22))
+            found.append(_ScoredPair(case.item.id, cluster, (case,), score_22))
     return found
 
 
-def _groups(cases: Sequence[Case]) -> list[_Pair]:
+def _groups(cases: Sequence[Case]) -> list[_ScoredPair]:
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if case.item.group and tuple(case.item.truth.shape) == (1, 2):
@@ -291,7 +291,7 @@ def _groups(cases: Sequence[Case]) -> list[_Pair]:
         if true_22.dtype == np.bool_ and bool(is_matching(true_22[None])[0]):
             score_22 = np.array([score_cells(case)[0] for case in members])
             own = true_22.argmax(axis=1)
-            found.append(_Pair(name, name, tuple(members), score_22[:, own]))
+            found.append(_ScoredPair(name, name, tuple(members), score_22[:, own]))
     return found
 
 
@@ -372,7 +372,7 @@ class JoinedPairs:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ItemCredit:
     """One item of a group, judged by itself."""
 
     case: Case
@@ -380,23 +380,23 @@ class Answer:
     is_tied: bool
 
 
-def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[Answer]:
+def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[ItemCredit]:
     """Every one-picture item that belongs to a group, in the order of the cases."""
     grouped = [case for case in cases if case.item.group]
-    found: dict[str, Answer] = {}
+    found: dict[str, ItemCredit] = {}
     for stack in stacks(grouped, [(1, None)]):
         credit_N, tie_N = credit(
             stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
         )
         for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
-            found[case.item.id] = Answer(case, float(value), bool(is_tied))
+            found[case.item.id] = ItemCredit(case, float(value), bool(is_tied))
     return [found[case.item.id] for case in grouped if case.item.id in found]
 
 
 def _joined(
-    metric: str, answers: Sequence[Answer], *, by: Callable[[Item], str], members: int
+    metric: str, answers: Sequence[ItemCredit], *, by: Callable[[Item], str], members: int
 ) -> Outcomes:
-    units: dict[str, list[Answer]] = {}
+    units: dict[str, list[ItemCredit]] = {}
     for answer in answers:
         units.setdefault(by(answer.case.item), []).append(answer)
     joined = list(units.values())
@@ -404,7 +404,7 @@ def _joined(
     values = [prod(answer.credit for answer in unit) for unit in joined]
     value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
     is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
-    judged = Judged(
+    judged = JudgedUnits(
         units=list(units),
         clusters=[unit[0].case.item.group for unit in joined],
         tags=[_shared_tags([answer.case for answer in unit]) for unit in joined],

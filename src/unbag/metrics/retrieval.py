@@ -13,7 +13,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.cases import Judged, finite_rows, hit_chance, outcomes, score_cells, true_cells
+from unbag.metrics.cases import (
+    JudgedUnits,
+    finite_rows,
+    hit_chance,
+    outcomes,
+    score_cells,
+    true_cells,
+)
 from unbag.types import (
     BoolArray,
     Case,
@@ -52,10 +59,10 @@ class Recall:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every query of every item, in both directions."""
-        parts: dict[str, list[Judged]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
+        parts: dict[str, list[JudgedUnits]] = {f"{d}@{k}": [] for d in DIRECTIONS for k in self.ks}
         for case in cases:
             for direction, ranks in _directions(case, tie_eps):
-                asked = _Asked.of(case, direction)
+                asked = _Queries.of(case, direction)
                 for k in self.ks:
                     found = _recall(case, asked, ranks, k, ties=ties)
                     parts[f"{direction}@{k}"].append(found)
@@ -85,7 +92,7 @@ class Retention:
     ) -> Sequence[Outcomes]:
         """Pair every shuffled item with the kept one of its group."""
         kept = {c.item.group: c for c in cases if c.item.tags.get(self.tag) == self.kept}
-        parts: dict[Direction, list[Judged]] = {direction: [] for direction in self.directions}
+        parts: dict[Direction, list[JudgedUnits]] = {direction: [] for direction in self.directions}
         for case in cases:
             if case.item.tags.get(self.tag, self.kept) == self.kept:
                 continue
@@ -104,11 +111,11 @@ class Retention:
         return [outcomes(_RETENTION[direction], found) for direction, found in parts.items()]
 
 
-def _recall(case: Case, asked: _Asked, ranks: Ranks, k: int, *, ties: TieRule) -> Judged:
+def _recall(case: Case, asked: _Queries, ranks: Ranks, k: int, *, ties: TieRule) -> JudgedUnits:
     value_Q, tie_Q = hits(ranks, k, ties=ties)
     query_Q = asked.query_Q
     chance_Q = hit_chance(ranks.gallery, ranks.true_Q, k)
-    return Judged(
+    return JudgedUnits(
         units=asked.units,
         clusters=asked.clusters,
         tags=[case.item.tags] * len(query_Q),
@@ -127,7 +134,7 @@ def _retained(
     *,
     ties: TieRule,
     tie_eps: float,
-) -> Judged:
+) -> JudgedUnits:
     ranks = [dict(_directions(case, tie_eps)).get(direction) for case in (kept, shuffled)]
     if ranks[0] is None or ranks[1] is None or len(ranks[0].true_Q) != len(ranks[1].true_Q):
         raise UserError(
@@ -138,7 +145,7 @@ def _retained(
     (kept_Q, kept_tie_Q), (value_Q, tie_Q) = (hits(found, 1, ties=ties) for found in ranks if found)
     query_Q = _queries(kept.item, direction)
     is_valid_Q = np.isfinite(kept_Q) & np.isfinite(value_Q)
-    return Judged(
+    return JudgedUnits(
         units=[f"{shuffled.item.id}/{direction} {q}" for q in query_Q],
         clusters=_clusters(kept.item, direction, query_Q),
         tags=[tags] * len(query_Q),
@@ -167,7 +174,7 @@ def _directions(case: Case, tie_eps: float) -> list[tuple[Direction, Ranks]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class _Queries:
     """The queries of one direction of an item: their numbers and what they are called."""
 
     query_Q: IntArray
@@ -175,7 +182,7 @@ class _Asked:
     clusters: list[str]
 
     @classmethod
-    def of(cls, case: Case, direction: Direction) -> _Asked:
+    def of(cls, case: Case, direction: Direction) -> _Queries:
         query_Q = _queries(case.item, direction)
         units = [f"{case.item.id}/{direction} {q}" for q in query_Q]
         return cls(query_Q, units, _clusters(case.item, direction, query_Q))

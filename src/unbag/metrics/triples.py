@@ -14,7 +14,7 @@ import numpy as np
 from unbag.metrics.cases import (
     CHANCE,
     CHANCE_INDEPENDENT,
-    Judged,
+    JudgedUnits,
     Stack,
     cluster_of,
     credit,
@@ -55,7 +55,7 @@ class Triples:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every 1 x 3 item with two true captions."""
-        parts: dict[str, list[Judged]] = {name: [] for name in NAMES}
+        parts: dict[str, list[JudgedUnits]] = {name: [] for name in NAMES}
         for every in stacks(cases, [(1, 3)]):
             stack = every.chosen(_is_triple(every))
             found = judge_triples(
@@ -128,7 +128,7 @@ def _has_text_triple(item: Item) -> bool:
 
 def judge_triples(
     score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
-) -> Mapping[str, Verdict]:
+) -> Mapping[str, TripleOutcome]:
     """Every outcome of rows with two true captions (c, then c_p) and one false (c_n).
 
     `original`, `augmented` and `brittleness` follow the tie rule, comparison by comparison: with
@@ -146,25 +146,25 @@ def judge_triples(
     tie_N, never_N = c.tie_N | p.tie_N, np.zeros(len(score_NC), dtype=np.bool_)
     row_N = np.arange(len(score_NC))
     found = {
-        "original": Verdict(c.won_N, c.tie_N),
-        "augmented": Verdict(c.won_N * p.won_N, tie_N),
-        "brittleness": Verdict(c.won_N * p.lost_N + c.lost_N * p.won_N, tie_N),
-        "share_augmented": Verdict(strict_c.won_N * strict_p.won_N, tie_N),
-        "share_neg_like_hp": Verdict(strict_c.won_N * strict_p.lost_N, tie_N),
-        "share_hp_over_orig": Verdict(strict_c.lost_N * strict_p.won_N, tie_N),
-        "share_both_below": Verdict(strict_c.lost_N * strict_p.lost_N, tie_N),
-        "share_tie": Verdict(tie_N.astype(np.float64), tie_N),
-        "mean_original": Verdict(score_NC[row_N, own_N], never_N),
-        "mean_negative": Verdict(score_NC[row_N, negative_N], never_N),
-        "mean_positive": Verdict(score_NC[row_N, positive_N], never_N),
+        "original": TripleOutcome(c.won_N, c.tie_N),
+        "augmented": TripleOutcome(c.won_N * p.won_N, tie_N),
+        "brittleness": TripleOutcome(c.won_N * p.lost_N + c.lost_N * p.won_N, tie_N),
+        "share_augmented": TripleOutcome(strict_c.won_N * strict_p.won_N, tie_N),
+        "share_neg_like_hp": TripleOutcome(strict_c.won_N * strict_p.lost_N, tie_N),
+        "share_hp_over_orig": TripleOutcome(strict_c.lost_N * strict_p.won_N, tie_N),
+        "share_both_below": TripleOutcome(strict_c.lost_N * strict_p.lost_N, tie_N),
+        "share_tie": TripleOutcome(tie_N.astype(np.float64), tie_N),
+        "mean_original": TripleOutcome(score_NC[row_N, own_N], never_N),
+        "mean_negative": TripleOutcome(score_NC[row_N, negative_N], never_N),
+        "mean_positive": TripleOutcome(score_NC[row_N, positive_N], never_N),
     }
     return {
-        name: Verdict(np.where(is_valid_N, value_N, np.nan), tied_N & is_valid_N)
+        name: TripleOutcome(np.where(is_valid_N, value_N, np.nan), tied_N & is_valid_N)
         for name, (value_N, tied_N) in found.items()
     }
 
 
-class Verdict(NamedTuple):
+class TripleOutcome(NamedTuple):
     """One outcome of each row, and where a tie could have decided it."""
 
     value_N: FloatArray

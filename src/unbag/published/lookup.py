@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from unbag.published.numbers import Number, averages
+from unbag.published.numbers import PrintedNumber, averages
 from unbag.types import Published
 
 TABLE_FILES = ("aro", "hard_positives", "ce_clip", "chat_models", "vl_compo", "others")
@@ -35,29 +35,29 @@ def published_for(benchmark: str) -> tuple[Published, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class NumberEntry:
     """A printed number and what it turned out to be."""
 
-    cell: Cell
+    cell: TableCell
     published: Published
 
     @property
-    def number(self) -> Number:
+    def number(self) -> PrintedNumber:
         """As printed."""
         return self.cell.number
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[NumberEntry, ...]:
     """Every number of ours, in the order of the tables."""
     return tuple(
-        Entry(cell, _published(cell))
+        NumberEntry(cell, _published(cell))
         for cell in all_cells()
         if cell.column.benchmark and not cell.column.is_part
     )
 
 
-def _published(cell: Cell) -> Published:
+def _published(cell: TableCell) -> Published:
     benchmark = cell.column.benchmark
     return Published(
         model=cell.model,
@@ -72,7 +72,7 @@ def _published(cell: Cell) -> Published:
     )
 
 
-def _rule(cell: Cell) -> str:
+def _rule(cell: TableCell) -> str:
     """As stated, or the one that fits; of several that fit, the one that most rows follow."""
     if cell.column.rule is not None:
         return cell.column.rule
@@ -81,7 +81,7 @@ def _rule(cell: Cell) -> str:
     return usual if usual in fitting else fitting[0] if fitting else ""
 
 
-def _metric(cell: Cell) -> str:
+def _metric(cell: TableCell) -> str:
     metric = cell.column.metric
     if not metric.endswith(NO_CUTOFF):
         return metric
@@ -89,7 +89,7 @@ def _metric(cell: Cell) -> str:
     return found[0] if len(found) == 1 else metric
 
 
-def fitting_rules(cell: Cell) -> tuple[str, ...]:
+def fitting_rules(cell: TableCell) -> tuple[str, ...]:
     """Names of the rules that give this average from the cells its source prints."""
     found = averages(cell.column.benchmark, row(cell))
     return tuple(name for name, ends in found.items() if cell.number.agrees(*ends))
@@ -130,28 +130,28 @@ def likely_cutoffs(benchmark: str, metric: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def row(cell: Cell) -> Mapping[str, Number]:
+def row(cell: TableCell) -> Mapping[str, PrintedNumber]:
     """All cells with a rule that the same source prints for that model, by their rule."""
     found = _rows().get(_row_key(cell), {})
     return {name: number for name, number in found.items() if name != cell.column.rule}
 
 
 @cache
-def _rows() -> Mapping[tuple[str, str, str, str, str], Mapping[str, Number]]:
-    found: dict[tuple[str, str, str, str, str], dict[str, Number]] = {}
+def _rows() -> Mapping[tuple[str, str, str, str, str], Mapping[str, PrintedNumber]]:
+    found: dict[tuple[str, str, str, str, str], dict[str, PrintedNumber]] = {}
     for cell in all_cells():
         if cell.column.benchmark and cell.column.rule is not None:
             found.setdefault(_row_key(cell), {}).setdefault(cell.column.rule, cell.number)
     return found
 
 
-def _row_key(cell: Cell) -> tuple[str, str, str, str, str]:
+def _row_key(cell: TableCell) -> tuple[str, str, str, str, str]:
     column, table = cell.column, cell.table
     return (table.paper, table.scoring, column.benchmark, column.metric, cell.model)
 
 
 @cache
-def all_cells() -> tuple[Cell, ...]:
+def all_cells() -> tuple[TableCell, ...]:
     """Every number of every table."""
     return tuple(cell for table in tables() for cell in table.cells())
 
@@ -166,7 +166,8 @@ def tables() -> tuple[Table, ...]:
 
 def _table(fields: Mapping[str, Any]) -> Table:
     columns = tuple(
-        Column(**{name: _frozen(value) for name, value in one.items()}) for one in fields["columns"]
+        TableColumn(**{name: _frozen(value) for name, value in one.items()})
+        for one in fields["columns"]
     )
     mended = frozenset(fields.get("mended", ()))
     return Table(**{**fields, "columns": columns, "mended": mended})
@@ -183,7 +184,7 @@ class Table:
     paper: str
     place: str
     """Where in it: table 1."""
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: Mapping[str, str]
     """Model to its numbers as printed, with spaces between them and - where there is none."""
     scoring: str = "cosine"
@@ -200,28 +201,28 @@ class Table:
         """Paper and place."""
         return f"{self.paper}, {self.place}"
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[TableCell]:
         """Every number of the table."""
         for model, row in self.rows.items():
             for column, text in zip(self.columns, row.split(), strict=True):
                 if text != GAP:
-                    yield Cell(self, model, column, self.number(text))
+                    yield TableCell(self, model, column, self.number(text))
 
-    def cell(self, model: str, column: str) -> Cell | None:
+    def cell(self, model: str, column: str) -> TableCell | None:
         """The number of one model in one column; None where there is none."""
         found = (c for c in self.cells() if (c.model, c.column.name) == (model, column))
         return next(found, None)
 
-    def number(self, text: str) -> Number:
+    def number(self, text: str) -> PrintedNumber:
         """One printed number."""
         value, decimals = Fraction(text), len(text.partition(".")[2])
         if self.unit != "percent":
             value, decimals = 100 * value, decimals - 2
-        return Number(value, max(decimals, self.digits), decimals, self.unit == "score")
+        return PrintedNumber(value, max(decimals, self.digits), decimals, self.unit == "score")
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """What the numbers of one column are."""
 
     name: str
@@ -240,13 +241,13 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class TableCell:
     """One number of a table."""
 
     table: Table
     model: str
-    column: Column
-    number: Number
+    column: TableColumn
+    number: PrintedNumber
 
 
 def doubts(published: Published) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 
 def averages(
-    benchmark: str, cells: Mapping[str, Number], *, overall: bool = True, name: str = ""
+    benchmark: str, cells: Mapping[str, PrintedNumber], *, overall: bool = True, name: str = ""
 ) -> dict[str, tuple[Fraction, Fraction]]:
     """What the rules of a benchmark make of a row: all overall ones, or the one of this name."""
     found: dict[str, tuple[Fraction, Fraction]] = {}
@@ -31,7 +31,7 @@ class Rule:
     is_overall: bool = True
     """One of those that an average without a stated rule may follow."""
 
-    def of(self, cells: Mapping[str, Number]) -> tuple[Fraction, Fraction] | None:
+    def of(self, cells: Mapping[str, PrintedNumber]) -> tuple[Fraction, Fraction] | None:
         """Least and greatest average of cells so rounded; None where a cell is missing."""
         if not all(name in cells for name in self.weights):
             return None
@@ -43,7 +43,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Number:
+class PrintedNumber:
     """What a printed number says: percent, known to half a unit of its last digit."""
 
     value: Fraction
@@ -74,9 +74,9 @@ class Number:
         return self.low <= high and low <= self.high
 
     @property
-    def alone(self) -> Number:
+    def alone(self) -> PrintedNumber:
         """With no more precision than its own digits promise."""
-        return Number(self.value, self.shown_digits, self.shown_digits, self.is_score)
+        return PrintedNumber(self.value, self.shown_digits, self.shown_digits, self.is_score)
 
     def __str__(self) -> str:
         """With its digits: as percent, or a score as it is."""
