@@ -63,11 +63,6 @@ def _is_removed(item: Item) -> bool:
     return removed is not None and item.pictures[0].name.endswith(removed)
 
 
-_FAMILY = {
-    family: Aggregate(by=("kind",), only=(("family", family),), label=f"macro {family}")
-    for family in FAMILIES
-}
-
 SUGARCREPE = Benchmark(
     name="sugarcrepe",
     about="A fluent caption against the same with an object, attribute or relation added, "
@@ -79,7 +74,10 @@ SUGARCREPE = Benchmark(
         Aggregate(by=("kind",), label="macro7"),
         Aggregate(by=("family", "kind"), label="macro3"),
         Aggregate(by=("family",)),
-        *_FAMILY.values(),
+        *(
+            Aggregate(by=("kind",), only=(("family", family),), label=f"macro {family}")
+            for family in FAMILIES
+        ),
         MICRO,
     ),
     official_ties="wrong",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
+from unbag.benchmarks.files import FIRST_OF_2, Folder
 from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
@@ -85,12 +85,8 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
                 },
                 kinds=("original", instrument),
             )
-            yield item, _votes(record)
-
-
-def _votes(record: Record) -> int:
-    mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
-    return mturk.whole("caption")
+            mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
+            yield item, mturk.whole("caption")
 
 
 def _coco_split(name: str) -> str:

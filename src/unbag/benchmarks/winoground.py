@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record
+from unbag.benchmarks.files import MATCHING_2, Folder
 from unbag.benchmarks.sources import by_hand, downloads
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.published.lookup import published_for
@@ -47,14 +47,13 @@ def load(root: Path | None) -> Sequence[Item]:
                 ),
                 captions=(record.caption("caption_0"), record.caption("caption_1")),
                 truth=MATCHING_2,
-                tags={**_tags(record), **({} if why is None else _reasons(why.get(number, ())))},
+                tags={
+                    **{name: record.fields.text(name) for name in ("tag", "collapsed_tag")},
+                    **({} if why is None else _reasons(why.get(number, ()))),
+                },
             )
         )
     return items
-
-
-def _tags(record: Record) -> dict[str, str]:
-    return {name: record.fields.text(name) for name in ("tag", "collapsed_tag")}
 
 
 def _why(folder: Folder) -> Mapping[str, tuple[str, ...]] | None:
