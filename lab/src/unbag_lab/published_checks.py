@@ -18,10 +18,10 @@ import unbag.published
 from unbag.metrics.granularity import counts
 from unbag.published.lookup import (
     NO_CUTOFF,
-    TableCell,
-    NumberEntry,
     Flag,
+    NumberEntry,
     Table,
+    TableCell,
     entries,
     fitting_rules,
     likely_cutoffs,
