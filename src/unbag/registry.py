@@ -78,7 +78,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "flickr30k_retrieval": "unbag.benchmarks.retrieval:FLICKR30K_RETRIEVAL",
         "flickr8k": "unbag.benchmarks.flickr8k:FLICKR8K",
         "flickr8k_crowd": "unbag.benchmarks.flickr8k:FLICKR8K_CROWD",
-        "imagenet1k": "unbag.benchmarks.classification.folders:IMAGENET1K",
+        "imagenet1k": "unbag.benchmarks.classification.datasets:IMAGENET1K",
         "cifar10": "unbag.benchmarks.classification.datasets:CIFAR10",
         "cifar100": "unbag.benchmarks.classification.datasets:CIFAR100",
         "caltech101": "unbag.benchmarks.classification.datasets:CALTECH101",

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100
-from unbag.benchmarks.classification.folders import IMAGENET1K
+from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100, IMAGENET1K
 from unbag.errors import UserError
 from unbag.types import Ensemble
 
@@ -119,7 +118,7 @@ def test_some_codes_only_still_need_names(tmp_path: Path) -> None:
 def test_without_open_clip_the_single_prompt_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unbag.benchmarks.classification.folders.find_spec", lambda name: None)
+    monkeypatch.setattr("unbag.benchmarks.classification.datasets.find_spec", lambda name: None)
     imagenet(tmp_path, 3)
     (tmp_path / "classnames.txt").write_text("a\nb\nc\n")
     with pytest.warns(UserWarning, match="published numbers average over CLIP's 80"):

@@ -1,6 +1,7 @@
 """Data sets of VTAB and ELEVATER in self-made files of their layouts, read as torchvision reads."""
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from unbag.registry import find, names
 from unbag.types import Benchmark, Ensemble, Estimate, Item
 
 Numbers = Callable[..., Mapping[str, Mapping[str, Estimate]]]
-# The CIFAR sets are read from pickled batches and have tests of their own.
+# CIFAR and ImageNet have tests of their own.
 ALL = [
     name
     for name in names("benchmark")
-    if hasattr(class_sets, name.upper()) and not name.startswith("cifar")
+    if hasattr(class_sets, name.upper()) and not name.startswith(("cifar", "imagenet"))
 ]
 
 
@@ -263,3 +264,17 @@ def test_codes_of_countries_need_names(tmp_path: Path) -> None:
         benchmark("country211").load(tmp_path)
     write(tmp_path / "classnames.txt", "AD\tAndorra\nPE\tPeru\n")
     assert [label(item) for item in benchmark("country211").load(tmp_path)] == ["Andorra", "Peru"]
+
+
+def test_prompts_and_names_are_whole_and_each_is_used() -> None:
+    path = Path(class_sets.__file__).parent / "classes.toml"
+    known = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert set(known) == set(ALL)
+    for one in known.values():
+        assert {"templates"} <= set(one) <= {"templates", "names"}
+        assert one["templates"]
+        assert all(template.count("{}") == 1 for template in one["templates"])
+        assert len(set(one["templates"])) == len(one["templates"])
+        names = one.get("names", [])
+        called = list(names.values()) if isinstance(names, dict) else names
+        assert len(set(called)) == len(called)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100
-from unbag.benchmarks.classification.folders import IMAGENET1K, ClassFolder
+from unbag.benchmarks.classification.datasets import CIFAR10, CIFAR100, IMAGENET1K
+from unbag.benchmarks.classification.folders import ClassFolder
 from unbag.errors import UserError
 from unbag.types import Benchmark, Ensemble, Estimate
 

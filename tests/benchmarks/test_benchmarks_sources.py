@@ -4,12 +4,15 @@ import hashlib
 import os
 import re
 import tarfile
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+import unbag.benchmarks.sources
+from unbag.benchmarks.vl_checklist import FILES as VL_CHECKLIST
 from unbag.cli import main
 from unbag.data.download import below, wanted
 from unbag.registry import find, names
@@ -67,6 +70,33 @@ def test_the_list_says_what_can_be_had(capsys: pytest.CaptureFixture[str]) -> No
     assert "get files, rest by hand" in lines["winoground"]
     assert "by hand" in lines["imagenet1k"]
     assert "get " not in lines["imagenet1k"]
+
+
+def test_every_source_is_used_once_and_every_block_is_whole() -> None:
+    path = Path(unbag.benchmarks.sources.__file__).with_suffix(".toml")
+    sources = tomllib.loads(path.read_text(encoding="utf-8"))
+    explained = sources.pop("by_hand")
+    known = {"url", "to", "size", "sha256", "unpack", "has_pictures", "files", "numbers"}
+    blocks = [block for some in sources.values() for block in some]
+    assert all({"url", "to"} <= set(block) <= known for block in blocks)
+    for block in blocks:
+        assert len({"files", "numbers", "size"} & set(block)) <= 1
+        has_many = "files" in block or "numbers" in block
+        assert block["url"].count("{}") == block["to"].count("{}") == has_many
+        assert all(len(row) in (1, 3) for row in block.get("files", ()))
+    fetched = {d.to for name in sources for d in unbag.benchmarks.sources.downloads(name)}
+    assert fetched == {d.to for d in DOWNLOADS}
+    gated = {one.gated for one in BENCHMARKS if one.gated}
+    assert set(explained.values()) == gated
+
+
+def test_files_of_vl_checklist_are_fetched_or_named_as_missing() -> None:
+    fetched = [d.to.removeprefix("vl_checklist/") for d in DOWNLOADS if "vl_checklist/" in d.to]
+    missing = [file for file in VL_CHECKLIST if file not in fetched]
+    assert [file for file in VL_CHECKLIST if file not in missing] == fetched
+    gated = next(one.gated for one in BENCHMARKS if one.name == "vl_checklist")
+    assert gated.startswith(f"{len(missing)} of the {len(VL_CHECKLIST)} files (")
+    assert all(file in gated for file in missing)
 
 
 def test_checksums_are_those_of_the_official_files() -> None:

@@ -24,7 +24,6 @@ from unbag.metrics import (
     Triples,
     recall_definition,
 )
-from unbag.metrics.definitions import _ALL, _RECALL
 from unbag.metrics.retrieval import DIRECTIONS
 from unbag.types import Case, Metric
 
@@ -61,9 +60,16 @@ def test_every_metric_is_defined_and_nothing_else(case: Make) -> None:
 
 
 def test_nothing_is_defined_twice() -> None:
-    assert len(DEFINITIONS) == len(_ALL) + len(_RECALL)
     assert all(name == found.name for name, found in DEFINITIONS.items())
     assert len({found.title for found in DEFINITIONS.values()}) == len(DEFINITIONS)
+
+
+def test_definitions_are_whole() -> None:
+    for found in DEFINITIONS.values():
+        assert found.title
+        assert found.meaning.endswith(".")
+        assert "  " not in found.meaning
+        assert found.formula
 
 
 def test_definitions_state_the_chance_that_is_used() -> None:

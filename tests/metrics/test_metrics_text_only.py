@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.data import PixelPicture
-from unbag.metrics.choice import TextOnly
+from unbag.metrics.triples import TextOnly
 from unbag.types import Case, FloatArray, Item, Scores, TieRule
 
 PICTURE = PixelPicture(np.zeros((2, 2, 3), np.uint8))

@@ -1,30 +1,37 @@
 """Printed numbers: their digits, their averages as intervals, and the rules found for them."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unbag.benchmarks.whatsup import two_way
-from unbag.published.lookup import TABLES, all_cells, entries, likely_cutoffs, published_for
-from unbag.published.tables import (
-    CE_CLIP_PLUS,
-    CLIP_B32,
+from unbag.published import lookup
+from unbag.published.lookup import (
     LOADED_AS,
-    NEGCLIP,
-    Column,
-    Number,
+    TABLE_FILES,
     Table,
-    averages,
+    TableColumn,
+    all_cells,
+    doubts,
+    entries,
+    flags,
     is_same,
-    nested,
+    likely_cutoffs,
+    published_for,
     published_name,
+    tables,
 )
+from unbag.published.numbers import PrintedNumber, averages, nested
 from unbag.registry import find, names
 from unbag.types import Benchmark, Published
 
-PERCENT = Table("paper", "table 1", (Column("a"), Column("b")), {"m": "80 -", "n": "79.8 72.08"})
+CLIP_B32, NEGCLIP, CE_CLIP_PLUS = "CLIP ViT-B/32 (openai)", "NegCLIP", "CE-CLIP+"
+PERCENT = Table(
+    "paper", "table 1", (TableColumn("a"), TableColumn("b")), {"m": "80 -", "n": "79.8 72.08"}
+)
 
 
 def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
@@ -38,15 +45,15 @@ def test_digits_are_those_of_the_table_and_of_the_number_alone() -> None:
 
 
 def test_fractions_are_read_as_percent_and_scores_stay_what_they_are() -> None:
-    fraction = Table("p", "t", (Column("a"),), {"m": "0.59"}, digits=0, unit="fraction")
-    score = Table("p", "t", (Column("a"),), {"m": ".234"}, unit="score")
+    fraction = Table("p", "t", (TableColumn("a"),), {"m": "0.59"}, digits=0, unit="fraction")
+    score = Table("p", "t", (TableColumn("a"),), {"m": ".234"}, unit="score")
     (rate,), (mean,) = ([c.number for c in table.cells()] for table in (fraction, score))
     assert (rate.value, rate.digits, str(rate)) == (Fraction(59), 0, "59")
     assert (mean.value, mean.digits, str(mean)) == (Fraction("23.4"), 1, "0.234")
 
 
 def test_a_row_must_have_as_many_numbers_as_columns() -> None:
-    table = Table("p", "t", (Column("a"), Column("b")), {"m": "1.0"})
+    table = Table("p", "t", (TableColumn("a"), TableColumn("b")), {"m": "1.0"})
     with pytest.raises(ValueError, match="shorter"):
         list(table.cells())
 
@@ -54,7 +61,7 @@ def test_a_row_must_have_as_many_numbers_as_columns() -> None:
 @given(st.lists(st.integers(0, 1000), min_size=7, max_size=7))
 def test_an_average_of_rounded_cells_is_within_its_interval(tenths: list[int]) -> None:
     kinds = averages_of_sugarcrepe()
-    cells = {k: Number(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
+    cells = {k: PrintedNumber(Fraction(t, 10), 1, 1) for k, t in zip(kinds, tenths, strict=True)}
     low, high = averages("sugarcrepe", cells)["macro7"]
     assert low <= Fraction(sum(tenths), 70) <= high
     assert high - low == Fraction(1, 10)
@@ -117,7 +124,7 @@ def test_every_benchmark_has_its_numbers_under_rules_of_its_own(name: str) -> No
 
 def test_nothing_is_printed_that_belongs_to_no_benchmark_by_a_slip() -> None:
     known = {*names("benchmark"), ""}
-    assert {column.benchmark for table in TABLES for column in table.columns} <= known
+    assert {column.benchmark for table in tables() for column in table.columns} <= known
     assert len(entries()) > 1300
 
 
@@ -160,3 +167,45 @@ def test_every_loadable_name_leads_to_one_published_model() -> None:
 def test_half_a_unit_of_the_last_digit() -> None:
     assert Published("m", "accuracy", 0.612, "p", digits=1).half == pytest.approx(0.0005)
     assert Published("m", "accuracy", 0.59, "p", digits=0).half == pytest.approx(0.005)
+
+
+def test_every_file_of_tables_is_read_and_every_table_is_whole() -> None:
+    folder = Path(lookup.__file__).parent / "tables"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(TABLE_FILES)
+    for table in tables():
+        names = [column.name for column in table.columns]
+        assert len(names) == len(set(names))
+        assert all(len(row.split()) == len(names) for row in table.rows.values())
+        assert table.unit in ("percent", "fraction", "score")
+        measured = {column.benchmark for column in table.columns if column.benchmark}
+        assert set(table.notes) <= measured
+        for column in table.columns:
+            assert {*column.mean_of, *(column.minus or ())} <= set(names)
+
+
+def test_every_doubt_is_about_a_number_of_the_tables() -> None:
+    known = {entry.published for entry in entries()}
+    assert {number for flag in flags() for number in flag.concerns} <= known
+    assert {number for number in known if doubts(number)} >= {
+        number for flag in flags() for number in flag.concerns
+    }
+
+
+def test_doubts_of_one_number() -> None:
+    sugarcrepe = {
+        (p.model, p.aggregate): doubts(p)
+        for p in published_for("sugarcrepe")
+        if p.source.endswith("(CE-CLIP), table 3")
+    }
+    assert sugarcrepe[CLIP_B32, "micro[kind=replace_obj]"] == ()
+    first, second = sugarcrepe[CLIP_B32, "micro[kind=swap_obj]"]
+    assert first.startswith("accuracy (micro[kind=swap_obj]) of sugarcrepe has two values: 61.4")
+    assert second == "61.4 is 151 of 246 (with the row of an earlier release), no share of 245"
+    valse = {
+        p.model: doubts(p)
+        for p in published_for("valse")
+        if p.source.endswith("(CE-CLIP), table 1") and "coreference-hard" in p.aggregate
+    }
+    rejected = "48.2 is 68 of 141 (with the rows that annotators rejected), no share of 104"
+    assert valse["BLIP"] == (rejected,)
+    assert doubts(Published("m", "accuracy", 0.5, "nobody")) == ()

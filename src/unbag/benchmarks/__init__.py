@@ -1,1 +1,1 @@
-"""Benchmarks from their official files: one small module each, read strictly."""
+"""Benchmarks from their official files, one module each, read strictly."""

@@ -16,7 +16,7 @@ from unbag.benchmarks.files import (
     parquet_files,
     parquet_rows,
 )
-from unbag.benchmarks.sources import BIVLC_FILES
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.pairs import Groups
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
@@ -66,7 +66,7 @@ BIVLC = Benchmark(
     cite="Miranda et al. 2024, BiVLC",
     licence="MIT; photographs: COCO terms",
     files=(PATTERN,),
-    downloads=BIVLC_FILES,
+    downloads=downloads("bivlc"),
     sources=("COCO val2017", "BiVLC (generated)"),
     published=published_for("bivlc"),
 )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record, named
-from unbag.benchmarks.sources import COLA_FILES
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.pairs import Groups
 from unbag.types import MICRO, Benchmark, Item
 
@@ -56,6 +56,6 @@ COLA = Benchmark(
     cite="Ray et al. 2023, Cola: a benchmark for compositional text-to-image retrieval",
     licence="MIT (annotations); pictures: Visual Genome, CC BY 4.0",
     files=(FILE,),
-    downloads=COLA_FILES,
+    downloads=downloads("cola", "visual_genome"),
     sources=("Visual Genome",),
 )

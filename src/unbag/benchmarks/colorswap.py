@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder
-from unbag.benchmarks.sources import COLORSWAP_BY_HAND
+from unbag.benchmarks.sources import by_hand
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
@@ -48,6 +48,6 @@ COLORSWAP = Benchmark(
     licence="MIT",
     files=("test.json",),
     sources=("ColorSwap (generated)",),
-    gated=COLORSWAP_BY_HAND,
+    gated=by_hand("colorswap"),
     published=published_for("colorswap"),
 )

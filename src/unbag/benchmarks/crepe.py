@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record, present
-from unbag.benchmarks.sources import CREPE_BY_HAND, VISUAL_GENOME_PICTURES
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.data.images import Box
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -32,7 +32,7 @@ HALVES = ("VG_100K", "VG_100K_2")
 
 
 @dataclass(frozen=True)
-class Source:
+class CrepeFile:
     """One file, and what each of its columns of hard negatives is."""
 
     file: str
@@ -41,18 +41,18 @@ class Source:
     tags: Mapping[str, str]
 
 
-def _sources() -> Iterator[Source]:
+def _sources() -> Iterator[CrepeFile]:
     for kind in NEGATIVES:
         for size in COMPLEXITIES:
             file = f"prod_hard_negatives/{kind}/prod_vg_hard_negs_{kind}_complexity_{size}.csv"
             tags = {"part": "productivity", "complexity": str(size)}
-            yield Source(file, {"hard_negs": kind}, tags)
+            yield CrepeFile(file, {"hard_negs": kind}, tags)
     for training in TRAINING:
         for split in SPLITS:
             file = f"syst_hard_negatives/syst_vg_hard_negs_{split}_in_{training}.csv"
             columns = {"valid_hard_negs_atom": "atom", "valid_hard_negs_comp": "comp"}
             tags = {"part": "systematicity", "training": training, "split": split}
-            yield Source(file, columns, tags)
+            yield CrepeFile(file, columns, tags)
 
 
 SOURCES = tuple(_sources())
@@ -82,7 +82,9 @@ def _halves(base: Path) -> Mapping[str, str]:
     }
 
 
-def _items(folder: Folder, source: Source, base: Path, halves: Mapping[str, str]) -> Iterator[Item]:
+def _items(
+    folder: Folder, source: CrepeFile, base: Path, halves: Mapping[str, str]
+) -> Iterator[Item]:
     wanted = ("image_id", "caption", *BOX, *source.columns)
     for record in folder.table(source.file, columns=wanted):
         name = f"{record.caption('image_id').strip()}.jpg"
@@ -164,7 +166,7 @@ CREPE = Benchmark(
     licence="none stated (annotations); pictures: Visual Genome, CC BY 4.0",
     files=FILES,
     sources=("Visual Genome",),
-    downloads=VISUAL_GENOME_PICTURES,
-    gated=CREPE_BY_HAND,
+    downloads=downloads("visual_genome"),
+    gated=by_hand("crepe"),
     published=published_for("crepe"),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import EQBEN_FILES
+from unbag.benchmarks.sources import downloads
 from unbag.data.images import FilePicture
 from unbag.metrics.pairs import Groups
 from unbag.types import MICRO, Benchmark, Item, Picture
@@ -102,6 +102,6 @@ EQBEN = Benchmark(
     licence="not stated for the data (MIT for the authors' toolkit); pictures: their collections' "
     "terms",
     files=(FILE,),
-    downloads=EQBEN_FILES,
+    downloads=downloads("eqben"),
     sources=("Action Genome", "GEBC", "YouCook2", "Kubric", "Stable Diffusion (generated)"),
 )

@@ -1,6 +1,9 @@
-"""From a benchmark's folder to its records, strictly: what is wrong is named with file and record.
+"""Reads the records of a benchmark's folder: JSON, tables, Parquet files, and where pictures lie.
 
-Loaders never open a picture and never drop a record in silence.
+What is wrong is named with file and record. Loaders never open a picture and never drop a record in
+silence. Parquet files are laid out as the Hugging Face hub stores data sets with pictures: a column
+of pictures is a struct of `bytes` (the encoded file) and `path`. Text is read at once; a picture
+only when it is opened.
 """
 
 from __future__ import annotations
@@ -27,43 +30,23 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from pyarrow import Schema
 
+
 FIRST_OF_2: BoolArray = np.array([[True, False]])
 """One picture, the true caption first. Shared by all items: half a million arrays cost memory."""
 FIRST_AND_THIRD: BoolArray = np.array([[True, False, True]])
 """One picture; original, hard negative, hard positive."""
+SECOND_OF_2: BoolArray = np.array([[False, True]])
 MATCHING_2: BoolArray = np.eye(2, dtype=np.bool_)
 MATCHING_4: BoolArray = np.eye(4, dtype=np.bool_)
+SHOWN = 10
+"""Absent files that a warning names."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_NAME = 255
 """Bytes of one part of a path: more than this, no usual file system holds."""
-for _shared in (FIRST_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
+
+
+for _shared in (FIRST_OF_2, SECOND_OF_2, FIRST_AND_THIRD, MATCHING_2, MATCHING_4):
     _shared.flags.writeable = False
-
-
-class Record(NamedTuple):
-    """One record of a file, and where it stands, for messages."""
-
-    value: object
-    key: str
-    """Its number, or its key where the file is an object."""
-    where: str
-    """Such as "add_att.json, record 17"."""
-
-    @property
-    def fields(self) -> Fields:
-        """Its fields, read strictly."""
-        return Fields.of(self.value, self.where)
-
-    def caption(self, name: str) -> str:
-        """A text field that is not empty."""
-        text = self.fields.text(name)
-        if not text.strip():
-            raise UserError(
-                f"{self.where}: {name} is empty",
-                expected="a caption",
-                way_out="mend or remove that record, and say so beside your number",
-            )
-        return text
 
 
 @dataclass(frozen=True)
@@ -204,6 +187,70 @@ class Folder:
         )
 
 
+class Record(NamedTuple):
+    """One record of a file, and where it stands, for messages."""
+
+    value: object
+    key: str
+    """Its number, or its key where the file is an object."""
+    where: str
+    """Such as "add_att.json, record 17"."""
+
+    @property
+    def fields(self) -> Fields:
+        """Its fields, read strictly."""
+        return Fields.of(self.value, self.where)
+
+    def caption(self, name: str) -> str:
+        """A text field that is not empty."""
+        text = self.fields.text(name)
+        if not text.strip():
+            raise UserError(
+                f"{self.where}: {name} is empty",
+                expected="a caption",
+                way_out="mend or remove that record, and say so beside your number",
+            )
+        return text
+
+
+def named(record: Record, names: Sequence[str]) -> Record:
+    """The record as if its file had named the cells."""
+    value = record.value
+    if not isinstance(value, list) or len(value) != len(names):
+        found = f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
+        raise UserError(
+            f"{record.where} is {found}",
+            expected=f"a list [{', '.join(names)}]",
+            way_out="check that it is the official file",
+        )
+    return Record(dict(zip(names, value, strict=True)), record.key, record.where)
+
+
+def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
+    """The files that are there; a warning names the others, and none at all is an error.
+
+    For benchmarks whose release is incomplete: the number then no longer stands for the whole one.
+    """
+    missing = tuple(name for name in files if not folder.has(name))
+    if len(missing) == len(files):
+        raise UserError(
+            f"{folder.benchmark}: none of its {len(files)} files is in {folder.root}",
+            expected=f"files such as {files[0]}",
+            way_out=f"`unbag data check {folder.benchmark} --data ...` says how to lay them out",
+        )
+    if missing:
+        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        are = "is" if len(missing) == 1 else "are"
+        warnings.warn(
+            IncompleteWarning(
+                f"{len(missing)} of {len(files)} files {are} absent, so averages are over the "
+                f"rest: {', '.join(missing[:SHOWN])}{more}"
+            ),
+            stacklevel=3,
+        )
+    return tuple(name for name in files if name not in missing)
+
+
 def _check_lengths(relative: PurePosixPath, where: str) -> None:
     long = next((part for part in relative.parts if len(part.encode()) > _LONGEST_NAME), None)
     if long is not None:
@@ -225,52 +272,6 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"the key {twice!r} stands twice in one object")
     return found
-
-
-# This is how the hub stores data sets with pictures: a column of pictures is a struct of `bytes`
-# (the encoded file) and `path`. Text is read at once; a picture only when it is opened.
-
-
-@dataclass(frozen=True)
-class ParquetPicture:
-    """A picture inside a Parquet file: one cell of a column of pictures."""
-
-    path: Path
-    column: str
-    group: int
-    """The row group it stands in; they are read one at a time."""
-    row: int
-    """Its row in that group."""
-
-    @property
-    def name(self) -> str:
-        """File, column and row."""
-        return f"{self.path}[{self.column}, group {self.group}, row {self.row}]"
-
-    @property
-    def key(self) -> str:
-        """Hash of the encoded picture; of its place if it cannot be read."""
-        return encoded_key(self._encoded, self.name)
-
-    def open(self) -> Image:
-        """Decode to RGB; OSError or ValueError if that cannot be done."""
-        from PIL import Image
-
-        try:
-            with Image.open(BytesIO(self._encoded())) as image:
-                return image.convert("RGB")
-        except (OSError, ValueError, MemoryError):
-            raise
-        except Exception as error:
-            # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
-            raise ValueError(f"{type(error).__name__}: {error}") from error
-
-    def _encoded(self) -> bytes:
-        changed = self.path.stat().st_mtime_ns
-        encoded = _cells(str(self.path), changed, self.group, self.column)[self.row]
-        if encoded is None:
-            raise ValueError(f"{self.name} holds no bytes")
-        return encoded
 
 
 def parquet_files(folder: Folder, pattern: str) -> Sequence[Path]:
@@ -330,6 +331,48 @@ def _check_columns(
             )
 
 
+@dataclass(frozen=True)
+class ParquetPicture:
+    """A picture inside a Parquet file: one cell of a column of pictures."""
+
+    path: Path
+    column: str
+    group: int
+    """The row group it stands in; they are read one at a time."""
+    row: int
+    """Its row in that group."""
+
+    @property
+    def name(self) -> str:
+        """File, column and row."""
+        return f"{self.path}[{self.column}, group {self.group}, row {self.row}]"
+
+    @property
+    def key(self) -> str:
+        """Hash of the encoded picture; of its place if it cannot be read."""
+        return encoded_key(self._encoded, self.name)
+
+    def open(self) -> Image:
+        """Decode to RGB; OSError or ValueError if that cannot be done."""
+        from PIL import Image
+
+        try:
+            with Image.open(BytesIO(self._encoded())) as image:
+                return image.convert("RGB")
+        except (OSError, ValueError, MemoryError):
+            raise
+        except Exception as error:
+            # Decoders that meet damaged bytes raise anything: struct.error, IndexError, zlib.error.
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    def _encoded(self) -> bytes:
+        changed = self.path.stat().st_mtime_ns
+        encoded = _cells(str(self.path), changed, self.group, self.column)[self.row]
+        if encoded is None:
+            raise ValueError(f"{self.name} holds no bytes")
+        return encoded
+
+
 @lru_cache(maxsize=4)
 def _cells(path: str, changed: int, group: int, column: str) -> list[bytes | None]:
     """Encoded pictures of one row group, a hundred or so; `changed` renews what was rewritten."""
@@ -338,49 +381,3 @@ def _cells(path: str, changed: int, group: int, column: str) -> list[bytes | Non
     with ParquetFile(path) as file:
         table = file.read_row_group(group, columns=[f"{column}.bytes"])
     return [cell and cell["bytes"] for cell in table.column(column).to_pylist()]
-
-
-# For benchmarks whose release is incomplete: what is missing is named in a warning, because the
-# number then no longer stands for the whole benchmark.
-
-SHOWN = 10
-
-
-def absent(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
-    """The files that are not there, in their order."""
-    return tuple(name for name in files if not folder.has(name))
-
-
-def present(folder: Folder, files: Sequence[str]) -> tuple[str, ...]:
-    """The files that are there; a warning names the others, and none at all is an error."""
-    missing = absent(folder, files)
-    if len(missing) == len(files):
-        raise UserError(
-            f"{folder.benchmark}: none of its {len(files)} files is in {folder.root}",
-            expected=f"files such as {files[0]}",
-            way_out=f"`unbag data check {folder.benchmark} --data ...` says how to lay them out",
-        )
-    if missing:
-        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
-        are = "is" if len(missing) == 1 else "are"
-        warnings.warn(
-            IncompleteWarning(
-                f"{len(missing)} of {len(files)} files {are} absent, so averages are over the "
-                f"rest: {', '.join(missing[:SHOWN])}{more}"
-            ),
-            stacklevel=3,
-        )
-    return tuple(name for name in files if name not in missing)
-
-
-def named(record: Record, names: Sequence[str]) -> Record:
-    """The record as if its file had named the cells."""
-    value = record.value
-    if not isinstance(value, list) or len(value) != len(names):
-        found = f"a list of {len(value)}" if isinstance(value, list) else type(value).__name__
-        raise UserError(
-            f"{record.where} is {found}",
-            expected=f"a list [{', '.join(names)}]",
-            way_out="check that it is the official file",
-        )
-    return Record(dict(zip(names, value, strict=True)), record.key, record.where)

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import FLICKR8K_BY_HAND
+from unbag.benchmarks.sources import by_hand
 from unbag.errors import UserError
 from unbag.metrics.statements import Correlation
 from unbag.published.lookup import published_for
-from unbag.types import MICRO, Benchmark, FloatArray, Item
+from unbag.types import MICRO, Benchmark, Item
 
 TOKENS = "Flickr8k.token.txt"
 EXPERTS = "ExpertAnnotations.txt"
@@ -136,13 +136,9 @@ def _item(folder: Folder, image: str, caption: str, rating: float, where: str, n
         pictures=(folder.picture(folder.picture_folder(_PICTURES), image, where),),
         # As the public evaluation does, which also puts "A photo depicts" before it.
         captions=(" ".join(caption.split()),),
-        truth=_truth(rating),
+        truth=np.array([[rating]], dtype=np.float64),
         group=image,
     )
-
-
-def _truth(rating: float) -> FloatArray:
-    return np.array([[rating]], dtype=np.float64)
 
 
 def _benchmark(name: str, about: str, file: str, tau: str) -> Benchmark:
@@ -156,7 +152,7 @@ def _benchmark(name: str, about: str, file: str, tau: str) -> Benchmark:
         cite="Hodosh et al. 2013, Framing image description as a ranking task",
         licence="Flickr8k terms: research only",
         files=(TOKENS, file),
-        gated=FLICKR8K_BY_HAND,
+        gated=by_hand("flickr8k"),
         folder="flickr8k",
         sources=("Flickr8k",),
         published=published_for(name),

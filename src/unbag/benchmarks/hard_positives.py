@@ -14,12 +14,7 @@ from typing import NamedTuple
 
 from unbag.benchmarks.aro import BOX, attribute_pair, box
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder, Record
-from unbag.benchmarks.sources import (
-    ARO_PICTURES,
-    HARD_POSITIVE_REPLACE,
-    HARD_POSITIVE_SWAP_BY_HAND,
-    VISUAL_GENOME_PICTURES,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.triples import Triples
 from unbag.published.lookup import published_for
@@ -38,7 +33,7 @@ REPLACED = frozenset(
 """The attribute words that hard positives replace."""
 
 
-class Row(NamedTuple):
+class RowPair(NamedTuple):
     """The same row of both lists."""
 
     original: Record
@@ -86,7 +81,7 @@ def is_accident(original: str, positive: str) -> bool:
     return len(old) == len(new) and not changed <= REPLACED
 
 
-def _rows(folder: Folder, name: str) -> Iterator[Row]:
+def _rows(folder: Folder, name: str) -> Iterator[RowPair]:
     """Both lists side by side; they must agree in everything but the true caption."""
     first, second = (folder.records(f"{place}/{name}") for place in FOLDERS)
     if len(first) != len(second):
@@ -96,7 +91,7 @@ def _rows(folder: Folder, name: str) -> Iterator[Row]:
             expected="the same rows in the same order",
             way_out="download both again, from the same release",
         )
-    for row in map(Row, first, second):
+    for row in map(RowPair, first, second):
         for field in ("image_path", "false_caption"):
             if row.original.fields.text(field) != row.positive.fields.text(field):
                 raise UserError(
@@ -107,11 +102,11 @@ def _rows(folder: Folder, name: str) -> Iterator[Row]:
         yield row
 
 
-def _true_captions(row: Row) -> tuple[str, str]:
+def _true_captions(row: RowPair) -> tuple[str, str]:
     return row.original.caption("true_caption"), row.positive.caption("true_caption")
 
 
-def _item(subset: str, row: Row, picture: Picture, tags: Mapping[str, str]) -> Item:
+def _item(subset: str, row: RowPair, picture: Picture, tags: Mapping[str, str]) -> Item:
     original, positive = _true_captions(row)
     return Item(
         id=f"{subset}/{row.original.key}",
@@ -141,7 +136,7 @@ REPLACE = Benchmark(
     files=tuple(f"{place}/vl_checklist_{s}.json" for place in FOLDERS for s in SUBSETS),
     sources=("Visual Genome",),
     size=27_443,
-    downloads=(*HARD_POSITIVE_REPLACE, *VISUAL_GENOME_PICTURES),
+    downloads=downloads("hard_positive_replace", "visual_genome"),
     published=published_for("hard_positive_replace"),
 )
 
@@ -159,7 +154,7 @@ SWAP = Benchmark(
     licence=_LICENCE,
     files=tuple(f"{place}/{SWAP_FILE}" for place in FOLDERS),
     sources=("Visual Genome",),
-    downloads=(ARO_PICTURES,),
-    gated=HARD_POSITIVE_SWAP_BY_HAND,
+    downloads=downloads("aro_pictures"),
+    gated=by_hand("hard_positive_swap"),
     published=published_for("hard_positive_swap"),
 )

@@ -7,25 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-import numpy as np
-
-from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import MMVP as _FILES
-from unbag.benchmarks.sources import MMVP_VLM as _VLM_FILES
-from unbag.benchmarks.sources import MMVP_VLM_BY_HAND
+from unbag.benchmarks.files import FIRST_OF_2, MATCHING_2, SECOND_OF_2, Folder, Record
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Groups, JoinedPairs, Relaxed
 from unbag.published.lookup import published_for
-from unbag.types import MICRO, Aggregate, Benchmark, BoolArray, Errata, Item, Question
-
-SECOND_OF_2: BoolArray = np.array([[False, True]])
-SECOND_OF_2.flags.writeable = False
+from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item, Question
 
 ERRATA: Mapping[int, str] = MappingProxyType({99: "b", 100: "a", 279: "b", 280: "a"})
 """Answers that readers report as wrong (tsb0601/MMVP, issues 14 and 30): both of each pair
 exchanged. For 99 and 279 a later audit (lmms-eval, issue 1018) finds the official answer right."""
-
 PROMPT = "a photo of "
 
 
@@ -162,7 +154,7 @@ MMVP = Benchmark(
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     size=300,
-    downloads=_FILES,
+    downloads=downloads("mmvp"),
     published=published_for("mmvp"),
 )
 MMVP_VLM = Benchmark(
@@ -180,7 +172,7 @@ MMVP_VLM = Benchmark(
     files=("Questions.csv",),
     sources=("ImageNet", "LAION"),
     size=135,
-    downloads=_VLM_FILES,
-    gated=MMVP_VLM_BY_HAND,
+    downloads=downloads("mmvp_vlm"),
+    gated=by_hand("mmvp_vlm"),
     published=published_for("mmvp_vlm"),
 )

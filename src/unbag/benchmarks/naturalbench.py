@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, named
-from unbag.benchmarks.mmvp import SECOND_OF_2
-from unbag.benchmarks.sources import NATURALBENCH_BY_HAND
+from unbag.benchmarks.files import FIRST_OF_2, SECOND_OF_2, Folder, Record, named
+from unbag.benchmarks.sources import by_hand
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.metrics.pairs import Joined
@@ -87,5 +86,5 @@ NATURALBENCH = Benchmark(
     licence="Apache-2.0 (page of the data set); pictures: Flickr30k and DOCCI terms",
     files=(FILE,),
     sources=("Flickr30k", "DOCCI"),
-    gated=NATURALBENCH_BY_HAND,
+    gated=by_hand("naturalbench"),
 )

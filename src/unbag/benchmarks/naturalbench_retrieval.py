@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import NATURALBENCH_RETRIEVAL_BY_HAND
+from unbag.benchmarks.sources import by_hand
 from unbag.errors import UserError
 from unbag.metrics.pairs import Groups
 from unbag.published.lookup import published_for
@@ -57,7 +57,7 @@ NATURALBENCH_RETRIEVAL = Benchmark(
     cite="Li et al. 2024, NaturalBench",
     licence="Apache-2.0 (page of the data set); pictures: Flickr30k and DOCCI terms",
     files=(FILE,),
-    gated=NATURALBENCH_RETRIEVAL_BY_HAND,
+    gated=by_hand("naturalbench_retrieval"),
     # What the authors' archive unpacks to.
     folder="NaturalBench-Retrieval",
     sources=("Flickr30k", "DOCCI"),

@@ -1,5 +1,10 @@
 """COCO and Flickr30k retrieval on the Karpathy test split: one gallery, all captions.
 
+Their order-free versions ask whether retrieval can be solved without order: captions, or pictures,
+are shuffled as queries and in the gallery alike, and recall is compared with that of the original
+(methods.md 3.4). Shuffled captions keep their case and punctuation; a caption that has no other
+order stays as it is.
+
 Dimensions: T true cells.
 """
 
@@ -13,12 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder
-from unbag.benchmarks.sources import (
-    COCO_VAL2014,
-    FLICKR30K_BY_HAND,
-    karpathy_coco,
-    karpathy_flickr30k,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.benchmarks.taggers import tags_of, warn_untagged
 from unbag.data.images import GRIDS, FilePicture, ShuffledPicture
 from unbag.edits.shuffles import BY_TAG, BY_WORD, Tagged, Tagger, shuffle, spaced
@@ -27,6 +27,22 @@ from unbag.metrics.intervals import generator
 from unbag.metrics.retrieval import DIRECTIONS, Recall, Retention
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Item, Loader, Sparse
+
+TEXT = (
+    "all_but_nouns_and_adjectives",
+    "nouns_and_adjectives",
+    "trigrams",
+    "within_trigrams",
+    "all_words",
+)
+
+SHUFFLES = (*TEXT, *GRIDS)
+"""Every shuffle of captions, then every shuffle of pictures."""
+TAG, ORIGINAL = "shuffle", "none"
+_ABOUT = (
+    "Its queries and gallery again with the words of the captions, or the parts of the pictures, "
+    "shuffled: what is retained was found without order."
+)
 
 
 def load_coco(root: Path | None) -> Sequence[Item]:
@@ -70,100 +86,6 @@ def _gallery(folder: Folder, root: Path, file: str) -> Item:
     column_T = np.arange(len(captions), dtype=np.int64)
     truth = Sparse((len(pictures), len(captions)), np.array(rows, dtype=np.int64), column_T)
     return Item(file.removesuffix(".json"), tuple(pictures), tuple(captions), truth)
-
-
-COCO_RETRIEVAL = Benchmark(
-    name="coco_retrieval",
-    about="Find the picture of a caption among 5,000 of COCO, and the caption of a picture.",
-    load=load_coco,
-    metrics=(Recall(),),
-    headline="text_to_image@1",
-    aggregates=(MICRO,),
-    cite="Lin et al. 2014, Microsoft COCO; split of Karpathy and Fei-Fei 2015",
-    licence="CC BY 4.0 (captions); pictures: COCO terms",
-    files=("coco_karpathy_test.json",),
-    sources=("COCO val2014",),
-    downloads=(*karpathy_coco("coco_retrieval"), COCO_VAL2014),
-    published=published_for("coco_retrieval"),
-)
-FLICKR30K_RETRIEVAL = Benchmark(
-    name="flickr30k_retrieval",
-    about="Find the picture of a caption among 1,000 of Flickr30k, and the caption of a picture.",
-    load=load_flickr30k,
-    metrics=(Recall(),),
-    headline="text_to_image@1",
-    aggregates=(MICRO,),
-    cite="Young et al. 2014, From image descriptions to visual denotations; Karpathy split",
-    licence="Flickr30k terms: research only",
-    files=("flickr30k_test.json",),
-    sources=("Flickr30k",),
-    downloads=karpathy_flickr30k("flickr30k_retrieval"),
-    gated=FLICKR30K_BY_HAND,
-    published=published_for("flickr30k_retrieval"),
-)
-
-# Can it be solved without order? Captions, or pictures, are shuffled as queries and in the gallery
-# alike, and recall is compared with that of the original (methods.md 3.4). Shuffled captions keep
-# their case and punctuation; a caption that has no other order stays as it is.
-
-TEXT = (
-    "all_but_nouns_and_adjectives",
-    "nouns_and_adjectives",
-    "trigrams",
-    "within_trigrams",
-    "all_words",
-)
-SHUFFLES = (*TEXT, *GRIDS)
-"""Every shuffle of captions, then every shuffle of pictures."""
-TAG, ORIGINAL = "shuffle", "none"
-_ABOUT = (
-    "Its queries and gallery again with the words of the captions, or the parts of the pictures, "
-    "shuffled: what is retained was found without order."
-)
-
-
-@dataclass(frozen=True)
-class OrderFree:
-    """Loads the galleries of a retrieval benchmark, and every shuffle of each."""
-
-    load: Loader
-    only: Mapping[str, str]
-    """Tags of the galleries that count as the original."""
-    shuffles: tuple[str, ...] = SHUFFLES
-    seeds: tuple[int, ...] = (0, 1, 2)
-    tagger: Tagger | None = None
-
-    def with_tagger(self, tagger: Tagger | None) -> OrderFree:
-        """The same with another tagger."""
-        return replace(self, tagger=tagger)
-
-    def __call__(self, root: Path | None) -> Sequence[Item]:
-        """The original first; the others share its pictures, or its captions, and its truth."""
-        if self.tagger is None and set(self.shuffles) & set(BY_TAG):
-            warn_untagged("the other shuffles are")
-        galleries = [
-            item for item in self.load(root) if self.only.items() <= dict(item.tags).items()
-        ]
-        return [item for gallery in galleries for item in self._shuffled(gallery)]
-
-    def _shuffled(self, gallery: Item) -> list[Item]:
-        texts = _texts(gallery)
-        needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
-        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
-        found = [_variant(gallery, ORIGINAL)]
-        unchanged: dict[str, int] = {}
-        for name in self.shuffles:
-            if name in BY_TAG and tagged is None:
-                continue
-            for seed in self.seeds:
-                if name in GRIDS:
-                    found.append(_with_shuffled_pictures(gallery, name, seed))
-                else:
-                    item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
-                    found.append(item)
-                    unchanged[name] = unchanged.get(name, 0) + item.kinds.count(ORIGINAL)
-        _warn_unchanged(unchanged, len(texts) * len(self.seeds))
-        return found
 
 
 def order_free(
@@ -216,6 +138,50 @@ def order_free(
     )
 
 
+@dataclass(frozen=True)
+class OrderFree:
+    """Loads the galleries of a retrieval benchmark, and every shuffle of each."""
+
+    load: Loader
+    only: Mapping[str, str]
+    """Tags of the galleries that count as the original."""
+    shuffles: tuple[str, ...] = SHUFFLES
+    seeds: tuple[int, ...] = (0, 1, 2)
+    tagger: Tagger | None = None
+
+    def with_tagger(self, tagger: Tagger | None) -> OrderFree:
+        """The same with another tagger."""
+        return replace(self, tagger=tagger)
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """The original first; the others share its pictures, or its captions, and its truth."""
+        if self.tagger is None and set(self.shuffles) & set(BY_TAG):
+            warn_untagged("the other shuffles are")
+        galleries = [
+            item for item in self.load(root) if self.only.items() <= dict(item.tags).items()
+        ]
+        return [item for gallery in galleries for item in self._shuffled(gallery)]
+
+    def _shuffled(self, gallery: Item) -> list[Item]:
+        texts = _texts(gallery)
+        needs_tags = self.tagger is not None and set(self.shuffles) & set(BY_TAG)
+        tagged = tags_of(self.tagger, texts) if self.tagger and needs_tags else None
+        found = [_variant(gallery, ORIGINAL)]
+        unchanged: dict[str, int] = {}
+        for name in self.shuffles:
+            if name in BY_TAG and tagged is None:
+                continue
+            for seed in self.seeds:
+                if name in GRIDS:
+                    found.append(_with_shuffled_pictures(gallery, name, seed))
+                else:
+                    item = _with_shuffled_captions(gallery, texts, tagged, name, seed)
+                    found.append(item)
+                    unchanged[name] = unchanged.get(name, 0) + item.kinds.count(ORIGINAL)
+        _warn_unchanged(unchanged, len(texts) * len(self.seeds))
+        return found
+
+
 def _texts(gallery: Item) -> list[str]:
     texts = [spaced(caption) for caption in gallery.captions if isinstance(caption, str)]
     if len(texts) < len(gallery.captions):
@@ -266,6 +232,37 @@ def _warn_unchanged(unchanged: Mapping[str, int], drawn: int) -> None:
             stacklevel=4,
         )
 
+
+COCO_RETRIEVAL = Benchmark(
+    name="coco_retrieval",
+    about="Find the picture of a caption among 5,000 of COCO, and the caption of a picture.",
+    load=load_coco,
+    metrics=(Recall(),),
+    headline="text_to_image@1",
+    aggregates=(MICRO,),
+    cite="Lin et al. 2014, Microsoft COCO; split of Karpathy and Fei-Fei 2015",
+    licence="CC BY 4.0 (captions); pictures: COCO terms",
+    files=("coco_karpathy_test.json",),
+    sources=("COCO val2014",),
+    downloads=downloads("coco_retrieval", "coco_val2014"),
+    published=published_for("coco_retrieval"),
+)
+
+FLICKR30K_RETRIEVAL = Benchmark(
+    name="flickr30k_retrieval",
+    about="Find the picture of a caption among 1,000 of Flickr30k, and the caption of a picture.",
+    load=load_flickr30k,
+    metrics=(Recall(),),
+    headline="text_to_image@1",
+    aggregates=(MICRO,),
+    cite="Young et al. 2014, From image descriptions to visual denotations; Karpathy split",
+    licence="Flickr30k terms: research only",
+    files=("flickr30k_test.json",),
+    sources=("Flickr30k",),
+    downloads=downloads("flickr30k_retrieval"),
+    gated=by_hand("flickr30k"),
+    published=published_for("flickr30k_retrieval"),
+)
 
 COCO_ORDER_FREE = replace(order_free(COCO_RETRIEVAL), name="coco_order_free")
 FLICKR30K_ORDER_FREE = replace(order_free(FLICKR30K_RETRIEVAL), name="flickr30k_order_free")

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder
-from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources import SUGARCREPE as _FILES
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
@@ -26,7 +25,6 @@ KINDS = (
     "swap_obj",
 )
 FAMILIES = ("replace", "swap", "add")
-
 ERRATA: Mapping[str, str] = MappingProxyType({"swap_obj": "000000310622.jpg"})
 """Kind -> picture of the one row that the authors took out again: two street signs, so that the
 swapped caption is true as well. Papers with swap_obj 61.38 for CLIP ViT-B/32 used the 246 rows
@@ -65,11 +63,6 @@ def _is_removed(item: Item) -> bool:
     return removed is not None and item.pictures[0].name.endswith(removed)
 
 
-_FAMILY = {
-    family: Aggregate(by=("kind",), only=(("family", family),), label=f"macro {family}")
-    for family in FAMILIES
-}
-
 SUGARCREPE = Benchmark(
     name="sugarcrepe",
     about="A fluent caption against the same with an object, attribute or relation added, "
@@ -81,7 +74,10 @@ SUGARCREPE = Benchmark(
         Aggregate(by=("kind",), label="macro7"),
         Aggregate(by=("family", "kind"), label="macro3"),
         Aggregate(by=("family",)),
-        *_FAMILY.values(),
+        *(
+            Aggregate(by=("kind",), only=(("family", family),), label=f"macro {family}")
+            for family in FAMILIES
+        ),
         MICRO,
     ),
     official_ties="wrong",
@@ -90,7 +86,7 @@ SUGARCREPE = Benchmark(
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
     size=7_511,
-    downloads=(*_FILES, COCO_VAL2017),
+    downloads=downloads("sugarcrepe", "coco_val2017"),
     published=published_for("sugarcrepe"),
     errata=Errata(
         "removed row",

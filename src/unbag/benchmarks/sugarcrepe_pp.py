@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_AND_THIRD, Folder
-from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources import SUGARCREPE_PP as _FILES
-from unbag.metrics.choice import TextOnly
-from unbag.metrics.triples import Triples
+from unbag.benchmarks.sources import downloads
+from unbag.metrics.triples import TextOnly, Triples
 from unbag.types import MICRO, Aggregate, Benchmark, Item
 
 KINDS = ("replace_att", "replace_obj", "replace_rel", "swap_att", "swap_obj")
@@ -64,5 +62,5 @@ SUGARCREPE_PP = Benchmark(
     files=tuple(f"{kind}.json" for kind in KINDS),
     sources=("COCO val2017",),
     size=4_757,
-    downloads=(*_FILES, COCO_VAL2017),
+    downloads=downloads("sugarcrepe_pp", "coco_val2017"),
 )

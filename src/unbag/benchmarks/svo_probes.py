@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.sources import SVO_PROBES as _FILES
-from unbag.benchmarks.sources import SVO_PROBES_BY_HAND
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.choice import PickPicture
 from unbag.published.lookup import published_for
@@ -73,7 +72,7 @@ SVO_PROBES = Benchmark(
     licence="CC BY 4.0 (annotations); pictures from the web",
     files=(FILE,),
     sources=("web images (SVO-Probes)",),
-    downloads=_FILES,
-    gated=SVO_PROBES_BY_HAND,
+    downloads=downloads("svo_probes"),
+    gated=by_hand("svo_probes"),
     published=published_for("svo_probes"),
 )

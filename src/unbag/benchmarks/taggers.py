@@ -1,4 +1,4 @@
-"""The name of a part-of-speech tagger comes in, the tagger goes out: a spaCy pipeline or your own.
+"""Finds the part-of-speech tagger that some shuffles need: a spaCy pipeline or the user's own.
 
 Two of the four shuffles of ARO move words by their part of speech. The published numbers were made
 with spaCy's en_core_web_sm.
@@ -21,19 +21,40 @@ from unbag.types import Benchmark, Item
 if TYPE_CHECKING:
     from spacy.language import Language
 
+
 _UNUSED = ("parser", "ner", "lemmatizer", "senter")
 _BATCH = 256
 
 
-@runtime_checkable
-class TakesTagger(Protocol):
-    """A loader that makes captions by part of speech."""
+def find_tagger(choice: str = "auto") -> Tagger | None:
+    """A spaCy pipeline by name or path, package.module:NAME of a tagger of yours, none, or auto.
 
-    def with_tagger(self, tagger: Tagger | None) -> TakesTagger:
-        """The same with another tagger."""
+    `auto` takes the first that is installed of en_core_web_sm, _md, _lg and the packaged
+    en_core_web_md, and gives None where there is none.
+    """
+    if choice == "none":
+        return None
+    if choice == "auto":
+        installed = find_installed()
+        return None if installed is None else _load(installed)
+    if choice in names("tagger") or (":" in choice and not Path(choice).exists()):
+        return _own(choice)
+    return _load(choice)
 
-    def __call__(self, root: Path | None) -> Sequence[Item]:
-        """As any loader."""
+
+def _load(place: str) -> Tagger:
+    return SpacyTagger(load_pipeline(place, without=_UNUSED, needs=("tagger",), what="tagger"))
+
+
+def _own(choice: str) -> Tagger:
+    found = find("tagger", choice)
+    if not isinstance(found, Tagger):
+        raise UserError(
+            f"the tagger {choice!r} is a {type(found).__name__} without a name, or not callable",
+            expected="a callable from captions to tokens with their tags, with a `name`",
+            way_out="docs/extending.md shows one",
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,22 +75,6 @@ class SpacyTagger:
             yield [(token.text, token.tag_) for token in document]
 
 
-def find_tagger(choice: str = "auto") -> Tagger | None:
-    """A spaCy pipeline by name or path, package.module:NAME of a tagger of yours, none, or auto.
-
-    `auto` takes the first that is installed of en_core_web_sm, _md, _lg and the packaged
-    en_core_web_md, and gives None where there is none.
-    """
-    if choice == "none":
-        return None
-    if choice == "auto":
-        installed = find_installed()
-        return None if installed is None else _load(installed)
-    if choice in names("tagger") or (":" in choice and not Path(choice).exists()):
-        return _own(choice)
-    return _load(choice)
-
-
 def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
     """The benchmark with this tagger, which its `about` then names; others stay as they are."""
     load, errata = benchmark.load, benchmark.errata
@@ -79,6 +84,17 @@ def with_tagger(benchmark: Benchmark, tagger: Tagger | None) -> Benchmark:
         errata = replace(errata, load=errata.load.with_tagger(tagger))
     about = f"{benchmark.about} Parts of speech: {tagger.name}."
     return replace(benchmark, load=load.with_tagger(tagger), errata=errata, about=about)
+
+
+@runtime_checkable
+class TakesTagger(Protocol):
+    """A loader that makes captions by part of speech."""
+
+    def with_tagger(self, tagger: Tagger | None) -> TakesTagger:
+        """The same with another tagger."""
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """As any loader."""
 
 
 def tags_of(tagger: Tagger, captions: Sequence[str]) -> list[Tagged]:
@@ -120,18 +136,3 @@ def warn_untagged(consequence: str) -> None:
         ),
         stacklevel=3,
     )
-
-
-def _load(place: str) -> Tagger:
-    return SpacyTagger(load_pipeline(place, without=_UNUSED, needs=("tagger",), what="tagger"))
-
-
-def _own(choice: str) -> Tagger:
-    found = find("tagger", choice)
-    if not isinstance(found, Tagger):
-        raise UserError(
-            f"the tagger {choice!r} is a {type(found).__name__} without a name, or not callable",
-            expected="a callable from captions to tokens with their tags, with a `name`",
-            way_out="docs/extending.md shows one",
-        )
-    return found

@@ -12,24 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from unbag.benchmarks.files import FIRST_OF_2, Folder, Record
-from unbag.benchmarks.sources import (
-    COCO_TRAIN2014,
-    COCO_VAL2014,
-    COCO_VAL2017,
-    SWIG,
-    VISDIAL_VAL,
-    VISUAL7W,
-)
-from unbag.benchmarks.sources import VALSE as _FILES
+from unbag.benchmarks.files import FIRST_OF_2, Folder
+from unbag.benchmarks.sources import downloads
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
-from unbag.published.tables import VALSE_PHENOMENA
+from unbag.published.numbers import VALSE_PHENOMENA
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item
 from unbag.types.json import Fields
 
 LEAST_VOTES = 2
-
 _VISUAL7W = ("visual7w/images", "images", "../visual7w/images", "../visual7w")
 _SWIG = ("actions/images_512", "images", "../swig/images_512", "../swig")
 _COREFERENCE = ("coref/release_too_many_is_this_in_color/images", "images")
@@ -94,12 +85,8 @@ def _rows(root: Path | None) -> Iterator[tuple[Item, int]]:
                 },
                 kinds=("original", instrument),
             )
-            yield item, _votes(record)
-
-
-def _votes(record: Record) -> int:
-    mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
-    return mturk.whole("caption")
+            mturk = record.fields.read("mturk", lambda value, where: Fields.of(value, where))
+            yield item, mturk.whole("caption")
 
 
 def _coco_split(name: str) -> str:
@@ -126,9 +113,9 @@ VALSE = Benchmark(
     licence="MIT (annotations); pictures: terms of COCO, SWiG, Visual7W and VisDial",
     files=tuple(f"{instrument}.json" for instrument in INSTRUMENTS),
     sources=("COCO val2017", "COCO val2014", "COCO train2014", "Visual7W", "SWiG", "VisDial"),
-    downloads=(
-        *_FILES,
-        *(COCO_VAL2017, COCO_VAL2014, COCO_TRAIN2014, SWIG, VISUAL7W, VISDIAL_VAL),
+    downloads=downloads(
+        *("valse", "coco_val2017", "coco_val2014", "coco_train2014"),
+        *("swig", "visual7w", "visdial_val"),
     ),
     published=published_for("valse"),
     size=7_702,

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unbag.benchmarks.files import FIRST_OF_2, Folder, Record, present
-from unbag.benchmarks.sources import (
-    SWIG,
-    VISUAL_GENOME_PICTURES,
-    VL_CHECKLIST_BY_HAND,
-    vl_checklist,
-)
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
 from unbag.published.lookup import published_for
@@ -27,7 +22,7 @@ from unbag.types.json import Fields, as_text
 
 
 @dataclass(frozen=True)
-class Source:
+class ChecklistFile:
     """One annotation file and where it belongs."""
 
     file: str
@@ -39,11 +34,13 @@ class Source:
     """Folder of the picture source: vg, swig or hake."""
 
 
-def _sources() -> Iterator[Source]:
+def _sources() -> Iterator[ChecklistFile]:
     for source in ("vg", "vaw"):
         for name in ("action", "color", "material", "size", "state"):
             # Pictures of VAW are those of Visual Genome.
-            yield Source(f"Attribute/{source}/{name}.json", "attribute", f"attribute {name}", "vg")
+            yield ChecklistFile(
+                f"Attribute/{source}/{name}.json", "attribute", f"attribute {name}", "vg"
+            )
     for column, parts in (
         ("Location", ("center", "mid", "margin")),
         ("Size", ("small", "medium", "large")),
@@ -52,14 +49,14 @@ def _sources() -> Iterator[Source]:
             for name in ("hake_obj", "vg_obj", "vg_subj"):
                 source = name.partition("_")[0]
                 file = f"Object/{column}/{source}_{column.lower()}/{name}_{part}.json"
-                yield Source(file, "object", f"object {column.lower()}", source)
+                yield ChecklistFile(file, "object", f"object {column.lower()}", source)
             for name in ("swig_agent", "swig_destination", "swig_item", "swig_tool"):
                 file = f"Object/{column}/swig_{column.lower()}/{name}/{name}_{part}.json"
-                yield Source(file, "object", f"object {column.lower()}", "swig")
+                yield ChecklistFile(file, "object", f"object {column.lower()}", "swig")
     for source in ("hake", "swig"):
-        yield Source(f"Relation/{source}_action.json", "relation", "relation action", source)
+        yield ChecklistFile(f"Relation/{source}_action.json", "relation", "relation action", source)
     for name in ("action", "spatial"):
-        yield Source(f"Relation/vg/{name}.json", "relation", f"relation {name}", "vg")
+        yield ChecklistFile(f"Relation/vg/{name}.json", "relation", f"relation {name}", "vg")
 
 
 SOURCES = tuple(_sources())
@@ -85,7 +82,7 @@ def load(root: Path | None) -> Sequence[Item]:
     return items
 
 
-def _items(folder: Folder, source: Source, pictures: Path) -> Iterator[Item]:
+def _items(folder: Folder, source: ChecklistFile, pictures: Path) -> Iterator[Item]:
     tags = {
         "group": source.group,
         "column": source.column,
@@ -152,7 +149,7 @@ VL_CHECKLIST = Benchmark(
     licence="none stated (annotations); pictures: terms of Visual Genome, SWiG and HAKE",
     files=FILES,
     sources=("Visual Genome", "VAW", "SWiG", "HAKE"),
-    downloads=(*vl_checklist(FILES), *VISUAL_GENOME_PICTURES, SWIG),
-    gated=VL_CHECKLIST_BY_HAND,
+    downloads=downloads("vl_checklist", "visual_genome", "swig"),
+    gated=by_hand("vl_checklist"),
     published=published_for("vl_checklist"),
 )

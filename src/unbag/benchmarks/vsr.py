@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from unbag.benchmarks.files import Folder, Record
-from unbag.benchmarks.sources import COCO_TRAIN2017, COCO_VAL2017
-from unbag.benchmarks.sources import VSR as _FILES
+from unbag.benchmarks.sources import downloads
 from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.statements import Statements
@@ -72,5 +71,5 @@ VSR = Benchmark(
     licence="Apache-2.0 (annotations); pictures: COCO terms",
     files=tuple(f"zeroshot/{split}.jsonl" for split in SPLITS),
     sources=("COCO train2017", "COCO val2017"),
-    downloads=(*_FILES, COCO_VAL2017, COCO_TRAIN2017),
+    downloads=downloads("vsr", "coco_val2017", "coco_train2017"),
 )

@@ -1,7 +1,10 @@
-"""What'sUp: four photographs of the same two things, each with the caption of its own relation.
+"""What'sUp, COCO-spatial and GQA-spatial: where things are to each other.
 
-The official files give every picture four options, the first correct. Here the four pictures of a
-set make one item, so that the other three options are the captions of the other three pictures.
+What'sUp has sets of four photographs of the same two things, each with the caption of its own
+relation. The official files give every picture four options, the first correct. Here the four
+pictures of a set make one item, so that the other three options are the captions of the other three
+pictures. The spatial benchmarks have a photograph, a caption with a place or relation, and its
+opposite.
 """
 
 from __future__ import annotations
@@ -17,11 +20,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.benchmarks.files import FIRST_OF_2, MATCHING_4, Folder, Record, named
-from unbag.benchmarks.sources import COCO_SPATIAL as _COCO_FILES
-from unbag.benchmarks.sources import COCO_VAL2017
-from unbag.benchmarks.sources import GQA_SPATIAL as _GQA_FILES
-from unbag.benchmarks.sources import WHATSUP_A as _FILES_A
-from unbag.benchmarks.sources import WHATSUP_B as _FILES_B
+from unbag.benchmarks.sources import downloads
 from unbag.data.images import FilePicture
 from unbag.errors import UserError
 from unbag.metrics.choice import Choice
@@ -30,155 +29,8 @@ from unbag.published.lookup import published_for
 from unbag.types import MICRO, Aggregate, Benchmark, Errata, Item, Loader, Published
 from unbag.types.json import as_text, as_whole, wrong
 
-# COCO-spatial and GQA-spatial: a photograph, a caption with a place or relation, its opposite.
-
 OBJECTS = ("one", "two")
 _WORDS = ("left of", "right of", "front of", "behind", "above", "below")
-
-
-def load_coco(root: Path | None) -> Sequence[Item]:
-    """Pictures are COCO val2017, named by twelve digits."""
-    folder = Folder.of(root, "coco_spatial")
-    pictures = folder.picture_folder("val2017", "../coco/val2017")
-    return _load(folder, pictures, prefix="coco_qa", digits=12)
-
-
-def load_gqa(root: Path | None) -> Sequence[Item]:
-    """Pictures are those of Visual Genome, named by their id."""
-    folder = Folder.of(root, "gqa_spatial")
-    pictures = folder.picture_folder("vg_images", "../visual_genome")
-    return _load(folder, pictures, prefix="vg_qa", digits=0)
-
-
-def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequence[Item]:
-    items = []
-    for objects in OBJECTS:
-        file = f"{prefix}_{objects}_obj.json"
-        for row in folder.records(file):
-            record = named(row, ["image_id", "correct", "wrong"])
-            name = f"{record.fields.read('image_id', _image_id).zfill(digits)}.jpg"
-            captions = (record.caption("correct"), record.caption("wrong"))
-            items.append(
-                Item(
-                    id=f"{file}/{record.key}",
-                    pictures=(folder.picture(pictures, name, record.where),),
-                    captions=captions,
-                    truth=FIRST_OF_2,
-                    tags={"objects": objects, "relation": _relation(captions[0], objects)},
-                )
-            )
-    return items
-
-
-def _image_id(value: object, where: str) -> str:
-    """Ids stand in the files as numbers or as text."""
-    text = value if isinstance(value, str) else str(as_whole(value, where))
-    if not text.isalnum():
-        raise wrong(where, found=value, expected="an image id of letters and digits")
-    return text
-
-
-def _relation(caption: str, objects: str) -> str:
-    """By the rule of the official code: the last word for one object, the phrase for two."""
-    if objects == "one":
-        return caption.split()[-1]
-    return next((words.removesuffix(" of") for words in _WORDS if words in caption), "top")
-
-
-_spatial_benchmark = partial(
-    Benchmark,
-    metrics=(Choice(),),
-    headline="accuracy",
-    aggregates=(Aggregate(by=("objects",)), MICRO),
-    official_ties="argmax_first",
-    cite='Kamath et al. 2023, What\'s "up" with vision-language models?',
-)
-COCO_SPATIAL = _spatial_benchmark(
-    name="coco_spatial",
-    about="Where is a thing in a COCO photograph, or where are two of them to each other?",
-    load=load_coco,
-    licence="MIT (annotations); pictures: COCO terms",
-    files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
-    sources=("COCO val2017",),
-    downloads=(*_COCO_FILES, COCO_VAL2017),
-    published=published_for("coco_spatial"),
-)
-GQA_SPATIAL = _spatial_benchmark(
-    name="gqa_spatial",
-    about="Where is a thing in a Visual Genome photograph, or where are two of them to each other?",
-    load=load_gqa,
-    licence="MIT (annotations); pictures: Visual Genome terms",
-    files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
-    sources=("Visual Genome",),
-    downloads=_GQA_FILES,
-    published=published_for("gqa_spatial"),
-)
-
-# Free answers depend on what is asked. A set of What'sUp is asked about all four of its relations;
-# its published two-way numbers come from a question about two ("left or right?").
-
-
-@dataclass(frozen=True)
-class TwoWay:
-    """Loads sets and cuts them into pairs; those of one set stay one group."""
-
-    load: Loader
-    pairs: Mapping[str, tuple[int, int]]
-
-    def __call__(self, root: Path | None) -> Sequence[Item]:
-        """Two items a set of four."""
-        return [
-            _cut(item, name, at)
-            for item in self.load(root)
-            for name, at in self.pairs.items()
-            if max(at) < len(item.pictures)
-        ]
-
-
-def two_way(benchmark: Benchmark) -> Benchmark:
-    """Any benchmark whose pairs have names, one item a pair."""
-    found = next((m for m in benchmark.metrics if isinstance(m, Pairs) and m.pairs), None)
-    if found is None or not found.pairs:
-        raise UserError(
-            f"the benchmark {benchmark.name!r} has no sets with named pairs",
-            expected="one such as whatsup_a or whatsup_b",
-        )
-    load = TwoWay(benchmark.load, found.pairs)
-    errata = benchmark.errata
-    return replace(
-        benchmark,
-        name=f"two_way:{benchmark.name}",
-        load=load,
-        metrics=(replace(found, pairs=None),),
-        headline="pair",
-        aggregates=(MICRO,),
-        folder=benchmark.place if benchmark.files else "",
-        published=_published(benchmark),
-        size=len(found.pairs) * benchmark.size,
-        errata=errata and replace(errata, load=replace(load, load=errata.load)),
-    )
-
-
-def _published(benchmark: Benchmark) -> tuple[Published, ...]:
-    """Two-way numbers, with those that were asked about two and do not suit the sets."""
-    both = dict.fromkeys((*benchmark.published, *published_for(benchmark.name)))
-    return tuple(number for number in both if number.metric in TWO_WAY)
-
-
-def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
-    true_PC = np.asarray(item.truth, dtype=np.bool_)
-    own = [int(np.argmax(true_PC[p])) for p in at]
-    return replace(
-        item,
-        id=f"{item.id}/{name}",
-        pictures=tuple(item.pictures[p] for p in at),
-        captions=tuple(item.captions[c] for c in own),
-        truth=np.eye(2, dtype=np.bool_),
-        kinds=tuple(item.kinds[c] for c in own) if item.kinds else (),
-        group=item.group or item.id,
-        tags={**item.tags, "relation": name},
-    )
-
 
 ERRATA: Mapping[str, str] = MappingProxyType(
     {
@@ -211,6 +63,7 @@ A = Subset(
     {"left/right": (0, 1), "on/under": (2, 3)},
     103,
 )
+
 B = Subset(
     "whatsup_b",
     "controlled_clevr_dataset.json",
@@ -219,15 +72,6 @@ B = Subset(
     {"left/right": (0, 1), "front/behind": (2, 3)},
     102,
 )
-
-
-@dataclass(frozen=True)
-class _Member:
-    """One picture of a set."""
-
-    record: Record
-    picture: FilePicture
-    options: tuple[str, ...]
 
 
 def load(root: Path | None, *, subset: Subset, is_corrected: bool = False) -> Sequence[Item]:
@@ -282,6 +126,15 @@ def _options(record: Record) -> tuple[str, ...]:
     return options
 
 
+@dataclass(frozen=True)
+class _Member:
+    """One picture of a set."""
+
+    record: Record
+    picture: FilePicture
+    options: tuple[str, ...]
+
+
 def _item(key: str, members: Mapping[str, _Member], subset: Subset) -> Item:
     missing = [relation for relation in subset.relations if relation not in members]
     if missing:
@@ -323,12 +176,119 @@ def _warn_of_slips(
         )
 
 
-def _names_two(number: Published) -> bool:
-    """A free answer to a question about two relations; a set is asked about all four of its own.
+def load_coco(root: Path | None) -> Sequence[Item]:
+    """Pictures are COCO val2017, named by twelve digits."""
+    folder = Folder.of(root, "coco_spatial")
+    pictures = folder.picture_folder("val2017", "../coco/val2017")
+    return _load(folder, pictures, prefix="coco_qa", digits=12)
 
-    Scores of single captions are the same however many stand beside them. `two_way:` has these.
+
+def load_gqa(root: Path | None) -> Sequence[Item]:
+    """Pictures are those of Visual Genome, named by their id."""
+    folder = Folder.of(root, "gqa_spatial")
+    pictures = folder.picture_folder("vg_images", "../visual_genome")
+    return _load(folder, pictures, prefix="vg_qa", digits=0)
+
+
+def _load(folder: Folder, pictures: Path, *, prefix: str, digits: int) -> Sequence[Item]:
+    items = []
+    for objects in OBJECTS:
+        file = f"{prefix}_{objects}_obj.json"
+        for row in folder.records(file):
+            record = named(row, ["image_id", "correct", "wrong"])
+            name = f"{record.fields.read('image_id', _image_id).zfill(digits)}.jpg"
+            captions = (record.caption("correct"), record.caption("wrong"))
+            items.append(
+                Item(
+                    id=f"{file}/{record.key}",
+                    pictures=(folder.picture(pictures, name, record.where),),
+                    captions=captions,
+                    truth=FIRST_OF_2,
+                    tags={"objects": objects, "relation": _relation(captions[0], objects)},
+                )
+            )
+    return items
+
+
+def _image_id(value: object, where: str) -> str:
+    """Ids stand in the files as numbers or as text."""
+    text = value if isinstance(value, str) else str(as_whole(value, where))
+    if not text.isalnum():
+        raise wrong(where, found=value, expected="an image id of letters and digits")
+    return text
+
+
+def _relation(caption: str, objects: str) -> str:
+    """By the rule of the official code: the last word for one object, the phrase for two."""
+    if objects == "one":
+        return caption.split()[-1]
+    return next((words.removesuffix(" of") for words in _WORDS if words in caption), "top")
+
+
+def two_way(benchmark: Benchmark) -> Benchmark:
+    """Any benchmark whose pairs have names, one item a pair.
+
+    Free answers depend on what is asked. A set of What'sUp is asked about all four of its
+    relations; its published two-way numbers come from a question about two ("left or right?").
     """
-    return number.metric in TWO_WAY and number.scoring.startswith("free answers")
+    found = next((m for m in benchmark.metrics if isinstance(m, Pairs) and m.pairs), None)
+    if found is None or not found.pairs:
+        raise UserError(
+            f"the benchmark {benchmark.name!r} has no sets with named pairs",
+            expected="one such as whatsup_a or whatsup_b",
+        )
+    load = TwoWay(benchmark.load, found.pairs)
+    errata = benchmark.errata
+    return replace(
+        benchmark,
+        name=f"two_way:{benchmark.name}",
+        load=load,
+        metrics=(replace(found, pairs=None),),
+        headline="pair",
+        aggregates=(MICRO,),
+        folder=benchmark.place if benchmark.files else "",
+        published=_published(benchmark),
+        size=len(found.pairs) * benchmark.size,
+        errata=errata and replace(errata, load=replace(load, load=errata.load)),
+    )
+
+
+@dataclass(frozen=True)
+class TwoWay:
+    """Loads sets and cuts them into pairs; those of one set stay one group."""
+
+    load: Loader
+    pairs: Mapping[str, tuple[int, int]]
+
+    def __call__(self, root: Path | None) -> Sequence[Item]:
+        """Two items a set of four."""
+        return [
+            _cut(item, name, at)
+            for item in self.load(root)
+            for name, at in self.pairs.items()
+            if max(at) < len(item.pictures)
+        ]
+
+
+def _cut(item: Item, name: str, at: tuple[int, int]) -> Item:
+    true_PC = np.asarray(item.truth, dtype=np.bool_)
+    own = [int(np.argmax(true_PC[p])) for p in at]
+    return replace(
+        item,
+        id=f"{item.id}/{name}",
+        pictures=tuple(item.pictures[p] for p in at),
+        captions=tuple(item.captions[c] for c in own),
+        truth=np.eye(2, dtype=np.bool_),
+        kinds=tuple(item.kinds[c] for c in own) if item.kinds else (),
+        group=item.group or item.id,
+        tags={**item.tags, "relation": name},
+    )
+
+
+def _published(benchmark: Benchmark) -> tuple[Published, ...]:
+    """Two-way numbers, with those that were asked about two and do not suit the sets."""
+    both = dict.fromkeys((*benchmark.published, *published_for(benchmark.name)))
+    return tuple(number for number in both if number.metric in TWO_WAY)
 
 
 def _benchmark(
@@ -351,10 +311,18 @@ def _benchmark(
         files=(subset.file,),
         sources=("What'sUp",),
         size=subset.sets,
-        downloads=_FILES_A if subset is A else _FILES_B,
+        downloads=downloads(subset.name),
         published=tuple(p for p in published_for(subset.name) if not _names_two(p)),
         errata=errata,
     )
+
+
+def _names_two(number: Published) -> bool:
+    """A free answer to a question about two relations; a set is asked about all four of its own.
+
+    Scores of single captions are the same however many stand beside them. `two_way:` has these.
+    """
+    return number.metric in TWO_WAY and number.scoring.startswith("free answers")
 
 
 WHATSUP_A = _benchmark(
@@ -367,7 +335,39 @@ WHATSUP_A = _benchmark(
         load_corrected,
     ),
 )
+
 WHATSUP_B = _benchmark(
     B,
     "Is one thing left of, right of, in front of or behind another? The same two in all four ways.",
+)
+
+_spatial_benchmark = partial(
+    Benchmark,
+    metrics=(Choice(),),
+    headline="accuracy",
+    aggregates=(Aggregate(by=("objects",)), MICRO),
+    official_ties="argmax_first",
+    cite='Kamath et al. 2023, What\'s "up" with vision-language models?',
+)
+
+COCO_SPATIAL = _spatial_benchmark(
+    name="coco_spatial",
+    about="Where is a thing in a COCO photograph, or where are two of them to each other?",
+    load=load_coco,
+    licence="MIT (annotations); pictures: COCO terms",
+    files=("coco_qa_one_obj.json", "coco_qa_two_obj.json"),
+    sources=("COCO val2017",),
+    downloads=downloads("coco_spatial", "coco_val2017"),
+    published=published_for("coco_spatial"),
+)
+
+GQA_SPATIAL = _spatial_benchmark(
+    name="gqa_spatial",
+    about="Where is a thing in a Visual Genome photograph, or where are two of them to each other?",
+    load=load_gqa,
+    licence="MIT (annotations); pictures: Visual Genome terms",
+    files=("vg_qa_one_obj.json", "vg_qa_two_obj.json"),
+    sources=("Visual Genome",),
+    downloads=downloads("gqa_spatial"),
+    published=published_for("gqa_spatial"),
 )

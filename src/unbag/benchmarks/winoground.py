@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unbag.benchmarks.files import MATCHING_2, Folder, Record
-from unbag.benchmarks.sources import WINOGROUND as _FILES
-from unbag.benchmarks.sources import WINOGROUND_BY_HAND
+from unbag.benchmarks.files import MATCHING_2, Folder
+from unbag.benchmarks.sources import by_hand, downloads
 from unbag.metrics.pairs import Groups, Relaxed
 from unbag.published.lookup import published_for
 from unbag.types import MICRO, Benchmark, Item
@@ -48,14 +47,13 @@ def load(root: Path | None) -> Sequence[Item]:
                 ),
                 captions=(record.caption("caption_0"), record.caption("caption_1")),
                 truth=MATCHING_2,
-                tags={**_tags(record), **({} if why is None else _reasons(why.get(number, ())))},
+                tags={
+                    **{name: record.fields.text(name) for name in ("tag", "collapsed_tag")},
+                    **({} if why is None else _reasons(why.get(number, ()))),
+                },
             )
         )
     return items
-
-
-def _tags(record: Record) -> dict[str, str]:
-    return {name: record.fields.text(name) for name in ("tag", "collapsed_tag")}
 
 
 def _why(folder: Folder) -> Mapping[str, tuple[str, ...]] | None:
@@ -88,7 +86,7 @@ WINOGROUND = Benchmark(
     files=("examples.jsonl",),
     sources=("Getty Images",),
     size=400,
-    downloads=_FILES,
-    gated=WINOGROUND_BY_HAND,
+    downloads=downloads("winoground"),
+    gated=by_hand("winoground"),
     published=published_for("winoground"),
 )

@@ -12,7 +12,7 @@ from unbag.cli.run import cache_of, tagged
 from unbag.errors import UserError
 from unbag.evaluation.api import Verified, benchmark, find_benchmarks, verify
 from unbag.evaluation.loading import Job
-from unbag.published.tables import known_as
+from unbag.published.lookup import known_as
 from unbag.registry import names
 from unbag.reports import (
     beside_lines,

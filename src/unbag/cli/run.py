@@ -15,7 +15,7 @@ from unbag.evaluation.linear_probe import fit_linear_probe
 from unbag.evaluation.loading import Job, Missing, folder_of, without_missing
 from unbag.evaluation.run import Finished, run
 from unbag.models.baselines import ALL
-from unbag.published.tables import known_as
+from unbag.published.lookup import known_as
 from unbag.reports import (
     beside_lines,
     prompt_lines,

@@ -16,7 +16,7 @@ from unbag.evaluation.loading import ErrataChoice, Job, Missing, load_items, wit
 from unbag.evaluation.references import model_of
 from unbag.evaluation.run import as_scorer, run
 from unbag.evaluation.scoring import QueryScoring, checked_numbers
-from unbag.published.tables import is_same
+from unbag.published.lookup import is_same
 from unbag.registry import find, names
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.resolve import Model, load_model, make_scorer

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from unbag.published.checks import doubts
-from unbag.published.tables import is_same, published_name
+from unbag.published.lookup import doubts, is_same, published_name
 from unbag.types import (
     Benchmark,
     EmbeddingScorer,

@@ -1,18 +1,14 @@
 """From scores to numbers: pure functions on arrays, intervals, averages and comparisons."""
 
 from unbag.metrics.aggregate import (
-    CHANCE,
-    CHANCE_INDEPENDENT,
     Measured,
     by_tag,
     estimate,
-    hit_chance,
     judge,
     measure,
-    simulate,
 )
-from unbag.metrics.cases import Credit, credit
-from unbag.metrics.choice import Choice, Classify, Flips, PickPicture, TextOnly, class_weights
+from unbag.metrics.cases import CHANCE, CHANCE_INDEPENDENT, Credit, credit, hit_chance, simulate
+from unbag.metrics.choice import Choice, Classify, Flips, PickPicture, class_weights
 from unbag.metrics.compare import Contest, compare, compare_all, holm, mcnemar
 from unbag.metrics.definitions import DEFINITIONS, Definition, recall_definition
 from unbag.metrics.granularity import Cell, averages, check_average, counts, fits
@@ -32,7 +28,7 @@ from unbag.metrics.pairs import (
 )
 from unbag.metrics.retrieval import Block, Recall, Retention, hits, rank, rank_blocks
 from unbag.metrics.statements import Correlation, Statements, area_values, best_threshold, kendall
-from unbag.metrics.triples import Triples, judge_triples
+from unbag.metrics.triples import TextOnly, Triples, judge_triples
 
 __all__ = [
     "CHANCE",

@@ -1,4 +1,4 @@
-"""Outcomes and an averaging rule come in, an Estimate goes out.
+"""From scores to the numbers of a benchmark: judge every unit, average by a rule, with interval.
 
 Dimensions: U units, G clusters.
 """
@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -30,15 +29,10 @@ from unbag.types import (
     Case,
     Estimate,
     EvalProtocol,
-    FloatArray,
     IntArray,
-    Item,
-    Metric,
     Outcomes,
     Result,
     RunRecord,
-    Scores,
-    TieRule,
 )
 
 MOST_INVALID = 0.01
@@ -47,11 +41,134 @@ MOST_VALUES = 60
 """A tag with more values than this is an identity, not a breakdown."""
 
 
-class Group(NamedTuple):
-    """Units averaged together first, and the share of their mean in the whole."""
+def measure(
+    benchmark: Benchmark,
+    cases: Sequence[Case],
+    *,
+    protocol: EvalProtocol,
+    seed: int,
+    allow_invalid: bool = False,
+) -> Measured:
+    """Judge all cases with all metrics of the benchmark and average by all of its rules."""
+    _check_cases(benchmark, cases)
+    outcomes = judge(benchmark, cases, protocol=protocol)
+    overall: dict[str, Mapping[str, Estimate]] = {}
+    for aggregate in benchmark.aggregates:
+        if aggregate.name in overall:
+            raise UserError(
+                f"benchmark {benchmark.name!r} has two averaging rules named {aggregate.name!r}",
+                expected="a name for each",
+                way_out="give one of them a label",
+            )
+        overall[aggregate.name] = {
+            name: estimate(
+                found,
+                aggregate,
+                protocol=protocol,
+                seed=seed,
+                benchmark=benchmark.name,
+                allow_invalid=allow_invalid,
+            )
+            for name, found in outcomes.items()
+            if _applies(aggregate, found)
+        }
+    if not any(benchmark.headline in found for found in overall.values()):
+        rules = ", ".join(aggregate.name for aggregate in benchmark.aggregates)
+        raise UserError(
+            f"no averaging rule of benchmark {benchmark.name!r} ({rules}) fits any unit of "
+            f"{benchmark.headline!r}",
+            expected="tags that the items have",
+            way_out="check the tags of the loader and `aggregates` of the benchmark",
+        )
+    tagged: dict[str, dict[str, Estimate]] = {}
+    for name, found in outcomes.items():
+        for key, value in by_tag(found, protocol=protocol, seed=seed).items():
+            tagged.setdefault(key, {})[name] = value
+    return Measured(benchmark, protocol, outcomes, overall, tagged)
 
-    index_U: IntArray
-    share: float
+
+def _applies(aggregate: Aggregate, outcomes: Outcomes) -> bool:
+    """A rule over tags that no unit has leaves the metric out; no unit at all is an error."""
+    return not outcomes.units or bool(groups_of(outcomes, aggregate))
+
+
+def _check_cases(benchmark: Benchmark, cases: Sequence[Case]) -> None:
+    if not cases:
+        raise UserError(
+            f"benchmark {benchmark.name!r} has no items",
+            expected="at least one item with scores",
+            way_out="check its data folder, and any limit on the number of items",
+        )
+    repeated = [name for name, n in Counter(case.item.id for case in cases).items() if n > 1]
+    if repeated:
+        raise UserError(
+            f"benchmark {benchmark.name!r} has {len(repeated)} item ids more than once, "
+            f"such as {repeated[0]!r}",
+            expected="every item id once",
+            way_out="check the loader of this benchmark",
+        )
+    for case in cases:
+        if case.item.id != case.scores.item:
+            raise UserError(
+                f"scores of item {case.scores.item!r} stand beside item {case.item.id!r}",
+                expected="the scores of that very item",
+            )
+
+
+def judge(
+    benchmark: Benchmark, cases: Sequence[Case], *, protocol: EvalProtocol
+) -> Mapping[str, Outcomes]:
+    """Outcomes of every metric, by name."""
+    outcomes: dict[str, Outcomes] = {}
+    for metric in benchmark.metrics:
+        for found in metric(cases, ties=protocol.ties, tie_eps=protocol.tie_eps):
+            if found.metric in outcomes:
+                raise UserError(
+                    f"benchmark {benchmark.name!r} has the metric {found.metric!r} twice",
+                    expected="every metric once",
+                )
+            outcomes[found.metric] = found
+    if benchmark.headline not in outcomes:
+        raise UserError(
+            f"no metric of benchmark {benchmark.name!r} gives its headline {benchmark.headline!r}",
+            expected=f"one of {', '.join(outcomes)}",
+        )
+    return outcomes
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """All numbers of one scorer on one benchmark under one protocol."""
+
+    benchmark: Benchmark
+    protocol: EvalProtocol
+    outcomes: Mapping[str, Outcomes]
+    """By metric, unit by unit: what comparisons need."""
+    overall: Mapping[str, Mapping[str, Estimate]]
+    """By name of the averaging rule, then by metric. A rule that has no meaning for a metric (its
+    units lack the tag) leaves that metric out."""
+    by_tag: Mapping[str, Mapping[str, Estimate]]
+    """By tag=value, then by metric; micro averages."""
+
+    def results(
+        self, scorer: str, *, is_blind: bool = False, run: RunRecord | None = None
+    ) -> tuple[Result, ...]:
+        """One result an averaging rule, the published one first."""
+        return tuple(
+            Result(
+                benchmark=self.benchmark.name,
+                scorer=scorer,
+                protocol=self.protocol,
+                aggregate=aggregate,
+                headline=self.benchmark.headline,
+                overall=overall,
+                by_tag=self.by_tag,
+                is_blind=is_blind,
+                about=self.benchmark.about,
+                run=run,
+            )
+            for aggregate, overall in self.overall.items()
+        )
 
 
 def estimate(
@@ -141,7 +258,16 @@ def _key(outcomes: Outcomes, aggregate: Aggregate, unit: int) -> tuple[str, ...]
     return tuple(tags[tag] for tag in aggregate.by)
 
 
-def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]) -> list[Group]:
+class UnitGroup(NamedTuple):
+    """Units averaged together first, and the share of their mean in the whole."""
+
+    index_U: IntArray
+    share: float
+
+
+def share_out(
+    outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int]]
+) -> list[UnitGroup]:
     """Valid units of each group with its share; a group without any is left out."""
     valid: dict[tuple[str, ...], IntArray] = {}
     for key, index in sorted(members.items()):
@@ -154,7 +280,7 @@ def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int
         for depth, value in enumerate(key):
             children.setdefault(key[:depth], set()).add(value)
     return [
-        Group(
+        UnitGroup(
             index_U, float(np.prod([1 / len(children[key[:depth]]) for depth in range(len(key))]))
         )
         for key, index_U in valid.items()
@@ -163,7 +289,7 @@ def share_out(outcomes: Outcomes, members: Mapping[tuple[str, ...], Sequence[int
 
 def _estimate(
     outcomes: Outcomes,
-    groups: Sequence[Group],
+    groups: Sequence[UnitGroup],
     index_U: IntArray,
     is_macro: bool,
     protocol: EvalProtocol,
@@ -204,7 +330,7 @@ def _estimate(
     )
 
 
-def _strata(outcomes: Outcomes, groups: Sequence[Group]) -> tuple[list[Stratum], bool]:
+def _strata(outcomes: Outcomes, groups: Sequence[UnitGroup]) -> tuple[list[Stratum], bool]:
     """Sums over clusters within each group, and whether any cluster holds several units."""
     strata, is_clustered = [], False
     row_U2 = np.stack([outcomes.value_U, outcomes.weight_U], axis=1)
@@ -240,202 +366,3 @@ def _check_valid(
             expected=f"at most {MOST_INVALID:.0%}; the rest would no longer be the benchmark",
             way_out="look for damaged pictures or an overflowing model, or use --allow-invalid",
         )
-
-
-# What random scores would earn: by formula, and by running a metric on random scores.
-#
-# Dimensions: P pictures, C captions, Q queries.
-
-CHANCE: Mapping[str, float] = MappingProxyType(
-    {
-        "original": 1 / 2,
-        "augmented": 1 / 3,
-        "brittleness": 1 / 3,
-        "share_augmented": 1 / 3,
-        "share_neg_like_hp": 1 / 6,
-        "share_hp_over_orig": 1 / 6,
-        "share_both_below": 1 / 3,
-        "share_tie": 0.0,
-        "individual": 1 / 2,
-        "pair": 1 / 4,
-        "same_answer": 1 / 2,
-        "relaxed": 1 / 2,
-        "individual4": 1 / 4,
-        "pair4": 1 / 16,
-        "set": 1 / 256,
-        "text": 1 / 4,
-        "image": 1 / 4,
-        "group": 1 / 6,
-        "question_pair": 1 / 4,
-        "image_pair": 1 / 4,
-        "all_four": 1 / 16,
-        "auc": 1 / 2,
-        "threshold_accuracy": 1 / 2,
-        "text_only": 1 / 3,
-    }
-)
-"""Levels that hold for every unit: independent continuous scores, so every order of the options
-is equally likely and ties never happen."""
-
-CHANCE_INDEPENDENT: Mapping[str, float] = MappingProxyType(
-    {"augmented": 1 / 4, "brittleness": 1 / 2}
-)
-"""The other sensible null of triples: c against c_n and c_p against c_n are two fair coins. A bag
-of words sits here, because only tiny order effects separate its scores."""
-
-
-def hit_chance(gallery: int, true_Q: IntArray, k: int) -> FloatArray:
-    """Probability that at least one of the true candidates is among k drawn at random.
-
-    1 - C(n - m, k) / C(n, k) for m true ones among n, which is k/n for m = 1.
-    """
-    missed_Q = np.ones(len(true_Q))
-    for drawn in range(min(k, gallery)):
-        missed_Q *= np.clip(gallery - true_Q - drawn, 0, None) / (gallery - drawn)
-    return 1.0 - missed_Q
-
-
-def simulate(
-    metric: Metric,
-    item: Item,
-    *,
-    cases: int,
-    rng: np.random.Generator,
-    ties: TieRule = "wrong",
-) -> Mapping[str, float]:
-    """Mean of every outcome of the real metric over copies of an item with random scores."""
-    rows, columns = item.truth.shape
-    score_NPC = rng.standard_normal((cases, rows, columns))
-    made = [Case(item, Scores(item.id, score_PC)) for score_PC in score_NPC]
-    judged = metric(made, ties=ties, tie_eps=0.0)
-    return {found.metric: float(np.nanmean(found.value_U)) for found in judged}
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """All numbers of one scorer on one benchmark under one protocol."""
-
-    benchmark: Benchmark
-    protocol: EvalProtocol
-    outcomes: Mapping[str, Outcomes]
-    """By metric, unit by unit: what comparisons need."""
-    overall: Mapping[str, Mapping[str, Estimate]]
-    """By name of the averaging rule, then by metric. A rule that has no meaning for a metric (its
-    units lack the tag) leaves that metric out."""
-    by_tag: Mapping[str, Mapping[str, Estimate]]
-    """By tag=value, then by metric; micro averages."""
-
-    def results(
-        self, scorer: str, *, is_blind: bool = False, run: RunRecord | None = None
-    ) -> tuple[Result, ...]:
-        """One result an averaging rule, the published one first."""
-        return tuple(
-            Result(
-                benchmark=self.benchmark.name,
-                scorer=scorer,
-                protocol=self.protocol,
-                aggregate=aggregate,
-                headline=self.benchmark.headline,
-                overall=overall,
-                by_tag=self.by_tag,
-                is_blind=is_blind,
-                about=self.benchmark.about,
-                run=run,
-            )
-            for aggregate, overall in self.overall.items()
-        )
-
-
-def measure(
-    benchmark: Benchmark,
-    cases: Sequence[Case],
-    *,
-    protocol: EvalProtocol,
-    seed: int,
-    allow_invalid: bool = False,
-) -> Measured:
-    """Judge all cases with all metrics of the benchmark and average by all of its rules."""
-    _check_cases(benchmark, cases)
-    outcomes = judge(benchmark, cases, protocol=protocol)
-    overall: dict[str, Mapping[str, Estimate]] = {}
-    for aggregate in benchmark.aggregates:
-        if aggregate.name in overall:
-            raise UserError(
-                f"benchmark {benchmark.name!r} has two averaging rules named {aggregate.name!r}",
-                expected="a name for each",
-                way_out="give one of them a label",
-            )
-        overall[aggregate.name] = {
-            name: estimate(
-                found,
-                aggregate,
-                protocol=protocol,
-                seed=seed,
-                benchmark=benchmark.name,
-                allow_invalid=allow_invalid,
-            )
-            for name, found in outcomes.items()
-            if _applies(aggregate, found)
-        }
-    if not any(benchmark.headline in found for found in overall.values()):
-        rules = ", ".join(aggregate.name for aggregate in benchmark.aggregates)
-        raise UserError(
-            f"no averaging rule of benchmark {benchmark.name!r} ({rules}) fits any unit of "
-            f"{benchmark.headline!r}",
-            expected="tags that the items have",
-            way_out="check the tags of the loader and `aggregates` of the benchmark",
-        )
-    tagged: dict[str, dict[str, Estimate]] = {}
-    for name, found in outcomes.items():
-        for key, value in by_tag(found, protocol=protocol, seed=seed).items():
-            tagged.setdefault(key, {})[name] = value
-    return Measured(benchmark, protocol, outcomes, overall, tagged)
-
-
-def judge(
-    benchmark: Benchmark, cases: Sequence[Case], *, protocol: EvalProtocol
-) -> Mapping[str, Outcomes]:
-    """Outcomes of every metric, by name."""
-    outcomes: dict[str, Outcomes] = {}
-    for metric in benchmark.metrics:
-        for found in metric(cases, ties=protocol.ties, tie_eps=protocol.tie_eps):
-            if found.metric in outcomes:
-                raise UserError(
-                    f"benchmark {benchmark.name!r} has the metric {found.metric!r} twice",
-                    expected="every metric once",
-                )
-            outcomes[found.metric] = found
-    if benchmark.headline not in outcomes:
-        raise UserError(
-            f"no metric of benchmark {benchmark.name!r} gives its headline {benchmark.headline!r}",
-            expected=f"one of {', '.join(outcomes)}",
-        )
-    return outcomes
-
-
-def _applies(aggregate: Aggregate, outcomes: Outcomes) -> bool:
-    """A rule over tags that no unit has leaves the metric out; no unit at all is an error."""
-    return not outcomes.units or bool(groups_of(outcomes, aggregate))
-
-
-def _check_cases(benchmark: Benchmark, cases: Sequence[Case]) -> None:
-    if not cases:
-        raise UserError(
-            f"benchmark {benchmark.name!r} has no items",
-            expected="at least one item with scores",
-            way_out="check its data folder, and any limit on the number of items",
-        )
-    repeated = [name for name, n in Counter(case.item.id for case in cases).items() if n > 1]
-    if repeated:
-        raise UserError(
-            f"benchmark {benchmark.name!r} has {len(repeated)} item ids more than once, "
-            f"such as {repeated[0]!r}",
-            expected="every item id once",
-            way_out="check the loader of this benchmark",
-        )
-    for case in cases:
-        if case.item.id != case.scores.item:
-            raise UserError(
-                f"scores of item {case.scores.item!r} stand beside item {case.item.id!r}",
-                expected="the scores of that very item",
-            )

@@ -1,6 +1,7 @@
-"""Cases come in and arrays of equal shape go out, and back: verdicts on units become Outcomes.
+"""What metrics are made of: stacked cases, credit under a tie rule, chance levels, and Outcomes.
 
-Dimensions: N cases of one shape, P pictures, C captions, U units.
+Dimensions: N cases of one shape, or rows (one question each); P pictures, C captions or candidates,
+U units, Q queries.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +21,9 @@ from unbag.types import (
     FloatArray,
     IntArray,
     Item,
+    Metric,
     Outcomes,
+    Scores,
     Sparse,
     TieRule,
     Truth,
@@ -28,49 +32,41 @@ from unbag.types import (
 CELLS = 4_000_000
 """Scores stacked at once: 50,000 pictures x 1,000 classes must not lie in memory twice."""
 
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Cases of one shape, side by side."""
-
-    cases: tuple[Case, ...]
-    score_NPC: FloatArray
-    true_NPC: BoolArray
-
-    def chosen(self, keep_N: BoolArray) -> Stack:
-        """Only the cases where `keep` is True."""
-        if keep_N.all():
-            return self
-        cases = tuple(case for case, keep in zip(self.cases, keep_N, strict=True) if keep)
-        return Stack(cases, self.score_NPC[keep_N], self.true_NPC[keep_N])
-
-
-def true_cells(truth: Truth, item: str) -> BoolArray:
-    """Truth as a full matrix of bool."""
-    if isinstance(truth, Sparse):
-        true_PC = np.zeros(truth.shape, dtype=np.bool_)
-        true_PC[truth.row_T, truth.column_T] = True
-        return true_PC
-    if truth.dtype != np.bool_:
-        raise UserError(
-            f"item {item!r} has ratings, not true and false",
-            expected="a truth matrix of bool",
-            way_out="judge ratings with a rank correlation, or set a threshold in the loader",
-        )
-    return truth.astype(np.bool_, copy=False)
-
-
-def score_cells(case: Case) -> FloatArray:
-    """The full score matrix of a case."""
-    values, shape = case.scores.values, tuple(case.item.truth.shape)
-    if values is None or values.shape != shape:
-        found = "only ranks" if values is None else f"scores of shape {values.shape}"
-        raise UserError(
-            f"item {case.item.id!r} comes with {found}",
-            expected=f"scores of shape {shape}",
-            way_out="score this item again; ranks serve recall and retention only",
-        )
-    return values
+CHANCE: Mapping[str, float] = MappingProxyType(
+    {
+        "original": 1 / 2,
+        "augmented": 1 / 3,
+        "brittleness": 1 / 3,
+        "share_augmented": 1 / 3,
+        "share_neg_like_hp": 1 / 6,
+        "share_hp_over_orig": 1 / 6,
+        "share_both_below": 1 / 3,
+        "share_tie": 0.0,
+        "individual": 1 / 2,
+        "pair": 1 / 4,
+        "same_answer": 1 / 2,
+        "relaxed": 1 / 2,
+        "individual4": 1 / 4,
+        "pair4": 1 / 16,
+        "set": 1 / 256,
+        "text": 1 / 4,
+        "image": 1 / 4,
+        "group": 1 / 6,
+        "question_pair": 1 / 4,
+        "image_pair": 1 / 4,
+        "all_four": 1 / 16,
+        "auc": 1 / 2,
+        "threshold_accuracy": 1 / 2,
+        "text_only": 1 / 3,
+    }
+)
+"""Levels that hold for every unit: independent continuous scores, so every order of the options
+is equally likely and ties never happen."""
+CHANCE_INDEPENDENT: Mapping[str, float] = MappingProxyType(
+    {"augmented": 1 / 4, "brittleness": 1 / 2}
+)
+"""The other sensible null of triples: c against c_n and c_p against c_n are two fair coins. A bag
+of words sits here, because only tiny order effects separate its scores."""
 
 
 def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> Iterator[Stack]:
@@ -89,13 +85,52 @@ def stacks(cases: Sequence[Case], shapes: Sequence[tuple[int, int | None]]) -> I
             yield Stack(part, score_NPC, true_NPC)
 
 
-def cluster_of(item: Item) -> str:
-    """What a one-picture item is resampled with: its group, or all items of the same picture."""
-    return item.group or item.pictures[0].key
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Cases of one shape, side by side."""
+
+    cases: tuple[Case, ...]
+    score_NPC: FloatArray
+    true_NPC: BoolArray
+
+    def chosen(self, keep_N: BoolArray) -> Stack:
+        """Only the cases where `keep` is True."""
+        if keep_N.all():
+            return self
+        cases = tuple(case for case, keep in zip(self.cases, keep_N, strict=True) if keep)
+        return Stack(cases, self.score_NPC[keep_N], self.true_NPC[keep_N])
+
+
+def score_cells(case: Case) -> FloatArray:
+    """The full score matrix of a case."""
+    values, shape = case.scores.values, tuple(case.item.truth.shape)
+    if values is None or values.shape != shape:
+        found = "only ranks" if values is None else f"scores of shape {values.shape}"
+        raise UserError(
+            f"item {case.item.id!r} comes with {found}",
+            expected=f"scores of shape {shape}",
+            way_out="score this item again; ranks serve recall and retention only",
+        )
+    return values
+
+
+def true_cells(truth: Truth, item: str) -> BoolArray:
+    """Truth as a full matrix of bool."""
+    if isinstance(truth, Sparse):
+        true_PC = np.zeros(truth.shape, dtype=np.bool_)
+        true_PC[truth.row_T, truth.column_T] = True
+        return true_PC
+    if truth.dtype != np.bool_:
+        raise UserError(
+            f"item {item!r} has ratings, not true and false",
+            expected="a truth matrix of bool",
+            way_out="judge ratings with a rank correlation, or set a threshold in the loader",
+        )
+    return truth.astype(np.bool_, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedUnits:
     """Some units and what was found about them."""
 
     units: Sequence[str]
@@ -115,9 +150,9 @@ def per_item(
     *,
     chance: FloatArray | float,
     clusters: Sequence[str],
-) -> Judged:
+) -> JudgedUnits:
     """Verdicts where every unit is one item."""
-    return Judged(
+    return JudgedUnits(
         units=[case.item.id for case in cases],
         clusters=clusters,
         tags=[case.item.tags for case in cases],
@@ -130,7 +165,7 @@ def per_item(
 
 def outcomes(
     metric: str,
-    parts: Sequence[Judged],
+    parts: Sequence[JudgedUnits],
     *,
     chance_independent: float | None = None,
     is_rate: bool = True,
@@ -155,34 +190,9 @@ def outcomes(
     )
 
 
-# Dimensions: N rows (one question each), C candidates.
-
-
-class Credit(NamedTuple):
-    """What each row earned, and where its best true and best false candidate were level."""
-
-    credit_N: FloatArray
-    tie_N: BoolArray
-
-
-class Duel(NamedTuple):
-    """Two candidates of each row compared. Under `wrong` a tie is neither won nor lost."""
-
-    won_N: FloatArray
-    lost_N: FloatArray
-    tie_N: BoolArray
-
-
-def finite_rows(score_NC: FloatArray) -> BoolArray:
-    """Rows in which every score is a finite number."""
-    finite_N: BoolArray = np.all(np.isfinite(score_NC), axis=1)
-    return finite_N
-
-
-def has_choice(true_NC: BoolArray) -> BoolArray:
-    """Rows with both a true and a false candidate."""
-    both_N: BoolArray = np.any(true_NC, axis=1) & np.any(~true_NC, axis=1)
-    return both_N
+def cluster_of(item: Item) -> str:
+    """What a one-picture item is resampled with: its group, or all items of the same picture."""
+    return item.group or item.pictures[0].key
 
 
 def credit(
@@ -204,6 +214,13 @@ def credit(
         credit_N[tie_N] = _worth(score_NC[tie_N], true_NC[tie_N], ties=ties, tie_eps=tie_eps)
     credit_N[~is_judged_N] = np.nan
     return Credit(credit_N, tie_N)
+
+
+class Credit(NamedTuple):
+    """What each row earned, and where its best true and best false candidate were level."""
+
+    credit_N: FloatArray
+    tie_N: BoolArray
 
 
 def _worth(
@@ -240,3 +257,50 @@ def duel(
     if ties == "wrong":
         lost_N[tie_N] = 0.0
     return Duel(won_N, lost_N, tie_N)
+
+
+class Duel(NamedTuple):
+    """Two candidates of each row compared. Under `wrong` a tie is neither won nor lost."""
+
+    won_N: FloatArray
+    lost_N: FloatArray
+    tie_N: BoolArray
+
+
+def finite_rows(score_NC: FloatArray) -> BoolArray:
+    """Rows in which every score is a finite number."""
+    finite_N: BoolArray = np.all(np.isfinite(score_NC), axis=1)
+    return finite_N
+
+
+def has_choice(true_NC: BoolArray) -> BoolArray:
+    """Rows with both a true and a false candidate."""
+    both_N: BoolArray = np.any(true_NC, axis=1) & np.any(~true_NC, axis=1)
+    return both_N
+
+
+def hit_chance(gallery: int, true_Q: IntArray, k: int) -> FloatArray:
+    """Probability that at least one of the true candidates is among k drawn at random.
+
+    1 - C(n - m, k) / C(n, k) for m true ones among n, which is k/n for m = 1.
+    """
+    missed_Q = np.ones(len(true_Q))
+    for drawn in range(min(k, gallery)):
+        missed_Q *= np.clip(gallery - true_Q - drawn, 0, None) / (gallery - drawn)
+    return 1.0 - missed_Q
+
+
+def simulate(
+    metric: Metric,
+    item: Item,
+    *,
+    cases: int,
+    rng: np.random.Generator,
+    ties: TieRule = "wrong",
+) -> Mapping[str, float]:
+    """Mean of every outcome of the real metric over copies of an item with random scores."""
+    rows, columns = item.truth.shape
+    score_NPC = rng.standard_normal((cases, rows, columns))
+    made = [Case(item, Scores(item.id, score_PC)) for score_PC in score_NPC]
+    judged = metric(made, ties=ties, tie_eps=0.0)
+    return {found.metric: float(np.nanmean(found.value_U)) for found in judged}

@@ -1,6 +1,7 @@
-"""One-picture items with several captions come in, `accuracy` goes out: was a true one picked?
+"""Choosing among captions, classes or pictures: was a true one scored best?
 
-Dimensions: N cases of one shape, C captions.
+Dimensions: N cases of one shape, P pictures, C captions or classes, T prompts of a class, D
+embedding.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.aggregate import CHANCE, hit_chance
 from unbag.metrics.cases import (
-    Judged,
+    JudgedUnits,
     cluster_of,
     credit,
     has_choice,
+    hit_chance,
     outcomes,
     per_item,
     score_cells,
@@ -25,7 +26,7 @@ from unbag.metrics.cases import (
     true_cells,
 )
 from unbag.metrics.retrieval import hits, rank_rows
-from unbag.types import BoolArray, Caption, Case, Ensemble, FloatArray, Item, Outcomes, TieRule
+from unbag.types import Caption, Case, Ensemble, FloatArray, Outcomes, TieRule
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,6 @@ class Choice:
         return [outcomes("accuracy", parts)]
 
 
-# Dimensions: N pictures, C classes, T prompts of a class, D embedding.
-
-
 @dataclass(frozen=True)
 class Classify:
     """Zero-shot classification: one picture, one caption (or ensemble of prompts) a class.
@@ -69,8 +67,8 @@ class Classify:
         # By identity: items share their tuple of classes, and hashing it 50,000 times is slow.
         for captions in {id(case.item.captions): case.item.captions for case in cases}.values():
             check_names([_name(caption) for caption in captions])
-        top1: list[Judged] = []
-        top5: list[Judged] = []
+        top1: list[JudgedUnits] = []
+        top5: list[JudgedUnits] = []
         for stack in stacks(cases, [(1, None)]):
             score_NC, true_NC = stack.score_NPC[:, 0], stack.true_NPC[:, 0]
             clusters = [cluster_of(case.item) for case in stack.cases]
@@ -86,6 +84,21 @@ class Classify:
                 )
         found = [outcomes("accuracy", top1)]
         return [*found, outcomes("top5", top5)] if top5 else found
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Class names must differ: no model can tell two equal ones apart."""
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+    if repeated:
+        raise UserError(
+            f"class names given more than once: {', '.join(repeated)}",
+            expected="every class name once",
+            way_out="rename them, such as 'crane (bird)' and 'crane (machine)'",
+        )
+
+
+def _name(caption: Caption) -> str:
+    return caption.name if isinstance(caption, Ensemble) else caption
 
 
 def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) -> FloatArray:
@@ -104,25 +117,41 @@ def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) ->
     return np.stack([_unit(_unit(np.asarray(v)).mean(axis=0)) for v in prompt_vectors])
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Class names must differ: no model can tell two equal ones apart."""
-    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
-    if repeated:
-        raise UserError(
-            f"class names given more than once: {', '.join(repeated)}",
-            expected="every class name once",
-            way_out="rename them, such as 'crane (bird)' and 'crane (machine)'",
-        )
-
-
-def _name(caption: Caption) -> str:
-    return caption.name if isinstance(caption, Ensemble) else caption
-
-
 def _unit(vector_TD: FloatArray) -> FloatArray:
     norm_T1 = np.linalg.norm(vector_TD, axis=-1, keepdims=True)
     unit_TD: FloatArray = vector_TD / np.where(norm_T1 > 0, norm_T1, np.nan)
     return unit_TD
+
+
+@dataclass(frozen=True)
+class PickPicture:
+    """Pick among the pictures of one caption (SVO-Probes).
+
+    Items of one group are resampled together: give items with the same sentence one group.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every item of several pictures and one caption."""
+        sizes: dict[int, list[Case]] = {}
+        for case in cases:
+            pictures, captions = case.item.truth.shape
+            if captions == 1 and pictures > 1:
+                sizes.setdefault(pictures, []).append(case)
+        parts = [_picked(members, ties=ties, tie_eps=tie_eps) for members in sizes.values()]
+        return [outcomes("picture_accuracy", parts)]
+
+
+def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> JudgedUnits:
+    true_NP = np.stack([true_cells(case.item.truth, case.item.id)[:, 0] for case in cases])
+    score_NP = np.stack([score_cells(case)[:, 0] for case in cases])
+    keep_N = has_choice(true_NP)
+    kept = [case for case, keep in zip(cases, keep_N, strict=True) if keep]
+    credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
+    clusters = [case.item.group or case.item.id for case in kept]
+    chance_N = true_NP[keep_N].mean(axis=1)
+    return per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters)
 
 
 @dataclass(frozen=True)
@@ -153,7 +182,7 @@ class Flips:
                 finite = bool(np.isfinite(log_OC).all())
                 values.append(float(not is_same) if finite else np.nan)
                 tied.append(is_tied and finite)
-        judged = Judged(
+        judged = JudgedUnits(
             units=units,
             clusters=clusters,
             tags=tags,
@@ -168,81 +197,3 @@ class Flips:
 def has_orders(cases: Sequence[Case]) -> bool:
     """Whether there is anything to judge."""
     return any(case.scores.order_logprobs for case in cases)
-
-
-# Dimensions: N cases of one shape, P pictures.
-
-
-@dataclass(frozen=True)
-class PickPicture:
-    """Pick among the pictures of one caption (SVO-Probes).
-
-    Items of one group are resampled together: give items with the same sentence one group.
-    """
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Judge every item of several pictures and one caption."""
-        sizes: dict[int, list[Case]] = {}
-        for case in cases:
-            pictures, captions = case.item.truth.shape
-            if captions == 1 and pictures > 1:
-                sizes.setdefault(pictures, []).append(case)
-        parts = [_picked(members, ties=ties, tie_eps=tie_eps) for members in sizes.values()]
-        return [outcomes("picture_accuracy", parts)]
-
-
-def _picked(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> Judged:
-    true_NP = np.stack([true_cells(case.item.truth, case.item.id)[:, 0] for case in cases])
-    score_NP = np.stack([score_cells(case)[:, 0] for case in cases])
-    keep_N = has_choice(true_NP)
-    kept = [case for case, keep in zip(cases, keep_N, strict=True) if keep]
-    credit_N, tie_N = credit(score_NP[keep_N], true_NP[keep_N], ties=ties, tie_eps=tie_eps)
-    clusters = [case.item.group or case.item.id for case in kept]
-    chance_N = true_NP[keep_N].mean(axis=1)
-    return per_item(kept, credit_N, tie_N, chance=chance_N, clusters=clusters)
-
-
-# Dimensions: N cases, C = 3 captions in the item's own order.
-
-NAME = "text_only"
-
-
-@dataclass(frozen=True)
-class TextOnly:
-    """Is a caption closer to its paraphrase than either is to the hard negative?
-
-    SugarCrepe++ asks this of the text encoder alone: no picture takes part. A scorer that has no
-    similarity of captions gets no such metric.
-    """
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Judge every item with two true captions and a false one, all different."""
-        asked = [c for c in cases if c.scores.caption_CC is not None and _is_triple(c.item)]
-        if not asked:
-            return []
-        score_N3 = np.array([_similarities(case) for case in asked])
-        true_N3: BoolArray = np.broadcast_to(np.array([True, False, False]), score_N3.shape)
-        credit_N, tie_N = credit(score_N3, true_N3, ties=ties, tie_eps=tie_eps)
-        clusters = [cluster_of(case.item) for case in asked]
-        judged: Judged = per_item(asked, credit_N, tie_N, chance=CHANCE[NAME], clusters=clusters)
-        return [outcomes(NAME, [judged])]
-
-
-def _similarities(case: Case) -> FloatArray:
-    """Caption with paraphrase, caption with negative, paraphrase with negative."""
-    caption_CC = case.scores.caption_CC
-    assert caption_CC is not None
-    true_C = true_cells(case.item.truth, case.item.id)[0]
-    c, p = np.flatnonzero(true_C)
-    n = int(np.flatnonzero(~true_C)[0])
-    return np.array([caption_CC[c, p], caption_CC[c, n], caption_CC[p, n]])
-
-
-def _is_triple(item: Item) -> bool:
-    if tuple(item.truth.shape) != (1, 3) or len(set(item.captions)) < 3:
-        return False
-    return int(true_cells(item.truth, item.id).sum()) == 2

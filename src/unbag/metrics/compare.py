@@ -1,4 +1,4 @@
-"""Outcomes of two scorers come in; their paired difference with interval and tests goes out.
+"""Two scorers on the same units: the paired difference with its interval and tests.
 
 Dimensions: U shared units, G clusters, R resamples, F flips, D distinct sizes of differences.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.aggregate import Group, groups_of, share_out
+from unbag.metrics.aggregate import UnitGroup, groups_of, share_out
 from unbag.metrics.intervals import (
     CELLS,
     Stratum,
@@ -168,7 +168,7 @@ def _paired(
     *,
     names: tuple[str, str],
     benchmark: str,
-) -> tuple[list[Group], FloatArray]:
+) -> tuple[list[UnitGroup], FloatArray]:
     """Groups of shared units by their place in the first, and both scorers' values and weights.
 
     Rows of units that do not count are NaN.
@@ -186,14 +186,14 @@ def _paired(
     return share_out(first, shared), row_U4
 
 
-def _stratum(first: Outcomes, group: Group, row_U4: FloatArray) -> Stratum:
+def _stratum(first: Outcomes, group: UnitGroup, row_U4: FloatArray) -> Stratum:
     clusters = [first.clusters[i] for i in group.index_U]
     rows = cluster_rows(row_U4[group.index_U], clusters)
     return Stratum(rows, group.share, cluster_names(clusters))
 
 
 def _test(
-    first: Outcomes, groups: Sequence[Group], row_U4: FloatArray, rng: np.random.Generator
+    first: Outcomes, groups: Sequence[UnitGroup], row_U4: FloatArray, rng: np.random.Generator
 ) -> tuple[float | None, str]:
     """McNemar's test takes units as independent and alike: else clusters are flipped as a whole.
 

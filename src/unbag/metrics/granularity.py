@@ -1,4 +1,4 @@
-"""Published percentages come in; out goes whether any count, or any averaging rule, gives them."""
+"""Whether any count, or any averaging rule, gives the percentages that a paper prints."""
 
 from __future__ import annotations
 

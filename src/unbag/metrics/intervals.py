@@ -1,7 +1,8 @@
-"""Counts or clustered sums come in; low and high go out, with the name of the way they were found.
+"""Confidence intervals: Wilson's for counts, bootstraps of clusters for everything else.
 
-Dimensions: G clusters, D kinds of clusters, S strata, R resamples, B resamples of a block, M
-columns; two columns are (sum of values, sum of weights).
+Dimensions: G rows (clusters), M columns, of which two are (sum of values, sum of weights); D kinds
+of distinct rows, of which C common and E rare, F rows of rare kinds; S strata, R resamples, B
+resamples of a block.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from unbag.types import FloatArray, IntArray
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# Dimensions: G rows (clusters), M columns, D distinct rows (kinds), of which C common and E rare,
-# F rows of rare kinds, R resamples, B resamples of a block.
 
 CELLS = 4_000_000
 """Numbers drawn at once; keeps the memory of any bootstrap under about 200 MB."""
@@ -30,87 +29,6 @@ BLOCK = 200_000
 """Counts made at once: few enough to stay in a processor's cache, which is several times faster."""
 PRICE = 8
 """A binomial draw costs about as much as this many index draws with their look-ups."""
-
-
-def generator(seed: int, *names: str) -> np.random.Generator:
-    """Randomness that depends on the seed and on what it is for, never on the order of work."""
-    digest = blake2b("\0".join([str(seed), *names]).encode(), digest_size=16).digest()
-    return np.random.default_rng(int.from_bytes(digest, "big"))
-
-
-def resampled_sums(row_GM: FloatArray, *, resamples: int, rng: np.random.Generator) -> FloatArray:
-    """Column sums of G rows drawn with replacement, `resamples` times: [R, M].
-
-    How often each distinct row is drawn is multinomial, so equal rows are drawn together: 30,000
-    outcomes that are 0 or 1 cost one binomial draw a resample. This is exact, not approximate.
-    """
-    distinct_DM, count_D = np.unique(row_GM, axis=0, return_counts=True)
-    if len(distinct_DM) * PRICE <= len(row_GM):
-        return _by_counts(distinct_DM, count_D / len(row_GM), len(row_GM), resamples, rng)
-    # Sorted, so that the same rows in another order give the same numbers.
-    return _by_index(np.repeat(distinct_DM, count_D, axis=0), resamples, rng)
-
-
-def resampled_counts(
-    count_D: IntArray, *, resamples: int, rng: np.random.Generator
-) -> Iterator[FloatArray]:
-    """How often each kind of row is drawn, where there are `count_D` rows of each: [D, B].
-
-    For sums that are best made by the caller, such as those of sparse rows. Exact, and block by
-    block: the counts of common kinds are multinomial, the rows of rare kinds are drawn one by one.
-    """
-    rows, is_common_D = int(count_D.sum()), count_D >= PRICE
-    common_C, rare_E = np.flatnonzero(is_common_D), np.flatnonzero(~is_common_D)
-    kind_F = np.repeat(np.arange(len(rare_E)), count_D[rare_E])
-    parts = [*count_D[common_C], *([len(kind_F)] if len(kind_F) else [])]
-    step = max(1, BLOCK // (len(count_D) + len(kind_F)))
-    for start in range(0, resamples, step):
-        block = min(step, resamples - start)
-        drawn_BC = rng.multinomial(rows, np.array(parts) / rows, size=block)
-        count_DB = np.empty((len(count_D), block))
-        count_DB[common_C] = drawn_BC[:, : len(common_C)].T
-        if len(kind_F):
-            count_DB[rare_E] = _rare(kind_F, len(rare_E), drawn_BC[:, -1], rng).T
-        yield count_DB
-
-
-def _rare(kind_F: IntArray, kinds: int, draws_B: IntArray, rng: np.random.Generator) -> IntArray:
-    """Of F rows, `draws_B` are drawn for each resample: how often each kind is, [B, E]."""
-    place = np.repeat(np.arange(len(draws_B)) * kinds, draws_B)
-    place += kind_F[rng.integers(len(kind_F), size=len(place), dtype=np.int32)]
-    return np.bincount(place, minlength=len(draws_B) * kinds).reshape(len(draws_B), kinds)
-
-
-def _by_counts(
-    distinct_DM: FloatArray,
-    share_D: FloatArray,
-    rows: int,
-    resamples: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    step = max(1, CELLS // len(distinct_DM))
-    parts = [
-        rng.multinomial(rows, share_D, size=min(step, resamples - start)) @ distinct_DM
-        for start in range(0, resamples, step)
-    ]
-    return np.concatenate(parts)
-
-
-def _by_index(sorted_GM: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:
-    rows, columns = sorted_GM.shape
-    sum_RM = np.empty((resamples, columns))
-    step = max(1, CELLS // rows)
-    for start in range(0, resamples, step):
-        stop = min(start + step, resamples)
-        index_RG = rng.integers(rows, size=(stop - start, rows), dtype=np.int32)
-        for column in range(columns):
-            value_G = np.ascontiguousarray(sorted_GM[:, column])
-            is_constant = value_G[0] == value_G[-1] and bool(np.all(value_G == value_G[0]))
-            sum_R = value_G[0] * rows if is_constant else value_G[index_RG].sum(axis=1)
-            sum_RM[start:stop, column] = sum_R
-    return sum_RM
-
-
 MANY = 10_000
 """Clusters from which the mean of a continuous score is normal for every purpose."""
 FEW = 5
@@ -124,6 +42,13 @@ class Interval(NamedTuple):
     low: float
     high: float
     name: str
+
+
+def ratio(sum_XM: FloatArray) -> FloatArray:
+    """Sum of values over sum of weights; NaN where the weights sum to 0."""
+    weight_X = np.where(sum_XM[..., 1] == 0, np.nan, sum_XM[..., 1])
+    quotient_X: FloatArray = sum_XM[..., 0] / weight_X
+    return quotient_X
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +67,39 @@ class Stratum:
         return float(ratio(self.row_GM.sum(axis=0)))
 
 
-def ratio(sum_XM: FloatArray) -> FloatArray:
-    """Sum of values over sum of weights; NaN where the weights sum to 0."""
-    weight_X = np.where(sum_XM[..., 1] == 0, np.nan, sum_XM[..., 1])
-    quotient_X: FloatArray = sum_XM[..., 0] / weight_X
-    return quotient_X
+def interval(
+    strata: Sequence[Stratum],
+    *,
+    is_macro: bool,
+    is_clustered: bool,
+    is_count: bool,
+    is_rate: bool,
+    confidence: float,
+    resamples: int,
+    rng: np.random.Generator,
+) -> Interval:
+    """The right interval for an average.
+
+    Independent 0/1 outcomes (`is_count`) get Wilson's. All else gets a bootstrap, of clusters, and
+    within the groups of a macro average unless they share clusters; except that the mean of a score
+    over very many clusters is normal. A rate whose resamples are all alike (every unit right, or
+    each pair half right) would get an interval of no width: see `alike`. A macro average with a
+    group of few clusters says so in the name: its interval is too narrow.
+    """
+    if not (is_macro or is_clustered) and is_count:
+        value, weight = strata[0].row_GM.sum(axis=0)
+        return wilson(float(value), float(weight), confidence)
+    if not (is_macro or is_rate) and len(strata[0].row_GM) > MANY:
+        return normal(strata[0], confidence)
+    name = f"{'stratified ' * is_macro}{'clustered ' * is_clustered}bootstrap"
+    name = JOINT if is_joint(strata) else name
+    found = percentile(draws(strata, resamples=resamples, rng=rng), confidence, name)
+    value = sum(stratum.share * stratum.value for stratum in strata)
+    if is_rate and found.high - found.low < 1e-12 and -1e-12 <= value <= 1 + 1e-12:
+        found = alike(value, effective_clusters(strata), confidence)
+    if is_macro and min(np.count_nonzero(s.row_GM[:, 1]) for s in strata) < FEW:
+        return found._replace(name=f"{found.name}, few clusters")
+    return found
 
 
 def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
@@ -178,20 +131,51 @@ def bootstrap(
     return percentile(draw_R, confidence, name)
 
 
-def cluster_names(clusters: Sequence[str]) -> tuple[str, ...]:
-    """Each cluster once, in the order of the rows that `cluster_rows` gives."""
-    return tuple(dict.fromkeys(clusters))
+def normal(stratum: Stratum, confidence: float = 0.95) -> Interval:
+    """Normal interval of a ratio of sums, with the spread between clusters."""
+    value_G, weight_G = stratum.row_GM.T
+    clusters, value = len(value_G), stratum.value
+    spread = float(np.sum((value_G - value * weight_G) ** 2)) * clusters / (clusters - 1)
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(spread) / float(weight_G.sum())
+    return Interval(value - half, value + half, "normal")
 
 
-def cluster_rows(row_NM: FloatArray, clusters: Sequence[str]) -> FloatArray:
-    """Sums over the rows of each cluster."""
-    code_of = {name: code for code, name in enumerate(cluster_names(clusters))}
-    code_N = np.array([code_of[name] for name in clusters], dtype=np.int64)
-    columns = [
-        np.bincount(code_N, weights=row_NM[:, column], minlength=len(code_of))
-        for column in range(row_NM.shape[1])
-    ]
-    return np.stack(columns, axis=1)
+def alike(value: float, clusters: float, confidence: float = 0.95) -> Interval:
+    """Interval of a rate that showed no spread between clusters.
+
+    Nothing but clusters of a kind not seen could move it. Wilson's upper end for 0 of all clusters
+    says how large their share may be; they may be all wrong or all right. At 0 and 1 this is
+    Wilson's own interval. In between, Wilson's would take equal clusters for coin tosses.
+    """
+    # Rounding leaves n of n a hair under n, which would cut the interval off below 1.
+    value, unseen = round(value, 12), wilson(0, clusters, confidence).high
+    return Interval(value - value * unseen, value + (1 - value) * unseen, "wilson (clusters)")
+
+
+def effective_clusters(strata: Sequence[Stratum]) -> float:
+    """Independent trials that would spread as much as this average: 1 / sum(share^2 / clusters).
+
+    A cluster of several strata counts once, with all that it has of their shares.
+    """
+    part_of: dict[str, float] = {}
+    alone = 0.0
+    for stratum in strata:
+        used_K = np.flatnonzero(stratum.row_GM[:, 1])
+        part = stratum.share / len(used_K)
+        alone += 0.0 if stratum.clusters else part * stratum.share
+        for name in [stratum.clusters[i] for i in used_K] if stratum.clusters else ():
+            part_of[name] = part_of.get(name, 0.0) + part
+    return 1 / (alone + sum(part**2 for part in part_of.values()))
+
+
+def percentile(draw_R: FloatArray, confidence: float, name: str) -> Interval:
+    """The middle of the resamples; those without a value are left out."""
+    known_R = draw_R[np.isfinite(draw_R)]
+    if not len(known_R):
+        return Interval(float("nan"), float("nan"), name)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(known_R, [tail, 1 - tail])
+    return Interval(float(low), float(high), name)
 
 
 def is_joint(strata: Sequence[Stratum]) -> bool:
@@ -267,83 +251,96 @@ def _kinds(strata: Sequence[Stratum], columns: int) -> tuple[csr_array, IntArray
     return csr_array(row_DxSM.T), np.array([count for _, count in kinds], dtype=np.int64)
 
 
-def percentile(draw_R: FloatArray, confidence: float, name: str) -> Interval:
-    """The middle of the resamples; those without a value are left out."""
-    known_R = draw_R[np.isfinite(draw_R)]
-    if not len(known_R):
-        return Interval(float("nan"), float("nan"), name)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(known_R, [tail, 1 - tail])
-    return Interval(float(low), float(high), name)
+def cluster_rows(row_NM: FloatArray, clusters: Sequence[str]) -> FloatArray:
+    """Sums over the rows of each cluster."""
+    code_of = {name: code for code, name in enumerate(cluster_names(clusters))}
+    code_N = np.array([code_of[name] for name in clusters], dtype=np.int64)
+    columns = [
+        np.bincount(code_N, weights=row_NM[:, column], minlength=len(code_of))
+        for column in range(row_NM.shape[1])
+    ]
+    return np.stack(columns, axis=1)
 
 
-def normal(stratum: Stratum, confidence: float = 0.95) -> Interval:
-    """Normal interval of a ratio of sums, with the spread between clusters."""
-    value_G, weight_G = stratum.row_GM.T
-    clusters, value = len(value_G), stratum.value
-    spread = float(np.sum((value_G - value * weight_G) ** 2)) * clusters / (clusters - 1)
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(spread) / float(weight_G.sum())
-    return Interval(value - half, value + half, "normal")
+def cluster_names(clusters: Sequence[str]) -> tuple[str, ...]:
+    """Each cluster once, in the order of the rows that `cluster_rows` gives."""
+    return tuple(dict.fromkeys(clusters))
 
 
-def interval(
-    strata: Sequence[Stratum],
-    *,
-    is_macro: bool,
-    is_clustered: bool,
-    is_count: bool,
-    is_rate: bool,
-    confidence: float,
+def resampled_sums(row_GM: FloatArray, *, resamples: int, rng: np.random.Generator) -> FloatArray:
+    """Column sums of G rows drawn with replacement, `resamples` times: [R, M].
+
+    How often each distinct row is drawn is multinomial, so equal rows are drawn together: 30,000
+    outcomes that are 0 or 1 cost one binomial draw a resample. This is exact, not approximate.
+    """
+    distinct_DM, count_D = np.unique(row_GM, axis=0, return_counts=True)
+    if len(distinct_DM) * PRICE <= len(row_GM):
+        return _by_counts(distinct_DM, count_D / len(row_GM), len(row_GM), resamples, rng)
+    # Sorted, so that the same rows in another order give the same numbers.
+    return _by_index(np.repeat(distinct_DM, count_D, axis=0), resamples, rng)
+
+
+def _by_counts(
+    distinct_DM: FloatArray,
+    share_D: FloatArray,
+    rows: int,
     resamples: int,
     rng: np.random.Generator,
-) -> Interval:
-    """The right interval for an average.
+) -> FloatArray:
+    step = max(1, CELLS // len(distinct_DM))
+    parts = [
+        rng.multinomial(rows, share_D, size=min(step, resamples - start)) @ distinct_DM
+        for start in range(0, resamples, step)
+    ]
+    return np.concatenate(parts)
 
-    Independent 0/1 outcomes (`is_count`) get Wilson's. All else gets a bootstrap, of clusters, and
-    within the groups of a macro average unless they share clusters; except that the mean of a score
-    over very many clusters is normal. A rate whose resamples are all alike (every unit right, or
-    each pair half right) would get an interval of no width: see `alike`. A macro average with a
-    group of few clusters says so in the name: its interval is too narrow.
+
+def _by_index(sorted_GM: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:
+    rows, columns = sorted_GM.shape
+    sum_RM = np.empty((resamples, columns))
+    step = max(1, CELLS // rows)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        index_RG = rng.integers(rows, size=(stop - start, rows), dtype=np.int32)
+        for column in range(columns):
+            value_G = np.ascontiguousarray(sorted_GM[:, column])
+            is_constant = value_G[0] == value_G[-1] and bool(np.all(value_G == value_G[0]))
+            sum_R = value_G[0] * rows if is_constant else value_G[index_RG].sum(axis=1)
+            sum_RM[start:stop, column] = sum_R
+    return sum_RM
+
+
+def resampled_counts(
+    count_D: IntArray, *, resamples: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """How often each kind of row is drawn, where there are `count_D` rows of each: [D, B].
+
+    For sums that are best made by the caller, such as those of sparse rows. Exact, and block by
+    block: the counts of common kinds are multinomial, the rows of rare kinds are drawn one by one.
     """
-    if not (is_macro or is_clustered) and is_count:
-        value, weight = strata[0].row_GM.sum(axis=0)
-        return wilson(float(value), float(weight), confidence)
-    if not (is_macro or is_rate) and len(strata[0].row_GM) > MANY:
-        return normal(strata[0], confidence)
-    name = f"{'stratified ' * is_macro}{'clustered ' * is_clustered}bootstrap"
-    name = JOINT if is_joint(strata) else name
-    found = percentile(draws(strata, resamples=resamples, rng=rng), confidence, name)
-    value = sum(stratum.share * stratum.value for stratum in strata)
-    if is_rate and found.high - found.low < 1e-12 and -1e-12 <= value <= 1 + 1e-12:
-        found = alike(value, effective_clusters(strata), confidence)
-    if is_macro and min(np.count_nonzero(s.row_GM[:, 1]) for s in strata) < FEW:
-        return found._replace(name=f"{found.name}, few clusters")
-    return found
+    rows, is_common_D = int(count_D.sum()), count_D >= PRICE
+    common_C, rare_E = np.flatnonzero(is_common_D), np.flatnonzero(~is_common_D)
+    kind_F = np.repeat(np.arange(len(rare_E)), count_D[rare_E])
+    parts = [*count_D[common_C], *([len(kind_F)] if len(kind_F) else [])]
+    step = max(1, BLOCK // (len(count_D) + len(kind_F)))
+    for start in range(0, resamples, step):
+        block = min(step, resamples - start)
+        drawn_BC = rng.multinomial(rows, np.array(parts) / rows, size=block)
+        count_DB = np.empty((len(count_D), block))
+        count_DB[common_C] = drawn_BC[:, : len(common_C)].T
+        if len(kind_F):
+            count_DB[rare_E] = _rare(kind_F, len(rare_E), drawn_BC[:, -1], rng).T
+        yield count_DB
 
 
-def alike(value: float, clusters: float, confidence: float = 0.95) -> Interval:
-    """Interval of a rate that showed no spread between clusters.
-
-    Nothing but clusters of a kind not seen could move it. Wilson's upper end for 0 of all clusters
-    says how large their share may be; they may be all wrong or all right. At 0 and 1 this is
-    Wilson's own interval. In between, Wilson's would take equal clusters for coin tosses.
-    """
-    # Rounding leaves n of n a hair under n, which would cut the interval off below 1.
-    value, unseen = round(value, 12), wilson(0, clusters, confidence).high
-    return Interval(value - value * unseen, value + (1 - value) * unseen, "wilson (clusters)")
+def _rare(kind_F: IntArray, kinds: int, draws_B: IntArray, rng: np.random.Generator) -> IntArray:
+    """Of F rows, `draws_B` are drawn for each resample: how often each kind is, [B, E]."""
+    place = np.repeat(np.arange(len(draws_B)) * kinds, draws_B)
+    place += kind_F[rng.integers(len(kind_F), size=len(place), dtype=np.int32)]
+    return np.bincount(place, minlength=len(draws_B) * kinds).reshape(len(draws_B), kinds)
 
 
-def effective_clusters(strata: Sequence[Stratum]) -> float:
-    """Independent trials that would spread as much as this average: 1 / sum(share^2 / clusters).
-
-    A cluster of several strata counts once, with all that it has of their shares.
-    """
-    part_of: dict[str, float] = {}
-    alone = 0.0
-    for stratum in strata:
-        used_K = np.flatnonzero(stratum.row_GM[:, 1])
-        part = stratum.share / len(used_K)
-        alone += 0.0 if stratum.clusters else part * stratum.share
-        for name in [stratum.clusters[i] for i in used_K] if stratum.clusters else ():
-            part_of[name] = part_of.get(name, 0.0) + part
-    return 1 / (alone + sum(part**2 for part in part_of.values()))
+def generator(seed: int, *names: str) -> np.random.Generator:
+    """Randomness that depends on the seed and on what it is for, never on the order of work."""
+    digest = blake2b("\0".join([str(seed), *names]).encode(), digest_size=16).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))

@@ -1,6 +1,9 @@
-"""Pairs of pictures and sets of four come in; two-way, four-way and relaxed outcomes go out.
+"""Pairs of pictures and captions, and sets of four: does each picture pick its own caption?
 
-Dimensions: N cases, P pictures, C = P captions; picture i owns the caption own_NP[:, i].
+Relaxed verdicts call a pair solved if the right assignment beats the crossed one as a whole, even
+when a prior makes both pictures prefer the same caption.
+
+Dimensions: N cases or pairs, P pictures, C = P captions; picture i owns the caption own_NP[:, i].
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from typing import Literal
 
 import numpy as np
 
-from unbag.metrics.aggregate import CHANCE
 from unbag.metrics.cases import (
+    CHANCE,
     Credit,
-    Judged,
+    JudgedUnits,
     Stack,
     credit,
     duel,
@@ -36,22 +39,36 @@ from unbag.types import (
     TieRule,
 )
 
-# Dimensions: N cases, P = 2 pictures, C = 2 captions.
+Form = Literal["additive", "ratio"]
+TWO_WAY = ("individual", "pair", "same_answer", "relaxed")
+FOUR_WAY = ("individual4", "pair4", "set")
 
 
-def is_matching(true_NPC: BoolArray) -> BoolArray:
-    """Cases (square ones) in which every picture has exactly one caption of its own."""
-    one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
-    matching_N: BoolArray = np.all(one_each_NC, axis=1)
-    return matching_N
+@dataclass(frozen=True)
+class Groups:
+    """Winoground's three scores, which MMVP-VLM, ColorSwap, EqBen and BiVLC share.
 
+    `text` is the convention of "pair accuracy" in the MLLM papers, `image` that of the MMVP code.
+    Items with a non-finite score or with equal captions are invalid.
+    """
 
-def is_valid(stack: Stack) -> BoolArray:
-    """Cases with finite scores only, and with captions that differ."""
-    differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
-    valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
-    valid_N &= differ_N == stack.score_NPC.shape[2]
-    return valid_N
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every 2 x 2 item in which each picture has its own caption."""
+        parts: dict[str, list[JudgedUnits]] = {"text": [], "image": [], "group": []}
+        for every in stacks(cases, [(2, 2)]):
+            stack = every.chosen(is_matching(every.true_NPC))
+            valid_N = is_valid(stack)
+            clusters = [case.item.group or case.item.id for case in stack.cases]
+            found = judge_groups(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
+            for name, (credit_N, tie_N) in found.items():
+                value_N = np.where(valid_N, credit_N, np.nan)
+                judged = per_item(
+                    stack.cases, value_N, tie_N & valid_N, chance=CHANCE[name], clusters=clusters
+                )
+                parts[name].append(judged)
+        return [outcomes(name, judged) for name, judged in parts.items()]
 
 
 def judge_groups(
@@ -71,178 +88,73 @@ def judge_groups(
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Winoground's three scores, which MMVP-VLM, ColorSwap, EqBen and BiVLC share.
+class Pairs:
+    """Both pictures of an opposite pair must pick their caption (What'sUp, MMVP, Winoground).
 
-    `text` is the convention of "pair accuracy" in the MLLM papers, `image` that of the MMVP code.
-    Items with a non-finite score or with equal captions are invalid.
+    2 x 2 items give the two-way metrics; 4 x 4 sets also `individual4`, `pair4` and `set`, where
+    all four captions compete. One non-finite score or two equal captions make the whole set
+    invalid. With identical embeddings `individual` is exactly 1/2 and `pair` exactly 0.
     """
+
+    pairs: Mapping[str, tuple[int, int]] | None = None
+    """Names of the opposite pairs, as {"left/right": (0, 1), "on/under": (2, 3)}; a unit of a pair
+    is tagged {"relation": name}. None: pictures 0 and 1, 2 and 3, without a name."""
+    form: Form = "additive"
+    """Of `relaxed`; `ratio` needs positive scores."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 item in which each picture has its own caption."""
-        parts: dict[str, list[Judged]] = {"text": [], "image": [], "group": []}
-        for every in stacks(cases, [(2, 2)]):
+        """Judge every 2 x 2 and 4 x 4 item in which each picture has its own caption."""
+        parts: dict[str, list[JudgedUnits]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
+        has_sets = False
+        for every in stacks(cases, [(2, 2), (4, 4)]):
             stack = every.chosen(is_matching(every.true_NPC))
-            valid_N = is_valid(stack)
-            clusters = [case.item.group or case.item.id for case in stack.cases]
-            found = judge_groups(stack.score_NPC, stack.true_NPC, ties=ties, tie_eps=tie_eps)
-            for name, (credit_N, tie_N) in found.items():
-                value_N = np.where(valid_N, credit_N, np.nan)
-                judged = per_item(
-                    stack.cases, value_N, tie_N & valid_N, chance=CHANCE[name], clusters=clusters
-                )
-                parts[name].append(judged)
-        return [outcomes(name, judged) for name, judged in parts.items()]
+            self._two_way(stack, parts, ties=ties, tie_eps=tie_eps)
+            if stack.score_NPC.shape[1] == 4:
+                has_sets = True
+                self._four_way(stack, parts, ties=ties, tie_eps=tie_eps)
+        names = (*TWO_WAY, *FOUR_WAY) if has_sets else TWO_WAY
+        return [outcomes(name, parts[name]) for name in names]
 
+    def _two_way(
+        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
+    ) -> None:
+        own_NP = stack.true_NPC.argmax(axis=2)
+        score_NPC = _finite(stack)
+        for name, (i, j) in self._of(stack):
+            found = judge_pair(
+                score_NPC, own_NP, (i, j), ties=ties, tie_eps=tie_eps, form=self.form
+            )
+            for picture, side in ((i, "first"), (j, "second")):
+                unit = f"picture {picture}"
+                parts["individual"].append(_judged(stack, "individual", found[side], unit, name))
+            for metric in ("pair", "same_answer", "relaxed"):
+                parts[metric].append(_judged(stack, metric, found[metric], f"pair {i}-{j}", name))
 
-# Dimensions: N cases of one shape.
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One item of a group, judged by itself."""
-
-    case: Case
-    credit: float
-    is_tied: bool
-
-
-@dataclass(frozen=True)
-class Joined:
-    """NaturalBench: two questions about two pictures, four items in one group.
-
-    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
-    `all_four`. A unit of which an item is missing or invalid is invalid.
-    """
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
-        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
-        return [
-            _joined("question_pair", answers, by=_question_of, members=2),
-            _joined("image_pair", answers, by=_picture_of, members=2),
-            _joined("all_four", answers, by=_group_of, members=4),
+    def _four_way(
+        self, stack: Stack, parts: dict[str, list[JudgedUnits]], *, ties: TieRule, tie_eps: float
+    ) -> None:
+        score_NPC = _finite(stack)
+        each = [
+            credit(score_NPC[:, i], stack.true_NPC[:, i], ties=ties, tie_eps=tie_eps)
+            for i in range(4)
         ]
+        for name, (i, j) in self._of(stack):
+            for picture in (i, j):
+                unit = f"picture {picture}"
+                found = _judged(stack, "individual4", each[picture], unit, name)
+                parts["individual4"].append(found)
+            both = _all_of([each[i], each[j]])
+            parts["pair4"].append(_judged(stack, "pair4", both, f"pair {i}-{j}", name))
+        parts["set"].append(_judged(stack, "set", _all_of(each), "", ""))
 
-
-@dataclass(frozen=True)
-class JoinedPairs:
-    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Join the one-picture items of every group."""
-        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
-        return [_joined("pair", answers, by=_group_of, members=2)]
-
-
-def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[Answer]:
-    """Every one-picture item that belongs to a group, in the order of the cases."""
-    grouped = [case for case in cases if case.item.group]
-    found: dict[str, Answer] = {}
-    for stack in stacks(grouped, [(1, None)]):
-        credit_N, tie_N = credit(
-            stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
-        )
-        for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
-            found[case.item.id] = Answer(case, float(value), bool(is_tied))
-    return [found[case.item.id] for case in grouped if case.item.id in found]
-
-
-def _joined(
-    metric: str, answers: Sequence[Answer], *, by: Callable[[Item], str], members: int
-) -> Outcomes:
-    units: dict[str, list[Answer]] = {}
-    for answer in answers:
-        units.setdefault(by(answer.case.item), []).append(answer)
-    joined = list(units.values())
-    complete = [len(unit) == members for unit in joined]
-    values = [prod(answer.credit for answer in unit) for unit in joined]
-    value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
-    is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
-    judged = Judged(
-        units=list(units),
-        clusters=[unit[0].case.item.group for unit in joined],
-        tags=[_joined_shared_tags(unit) for unit in joined],
-        unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
-        value_U=value_U,
-        tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
-        chance_U=np.full(len(joined), CHANCE[metric]),
-    )
-    return outcomes(metric, [judged])
-
-
-def _group_of(item: Item) -> str:
-    return item.group
-
-
-def _question_of(item: Item) -> str:
-    return f"{item.group}/{item.question.text if item.question else ''}"
-
-
-def _picture_of(item: Item) -> str:
-    return f"{item.group}/{item.pictures[0].name}"
-
-
-def _joined_shared_tags(unit: Sequence[Answer]) -> Mapping[str, str]:
-    first, *others = (answer.case.item.tags for answer in unit)
-    return {
-        tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
-    }
-
-
-# A pair counts as solved if the right assignment beats the crossed one as a whole, even when a
-# prior makes both pictures prefer the same caption. Every function returns a margin: above 0 is
-# solved, 0 a tie, NaN invalid.
-#
-# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
-
-Form = Literal["additive", "ratio"]
-
-
-def additive_margin(score_N22: FloatArray) -> FloatArray:
-    """s11 + s22 - s12 - s21: for cosines and log-probabilities.
-
-    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
-    """
-    own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
-    other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
-    return own_N + other_N
-
-
-def ratio_margin(score_N22: FloatArray) -> FloatArray:
-    """s11/(s11+s12) - s21/(s21+s22): for positive scores, larger is better; NaN for others."""
-    positive_N: BoolArray = np.all(score_N22 > 0, axis=(1, 2))
-    score_N22 = np.where(positive_N[:, None, None], score_N22, 1.0)
-    share_N2 = score_N22[:, :, 0] / score_N22.sum(axis=2)
-    return np.where(positive_N, share_N2[:, 0] - share_N2[:, 1], np.nan)
-
-
-def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The ratio form with its sign turned round, because a smaller perplexity is better."""
-    return -ratio_margin(perplexity_N22)
-
-
-def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
-    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
-
-    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
-    """
-    return ratio_margin(perplexity_N22)
-
-
-def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
-    """The margin in the form asked for."""
-    return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
-
-
-TWO_WAY = ("individual", "pair", "same_answer", "relaxed")
-FOUR_WAY = ("individual4", "pair4", "set")
+    def _of(self, stack: Stack) -> list[tuple[str, tuple[int, int]]]:
+        """The opposite pairs that sets of this size have."""
+        pictures = stack.score_NPC.shape[1]
+        if self.pairs is None:
+            return [("", (i, i + 1)) for i in range(0, pictures, 2)]
+        return [(name, pair) for name, pair in self.pairs.items() if max(pair) < pictures]
 
 
 def judge_pair(
@@ -278,76 +190,6 @@ def judge_pair(
     }
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Both pictures of an opposite pair must pick their caption (What'sUp, MMVP, Winoground).
-
-    2 x 2 items give the two-way metrics; 4 x 4 sets also `individual4`, `pair4` and `set`, where
-    all four captions compete. One non-finite score or two equal captions make the whole set
-    invalid. With identical embeddings `individual` is exactly 1/2 and `pair` exactly 0.
-    """
-
-    pairs: Mapping[str, tuple[int, int]] | None = None
-    """Names of the opposite pairs, as {"left/right": (0, 1), "on/under": (2, 3)}; a unit of a pair
-    is tagged {"relation": name}. None: pictures 0 and 1, 2 and 3, without a name."""
-    form: Form = "additive"
-    """Of `relaxed`; `ratio` needs positive scores."""
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Judge every 2 x 2 and 4 x 4 item in which each picture has its own caption."""
-        parts: dict[str, list[Judged]] = {name: [] for name in (*TWO_WAY, *FOUR_WAY)}
-        has_sets = False
-        for every in stacks(cases, [(2, 2), (4, 4)]):
-            stack = every.chosen(is_matching(every.true_NPC))
-            self._two_way(stack, parts, ties=ties, tie_eps=tie_eps)
-            if stack.score_NPC.shape[1] == 4:
-                has_sets = True
-                self._four_way(stack, parts, ties=ties, tie_eps=tie_eps)
-        names = (*TWO_WAY, *FOUR_WAY) if has_sets else TWO_WAY
-        return [outcomes(name, parts[name]) for name in names]
-
-    def _two_way(
-        self, stack: Stack, parts: dict[str, list[Judged]], *, ties: TieRule, tie_eps: float
-    ) -> None:
-        own_NP = stack.true_NPC.argmax(axis=2)
-        score_NPC = _finite(stack)
-        for name, (i, j) in self._of(stack):
-            found = judge_pair(
-                score_NPC, own_NP, (i, j), ties=ties, tie_eps=tie_eps, form=self.form
-            )
-            for picture, side in ((i, "first"), (j, "second")):
-                unit = f"picture {picture}"
-                parts["individual"].append(_judged(stack, "individual", found[side], unit, name))
-            for metric in ("pair", "same_answer", "relaxed"):
-                parts[metric].append(_judged(stack, metric, found[metric], f"pair {i}-{j}", name))
-
-    def _four_way(
-        self, stack: Stack, parts: dict[str, list[Judged]], *, ties: TieRule, tie_eps: float
-    ) -> None:
-        score_NPC = _finite(stack)
-        each = [
-            credit(score_NPC[:, i], stack.true_NPC[:, i], ties=ties, tie_eps=tie_eps)
-            for i in range(4)
-        ]
-        for name, (i, j) in self._of(stack):
-            for picture in (i, j):
-                unit = f"picture {picture}"
-                found = _judged(stack, "individual4", each[picture], unit, name)
-                parts["individual4"].append(found)
-            both = _all_of([each[i], each[j]])
-            parts["pair4"].append(_judged(stack, "pair4", both, f"pair {i}-{j}", name))
-        parts["set"].append(_judged(stack, "set", _all_of(each), "", ""))
-
-    def _of(self, stack: Stack) -> list[tuple[str, tuple[int, int]]]:
-        """The opposite pairs that sets of this size have."""
-        pictures = stack.score_NPC.shape[1]
-        if self.pairs is None:
-            return [("", (i, i + 1)) for i in range(0, pictures, 2)]
-        return [(name, pair) for name, pair in self.pairs.items() if max(pair) < pictures]
-
-
 def _finite(stack: Stack) -> FloatArray:
     """Scores with invalid cases set to 0; their verdicts are taken back in `_judged`."""
     return np.where(is_valid(stack)[:, None, None], stack.score_NPC, 0.0)
@@ -359,12 +201,12 @@ def _all_of(credits: Sequence[Credit]) -> Credit:
     return Credit(value_N, np.any([found.tie_N for found in credits], axis=0))
 
 
-def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) -> Judged:
+def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) -> JudgedUnits:
     """One unit of every set. Answers that no rule could read count with the first unit only."""
     valid_N = is_valid(stack)
     items = [case.item for case in stack.cases]
     is_first = unit in ("", "picture 0", "pair 0-1")
-    return Judged(
+    return JudgedUnits(
         units=[f"{item.id}/{unit}" if unit else item.id for item in items],
         clusters=[item.group or item.id for item in items],
         tags=[{**item.tags, "relation": relation} if relation else item.tags for item in items],
@@ -373,19 +215,6 @@ def _judged(stack: Stack, metric: str, found: Credit, unit: str, relation: str) 
         tie_U=found.tie_N & valid_N,
         chance_U=np.full(len(items), CHANCE[metric]),
     )
-
-
-# Dimensions: N pairs, 2 pictures, 2 captions; picture k belongs to caption k.
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """Scores of a pair, its pictures and captions in the same order."""
-
-    unit: str
-    cluster: str
-    cases: tuple[Case, ...]
-    score_22: FloatArray
 
 
 @dataclass(frozen=True)
@@ -397,7 +226,7 @@ class Relaxed:
     """
 
     form: Form = "additive"
-    """`ratio` for probabilities; see metrics.relaxed."""
+    """`ratio` for probabilities."""
 
     def __call__(
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
@@ -413,10 +242,10 @@ class Relaxed:
         rival_N2 = np.stack([margin_N, np.where(np.isnan(margin_N), np.nan, 0.0)], axis=1)
         straight_N2 = np.broadcast_to(np.array([True, False]), rival_N2.shape)
         credit_N, tie_N = credit(rival_N2, straight_N2, ties=ties, tie_eps=tie_eps)
-        judged = Judged(
+        judged = JudgedUnits(
             units=[pair.unit for pair in pairs],
             clusters=[pair.cluster for pair in pairs],
-            tags=[_relaxed_pairs_shared_tags(pair) for pair in pairs],
+            tags=[_shared_tags(pair.cases) for pair in pairs],
             unparsed=[sum(case.scores.unparsed for case in pair.cases) for pair in pairs],
             value_U=credit_N,
             tie_U=tie_N,
@@ -425,15 +254,17 @@ class Relaxed:
         return [outcomes("relaxed", [judged])]
 
 
-def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
-    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
-    return tuple(
-        replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
-        for metric in metrics
-    )
+@dataclass(frozen=True)
+class _ScoredPair:
+    """Scores of a pair, its pictures and captions in the same order."""
+
+    unit: str
+    cluster: str
+    cases: tuple[Case, ...]
+    score_22: FloatArray
 
 
-def _items(cases: Sequence[Case]) -> list[_Pair]:
+def _items(cases: Sequence[Case]) -> list[_ScoredPair]:
     found = []
     for case in cases:
         truth = case.item.truth
@@ -443,11 +274,11 @@ def _items(cases: Sequence[Case]) -> list[_Pair]:
         if bool(is_matching(true_22[None])[0]) and len(set(case.item.captions)) == 2:
             score_22 = score_cells(case)[:, true_22.argmax(axis=1)]
             cluster = case.item.group or case.item.id
-            found.append(_Pair(case.item.id, cluster, (case,), score_22))
+            found.append(_ScoredPair(case.item.id, cluster, (case,), score_22))
     return found
 
 
-def _groups(cases: Sequence[Case]) -> list[_Pair]:
+def _groups(cases: Sequence[Case]) -> list[_ScoredPair]:
     groups: dict[str, list[Case]] = {}
     for case in cases:
         if case.item.group and tuple(case.item.truth.shape) == (1, 2):
@@ -460,10 +291,161 @@ def _groups(cases: Sequence[Case]) -> list[_Pair]:
         if true_22.dtype == np.bool_ and bool(is_matching(true_22[None])[0]):
             score_22 = np.array([score_cells(case)[0] for case in members])
             own = true_22.argmax(axis=1)
-            found.append(_Pair(name, name, tuple(members), score_22[:, own]))
+            found.append(_ScoredPair(name, name, tuple(members), score_22[:, own]))
     return found
 
 
-def _relaxed_pairs_shared_tags(pair: _Pair) -> dict[str, str]:
-    first, *others = (case.item.tags for case in pair.cases)
-    return {k: v for k, v in first.items() if all(tags.get(k) == v for tags in others)}
+def in_form(metrics: Sequence[Metric], form: Form) -> tuple[Metric, ...]:
+    """The same metrics, with relaxed verdicts in the form that a scorer's numbers ask for."""
+    return tuple(
+        replace(metric, form=form) if isinstance(metric, Pairs | Relaxed) else metric
+        for metric in metrics
+    )
+
+
+def relaxed_margin(score_N22: FloatArray, form: Form) -> FloatArray:
+    """By how much the right assignment beats the crossed one: 0 is a tie, NaN invalid."""
+    return additive_margin(score_N22) if form == "additive" else ratio_margin(score_N22)
+
+
+def additive_margin(score_N22: FloatArray) -> FloatArray:
+    """s11 + s22 - s12 - s21: for cosines and log-probabilities.
+
+    Summed as two differences, so that rounding can never undo a pair that is solved strictly.
+    """
+    own_N = score_N22[:, 0, 0] - score_N22[:, 0, 1]
+    other_N: FloatArray = score_N22[:, 1, 1] - score_N22[:, 1, 0]
+    return own_N + other_N
+
+
+def ratio_margin(score_N22: FloatArray) -> FloatArray:
+    """s11/(s11+s12) - s21/(s21+s22): for positive scores, larger is better; NaN for others."""
+    positive_N: BoolArray = np.all(score_N22 > 0, axis=(1, 2))
+    score_N22 = np.where(positive_N[:, None, None], score_N22, 1.0)
+    share_N2 = score_N22[:, :, 0] / score_N22.sum(axis=2)
+    return np.where(positive_N, share_N2[:, 0] - share_N2[:, 1], np.nan)
+
+
+def perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The ratio form with its sign turned round, because a smaller perplexity is better."""
+    return -ratio_margin(perplexity_N22)
+
+
+def printed_perplexity_margin(perplexity_N22: FloatArray) -> FloatArray:
+    """The rule as printed in "On Erroneous Agreements", sec. 5.2, with the sign of a score.
+
+    Kept to show that it is wrong: it calls a pair solved when the crossed assignment is likelier.
+    """
+    return ratio_margin(perplexity_N22)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """NaturalBench: two questions about two pictures, four items in one group.
+
+    `question_pair`: one question, both pictures; `image_pair`: one picture, both questions;
+    `all_four`. A unit of which an item is missing or invalid is invalid.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [
+            _joined("question_pair", answers, by=_question_of, members=2),
+            _joined("image_pair", answers, by=_picture_of, members=2),
+            _joined("all_four", answers, by=_group_of, members=4),
+        ]
+
+
+@dataclass(frozen=True)
+class JoinedPairs:
+    """MMVP: the two items of a group ask about two pictures; `pair` needs both."""
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Join the one-picture items of every group."""
+        answers = _answers(cases, ties=ties, tie_eps=tie_eps)
+        return [_joined("pair", answers, by=_group_of, members=2)]
+
+
+@dataclass(frozen=True)
+class ItemCredit:
+    """One item of a group, judged by itself."""
+
+    case: Case
+    credit: float
+    is_tied: bool
+
+
+def _answers(cases: Sequence[Case], *, ties: TieRule, tie_eps: float) -> list[ItemCredit]:
+    """Every one-picture item that belongs to a group, in the order of the cases."""
+    grouped = [case for case in cases if case.item.group]
+    found: dict[str, ItemCredit] = {}
+    for stack in stacks(grouped, [(1, None)]):
+        credit_N, tie_N = credit(
+            stack.score_NPC[:, 0], stack.true_NPC[:, 0], ties=ties, tie_eps=tie_eps
+        )
+        for case, value, is_tied in zip(stack.cases, credit_N, tie_N, strict=True):
+            found[case.item.id] = ItemCredit(case, float(value), bool(is_tied))
+    return [found[case.item.id] for case in grouped if case.item.id in found]
+
+
+def _joined(
+    metric: str, answers: Sequence[ItemCredit], *, by: Callable[[Item], str], members: int
+) -> Outcomes:
+    units: dict[str, list[ItemCredit]] = {}
+    for answer in answers:
+        units.setdefault(by(answer.case.item), []).append(answer)
+    joined = list(units.values())
+    complete = [len(unit) == members for unit in joined]
+    values = [prod(answer.credit for answer in unit) for unit in joined]
+    value_U = np.where(complete, values, np.nan) if joined else np.zeros(0)
+    is_tied = [any(answer.is_tied for answer in unit) for unit in joined]
+    judged = JudgedUnits(
+        units=list(units),
+        clusters=[unit[0].case.item.group for unit in joined],
+        tags=[_shared_tags([answer.case for answer in unit]) for unit in joined],
+        unparsed=[sum(answer.case.scores.unparsed for answer in unit) for unit in joined],
+        value_U=value_U,
+        tie_U=np.array(is_tied, dtype=np.bool_) & np.isfinite(value_U),
+        chance_U=np.full(len(joined), CHANCE[metric]),
+    )
+    return outcomes(metric, [judged])
+
+
+def _group_of(item: Item) -> str:
+    return item.group
+
+
+def _question_of(item: Item) -> str:
+    return f"{item.group}/{item.question.text if item.question else ''}"
+
+
+def _picture_of(item: Item) -> str:
+    return f"{item.group}/{item.pictures[0].name}"
+
+
+def _shared_tags(cases: Sequence[Case]) -> Mapping[str, str]:
+    """The tags that all of the cases have alike."""
+    first, *others = (case.item.tags for case in cases)
+    return {
+        tag: value for tag, value in first.items() if all(tags.get(tag) == value for tags in others)
+    }
+
+
+def is_matching(true_NPC: BoolArray) -> BoolArray:
+    """Cases (square ones) in which every picture has exactly one caption of its own."""
+    one_each_NC: BoolArray = (true_NPC.sum(axis=1) == 1) & (true_NPC.sum(axis=2) == 1)
+    matching_N: BoolArray = np.all(one_each_NC, axis=1)
+    return matching_N
+
+
+def is_valid(stack: Stack) -> BoolArray:
+    """Cases with finite scores only, and with captions that differ."""
+    differ_N = np.array([len(set(case.item.captions)) for case in stack.cases], dtype=np.int64)
+    valid_N: BoolArray = np.all(np.isfinite(stack.score_NPC), axis=(1, 2))
+    valid_N &= differ_N == stack.score_NPC.shape[2]
+    return valid_N

@@ -1,6 +1,6 @@
-"""Pictures with one statement, true or false, come in; `auc` and `threshold_accuracy` go out.
+"""Single statements: area under the curve and a threshold for true and false, taus for ratings.
 
-Dimensions: N statements, T true ones, F false ones, K thresholds.
+Dimensions: N statements or ratings, T true ones, F false ones, K thresholds, L ratings of a level.
 """
 
 from __future__ import annotations
@@ -12,119 +12,18 @@ from types import MappingProxyType
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.metrics.aggregate import CHANCE
-from unbag.metrics.cases import Credit, cluster_of, outcomes, per_item, score_cells, true_cells
+from unbag.metrics.cases import (
+    CHANCE,
+    Credit,
+    cluster_of,
+    outcomes,
+    per_item,
+    score_cells,
+    true_cells,
+)
 from unbag.types import BoolArray, Case, FloatArray, IntArray, Outcomes, Sparse, TieRule
 
-# Dimensions: N ratings, L of one level.
-
 NAMES = ("tau_b", "tau_c")
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Do scores order captions as people do (Flickr8k)? Items have one picture, one rated caption.
-
-    Ties are part of both statistics, so the tie rule changes nothing and none is counted. Units
-    carry no tags: the correlation over some of the ratings is not the mean over their units.
-    """
-
-    def __call__(
-        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
-    ) -> Sequence[Outcomes]:
-        """Judge all ratings together."""
-        rated = [case for case in cases if tuple(case.item.truth.shape) == (1, 1)]
-        if not rated:
-            return [outcomes(name, [], is_rate=False) for name in NAMES]
-        score_N = np.array([score_cells(case)[0, 0] for case in rated], dtype=np.float64)
-        rating_N = np.array([_rating(case) for case in rated], dtype=np.float64)
-        found = []
-        for name, value_N in zip(NAMES, kendall(score_N, rating_N, tie_eps=tie_eps), strict=True):
-            judged = per_item(
-                rated,
-                value_N,
-                np.zeros(len(rated), dtype=np.bool_),
-                chance=0.0,
-                clusters=[cluster_of(case.item) for case in rated],
-            )
-            untagged = replace(judged, tags=[{} for _ in rated])
-            found.append(outcomes(name, [untagged], is_rate=False))
-        return found
-
-
-def kendall(
-    score_N: FloatArray, rating_N: FloatArray, *, tie_eps: float = 0.0
-) -> tuple[FloatArray, FloatArray]:
-    """Values whose mean is tau-b (and tau-c), and whose spread is that of the statistic.
-
-    With a(i) the share of others that i is ordered with as people order them, less the share of
-    those ordered the other way, b(i) the share with another score and c(i) the share with another
-    rating, tau-b is mean(a) / sqrt(mean(b) mean(c)). Each is a mean over pairs, so a unit enters
-    twice; the values are the statistic plus its first derivatives times twice the deviations (the
-    delta method), so that resampling units, or clusters of them, spreads as the statistic does.
-    Scores that are all equal order nothing: 0. Ratings that are all equal ask nothing: NaN.
-    """
-    valid_N = np.isfinite(score_N) & np.isfinite(rating_N)
-    tau_b_N, tau_c_N = np.full(len(score_N), np.nan), np.full(len(score_N), np.nan)
-    score_N, rating_N = score_N[valid_N], rating_N[valid_N]
-    levels = len(np.unique(rating_N))
-    if levels < 2:
-        return tau_b_N, tau_c_N
-    agree_N, other_score_N, other_rating_N = _shares(score_N, rating_N, tie_eps)
-    a, b, c = agree_N.mean(), other_score_N.mean(), other_rating_N.mean()
-    if not b:
-        tau_b_N[valid_N] = tau_c_N[valid_N] = 0.0
-        return tau_b_N, tau_c_N
-    tau_b = a / np.sqrt(b * c)
-    slope_N = (agree_N - a) / np.sqrt(b * c)
-    slope_N -= tau_b / 2 * ((other_score_N - b) / b + (other_rating_N - c) / c)
-    tau_b_N[valid_N] = tau_b + 2 * slope_N
-    classes = min(levels, len(np.unique(score_N)))
-    scale = (len(score_N) - 1) / len(score_N) * classes / (classes - 1)
-    tau_c_N[valid_N] = scale * (a + 2 * (agree_N - a))
-    return tau_b_N, tau_c_N
-
-
-def _shares(
-    score_N: FloatArray, rating_N: FloatArray, tie_eps: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of all others: ordered alike less the other way, of another score, of another rating.
-
-    Level by level of the ratings, of which there are few: n log n each instead of n squared.
-    """
-    total = len(score_N)
-    agree_N, equal_score_N = np.zeros(total), np.zeros(total)
-    other_rating_N = np.zeros(total)
-    for level in np.unique(rating_N):
-        score_L = np.sort(score_N[rating_N == level])
-        below_N, equal_N, above_N = _correlation_counts(score_N, score_L, tie_eps)
-        agree_N += np.sign(rating_N - level) * (below_N - above_N)
-        equal_score_N += equal_N
-        other_rating_N[rating_N == level] = total - len(score_L)
-    # Each score is level with itself, which is no pair.
-    others = total - 1
-    other_score_N = (total - equal_score_N) / others
-    return agree_N / others, other_score_N, other_rating_N / others
-
-
-def _correlation_counts(
-    score_N: FloatArray, sorted_L: FloatArray, tie_eps: float
-) -> tuple[IntArray, IntArray, IntArray]:
-    """How many of the sorted scores are below, level with and above each score."""
-    below_N = np.searchsorted(sorted_L, score_N - tie_eps, side="left").astype(np.int64)
-    up_to_N = np.searchsorted(sorted_L, score_N + tie_eps, side="right").astype(np.int64)
-    return below_N, up_to_N - below_N, len(sorted_L) - up_to_N
-
-
-def _rating(case: Case) -> float:
-    truth = case.item.truth
-    if isinstance(truth, Sparse) or truth.dtype == np.bool_:
-        raise UserError(
-            f"item {case.item.id!r} has no rating",
-            expected="a truth matrix of numbers",
-            way_out="judge what is true or false with `Statements`",
-        )
-    return float(truth[0, 0])
 
 
 # Statements about different pictures have no order, so the argmax rules share a tie evenly.
@@ -201,8 +100,8 @@ def area_values(
     value_N, tie_N = np.full(len(score_N), np.nan), np.zeros(len(score_N), dtype=np.bool_)
     if not len(true_T) or not len(false_F):
         return Credit(value_N, tie_N)
-    below_T, level_T = _counts(true_T, false_F, tie_eps)
-    above_F, level_F = _counts(-false_F, -true_T, tie_eps)
+    below_T, level_T, _ = _counts(true_T, np.sort(false_F), tie_eps)
+    above_F, level_F, _ = _counts(-false_F, np.sort(-true_T), tie_eps)
     own_T = (below_T + _TIE_WORTH[ties] * level_T) / len(false_F)
     own_F = (above_F + _TIE_WORTH[ties] * level_F) / len(true_T)
     area, n = float(own_T.mean()), len(true_T) + len(false_F)
@@ -228,15 +127,113 @@ def best_threshold(score_N: FloatArray, true_N: BoolArray) -> float:
     return float(threshold_K[right_K.argmax()])
 
 
-def _counts(score_N: FloatArray, rival_F: FloatArray, tie_eps: float) -> tuple[FloatArray, ...]:
-    """Rivals below each score, and rivals level with it."""
-    rival_F = np.sort(rival_F)
-    below_N = np.searchsorted(rival_F, score_N - tie_eps, side="left")
-    level_N = np.searchsorted(rival_F, score_N + tie_eps, side="right") - below_N
-    return below_N.astype(np.float64), level_N.astype(np.float64)
-
-
 def _columns(cases: Sequence[Case]) -> tuple[FloatArray, BoolArray]:
     score_N = np.array([score_cells(case)[0, 0] for case in cases], dtype=np.float64)
     true_N = np.array([true_cells(case.item.truth, case.item.id)[0, 0] for case in cases])
     return score_N, true_N
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Do scores order captions as people do (Flickr8k)? Items have one picture, one rated caption.
+
+    Ties are part of both statistics, so the tie rule changes nothing and none is counted. Units
+    carry no tags: the correlation over some of the ratings is not the mean over their units.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge all ratings together."""
+        rated = [case for case in cases if tuple(case.item.truth.shape) == (1, 1)]
+        if not rated:
+            return [outcomes(name, [], is_rate=False) for name in NAMES]
+        score_N = np.array([score_cells(case)[0, 0] for case in rated], dtype=np.float64)
+        rating_N = np.array([_rating(case) for case in rated], dtype=np.float64)
+        found = []
+        for name, value_N in zip(NAMES, kendall(score_N, rating_N, tie_eps=tie_eps), strict=True):
+            judged = per_item(
+                rated,
+                value_N,
+                np.zeros(len(rated), dtype=np.bool_),
+                chance=0.0,
+                clusters=[cluster_of(case.item) for case in rated],
+            )
+            untagged = replace(judged, tags=[{} for _ in rated])
+            found.append(outcomes(name, [untagged], is_rate=False))
+        return found
+
+
+def _rating(case: Case) -> float:
+    truth = case.item.truth
+    if isinstance(truth, Sparse) or truth.dtype == np.bool_:
+        raise UserError(
+            f"item {case.item.id!r} has no rating",
+            expected="a truth matrix of numbers",
+            way_out="judge what is true or false with `Statements`",
+        )
+    return float(truth[0, 0])
+
+
+def kendall(
+    score_N: FloatArray, rating_N: FloatArray, *, tie_eps: float = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """Values whose mean is tau-b (and tau-c), and whose spread is that of the statistic.
+
+    With a(i) the share of others that i is ordered with as people order them, less the share of
+    those ordered the other way, b(i) the share with another score and c(i) the share with another
+    rating, tau-b is mean(a) / sqrt(mean(b) mean(c)). Each is a mean over pairs, so a unit enters
+    twice; the values are the statistic plus its first derivatives times twice the deviations (the
+    delta method), so that resampling units, or clusters of them, spreads as the statistic does.
+    Scores that are all equal order nothing: 0. Ratings that are all equal ask nothing: NaN.
+    """
+    valid_N = np.isfinite(score_N) & np.isfinite(rating_N)
+    tau_b_N, tau_c_N = np.full(len(score_N), np.nan), np.full(len(score_N), np.nan)
+    score_N, rating_N = score_N[valid_N], rating_N[valid_N]
+    levels = len(np.unique(rating_N))
+    if levels < 2:
+        return tau_b_N, tau_c_N
+    agree_N, other_score_N, other_rating_N = _shares(score_N, rating_N, tie_eps)
+    a, b, c = agree_N.mean(), other_score_N.mean(), other_rating_N.mean()
+    if not b:
+        tau_b_N[valid_N] = tau_c_N[valid_N] = 0.0
+        return tau_b_N, tau_c_N
+    tau_b = a / np.sqrt(b * c)
+    slope_N = (agree_N - a) / np.sqrt(b * c)
+    slope_N -= tau_b / 2 * ((other_score_N - b) / b + (other_rating_N - c) / c)
+    tau_b_N[valid_N] = tau_b + 2 * slope_N
+    classes = min(levels, len(np.unique(score_N)))
+    scale = (len(score_N) - 1) / len(score_N) * classes / (classes - 1)
+    tau_c_N[valid_N] = scale * (a + 2 * (agree_N - a))
+    return tau_b_N, tau_c_N
+
+
+def _shares(
+    score_N: FloatArray, rating_N: FloatArray, tie_eps: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of all others: ordered alike less the other way, of another score, of another rating.
+
+    Level by level of the ratings, of which there are few: n log n each instead of n squared.
+    """
+    total = len(score_N)
+    agree_N, equal_score_N = np.zeros(total), np.zeros(total)
+    other_rating_N = np.zeros(total)
+    for level in np.unique(rating_N):
+        score_L = np.sort(score_N[rating_N == level])
+        below_N, equal_N, above_N = _counts(score_N, score_L, tie_eps)
+        agree_N += np.sign(rating_N - level) * (below_N - above_N)
+        equal_score_N += equal_N
+        other_rating_N[rating_N == level] = total - len(score_L)
+    # Each score is level with itself, which is no pair.
+    others = total - 1
+    other_score_N = (total - equal_score_N) / others
+    return agree_N / others, other_score_N, other_rating_N / others
+
+
+def _counts(
+    score_N: FloatArray, sorted_L: FloatArray, tie_eps: float
+) -> tuple[IntArray, IntArray, IntArray]:
+    """How many of the sorted scores are below, level with and above each score."""
+    below_N = np.searchsorted(sorted_L, score_N - tie_eps, side="left").astype(np.int64)
+    up_to_N = np.searchsorted(sorted_L, score_N + tie_eps, side="right").astype(np.int64)
+    return below_N, up_to_N - below_N, len(sorted_L) - up_to_N

@@ -1,4 +1,4 @@
-"""Scores of caption, hard negative and hard positive come in; what they get right goes out.
+"""A caption, its hard negative and its hard positive: are edits told from rewordings?
 
 Dimensions: N cases, C = 3 captions in the item's own order.
 """
@@ -11,20 +11,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unbag.metrics.aggregate import CHANCE, CHANCE_INDEPENDENT
 from unbag.metrics.cases import (
-    Judged,
+    CHANCE,
+    CHANCE_INDEPENDENT,
+    JudgedUnits,
     Stack,
     cluster_of,
+    credit,
     duel,
     finite_rows,
     outcomes,
     per_item,
     stacks,
+    true_cells,
 )
 from unbag.types import BoolArray, Case, FloatArray, Item, Outcomes, TieRule
 
 MEANS = ("mean_original", "mean_negative", "mean_positive")
+
 NAMES = (
     "original",
     "augmented",
@@ -36,51 +40,6 @@ NAMES = (
     "share_tie",
     *MEANS,
 )
-
-
-class Verdict(NamedTuple):
-    """One outcome of each row, and where a tie could have decided it."""
-
-    value_N: FloatArray
-    tie_N: BoolArray
-
-
-def judge_triples(
-    score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
-) -> Mapping[str, Verdict]:
-    """Every outcome of rows with two true captions (c, then c_p) and one false (c_n).
-
-    `original`, `augmented` and `brittleness` follow the tie rule, comparison by comparison: with
-    `half`, a c_p level with c_n is half above and half below it. The five shares are always
-    strict; whatever a tie touches is in `share_tie`, so they sum to 1 under every rule.
-    """
-    is_valid_N = finite_rows(score_NC)
-    score_NC = np.where(is_valid_N[:, None], score_NC, 0.0)
-    own_N, negative_N = true_NC.argmax(axis=1), true_NC.argmin(axis=1)
-    positive_N = 2 - true_NC[:, ::-1].argmax(axis=1)
-    c = duel(score_NC, own_N, negative_N, ties=ties, tie_eps=tie_eps)
-    p = duel(score_NC, positive_N, negative_N, ties=ties, tie_eps=tie_eps)
-    strict_c = duel(score_NC, own_N, negative_N, ties="wrong", tie_eps=tie_eps)
-    strict_p = duel(score_NC, positive_N, negative_N, ties="wrong", tie_eps=tie_eps)
-    tie_N, never_N = c.tie_N | p.tie_N, np.zeros(len(score_NC), dtype=np.bool_)
-    row_N = np.arange(len(score_NC))
-    found = {
-        "original": Verdict(c.won_N, c.tie_N),
-        "augmented": Verdict(c.won_N * p.won_N, tie_N),
-        "brittleness": Verdict(c.won_N * p.lost_N + c.lost_N * p.won_N, tie_N),
-        "share_augmented": Verdict(strict_c.won_N * strict_p.won_N, tie_N),
-        "share_neg_like_hp": Verdict(strict_c.won_N * strict_p.lost_N, tie_N),
-        "share_hp_over_orig": Verdict(strict_c.lost_N * strict_p.won_N, tie_N),
-        "share_both_below": Verdict(strict_c.lost_N * strict_p.lost_N, tie_N),
-        "share_tie": Verdict(tie_N.astype(np.float64), tie_N),
-        "mean_original": Verdict(score_NC[row_N, own_N], never_N),
-        "mean_negative": Verdict(score_NC[row_N, negative_N], never_N),
-        "mean_positive": Verdict(score_NC[row_N, positive_N], never_N),
-    }
-    return {
-        name: Verdict(np.where(is_valid_N, value_N, np.nan), tied_N & is_valid_N)
-        for name, (value_N, tied_N) in found.items()
-    }
 
 
 @dataclass(frozen=True)
@@ -96,7 +55,7 @@ class Triples:
         self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
     ) -> Sequence[Outcomes]:
         """Judge every 1 x 3 item with two true captions."""
-        parts: dict[str, list[Judged]] = {name: [] for name in NAMES}
+        parts: dict[str, list[JudgedUnits]] = {name: [] for name in NAMES}
         for every in stacks(cases, [(1, 3)]):
             stack = every.chosen(_is_triple(every))
             found = judge_triples(
@@ -121,10 +80,92 @@ class Triples:
 
 def _is_triple(stack: Stack) -> BoolArray:
     """Two true captions, one false, and three different strings."""
-    different = [_all_differ(case.item) for case in stack.cases]
+    captions = [case.item.captions for case in stack.cases]
+    different = [len(set(found)) == len(found) for found in captions]
     fits_N: BoolArray = (stack.true_NPC[:, 0].sum(axis=1) == 2) & np.array(different)
     return fits_N
 
 
-def _all_differ(item: Item) -> bool:
-    return len(set(item.captions)) == len(item.captions)
+@dataclass(frozen=True)
+class TextOnly:
+    """Is a caption closer to its paraphrase than either is to the hard negative?
+
+    SugarCrepe++ asks this of the text encoder alone: no picture takes part. A scorer that has no
+    similarity of captions gets no such metric.
+    """
+
+    def __call__(
+        self, cases: Sequence[Case], *, ties: TieRule, tie_eps: float
+    ) -> Sequence[Outcomes]:
+        """Judge every item with two true captions and a false one, all different."""
+        asked = [c for c in cases if c.scores.caption_CC is not None and _has_text_triple(c.item)]
+        if not asked:
+            return []
+        score_N3 = np.array([_similarities(case) for case in asked])
+        true_N3: BoolArray = np.broadcast_to(np.array([True, False, False]), score_N3.shape)
+        credit_N, tie_N = credit(score_N3, true_N3, ties=ties, tie_eps=tie_eps)
+        clusters = [cluster_of(case.item) for case in asked]
+        chance = CHANCE["text_only"]
+        judged = per_item(asked, credit_N, tie_N, chance=chance, clusters=clusters)
+        return [outcomes("text_only", [judged])]
+
+
+def _similarities(case: Case) -> FloatArray:
+    """Caption with paraphrase, caption with negative, paraphrase with negative."""
+    caption_CC = case.scores.caption_CC
+    assert caption_CC is not None
+    true_C = true_cells(case.item.truth, case.item.id)[0]
+    c, p = np.flatnonzero(true_C)
+    n = int(np.flatnonzero(~true_C)[0])
+    return np.array([caption_CC[c, p], caption_CC[c, n], caption_CC[p, n]])
+
+
+def _has_text_triple(item: Item) -> bool:
+    if tuple(item.truth.shape) != (1, 3) or len(set(item.captions)) < 3:
+        return False
+    return int(true_cells(item.truth, item.id).sum()) == 2
+
+
+def judge_triples(
+    score_NC: FloatArray, true_NC: BoolArray, *, ties: TieRule = "wrong", tie_eps: float = 0.0
+) -> Mapping[str, TripleOutcome]:
+    """Every outcome of rows with two true captions (c, then c_p) and one false (c_n).
+
+    `original`, `augmented` and `brittleness` follow the tie rule, comparison by comparison: with
+    `half`, a c_p level with c_n is half above and half below it. The five shares are always
+    strict; whatever a tie touches is in `share_tie`, so they sum to 1 under every rule.
+    """
+    is_valid_N = finite_rows(score_NC)
+    score_NC = np.where(is_valid_N[:, None], score_NC, 0.0)
+    own_N, negative_N = true_NC.argmax(axis=1), true_NC.argmin(axis=1)
+    positive_N = 2 - true_NC[:, ::-1].argmax(axis=1)
+    c = duel(score_NC, own_N, negative_N, ties=ties, tie_eps=tie_eps)
+    p = duel(score_NC, positive_N, negative_N, ties=ties, tie_eps=tie_eps)
+    strict_c = duel(score_NC, own_N, negative_N, ties="wrong", tie_eps=tie_eps)
+    strict_p = duel(score_NC, positive_N, negative_N, ties="wrong", tie_eps=tie_eps)
+    tie_N, never_N = c.tie_N | p.tie_N, np.zeros(len(score_NC), dtype=np.bool_)
+    row_N = np.arange(len(score_NC))
+    found = {
+        "original": TripleOutcome(c.won_N, c.tie_N),
+        "augmented": TripleOutcome(c.won_N * p.won_N, tie_N),
+        "brittleness": TripleOutcome(c.won_N * p.lost_N + c.lost_N * p.won_N, tie_N),
+        "share_augmented": TripleOutcome(strict_c.won_N * strict_p.won_N, tie_N),
+        "share_neg_like_hp": TripleOutcome(strict_c.won_N * strict_p.lost_N, tie_N),
+        "share_hp_over_orig": TripleOutcome(strict_c.lost_N * strict_p.won_N, tie_N),
+        "share_both_below": TripleOutcome(strict_c.lost_N * strict_p.lost_N, tie_N),
+        "share_tie": TripleOutcome(tie_N.astype(np.float64), tie_N),
+        "mean_original": TripleOutcome(score_NC[row_N, own_N], never_N),
+        "mean_negative": TripleOutcome(score_NC[row_N, negative_N], never_N),
+        "mean_positive": TripleOutcome(score_NC[row_N, positive_N], never_N),
+    }
+    return {
+        name: TripleOutcome(np.where(is_valid_N, value_N, np.nan), tied_N & is_valid_N)
+        for name, (value_N, tied_N) in found.items()
+    }
+
+
+class TripleOutcome(NamedTuple):
+    """One outcome of each row, and where a tie could have decided it."""
+
+    value_N: FloatArray
+    tie_N: BoolArray

@@ -14,8 +14,7 @@ import numpy as np
 from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.evaluation.scoring import QueryScoring
-from unbag.metrics.aggregate import CHANCE
-from unbag.metrics.cases import credit, finite_rows
+from unbag.metrics.cases import CHANCE, credit, finite_rows
 from unbag.metrics.choice import Flips
 from unbag.metrics.pairs import judge_pair
 from unbag.metrics.statements import best_threshold

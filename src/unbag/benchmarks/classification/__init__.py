@@ -1,1 +1,1 @@
-"""Classification."""
+"""Recognition benchmarks: one picture, and a caption or several prompts for each class."""

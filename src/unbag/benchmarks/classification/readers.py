@@ -1,6 +1,6 @@
-"""A folder with lists of pictures and classes comes in; labelled pictures go out.
+"""Recognition from the lists and archives of the authors of data sets, as torchvision keeps them.
 
-The layouts are those in which torchvision keeps the data sets, which are those of their authors.
+Dimensions: N pictures, H and W pixels, C = 3 colours.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbag.benchmarks.classification.folders import (
-    DIGITS,
-    FLOWERS,
-    TRAFFIC_SIGNS,
     lines_of,
     one_of,
     templates_of,
+    usual_names,
 )
 from unbag.benchmarks.files import Folder
 from unbag.data.images import PixelPicture
@@ -30,21 +28,11 @@ from unbag.metrics.choice import check_names
 from unbag.types import Ensemble, Item, Picture
 from unbag.types.json import as_mapping, as_text, as_tuple
 
-
-class Labelled(NamedTuple):
-    """A picture, what to call it, and the number of its class."""
-
-    id: str
-    picture: Picture
-    label: int
-
-
-@dataclass(frozen=True)
-class Classes:
-    """Everything a data set for classification says."""
-
-    names: tuple[str, ...]
-    pictures: Sequence[Labelled]
+Pixels = NDArray[np.uint8]
+_IDX_HEADER = 4
+"""Bytes of an IDX number: the magic and each dimension, most significant first."""
+_BYTES = 8
+"""The code of unsigned bytes in an IDX magic."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +70,22 @@ class ClassList:
         ]
 
 
+@dataclass(frozen=True)
+class Classes:
+    """Everything a data set for classification says."""
+
+    names: tuple[str, ...]
+    pictures: Sequence[Labelled]
+
+
+class Labelled(NamedTuple):
+    """A picture, what to call it, and the number of its class."""
+
+    id: str
+    picture: Picture
+    label: int
+
+
 def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
     names = list(usual)
     if folder.has("classnames.txt"):
@@ -96,60 +100,157 @@ def _names(folder: Folder, usual: tuple[str, ...]) -> list[str]:
     return names
 
 
-def checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[Labelled]) -> Classes:
-    """What was read, if it is anything."""
-    if len(names) < 2 or not found:
-        raise UserError(
-            f"{file} of {folder.benchmark} gives {len(found)} pictures of {len(names)} classes",
-            expected="pictures of at least two classes",
-            way_out="check that the files are whole and lie where they belong",
-        )
-    return Classes(tuple(names), found)
-
-
-def no_line(folder: Folder, file: str, line: str, expected: str) -> UserError:
-    """The error for a line or entry that does not fit."""
-    return UserError(
-        f"{file} of {folder.benchmark}: {line!r}",
-        expected=expected,
-        way_out="check that it is the official file, whole",
+def food101(folder: Folder) -> Classes:
+    """meta/test.json: pictures by class."""
+    file = "meta/test.json"
+    listed = as_mapping(
+        folder.json(file), file, of=lambda value, where: as_tuple(value, where, of=as_text)
     )
+    names = sorted(listed)
+    found = [
+        Labelled(name, folder.picture(folder.root / "images", f"{name}.jpg", file), at)
+        for at, kind in enumerate(names)
+        for name in listed[kind]
+    ]
+    return _checked(folder, file, [_spaced(name) for name in names], found)
+
+
+def dtd(folder: Folder) -> Classes:
+    """dtd/labels/test1.txt, the first of ten official splits: class/picture."""
+    file = "dtd/labels/test1.txt"
+    return _by_folder(folder, file, lines_of(folder, file), folder.root / "dtd/images")
+
+
+def _by_folder(folder: Folder, file: str, lines: Sequence[str], place: Path) -> Classes:
+    """Lines that are class/picture."""
+    for line in lines:
+        if len(PurePosixPath(line).parts) != 2:
+            raise _no_line(folder, file, line, "class/picture")
+    names = sorted({line.partition("/")[0] for line in lines})
+    label_of = {name: at for at, name in enumerate(names)}
+    found = [
+        Labelled(
+            line,
+            folder.picture(place, line, f"{file}: {line!r}"),
+            label_of[line.partition("/")[0]],
+        )
+        for line in lines
+    ]
+    return _checked(folder, file, [_spaced(name) for name in names], found)
+
+
+def sun397(folder: Folder) -> Classes:
+    """ClassName.txt lists the classes; the pictures of one lie in its folder.
+
+    The authors' ten splits are not read: all pictures count, as in torchvision.
+    """
+    file = "ClassName.txt"
+    places = [line.strip("/") for line in lines_of(folder, file)]
+    found = [
+        Labelled(f"{place}/{path.name}", folder.picture(folder.root / place, path.name, file), at)
+        for at, place in enumerate(places)
+        for path in sorted((folder.root / place).glob("sun_*.jpg"))
+    ]
+    # Each begins with the letter its folder stands under: /a/apse/indoor.
+    names = [_spaced(place.partition("/")[2].replace("/", " ")) for place in places]
+    return _checked(folder, file, names, found)
+
+
+def pets(folder: Folder) -> Classes:
+    """annotations/test.txt: picture, class from 1, cat or dog, breed; pictures bear the names."""
+    file = "annotations/test.txt"
+    names: dict[int, str] = {}
+    found = []
+    for line in lines_of(folder, file):
+        cells = line.split()
+        if len(cells) != 4 or not cells[1].isdecimal():
+            raise _no_line(folder, file, line, "picture, class, species, breed")
+        label = int(cells[1]) - 1
+        names.setdefault(label, _spaced(cells[0].rpartition("_")[0]))
+        picture = folder.picture(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
+        found.append(Labelled(cells[0], picture, label))
+    if sorted(names) != list(range(len(names))):
+        raise UserError(
+            f"{file} of {folder.benchmark} has pictures of {len(names)} classes with gaps",
+            expected="pictures of every class",
+            way_out="download it again",
+        )
+    return _checked(folder, file, [names[label] for label in range(len(names))], found)
+
+
+def aircraft(folder: Folder) -> Classes:
+    """data/variants.txt lists the classes, data/images_variant_test.txt: picture, class."""
+    file = "data/images_variant_test.txt"
+    names = lines_of(folder, "data/variants.txt")
+    label_of = {name: at for at, name in enumerate(names)}
+    found = []
+    for line in lines_of(folder, file):
+        picture, _, kind = line.partition(" ")
+        if kind not in label_of:
+            raise _no_line(folder, file, line, "picture and one of data/variants.txt")
+        where = f"{file}: {line!r}"
+        place = folder.root / "data/images"
+        found.append(
+            Labelled(picture, folder.picture(place, f"{picture}.jpg", where), label_of[kind])
+        )
+    return _checked(folder, file, names, found)
+
+
+def gtsrb(folder: Folder) -> Classes:
+    """GT-final_test.csv, between semicolons: Filename ... ClassId."""
+    file, names = "GT-final_test.csv", usual_names("gtsrb")
+    found = []
+    rows = csv.DictReader(StringIO(folder.text(file)), delimiter=";", skipinitialspace=True)
+    for number, row in enumerate(rows, start=1):
+        name, label = row.get("Filename"), row.get("ClassId")
+        if not name or not label or not label.isdecimal() or int(label) >= len(names):
+            raise _no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
+        place = folder.root / "GTSRB/Final_Test/Images"
+        found.append(
+            Labelled(name, folder.picture(place, name, f"{file}, row {number}"), int(label))
+        )
+    return _checked(folder, file, names, found)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def flowers102(folder: Folder) -> Classes:
     """setid.mat says which pictures are of the test split, imagelabels.mat their classes from 1."""
-    ids = _matlab(folder, "setid.mat", "tstid")
-    labels = _matlab(folder, "imagelabels.mat", "labels")
+    names = usual_names("flowers102")
+    ids = _row(folder, "setid.mat", "tstid")
+    labels = _row(folder, "imagelabels.mat", "labels")
     found = []
     for number in map(int, ids):
         label = int(labels[number - 1]) - 1 if 1 <= number <= len(labels) else -1
-        if not 0 <= label < len(FLOWERS):
-            raise no_line(folder, "setid.mat", f"picture {number}", "a picture with a class")
+        if not 0 <= label < len(names):
+            raise _no_line(folder, "setid.mat", f"picture {number}", "a picture with a class")
         name = f"image_{number:05d}.jpg"
         picture = folder.picture(folder.root / "jpg", name, "setid.mat")
         found.append(Labelled(name, picture, label))
-    return checked(folder, "setid.mat", FLOWERS, found)
+    return _checked(folder, "setid.mat", names, found)
 
 
 def cars(folder: Folder) -> Classes:
     """cars_test_annos_withlabels.mat: fname, class from 1; devkit/cars_meta.mat has the names."""
     file = "cars_test_annos_withlabels.mat"
-    names = [str(name) for name in _matlab(folder, "devkit/cars_meta.mat", "class_names")]
-    notes = _matlab(folder, file, "annotations")
+    names = [str(name) for name in _row(folder, "devkit/cars_meta.mat", "class_names")]
+    notes = _row(folder, file, "annotations")
     if not notes.dtype.names or not {"fname", "class"} <= set(notes.dtype.names):
-        raise no_line(folder, file, "annotations", "the fields fname and class")
+        raise _no_line(folder, file, "annotations", "the fields fname and class")
     found = []
     for name, number in zip(notes["fname"], notes["class"], strict=True):
         if not isinstance(name, str) or not 1 <= int(number) <= len(names):
-            raise no_line(folder, file, f"{name}: {number}", "a name and the number of a class")
+            raise _no_line(folder, file, f"{name}: {number}", "a name and the number of a class")
         picture = folder.picture(folder.root / "cars_test", name, f"{file}: {name}")
         found.append(Labelled(name, picture, int(number) - 1))
-    return checked(folder, file, names, found)
+    return _checked(folder, file, names, found)
 
 
-def _matlab(folder: Folder, file: str, variable: str) -> NDArray[Any]:
+def _row(folder: Folder, file: str, variable: str) -> NDArray[Any]:
     """One variable of a MATLAB file, as a row."""
-    content = matlab(folder, file)
+    content = _variables(folder, file)
     if variable not in content:
         raise UserError(
             f"{file} of {folder.benchmark} has no variable {variable!r}",
@@ -159,7 +260,7 @@ def _matlab(folder: Folder, file: str, variable: str) -> NDArray[Any]:
     return np.atleast_1d(content[variable]).ravel()
 
 
-def matlab(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
+def _variables(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
     """The variables of a MATLAB file, without dimensions of one."""
     from scipy.io import loadmat
 
@@ -180,14 +281,24 @@ def matlab(folder: Folder, file: str) -> Mapping[str, NDArray[Any]]:
     return {name: np.asarray(content[name]) for name in content if not name.startswith("__")}
 
 
-# Dimensions: N pictures, H and W pixels, C = 3 colours.
+def _checked(folder: Folder, file: str, names: Sequence[str], found: Sequence[Labelled]) -> Classes:
+    """What was read, if it is anything."""
+    if len(names) < 2 or not found:
+        raise UserError(
+            f"{file} of {folder.benchmark} gives {len(found)} pictures of {len(names)} classes",
+            expected="pictures of at least two classes",
+            way_out="check that the files are whole and lie where they belong",
+        )
+    return Classes(tuple(names), found)
 
-Pixels = NDArray[np.uint8]
 
-_IDX_HEADER = 4
-"""Bytes of an IDX number: the magic and each dimension, most significant first."""
-_BYTES = 8
-"""The code of unsigned bytes in an IDX magic."""
+def _no_line(folder: Folder, file: str, line: str, expected: str) -> UserError:
+    """The error for a line or entry that does not fit."""
+    return UserError(
+        f"{file} of {folder.benchmark}: {line!r}",
+        expected=expected,
+        way_out="check that it is the official file, whole",
+    )
 
 
 def mnist(folder: Folder) -> Classes:
@@ -195,28 +306,28 @@ def mnist(folder: Folder) -> Classes:
     grey_NHW = _idx(folder, "t10k-images-idx3-ubyte", dimensions=3)
     label_N = _idx(folder, "t10k-labels-idx1-ubyte", dimensions=1)
     pixel_NHWC = np.broadcast_to(grey_NHW[..., None], (*grey_NHW.shape, 3))
-    return _classes(folder, "t10k-images-idx3-ubyte", DIGITS, pixel_NHWC, label_N)
+    return _classes(folder, "t10k-images-idx3-ubyte", usual_names("mnist"), pixel_NHWC, label_N)
 
 
 def svhn(folder: Folder) -> Classes:
     """test_32x32.mat: X is [H, W, C, N] and y the digit, where 10 stands for 0."""
     file = "test_32x32.mat"
-    content = matlab(folder, file)
+    content = _variables(folder, file)
     pixel, label = content.get("X"), content.get("y")
     if pixel is None or label is None or pixel.ndim != 4 or pixel.dtype != np.uint8:
         raise _odd(folder, file, "X of bytes [height, width, 3, pictures] and y")
     label_N = np.atleast_1d(label).ravel().astype(np.int64) % 10
-    return _classes(folder, file, DIGITS, np.moveaxis(pixel, 3, 0), label_N)
+    return _classes(folder, file, usual_names("svhn"), np.moveaxis(pixel, 3, 0), label_N)
 
 
 def stl10(folder: Folder) -> Classes:
     """test_X.bin: colour by colour, column by column, 96 x 96; test_y.bin counts from 1."""
     file, side = "test_X.bin", 96
-    byte_B = np.frombuffer(_bytes(folder, file), dtype=np.uint8)
+    byte_B = np.frombuffer(_content(folder, file), dtype=np.uint8)
     if len(byte_B) % (3 * side * side):
         raise _odd(folder, file, f"pictures of 3 x {side} x {side} bytes")
     pixel_NHWC = byte_B.reshape(-1, 3, side, side).transpose(0, 3, 2, 1)
-    label_N = np.frombuffer(_bytes(folder, "test_y.bin"), dtype=np.uint8).astype(np.int64) - 1
+    label_N = np.frombuffer(_content(folder, "test_y.bin"), dtype=np.uint8).astype(np.int64) - 1
     names = lines_of(folder, "class_names.txt")
     return _classes(folder, file, names, pixel_NHWC, label_N)
 
@@ -244,7 +355,7 @@ def _classes(
 
 def _idx(folder: Folder, file: str, *, dimensions: int) -> Pixels:
     """An array of bytes with a header: magic, then its dimensions."""
-    content = _bytes(folder, file)
+    content = _content(folder, file)
     start = _IDX_HEADER * (dimensions + 1)
     header = np.frombuffer(content[:start], dtype=">u4") if len(content) >= start else None
     if header is None or int(header[0]) != 256 * _BYTES + dimensions:
@@ -255,7 +366,7 @@ def _idx(folder: Folder, file: str, *, dimensions: int) -> Pixels:
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 
 
-def _bytes(folder: Folder, file: str) -> bytes:
+def _content(folder: Folder, file: str) -> bytes:
     path = folder.root / file
     if not path.is_file():
         folder.text(file)  # Says what is missing.
@@ -271,119 +382,3 @@ def _odd(folder: Folder, file: str, expected: str) -> UserError:
         expected=expected,
         way_out="unpack or download it again",
     )
-
-
-def food101(folder: Folder) -> Classes:
-    """meta/test.json: pictures by class."""
-    file = "meta/test.json"
-    listed = as_mapping(
-        folder.json(file), file, of=lambda value, where: as_tuple(value, where, of=as_text)
-    )
-    names = sorted(listed)
-    found = [
-        Labelled(name, folder.picture(folder.root / "images", f"{name}.jpg", file), at)
-        for at, kind in enumerate(names)
-        for name in listed[kind]
-    ]
-    return checked(folder, file, [_spaced(name) for name in names], found)
-
-
-def dtd(folder: Folder) -> Classes:
-    """dtd/labels/test1.txt, the first of ten official splits: class/picture."""
-    file = "dtd/labels/test1.txt"
-    return _by_folder(folder, file, lines_of(folder, file), folder.root / "dtd/images")
-
-
-def sun397(folder: Folder) -> Classes:
-    """ClassName.txt lists the classes; the pictures of one lie in its folder.
-
-    The authors' ten splits are not read: all pictures count, as in torchvision.
-    """
-    file = "ClassName.txt"
-    places = [line.strip("/") for line in lines_of(folder, file)]
-    found = [
-        Labelled(f"{place}/{path.name}", folder.picture(folder.root / place, path.name, file), at)
-        for at, place in enumerate(places)
-        for path in sorted((folder.root / place).glob("sun_*.jpg"))
-    ]
-    # Each begins with the letter its folder stands under: /a/apse/indoor.
-    names = [_spaced(place.partition("/")[2].replace("/", " ")) for place in places]
-    return checked(folder, file, names, found)
-
-
-def pets(folder: Folder) -> Classes:
-    """annotations/test.txt: picture, class from 1, cat or dog, breed; pictures bear the names."""
-    file = "annotations/test.txt"
-    names: dict[int, str] = {}
-    found = []
-    for line in lines_of(folder, file):
-        cells = line.split()
-        if len(cells) != 4 or not cells[1].isdecimal():
-            raise no_line(folder, file, line, "picture, class, species, breed")
-        label = int(cells[1]) - 1
-        names.setdefault(label, _spaced(cells[0].rpartition("_")[0]))
-        picture = folder.picture(folder.root / "images", f"{cells[0]}.jpg", f"{file}: {line!r}")
-        found.append(Labelled(cells[0], picture, label))
-    if sorted(names) != list(range(len(names))):
-        raise UserError(
-            f"{file} of {folder.benchmark} has pictures of {len(names)} classes with gaps",
-            expected="pictures of every class",
-            way_out="download it again",
-        )
-    return checked(folder, file, [names[label] for label in range(len(names))], found)
-
-
-def aircraft(folder: Folder) -> Classes:
-    """data/variants.txt lists the classes, data/images_variant_test.txt: picture, class."""
-    file = "data/images_variant_test.txt"
-    names = lines_of(folder, "data/variants.txt")
-    label_of = {name: at for at, name in enumerate(names)}
-    found = []
-    for line in lines_of(folder, file):
-        picture, _, kind = line.partition(" ")
-        if kind not in label_of:
-            raise no_line(folder, file, line, "picture and one of data/variants.txt")
-        where = f"{file}: {line!r}"
-        place = folder.root / "data/images"
-        found.append(
-            Labelled(picture, folder.picture(place, f"{picture}.jpg", where), label_of[kind])
-        )
-    return checked(folder, file, names, found)
-
-
-def gtsrb(folder: Folder) -> Classes:
-    """GT-final_test.csv, between semicolons: Filename ... ClassId."""
-    file = "GT-final_test.csv"
-    found = []
-    rows = csv.DictReader(StringIO(folder.text(file)), delimiter=";", skipinitialspace=True)
-    for number, row in enumerate(rows, start=1):
-        name, label = row.get("Filename"), row.get("ClassId")
-        if not name or not label or not label.isdecimal() or int(label) >= len(TRAFFIC_SIGNS):
-            raise no_line(folder, file, f"row {number}", "Filename and ClassId from 0 to 42")
-        place = folder.root / "GTSRB/Final_Test/Images"
-        found.append(
-            Labelled(name, folder.picture(place, name, f"{file}, row {number}"), int(label))
-        )
-    return checked(folder, file, TRAFFIC_SIGNS, found)
-
-
-def _by_folder(folder: Folder, file: str, lines: Sequence[str], place: Path) -> Classes:
-    """Lines that are class/picture."""
-    for line in lines:
-        if len(PurePosixPath(line).parts) != 2:
-            raise no_line(folder, file, line, "class/picture")
-    names = sorted({line.partition("/")[0] for line in lines})
-    label_of = {name: at for at, name in enumerate(names)}
-    found = [
-        Labelled(
-            line,
-            folder.picture(place, line, f"{file}: {line!r}"),
-            label_of[line.partition("/")[0]],
-        )
-        for line in lines
-    ]
-    return checked(folder, file, [_spaced(name) for name in names], found)
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")

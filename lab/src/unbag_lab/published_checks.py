@@ -1,78 +1,91 @@
-"""Flags come in; Markdown tables for the documentation go out."""
+"""Finds what does not add up in published numbers, from the numbers alone.
+
+A flag says that numbers do not fit together, not which of them is wrong, nor why. The result ships
+with unbag as published/doubts.json: `python -m unbag_lab.published_checks` writes it anew.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 
+import unbag.published
 from unbag.metrics.granularity import counts
 from unbag.published.lookup import (
     NO_CUTOFF,
-    TABLES,
-    Entry,
+    Flag,
+    NumberEntry,
+    Table,
+    TableCell,
     entries,
     fitting_rules,
     likely_cutoffs,
     row,
+    tables,
     usual_rule,
 )
-from unbag.published.tables import (
-    CE_CLIP,
-    CE_CLIP_PAPER,
-    CE_CLIP_PLUS,
-    CLIP_B32,
-    HARD_POSITIVES_PAPER,
-    HUMAN,
-    MMVP_PATTERNS,
-    NEGCLIP,
-    PEOPLE,
-    T10,
-    Cell,
-    Number,
-    Table,
-    averages,
-)
-from unbag.published.tables import CE_CLIP_T1 as CE_T1
-from unbag.published.tables import HARD_POSITIVES_T1 as T1
-from unbag.published.tables import T2 as CE_T2
-from unbag.published.tables import T5 as CE_T5
+from unbag.published.numbers import MMVP_PATTERNS, PrintedNumber, averages
 from unbag.types import Published
 
-# What a flag is: a printed number that does not follow from the others that are printed.
+CE_CLIP_PAPER = "Zhang et al. 2024 (CE-CLIP)"
+HARD_POSITIVES_PAPER = "Kamath et al. 2024 (hard positives)"
+TWO_VALUES = " has two values"
+"""How the flag of a contradiction ends."""
+CE_CLIP, CE_CLIP_PLUS, NEGCLIP, HUMAN = "CE-CLIP", "CE-CLIP+", "NegCLIP", "human"
+CLIP_B32 = "CLIP ViT-B/32 (openai)"
 
 
-@dataclass(frozen=True)
-class Flag:
-    """Something in a source that does not add up, found from its numbers alone."""
-
-    source: str
-    model: str
-    what: str
-    """Which number, and what is wrong with it."""
-    found: str
-    """As the source has it."""
-    expected: str
-    """What would follow instead."""
-    concerns: tuple[Published, ...] = ()
-    """The numbers of ours that are in doubt by it."""
-
-    def __str__(self) -> str:
-        """One sentence without the source."""
-        return f"{self.what}: {self.found} is printed, {self.expected}"
-
-
-def percent(value: Fraction, digits: int = 2) -> str:
-    """A computed number, with more digits than printed ones have."""
-    return f"{float(value):.{digits}f}"
+@cache
+def flags() -> tuple[Flag, ...]:
+    """Everything that is doubtful in the sources, found from their numbers alone."""
+    return tuple(
+        flag
+        for found in (
+            wrong_averages(),
+            wrong_columns(),
+            _claims(),
+            impossible_shares(),
+            impossible_counts(),
+            swapped_totals(),
+            contradictions(),
+            vague_recalls(),
+        )
+        for flag in found
+    )
 
 
-def either(parts: Iterable[str]) -> str:
-    """As `a, b or c`."""
-    some = list(parts)
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+def as_json() -> str:
+    """The content of doubts.json, one flag or remark a line."""
+    remarks = [(entry.published, other_total(entry)) for entry in entries()]
+    found = {
+        "flags": [
+            {
+                **{
+                    name: getattr(flag, name)
+                    for name in ("source", "model", "what", "found", "expected")
+                },
+                "concerns": [_number(number) for number in flag.concerns],
+            }
+            for flag in flags()
+        ],
+        "remarks": [{"number": _number(n), "text": text} for n, text in remarks if text],
+    }
+    blocks = []
+    for name, rows in found.items():
+        lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in rows)
+        blocks.append(f'  "{name}": [\n{lines}\n  ]')
+    return "{\n" + ",\n".join(blocks) + "\n}\n"
+
+
+def _number(number: Published) -> dict[str, object]:
+    """The fields of a published number that differ from their defaults."""
+    found = {one.name: (getattr(number, one.name), one.default) for one in fields(number)}
+    return {name: value for name, (value, usual) in found.items() if value != usual}
 
 
 def wrong_averages() -> Iterator[Flag]:
@@ -90,7 +103,7 @@ def wrong_averages() -> Iterator[Flag]:
             yield flag
 
 
-def _stated(entry: Entry) -> Flag | None:
+def _stated(entry: NumberEntry) -> Flag | None:
     cell, rule = entry.cell, entry.published.aggregate
     ends = averages(cell.column.benchmark, row(cell), name=rule).get(rule)
     if ends is None or cell.number.agrees(*ends):
@@ -99,7 +112,7 @@ def _stated(entry: Entry) -> Flag | None:
     return _flag(entry, f"{cell.column.name} is not the mean of its cells", expected)
 
 
-def _unstated(entry: Entry) -> Flag | None:
+def _unstated(entry: NumberEntry) -> Flag | None:
     cell = entry.cell
     found = averages(cell.column.benchmark, row(cell))
     fitting = fitting_rules(cell)
@@ -113,20 +126,15 @@ def _unstated(entry: Entry) -> Flag | None:
     return _flag(entry, f"{cell.column.name} fits only {either(fitting)}", expected)
 
 
-def _flag(entry: Entry, what: str, expected: str) -> Flag:
+def _flag(entry: NumberEntry, what: str, expected: str) -> Flag:
     cell = entry.cell
     concerned = (entry.published,)
     return Flag(cell.table.source, cell.model, what, f"{cell.number}", expected, concerned)
 
 
-def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
-    """Half-way between two ends."""
-    return (ends[0] + ends[1]) / 2
-
-
 def wrong_columns() -> Iterator[Flag]:
     """Printed means and differences of columns of one table that do not follow from the row."""
-    for table in TABLES:
+    for table in tables():
         for model, cells in _by_row(table).items():
             for cell in cells.values():
                 ends = _of_columns(cell, cells)
@@ -136,14 +144,14 @@ def wrong_columns() -> Iterator[Flag]:
                     yield Flag(table.source, model, what, f"{cell.number}", gives)
 
 
-def _by_row(table: Table) -> dict[str, dict[str, Cell]]:
-    found: dict[str, dict[str, Cell]] = {}
+def _by_row(table: Table) -> dict[str, dict[str, TableCell]]:
+    found: dict[str, dict[str, TableCell]] = {}
     for cell in table.cells():
         found.setdefault(cell.model, {})[cell.column.name] = cell
     return found
 
 
-def _of_columns(cell: Cell, cells: dict[str, Cell]) -> tuple[Fraction, Fraction] | None:
+def _of_columns(cell: TableCell, cells: dict[str, TableCell]) -> tuple[Fraction, Fraction] | None:
     column = cell.column
     names = column.minus or column.mean_of
     if not names or not all(name in cells for name in names):
@@ -156,32 +164,41 @@ def _of_columns(cell: Cell, cells: dict[str, Cell]) -> tuple[Fraction, Fraction]
     return low / len(numbers), high / len(numbers)
 
 
-def difference(first: Number, second: Number) -> tuple[Fraction, Fraction]:
+def difference(first: PrintedNumber, second: PrintedNumber) -> tuple[Fraction, Fraction]:
     """Least and greatest difference: it may have been taken before the two were rounded."""
     return first.low - second.high, first.high - second.low
 
 
-def impossible_shares() -> Iterator[Flag]:
-    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
-    found: dict[tuple[str, str, str], dict[str, Entry]] = {}
-    for entry in entries():
-        key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
-        found.setdefault(key, {})[entry.cell.column.metric] = entry
-    for (paper, benchmark, model), by_metric in found.items():
-        if not {"original", "augmented", "brittleness"} <= set(by_metric):
-            continue
-        original, augmented, brittle = (
-            by_metric[name].number for name in ("original", "augmented", "brittleness")
-        )
-        if original.low - augmented.high > brittle.high:
-            yield Flag(
-                paper,
-                model,
-                f"original - augmented exceeds brittleness on {benchmark}",
-                f"{brittle}",
-                f"at least {percent(original.value - augmented.value)} must be",
-                tuple(entry.published for entry in by_metric.values()),
-            )
+def middle(ends: tuple[Fraction, Fraction]) -> Fraction:
+    """Half-way between two ends."""
+    return (ends[0] + ends[1]) / 2
+
+
+def percent(value: Fraction, digits: int = 2) -> str:
+    """A computed number, with more digits than printed ones have."""
+    return f"{float(value):.{digits}f}"
+
+
+def either(parts: Iterable[str]) -> str:
+    """As `a, b or c`."""
+    some = list(parts)
+    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+
+
+def _claims() -> Iterator[Flag]:
+    for gain in GAINS:
+        if flag := gain.flag(tables()):
+            yield flag
+    for order in ORDERS:
+        yield from order.flags()
+    for restated in RESTATED:
+        if flag := restated.flag():
+            yield flag
+
+
+if __name__ == "__main__":
+    path = Path(unbag.published.__file__).parent / "doubts.json"
+    path.write_text(as_json(), encoding="utf-8")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,15 +225,15 @@ class Gain:
         expected = f"{follow} would follow" + (f"; it is {hint}" if hint else "")
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
-    def _pair(self, table: Table, model: str, column: str) -> tuple[Cell, Cell] | None:
+    def _pair(self, table: Table, model: str, column: str) -> tuple[TableCell, TableCell] | None:
         ours, base = table.cell(model, column), table.cell(self.base, column)
         return (ours, base) if ours and base else None
 
-    def _fits(self, pair: tuple[Cell, Cell]) -> bool:
+    def _fits(self, pair: tuple[TableCell, TableCell]) -> bool:
         ends = difference(pair[0].number, pair[1].number)
         return self.table.number(self.printed).agrees(*ends)
 
-    def _mixed(self, cell: Cell, base: Cell) -> Flag | None:
+    def _mixed(self, cell: TableCell, base: TableCell) -> Flag | None:
         """Two averages of which no one rule gives both."""
         fitting = (*fitting_rules(cell), *fitting_rules(base))
         if cell.column.rule is not None or set(fitting_rules(cell)) & set(fitting_rules(base)):
@@ -252,7 +269,7 @@ class Gain:
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class Ranking:
     """A statement that some models lie above another one, or at least not below it."""
 
     source: str
@@ -296,9 +313,18 @@ class Restated:
         return Flag(self.source, self.model, self.what, self.printed, expected)
 
 
+def _table(paper: str, place: str, scoring: str = "cosine") -> Table:
+    wanted = (f"{paper}, {place}", scoring)
+    return next(table for table in tables() if (table.source, table.scoring) == wanted)
+
+
+CE_T1, CE_T2, CE_T5 = (_table(CE_CLIP_PAPER, f"table {number}") for number in (1, 2, 5))
+T1, T10 = (_table(HARD_POSITIVES_PAPER, f"table {number}") for number in (1, 10))
+PEOPLE = _table(HARD_POSITIVES_PAPER, "table 1", "people")
 _ABSTRACT, _TEXT = f"{CE_CLIP_PAPER}, abstract", f"{CE_CLIP_PAPER}, text"
 _RECALLS = ("COCO text-to-image", "COCO image-to-text")
 _CHECKLIST = ("VL-CheckList Avg.",)
+
 GAINS = (
     Gain(_TEXT, "11.4", CE_CLIP_PLUS, CLIP_B32, CE_T1, ("VALSE Avg.",), "gain on VALSE"),
     Gain(_ABSTRACT, "5.9", CE_CLIP, CLIP_B32, CE_T2, _CHECKLIST, "gain on VL-CheckList"),
@@ -309,9 +335,10 @@ GAINS = (
 
 _WORDS = f"{HARD_POSITIVES_PAPER}, text"
 _REPLACED = ("CREPE-Replace", "SVLC", "SVLC+Pos", "DAC-LLM", "DAC-SAM")
+
 ORDERS = (
-    Order(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
-    Order(
+    Ranking(_WORDS, _REPLACED, CLIP_B32, T1, ("SWAP brittleness",), "said to be more brittle"),
+    Ranking(
         _WORDS,
         (NEGCLIP, "CREPE-Swap", *_REPLACED),
         CLIP_B32,
@@ -319,7 +346,7 @@ ORDERS = (
         ("REPLACE orig.", "SWAP orig."),
         "hard negatives are said to help",
     ),
-    Order(
+    Ranking(
         _WORDS,
         ("HP+HN",),
         CLIP_B32,
@@ -351,6 +378,96 @@ RESTATED = (
 )
 
 
+def impossible_shares() -> Iterator[Flag]:
+    """Drops from original to augmented accuracy above the brittleness, which holds them all."""
+    found: dict[tuple[str, str, str], dict[str, NumberEntry]] = {}
+    for entry in entries():
+        key = (entry.cell.table.paper, entry.cell.column.benchmark, entry.cell.model)
+        found.setdefault(key, {})[entry.cell.column.metric] = entry
+    for (paper, benchmark, model), by_metric in found.items():
+        if not {"original", "augmented", "brittleness"} <= set(by_metric):
+            continue
+        original, augmented, brittle = (
+            by_metric[name].number for name in ("original", "augmented", "brittleness")
+        )
+        if original.low - augmented.high > brittle.high:
+            yield Flag(
+                paper,
+                model,
+                f"original - augmented exceeds brittleness on {benchmark}",
+                f"{brittle}",
+                f"at least {percent(original.value - augmented.value)} must be",
+                tuple(entry.published for entry in by_metric.values()),
+            )
+
+
+def impossible_counts() -> Iterator[Flag]:
+    """Numbers that are no share of any number of units they can have been counted on."""
+    for entry in entries():
+        total = total_of(entry)
+        if total is None or _fits(entry, total.n) or (total.other and _fits(entry, total.other)):
+            continue
+        cell = entry.cell
+        what = f"{cell.column.name} ({cell.column.benchmark}) fits no count"
+        expected = _nearest(entry, total.n)
+        concerned = (entry.published,)
+        yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
+
+
+def other_total(entry: NumberEntry) -> str:
+    """A remark where a number fits only the other total; empty otherwise."""
+    total = total_of(entry)
+    if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
+        return ""
+    right = counts(f"{entry.number.alone}", total.other)[0]
+    return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
+
+
+def _fits(entry: NumberEntry, n: int) -> bool:
+    return bool(counts(f"{entry.number.alone}", n))
+
+
+def _nearest(entry: NumberEntry, n: int) -> str:
+    below = int(entry.number.value * n / 100)
+    digits = entry.number.digits
+    shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
+    return " and ".join(shown)
+
+
+def total_of(entry: NumberEntry) -> Total | None:
+    """What a number is a share of, where that is known; people judged samples."""
+    number, benchmark = entry.published, entry.cell.column.benchmark
+    if number.scoring == "people":
+        return None
+    found = TOTALS.get((benchmark, number.metric, number.aggregate))
+    return found or TOTALS.get((benchmark, number.metric, ""))
+
+
+def swapped_totals() -> Iterator[Flag]:
+    """What'sUp: the paper's text gives 408 pictures in A and 412 in B; its numbers, the reverse."""
+    stated = {"whatsup_a": 102, "whatsup_b": 103}
+    two_way = [
+        e
+        for e in entries()
+        if e.published.metric in ("individual", "pair") and e.cell.column.benchmark in SETS
+    ]
+    for half, sets in stated.items():
+        some = [e for e in two_way if e.cell.column.benchmark == half]
+        off, true = (
+            sum(not _fits(e, n * _IN_A_SET[e.published.metric]) for e in some)
+            for n in (sets, SETS[half])
+        )
+        if off > true:
+            yield Flag(
+                "Li et al. 2024 (erroneous agreements), text",
+                "all models",
+                f"number of pictures in {half}",
+                f"{4 * sets}",
+                f"{4 * SETS[half]} fits: {off} of {len(some)} two-way values fit no count with the "
+                f"printed number, {true} with the other",
+            )
+
+
 @dataclass(frozen=True)
 class Total:
     """How many units a number is a share of."""
@@ -362,7 +479,10 @@ class Total:
     """When it is the other one."""
 
 
+Key = tuple[str, str, str]
+"""Benchmark, metric, averaging rule."""
 _REJECTED = "with the rows that annotators rejected"
+
 _VALSE = {
     "existence": (505, 534), "plurals": (851, 1000), "relations": (535, 614),
     "counting-hard": (868, 1000), "counting-small-quant": (900, 1000),
@@ -370,6 +490,7 @@ _VALSE = {
     "actant-swap": (949, 1042), "coreference-standard": (708, 916),
     "coreference-hard": (104, 141), "foil-it": (943, 1000),
 }  # fmt: skip
+
 _SUGARCREPE = {
     "add_att": 692, "add_obj": 2062, "replace_att": 788, "replace_obj": 1652,
     "replace_rel": 1406, "swap_att": 666,
@@ -379,9 +500,6 @@ SETS: Mapping[str, int] = MappingProxyType({"whatsup_a": 103, "whatsup_b": 102})
 _IN_A_SET = {"individual": 2, "pair": 1, "individual4": 4, "pair4": 2, "set": 1}
 """Units of a metric for each set; two-way ones for each opposite pair."""
 _SPATIAL = {"coco_spatial": (2247, 440), "gqa_spatial": (1160, 291)}
-
-Key = tuple[str, str, str]
-"""Benchmark, metric, averaging rule."""
 
 
 def _totals() -> Iterator[tuple[Key, Total]]:
@@ -413,83 +531,12 @@ def _totals() -> Iterator[tuple[Key, Total]]:
 TOTALS: Mapping[Key, Total] = MappingProxyType(dict(_totals()))
 
 
-def total_of(entry: Entry) -> Total | None:
-    """What a number is a share of, where that is known; people judged samples."""
-    number, benchmark = entry.published, entry.cell.column.benchmark
-    if number.scoring == "people":
-        return None
-    found = TOTALS.get((benchmark, number.metric, number.aggregate))
-    return found or TOTALS.get((benchmark, number.metric, ""))
-
-
-def impossible_counts() -> Iterator[Flag]:
-    """Numbers that are no share of any number of units they can have been counted on."""
-    for entry in entries():
-        total = total_of(entry)
-        if total is None or _fits(entry, total.n) or (total.other and _fits(entry, total.other)):
-            continue
-        cell = entry.cell
-        what = f"{cell.column.name} ({cell.column.benchmark}) fits no count"
-        expected = _nearest(entry, total.n)
-        concerned = (entry.published,)
-        yield Flag(cell.table.source, cell.model, what, f"{entry.number}", expected, concerned)
-
-
-def other_total(entry: Entry) -> str:
-    """A remark where a number fits only the other total; empty otherwise."""
-    total = total_of(entry)
-    if total is None or not total.other or _fits(entry, total.n) or not _fits(entry, total.other):
-        return ""
-    right = counts(f"{entry.number.alone}", total.other)[0]
-    return f"{entry.number} is {right} of {total.other} ({total.why}), no share of {total.n}"
-
-
-def _fits(entry: Entry, n: int) -> bool:
-    return bool(counts(f"{entry.number.alone}", n))
-
-
-def _nearest(entry: Entry, n: int) -> str:
-    below = int(entry.number.value * n / 100)
-    digits = entry.number.digits
-    shown = (f"{k} of {n} is {100 * k / n:.{digits}f}" for k in (below, below + 1))
-    return " and ".join(shown)
-
-
-def swapped_totals() -> Iterator[Flag]:
-    """What'sUp: the paper's text gives 408 pictures in A and 412 in B; its numbers, the reverse."""
-    stated = {"whatsup_a": 102, "whatsup_b": 103}
-    two_way = [
-        e
-        for e in entries()
-        if e.published.metric in ("individual", "pair") and e.cell.column.benchmark in SETS
-    ]
-    for half, sets in stated.items():
-        some = [e for e in two_way if e.cell.column.benchmark == half]
-        off, true = (
-            sum(not _fits(e, n * _IN_A_SET[e.published.metric]) for e in some)
-            for n in (sets, SETS[half])
-        )
-        if off > true:
-            yield Flag(
-                "Li et al. 2024 (erroneous agreements), text",
-                "all models",
-                f"number of pictures in {half}",
-                f"{4 * sets}",
-                f"{4 * SETS[half]} fits: {off} of {len(some)} two-way values fit no count with the "
-                f"printed number, {true} with the other",
-            )
-
-
-TWO_VALUES = " has two values"
-"""How such a flag ends."""
-
-
 def contradictions() -> Iterator[Flag]:
     """One model, metric, rule and protocol with two numbers further apart than rounding.
 
     Where a source does not say how it averages, its numbers are compared with its own only.
     """
-    seen: dict[Hashable, list[Entry]] = {}
+    seen: dict[Hashable, list[NumberEntry]] = {}
     for entry in entries():
         for key in _keys(entry):
             others = seen.setdefault(key, [])
@@ -501,7 +548,7 @@ def contradictions() -> Iterator[Flag]:
             others.append(entry)
 
 
-def _keys(entry: Entry) -> Iterator[Hashable]:
+def _keys(entry: NumberEntry) -> Iterator[Hashable]:
     cell, number = entry.cell, entry.published
     same = (cell.column.benchmark, cell.column.metric, cell.model, number.scoring)
     protocol = (number.has_errata, number.note)
@@ -511,13 +558,13 @@ def _keys(entry: Entry) -> Iterator[Hashable]:
         yield (*same, *protocol, number.aggregate, "rule")
 
 
-def _differ(one: Entry, other: Entry) -> bool:
+def _differ(one: NumberEntry, other: NumberEntry) -> bool:
     """No number but one on the border is printed in both ways."""
     first, second = one.number.alone, other.number.alone
     return first.low >= second.high or second.low >= first.high
 
 
-def _contradiction(entry: Entry, earlier: Entry) -> Flag:
+def _contradiction(entry: NumberEntry, earlier: NumberEntry) -> Flag:
     number = earlier.published
     where = number.aggregate or entry.published.aggregate or "rule not stated"
     return Flag(
@@ -532,7 +579,7 @@ def _contradiction(entry: Entry, earlier: Entry) -> Flag:
 
 def vague_recalls() -> Iterator[Flag]:
     """Recalls without a rank, with the rank that other sources suggest; once for each column."""
-    columns: dict[tuple[str, str], list[Entry]] = {}
+    columns: dict[tuple[str, str], list[NumberEntry]] = {}
     for entry in entries():
         if entry.cell.column.metric.endswith(NO_CUTOFF):
             key = (entry.published.source, entry.cell.column.name)
@@ -547,89 +594,3 @@ def vague_recalls() -> Iterator[Flag]:
             f"other sources print {' or '.join(likely)} alike" if likely else "no rank fits",
             tuple(entry.published for entry in found),
         )
-
-
-@cache
-def flags() -> tuple[Flag, ...]:
-    """Everything that is doubtful in the sources, found from their numbers alone."""
-    return tuple(
-        flag
-        for found in (
-            wrong_averages(),
-            wrong_columns(),
-            _claims(),
-            impossible_shares(),
-            impossible_counts(),
-            swapped_totals(),
-            contradictions(),
-            vague_recalls(),
-        )
-        for flag in found
-    )
-
-
-def doubts(published: Published) -> tuple[str, ...]:
-    """What is doubtful about one number, in sentences; empty where nothing is known against it."""
-    return _doubts().get(published, ())
-
-
-@cache
-def _doubts() -> dict[Published, tuple[str, ...]]:
-    found: dict[Published, list[str]] = {}
-    for flag in flags():
-        for number in flag.concerns:
-            found.setdefault(number, []).append(str(flag))
-    for entry in entries():
-        remark = other_total(entry)
-        if remark:
-            found.setdefault(entry.published, []).append(remark)
-    return {number: tuple(some) for number, some in found.items()}
-
-
-def _claims() -> Iterator[Flag]:
-    for gain in GAINS:
-        if flag := gain.flag(TABLES):
-            yield flag
-    for order in ORDERS:
-        yield from order.flags()
-    for restated in RESTATED:
-        if flag := restated.flag():
-            yield flag
-
-
-def as_markdown() -> str:
-    """All flags: single ones as rows, contradictions of two sources counted by model."""
-    parts = [*_single(), "", *_contradictions()]
-    return "\n".join(parts) + "\n"
-
-
-def _single() -> Iterator[str]:
-    yield "| source | model | what | printed | instead |"
-    yield "|---|---|---|---|---|"
-    for flag in flags():
-        if not _is_across(flag):
-            cells = (flag.source, flag.model, flag.what, flag.found, flag.expected)
-            yield f"| {' | '.join(cells)} |"
-
-
-def _contradictions() -> Iterator[str]:
-    found: dict[tuple[str, str, str, str], list[float]] = {}
-    for flag in flags():
-        if _is_across(flag):
-            one, other = flag.concerns
-            benchmark = flag.what.removesuffix(TWO_VALUES).rpartition(" of ")[2]
-            papers = (one.source.partition(", ")[0], other.source.partition(", ")[0])
-            off = 100 * abs(one.value - other.value)
-            found.setdefault((benchmark, one.model, *papers), []).append(off)
-    yield "| benchmark | model | one source | another | numbers that differ | by up to |"
-    yield "|---|---|---|---|---|---|"
-    for key, offs in found.items():
-        yield f"| {' | '.join(key)} | {len(offs)} | {max(offs):.1f} |"
-
-
-def _is_across(flag: Flag) -> bool:
-    """Two papers with two numbers, rather than one paper with itself."""
-    if not flag.what.endswith(TWO_VALUES):
-        return False
-    one, other = flag.concerns
-    return one.source.partition(", ")[0] != other.source.partition(", ")[0]
