@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
-from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject, put
+from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject
 from unbag.probes.chat import CHAT_PRIOR_PROBE as PRIOR
 from unbag.probes.chat import CHAT_YES_PROBE as YES
 from unbag.probes.chat import MOST, items_of, prior, yes_bias
@@ -20,6 +20,7 @@ from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Picture
 
 from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats
+from .putting import put
 
 QUICK = Options(resamples=200)
 WORLD = world_material()

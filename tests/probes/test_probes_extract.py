@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.probes.base import Lines, Material, Options, Subject, put
+from unbag.probes.base import Lines, Material, Options, Subject
 from unbag.probes.classifiers import read
 from unbag.probes.extract import (
     EXTRACT,
@@ -37,6 +37,8 @@ from unbag.types import Picture
 from unbag.world.grammar import holds, parse
 from unbag.world.rendering import ScenePicture
 from unbag.world.vocabulary import DEFAULT
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=500)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject, put
+from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject
 from unbag.probes.profile import (
     BLOCK,
     FAR,
@@ -40,6 +40,8 @@ from unbag.world.grammar import content_words, holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, position_blind, scene_of, semantic
 from unbag.world.scenes import is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)

@@ -1,9 +1,10 @@
-"""What a probe asks of a model: vectors of pictures and captions, and what stands before them.
+"""Vectors of pictures and captions that probes ask for, and the geometry they are compared with.
 
-A space can be a model (`unbag.probes.space`) or one that is constructed, so that its verdict is
-known beforehand (`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
+A space is a model (`EncoderSpace`) or constructed, so that its verdict is known beforehand
+(`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
 
-Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
+Dimensions: N pictures or captions, D joint space, M gallery, L patches or
+words, W width of a layer.
 """
 
 from __future__ import annotations
@@ -34,14 +35,6 @@ from unbag.types import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-"""What a probe asks of a model: vectors of pictures and captions, and what stands before them.
-
-A space can be a model (`unbag.probes.space`) or one that is constructed, so that its verdict is
-known beforehand (`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
-
-Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
-"""
 
 
 class Space(Protocol):
@@ -116,10 +109,121 @@ class TokenView(Protocol):
         """Words or their pieces."""
 
 
-# Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
+TIE = 1e-6
+"""Cosines of vectors in single precision that differ by less are equal but for rounding."""
 
-ENCODED_PARTS_BATCH = 32
+
+def unit(vector_ND: FloatArray) -> FloatArray:
+    """At length 1; NaN where there is no direction."""
+    length_N1 = np.linalg.norm(vector_ND, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # What cancels out to rounding errors has no direction either.
+        return np.where(length_N1 > 1e-12, vector_ND / length_N1, np.nan)
+
+
+def cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """Row with row, [N]."""
+    found: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
+    return found
+
+
+def centred(vector_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
+    """Around the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
+    axis_D: FloatArray = gallery_MD.mean(axis=0)
+    return vector_ND - axis_D
+
+
+def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """Rank correlation of the D numbers, row with row, [N]; NaN for a constant vector.
+
+    Source: Li et al. 2024, section 3.2. A high cosine does not mean that vectors hold no
+    difference: (10, 11, 12) and (12, 11, 10) have cosine 0.989 and correlation -1.
+    """
+    from scipy.stats import rankdata
+
+    rank = [np.asarray(rankdata(one, axis=-1), dtype=float) for one in (first_ND, second_ND)]
+    first, second = (one - one.mean(axis=-1, keepdims=True) for one in rank)
+    return cosines(first, second)
+
+
+BATCH = 256
+"""Inputs that are encoded at once."""
+"""Inputs that are encoded at once."""
+LAYERS_BATCH = 32
 """Inputs whose layers are in memory at once: a layer is a hundred times the size of its vector."""
+
+
+class EncoderSpace:
+    """The vectors of a model, kept in memory, and on disk if there is a cache."""
+
+    def __init__(
+        self,
+        encoder: DualEncoder,
+        *,
+        cache: Path | None = None,
+        batch: int = BATCH,
+        progress: Progress | None = None,
+    ) -> None:
+        """Nothing is encoded before it is asked for."""
+        self.encoder = encoder
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.damaged: dict[str, str] = {}
+        progress = progress or Silent()
+        has_layers, has_tokens = (
+            isinstance(encoder, LayerEncoder),
+            isinstance(encoder, TokenEncoder),
+        )
+        self.layers = EncoderLayers(encoder, progress, self.damaged) if has_layers else None
+        self.tokens = EncoderTokens(encoder, progress, self.damaged) if has_tokens else None
+        self._cache = cache
+        self._batch = batch
+        self._progress = progress
+        self._picture: dict[str, FloatArray] = {}
+        self._caption: dict[str, FloatArray] = {}
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        """Unit vectors [N, D] in double precision; NaN for a picture that cannot be opened."""
+        keys = [picture.key for picture in pictures]
+        self._encode({k: p for k, p in zip(keys, pictures, strict=True) if k not in self._picture})
+        # Where nothing could be opened so far, the width is not known.
+        width = _width(self._picture)
+        empty_D = np.full(width, np.nan)
+        rows = [self._picture[key] for key in keys]
+        return np.array([row if len(row) == width else empty_D for row in rows]).reshape(-1, width)
+
+    def captions(self, captions: Sequence[str]) -> FloatArray:
+        """Unit vectors [N, D] in double precision."""
+        self._encode({}, tuple(dict.fromkeys(c for c in captions if c not in self._caption)))
+        rows = [self._caption[caption] for caption in captions]
+        return np.array(rows).reshape(-1, _width(self._caption))
+
+    def _encode(self, pictures: Mapping[str, Picture], captions: tuple[str, ...] = ()) -> None:
+        if not pictures and not captions:
+            return
+        plan = Plan(tuple(pictures.values()), tuple(pictures), captions, captions, {}, {})
+        found = embed(
+            self.encoder,
+            plan,
+            cache=self._cache,
+            grids={},
+            save_grids=_nothing,
+            batch=self._batch,
+            progress=self._progress,
+        )
+        self.damaged.update(found.damaged)
+        if pictures:
+            self._picture.update(zip(pictures, found.picture_ND.astype(float), strict=True))
+        if captions:
+            self._caption.update(zip(captions, found.caption_ND.astype(float), strict=True))
+
+
+def _nothing() -> None:
+    """A diagnosis is not continued batch by batch."""
+
+
+def _width(known: Mapping[str, FloatArray]) -> int:
+    return max((len(row) for row in known.values()), default=1)
 
 
 class EncoderLayers:
@@ -244,7 +348,7 @@ def _opened(
     """The different pictures, prepared, with a bar."""
     picture_of = {picture.key: picture for picture in pictures}
     keys = list(picture_of)
-    todo = [keys[at : at + ENCODED_PARTS_BATCH] for at in range(0, len(keys), ENCODED_PARTS_BATCH)]
+    todo = [keys[at : at + LAYERS_BATCH] for at in range(0, len(keys), LAYERS_BATCH)]
     with (
         progress.task(f"{encoder.name}: patches", len(keys)) as advance,
         reading(encoder, picture_of, todo, turn=Turn(encoder.device)) as batches,
@@ -268,123 +372,6 @@ def _batches(captions: Sequence[str], name: str, progress: Progress) -> Iterator
     """The different captions, those of like length together."""
     unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
     with progress.task(f"{name}: words", len(unique)) as advance:
-        for at in range(0, len(unique), ENCODED_PARTS_BATCH):
-            yield unique[at : at + ENCODED_PARTS_BATCH]
-            advance(len(unique[at : at + ENCODED_PARTS_BATCH]))
-
-
-# Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
-
-ENCODED_BATCH = 256
-
-
-class EncoderSpace:
-    """The vectors of a model, kept in memory, and on disk if there is a cache."""
-
-    def __init__(
-        self,
-        encoder: DualEncoder,
-        *,
-        cache: Path | None = None,
-        batch: int = ENCODED_BATCH,
-        progress: Progress | None = None,
-    ) -> None:
-        """Nothing is encoded before it is asked for."""
-        self.encoder = encoder
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self.damaged: dict[str, str] = {}
-        progress = progress or Silent()
-        has_layers, has_tokens = (
-            isinstance(encoder, LayerEncoder),
-            isinstance(encoder, TokenEncoder),
-        )
-        self.layers = EncoderLayers(encoder, progress, self.damaged) if has_layers else None
-        self.tokens = EncoderTokens(encoder, progress, self.damaged) if has_tokens else None
-        self._cache = cache
-        self._batch = batch
-        self._progress = progress
-        self._picture: dict[str, FloatArray] = {}
-        self._caption: dict[str, FloatArray] = {}
-
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        """Unit vectors [N, D] in double precision; NaN for a picture that cannot be opened."""
-        keys = [picture.key for picture in pictures]
-        self._encode({k: p for k, p in zip(keys, pictures, strict=True) if k not in self._picture})
-        # Where nothing could be opened so far, the width is not known.
-        width = _width(self._picture)
-        empty_D = np.full(width, np.nan)
-        rows = [self._picture[key] for key in keys]
-        return np.array([row if len(row) == width else empty_D for row in rows]).reshape(-1, width)
-
-    def captions(self, captions: Sequence[str]) -> FloatArray:
-        """Unit vectors [N, D] in double precision."""
-        self._encode({}, tuple(dict.fromkeys(c for c in captions if c not in self._caption)))
-        rows = [self._caption[caption] for caption in captions]
-        return np.array(rows).reshape(-1, _width(self._caption))
-
-    def _encode(self, pictures: Mapping[str, Picture], captions: tuple[str, ...] = ()) -> None:
-        if not pictures and not captions:
-            return
-        plan = Plan(tuple(pictures.values()), tuple(pictures), captions, captions, {}, {})
-        found = embed(
-            self.encoder,
-            plan,
-            cache=self._cache,
-            grids={},
-            save_grids=_nothing,
-            batch=self._batch,
-            progress=self._progress,
-        )
-        self.damaged.update(found.damaged)
-        if pictures:
-            self._picture.update(zip(pictures, found.picture_ND.astype(float), strict=True))
-        if captions:
-            self._caption.update(zip(captions, found.caption_ND.astype(float), strict=True))
-
-
-def _nothing() -> None:
-    """A diagnosis is not continued batch by batch."""
-
-
-def _width(known: Mapping[str, FloatArray]) -> int:
-    return max((len(row) for row in known.values()), default=1)
-
-
-# Dimensions: N rows, M gallery, D space.
-
-TIE = 1e-6
-"""Cosines of vectors in single precision that differ by less are equal but for rounding."""
-
-
-def unit(vector_ND: FloatArray) -> FloatArray:
-    """At length 1; NaN where there is no direction."""
-    length_N1 = np.linalg.norm(vector_ND, axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # What cancels out to rounding errors has no direction either.
-        return np.where(length_N1 > 1e-12, vector_ND / length_N1, np.nan)
-
-
-def cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Row with row, [N]."""
-    found: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
-    return found
-
-
-def centred(vector_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
-    """Around the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
-    axis_D: FloatArray = gallery_MD.mean(axis=0)
-    return vector_ND - axis_D
-
-
-def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Rank correlation of the D numbers, row with row, [N]; NaN for a constant vector.
-
-    Source: Li et al. 2024, section 3.2. A high cosine does not mean that vectors hold no
-    difference: (10, 11, 12) and (12, 11, 10) have cosine 0.989 and correlation -1.
-    """
-    from scipy.stats import rankdata
-
-    rank = [np.asarray(rankdata(one, axis=-1), dtype=float) for one in (first_ND, second_ND)]
-    first, second = (one - one.mean(axis=-1, keepdims=True) for one in rank)
-    return cosines(first, second)
+        for at in range(0, len(unique), LAYERS_BATCH):
+            yield unique[at : at + LAYERS_BATCH]
+            advance(len(unique[at : at + LAYERS_BATCH]))
