@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
 from unbag.errors import UserError, unknown_name
 from unbag.metrics.intervals import generator
+from unbag.probes.sampling import hashed
 from unbag.runs.cache import Vectors
 from unbag.scorers.linear_probe import Logistic, fit_logistic
 from unbag.types import BoolArray, FloatArray, IntArray
@@ -337,7 +337,7 @@ def group_folds(groups: Sequence[str], folds: int, *, seed: int, use: str = "tes
     """
 
     def place(name: str) -> bytes:
-        return blake2b(f"{seed}\0{use}\0{name}".encode(), digest_size=8).digest()
+        return hashed(f"{seed}\0{use}\0{name}")
 
     dealt = {name: at % folds for at, name in enumerate(sorted(set(groups), key=place))}
     return np.array([dealt[name] for name in groups], dtype=np.int64)
