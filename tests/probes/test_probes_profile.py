@@ -17,7 +17,7 @@ from unbag.probes.profile import (
     FLAT,
     ORDER,
     PROFILE,
-    Case,
+    SceneCase,
     cases,
     chosen,
     confusion_grid,
@@ -140,7 +140,7 @@ def _by_case(items: tuple[Item, ...]) -> list[list[Item]]:
 def test_a_case_depends_on_seed_and_number_alone() -> None:
     assert tuple(cases(n=3)) == CASES[:3]
     assert next(cases(n=1, seed=1)) != CASES[0]
-    assert isinstance(CASES[0], Case)
+    assert isinstance(CASES[0], SceneCase)
 
 
 def test_the_semantic_oracle_is_perfect_everywhere() -> None:
