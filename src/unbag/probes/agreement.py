@@ -25,7 +25,7 @@ from unbag.probes.base import (
     Material,
     Options,
     PicturePair,
-    Point,
+    ScatterPoint,
     Probe,
     Quantity,
     Scatter,
@@ -325,7 +325,7 @@ def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatte
             name = pair.id
             if pair.relation == NEAREST:
                 name = f"{pair.first.name} and {pair.second.name}"
-            points.append(Point(pixel_of[i], cosine, pair.relation, name))
+            points.append(ScatterPoint(pixel_of[i], cosine, pair.relation, name))
     return Scatter(
         "Cosine of two pictures against the difference of their pixels",
         "mean difference of pixels, in grey levels",

@@ -308,7 +308,7 @@ def bars_of(quantities: Iterable[Quantity], begin: str, end: str = "") -> tuple[
 
 
 @dataclass(frozen=True)
-class Point:
+class ScatterPoint:
     """A place in a scatter."""
 
     x: float
@@ -325,7 +325,7 @@ class Scatter:
     title: str
     x: str
     y: str
-    points: tuple[Point, ...]
+    points: tuple[ScatterPoint, ...]
     lines: tuple[tuple[str, float], ...] = ()
     """Named heights, such as a threshold."""
     about: str = ""

@@ -62,7 +62,7 @@ NO_VECTORS = "has no vectors of pictures and captions: the conditions are about 
 
 
 @dataclass(frozen=True)
-class Condition:
+class IdealCondition:
     """One row of the table."""
 
     requirement: str
@@ -74,57 +74,61 @@ class Condition:
     """Also asked of x against every y at once."""
 
 
-CONDITIONS: Mapping[str, Condition] = MappingProxyType(
+CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
     {
-        "1.1a": Condition(
+        "1.1a": IdealCondition(
             "i(x) t(x) > i(x) t(y)",
             0.5,
             "a picture of a thing fits its name better than the name of another thing",
         ),
-        "1.1b": Condition(
+        "1.1b": IdealCondition(
             "i(x,y) t(x) > i(x,y) t(z) for z not in the picture",
             0.5,
             "a picture of two things fits the name of each better than that of a thing it lacks",
         ),
-        "1.2a": Condition(
+        "1.2a": IdealCondition(
             "i(x_a) i(x_b) > i(x_a) i(y)",
             0.5,
             "a thing is nearer to itself in another colour than to another thing",
         ),
-        "1.2b": Condition(
+        "1.2b": IdealCondition(
             "i(x,g1) i(x,g2) > i(x) i(y)",
             0.5,
             "a thing is nearer to itself at another place than to another thing",
         ),
-        "2.1": Condition("i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"),
-        "2.2": Condition(
+        "2.1": IdealCondition(
+            "i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"
+        ),
+        "2.2": IdealCondition(
             "i(x_a) t(a) > i(x_b) t(a)",
             0.5,
             "the name of a colour fits the thing in that colour better than in another",
         ),
-        "2.3": Condition(
+        "2.3": IdealCondition(
             "i(x_a,y_b) i(x_b,y_a) < 1",
             1.0,
             "pictures that differ only in which thing has which colour are told apart",
         ),
-        "3.1": Condition("i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"),
-        "3.2": Condition(
+        "3.1": IdealCondition(
+            "i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"
+        ),
+        "3.2": IdealCondition(
             "i(x,g3,y) i(x,g4,y) < 1",
             1.0,
             "pictures that differ only in which thing is on which side are told apart",
         ),
-        "3.3": Condition(
+        "3.3": IdealCondition(
             "i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)",
             0.5,
             "x left of y is nearer to x left of z than to x right of z",
         ),
-        "4.1": Condition(
+        "4.1": IdealCondition(
             "t(x) t(not x) < t(y) t(not x)",
             0.5,
             "'no star' is farther from 'a star' than from the name of another thing",
             asks_all=True,
         ),
-        "4.2": Condition(
+        "4.2": IdealCondition(
             "i(x) t(not x) < i(x) t(y)",
             0.5,
             "a picture of a star fits 'no star' less than the name of another thing",

@@ -37,7 +37,7 @@ from unbag.probes.base import (
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
 from unbag.probes.extract_data import Label, Sheet, caption_sheets, picture_sheets
-from unbag.probes.space import Features, Space
+from unbag.probes.space import InnerFeatures, Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
 from unbag.types import BoolArray, FloatArray, Picture
@@ -83,7 +83,7 @@ ABOUT = """\
 Is the answer in the features though the score ignores it? (methods.md 4.3; it generalises the
 argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
 exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
-hand of cards, so both answers have the same words and a bag of words is at chance. Features:
+hand of cards, so both answers have the same words and a bag of words is at chance. InnerFeatures:
 projected (the unit vector that is compared), unprojected (what enters the projection), and of the
 last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
 also a curve over layers. Readers: logistic regression with the
@@ -108,7 +108,7 @@ shapes are never in both parts. Limits: positions are given to every text tower,
 read from its words, even with random weights: what matters is whether it reaches the vector that
 is compared; what can be read need not be used."""
 Given = TypeVar("Given")
-Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[Features, ...]]
+Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[InnerFeatures, ...]]
 OwnScore: TypeAlias = Callable[[Space, Sequence[Given], Label, Sequence[str], Options], Quantity]
 
 
@@ -583,7 +583,7 @@ class Places:
 
     projected_ND: FloatArray
     """What is compared."""
-    whole: Features | None = None
+    whole: InnerFeatures | None = None
     """All patches or words of the last layer."""
     layers: Mapping[int, LayerSummary] = field(default_factory=dict)
     """By number from 0; the last is what enters the projection."""
@@ -621,7 +621,7 @@ def _places(
     ask: Ask[Given],
     depth: Callable[[], int],
     options: Options,
-    quartered: Callable[[Features], Vectors | None] | None = None,
+    quartered: Callable[[InnerFeatures], Vectors | None] | None = None,
 ) -> Places:
     """Pictures have a curve by default, captions only in full: it is quick to do without."""
     try:
@@ -652,8 +652,8 @@ def _parts(
     given: Sequence[Given],
     ask: Ask[Given],
     layers: Sequence[int],
-    quartered: Callable[[Features], Vectors | None],
-) -> Iterator[tuple[list[LayerSummary], Features]]:
+    quartered: Callable[[InnerFeatures], Vectors | None],
+) -> Iterator[tuple[list[LayerSummary], InnerFeatures]]:
     for at in range(0, len(given), LAYERS_CHUNK):
         found = ask(given[at : at + LAYERS_CHUNK], layers)
         yield (
@@ -662,7 +662,7 @@ def _parts(
         )
 
 
-def mean_place(features: Features) -> Vectors:
+def mean_place(features: InnerFeatures) -> Vectors:
     """The mean over patches or words; NaN where there is none."""
     mask_NL = features.mask_NL
     count_N = mask_NL.sum(axis=1, dtype=np.float32)
@@ -672,7 +672,7 @@ def mean_place(features: Features) -> Vectors:
     return mean_NW
 
 
-def quarters(features: Features) -> Vectors | None:
+def quarters(features: InnerFeatures) -> Vectors | None:
     """[N, 4 W]: the mean patch of each quarter; None unless patches fill a square grid."""
     n, length, wide = features.vector_NLW.shape
     side = isqrt(length)
@@ -697,7 +697,7 @@ def _whole(parts: Sequence[Vectors | None]) -> Vectors | None:
     return np.concatenate(known) if len(known) == len(parts) else None
 
 
-def _padded(parts: Sequence[Features]) -> Features:
+def _padded(parts: Sequence[InnerFeatures]) -> InnerFeatures:
     """One after the other; padding is zeros outside the mask."""
     count = sum(len(part.mask_NL) for part in parts)
     long = max(part.mask_NL.shape[1] for part in parts)
@@ -710,4 +710,4 @@ def _padded(parts: Sequence[Features]) -> Features:
         vector_NLW[at : at + n, :length, :width] = part.vector_NLW
         mask_NL[at : at + n, :length] = part.mask_NL
         at += n
-    return Features(vector_NLW, mask_NL)
+    return InnerFeatures(vector_NLW, mask_NL)

@@ -68,7 +68,7 @@ class Space(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class InnerFeatures:
     """What stands at one place of a tower for N inputs. Single precision, to save memory."""
 
     vector_NLW: Vectors
@@ -92,20 +92,22 @@ class LayerView(Protocol):
     def caption_depth(self) -> int:
         """Number of layers of captions."""
 
-    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
+    def pictures(
+        self, pictures: Sequence[Picture], layers: Sequence[int]
+    ) -> tuple[InnerFeatures, ...]:
         """The layers asked for (-1 is the last), in one pass over the pictures."""
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         """Likewise; captions are padded to the longest."""
 
 
 class TokenView(Protocol):
     """Patches and words as unit vectors in the joint space, [N, L, D]."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> Features:
+    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         """Patches, row by row from the top left."""
 
-    def captions(self, captions: Sequence[str]) -> Features:
+    def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
 
 
@@ -249,7 +251,9 @@ class EncoderLayers:
         """Found by asking for one caption."""
         return len(self._encoder.caption_layers(["a"]).vector_NLW)
 
-    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
+    def pictures(
+        self, pictures: Sequence[Picture], layers: Sequence[int]
+    ) -> tuple[InnerFeatures, ...]:
         """The layers asked for, in one pass over the different pictures."""
         kept = [_Kept() for _ in layers]
         with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
@@ -259,7 +263,7 @@ class EncoderLayers:
         keys = [picture.key for picture in pictures]
         return tuple(one.features(keys) for one in kept)
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         """Likewise; captions are padded to the longest."""
         kept = [_Kept() for _ in layers]
         for some in _batches(captions, self._encoder.name, self._progress):
@@ -277,7 +281,7 @@ class EncoderTokens:
         self._progress = progress
         self._damaged = damaged
 
-    def pictures(self, pictures: Sequence[Picture]) -> Features:
+    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         """Patches, row by row from the top left."""
         kept = _Kept()
         with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
@@ -286,7 +290,7 @@ class EncoderTokens:
                     _keep_tokens(kept, batch.keys, self._encoder.encode_patches(batch.pixels))
         return kept.features([picture.key for picture in pictures])
 
-    def captions(self, captions: Sequence[str]) -> Features:
+    def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
         kept = _Kept()
         for some in _batches(captions, self._encoder.name, self._progress):
@@ -310,7 +314,7 @@ class _Kept:
         if pooled is not None:
             self.pooled_W.update(zip(keys, pooled.float().cpu().numpy(), strict=True))
 
-    def features(self, keys: Sequence[str]) -> Features:
+    def features(self, keys: Sequence[str]) -> InnerFeatures:
         """In the order of the keys; NaN for those that are not there."""
         shapes = [one.shape for one in self.vector_LW.values()] or [(1, 1)]
         long, wide = max(shape[0] for shape in shapes), shapes[0][1]
@@ -326,7 +330,7 @@ class _Kept:
             mask_NL[at, : len(self.mask_L[key])] = self.mask_L[key]
             if key in self.pooled_W:
                 pooled_NW[at] = self.pooled_W[key]
-        return Features(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
+        return InnerFeatures(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
 
 
 def _keep(kept: Sequence[_Kept], layers: Sequence[int], keys: Sequence[str], found: Layers) -> None:

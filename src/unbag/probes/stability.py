@@ -26,7 +26,7 @@ from unbag.probes.base import (
     Material,
     Options,
     PicturePair,
-    Point,
+    ScatterPoint,
     Probe,
     Quantity,
     Row,
@@ -176,7 +176,7 @@ def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
         x=f"cosine of the two {what}",
         y="degrees to the boundary",
         points=tuple(
-            Point(
+            ScatterPoint(
                 float(asked.found.cosine_N[at]),
                 float(asked.found.angle_N[at]),
                 asked.kinds[at],
