@@ -19,8 +19,8 @@ from unbag.probes.base import (
     Lines,
     Maps,
     Material,
-    ScatterPoint,
     Scatter,
+    ScatterPoint,
     Series,
     WordMap,
 )

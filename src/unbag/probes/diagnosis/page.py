@@ -1,4 +1,4 @@
-"""A diagnosis as one HTML page that needs no network and runs no script, written beside its JSON."""
+"""A diagnosis as one HTML page that needs no network and runs no script, and the files of both."""
 
 from __future__ import annotations
 
