@@ -83,7 +83,7 @@ ABOUT = """\
 Is the answer in the features though the score ignores it? (methods.md 4.3; it generalises the
 argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
 exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
-hand of cards, so both answers have the same words and a bag of words is at chance. InnerFeatures:
+hand of cards, so both answers have the same words and a bag of words is at chance. Features:
 projected (the unit vector that is compared), unprojected (what enters the projection), and of the
 last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
 also a curve over layers. Readers: logistic regression with the

@@ -75,7 +75,6 @@ FULL_CASES = 16 * BLOCK
 FEW_CASES = BLOCK
 """For models without vectors, which are asked every question by itself."""
 TIED = -1
-_PARTS = ("relation ", "distance ", "size ", "objects ", "combination ")
 _TAGS = ("relation", "distance", "size", "objects", "combination")
 _FIRST = (*ORDER, "near", "small", "seen")
 """Values of tags as they are listed; the others follow by name."""
@@ -182,7 +181,8 @@ def taken(relation: Relation) -> str:
 
 def parts_of(quantities: Sequence[Quantity]) -> list[str]:
     """Names of the breakdowns of both questions."""
-    ours = (*_PARTS, *(f"{ON_BINDING}, {part}" for part in _PARTS))
+    parts = [f"{tag} " for tag in _TAGS]
+    ours = (*parts, *(f"{ON_BINDING}, {part}" for part in parts))
     return [one.name for one in quantities if one.name.startswith(ours)]
 
 

@@ -255,7 +255,7 @@ class EncoderLayers:
         self, pictures: Sequence[Picture], layers: Sequence[int]
     ) -> tuple[InnerFeatures, ...]:
         """The layers asked for, in one pass over the different pictures."""
-        kept = [_Kept() for _ in layers]
+        kept = [_LayerVectors() for _ in layers]
         with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
             for batch in batches:
                 if batch.pixels is not None:
@@ -265,7 +265,7 @@ class EncoderLayers:
 
     def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         """Likewise; captions are padded to the longest."""
-        kept = [_Kept() for _ in layers]
+        kept = [_LayerVectors() for _ in layers]
         for some in _batches(captions, self._encoder.name, self._progress):
             _keep(kept, layers, some, self._encoder.caption_layers(some))
         return tuple(one.features(captions) for one in kept)
@@ -283,7 +283,7 @@ class EncoderTokens:
 
     def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         """Patches, row by row from the top left."""
-        kept = _Kept()
+        kept = _LayerVectors()
         with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
             for batch in batches:
                 if batch.pixels is not None:
@@ -292,13 +292,13 @@ class EncoderTokens:
 
     def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
-        kept = _Kept()
+        kept = _LayerVectors()
         for some in _batches(captions, self._encoder.name, self._progress):
             _keep_tokens(kept, some, self._encoder.encode_tokens(some))
         return kept.features(captions)
 
 
-class _Kept:
+class _LayerVectors:
     """Vectors of one layer by key; lengths may differ from batch to batch."""
 
     def __init__(self) -> None:
@@ -333,12 +333,14 @@ class _Kept:
         return InnerFeatures(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
 
 
-def _keep(kept: Sequence[_Kept], layers: Sequence[int], keys: Sequence[str], found: Layers) -> None:
+def _keep(
+    kept: Sequence[_LayerVectors], layers: Sequence[int], keys: Sequence[str], found: Layers
+) -> None:
     for one, layer in zip(kept, layers, strict=True):
         one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
 
 
-def _keep_tokens(kept: _Kept, keys: Sequence[str], found: Tokens) -> None:
+def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: Tokens) -> None:
     kept.add(keys, found.vector_NLD, found.mask_NL, None)
 
 
