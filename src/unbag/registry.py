@@ -217,8 +217,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = {
         "extract_text": "unbag.probes.extract:EXTRACT_TEXT",
         "conditions": "unbag.probes.conditions:CONDITIONS_PROBE",
         "superposition": "unbag.probes.superposition:SUPERPOSITION",
-        "prior": "unbag.probes.chat:CHAT_PRIOR_PROBE",
-        "yes_bias": "unbag.probes.chat:CHAT_YES_PROBE",
+        "prior": "unbag.probes.chat:PRIOR",
+        "yes_bias": "unbag.probes.chat:YES_BIAS",
     },
 }
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from unbag.data import PixelPicture
 from unbag.probes.agreement import AGREEMENT
-from unbag.probes.base import Finding, Material, Options, PicturePair, put
+from unbag.probes.base import Finding, Material, Options, PicturePair
 from unbag.probes.reference_spaces import ConstructedSpace, collapsed_space, constructed_subject
 from unbag.types import FloatArray, Picture
+
+from .putting import put
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,7 @@ import pytest
 
 from unbag.models.tiny import load
 from unbag.probes.agreement import AGREEMENT, drawn, pixel_differences
-from unbag.probes.base import Material, PicturePair, Scatter, Subject, Tone, put
+from unbag.probes.base import Material, PicturePair, Scatter, Subject, Tone
 from unbag.probes.data import world_material
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -24,6 +24,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers.resolve import make_scorer
 
 from .agreement_given import FEW, Plain, asked, given
+from .putting import put
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
-from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject, put
-from unbag.probes.chat import CHAT_PRIOR_PROBE as PRIOR
-from unbag.probes.chat import CHAT_YES_PROBE as YES
-from unbag.probes.chat import MOST, items_of, prior, yes_bias
+from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject
+from unbag.probes.chat import MOST, PRIOR, YES_BIAS, items_of, prior, yes_bias
 from unbag.probes.data import world_material
 from unbag.registry import find, names
 from unbag.runs.progress import Silent
@@ -20,6 +18,7 @@ from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Picture
 
 from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats
+from .putting import put
 
 QUICK = Options(resamples=200)
 WORLD = world_material()
@@ -72,7 +71,7 @@ def test_a_model_that_always_says_a_flips_with_the_order() -> None:
 
 
 def test_a_reader_says_yes_to_true_captions_only() -> None:
-    found = put(YES, subject(Ruled(reads)), WORLD, QUICK)
+    found = put(YES_BIAS, subject(Ruled(reads)), WORLD, QUICK)
     assert value(found, "yes to false captions") == 0
     assert value(found, "yes to true captions") == 1
     assert value(found, "yes bias") == 0
@@ -81,7 +80,7 @@ def test_a_reader_says_yes_to_true_captions_only() -> None:
     assert value(found, "threshold") == pytest.approx(0.5)
     assert value(found, "both pictures right") == 1
     assert value(found, "hidden by the prior") == 0
-    verdict = YES.say(found)
+    verdict = YES_BIAS.say(found)
     assert verdict.tone == "holds"
     assert verdict.sentence.startswith("It says yes to 0.0 % [0.0, 3.4] of false captions and to ")
 
@@ -94,7 +93,7 @@ def test_one_that_says_yes_to_all_is_right_at_its_own_threshold() -> None:
     assert value(found, "right") == 0.5
     assert value(found, "threshold") == pytest.approx(0.85)
     assert value(found, "right at its threshold") == 1
-    verdict = YES.say(found)
+    verdict = YES_BIAS.say(found)
     assert verdict.tone == "fails"
     assert "yes to 100.0 % [96.6, 100.0] of false captions and to 100.0 % of true" in (
         verdict.sentence
@@ -105,7 +104,7 @@ def test_one_that_says_no_to_all_is_not_called_good() -> None:
     found = yes_bias(Ruled(reads, yes=lambda belief: belief / 3), WORLD, QUICK)
     assert value(found, "yes to false captions") == 0
     assert value(found, "yes bias") == -0.5
-    assert YES.say(found).tone == "fails"
+    assert YES_BIAS.say(found).tone == "fails"
 
 
 def test_a_prior_hides_what_a_relaxed_verdict_finds() -> None:
@@ -119,7 +118,7 @@ def test_a_prior_hides_what_a_relaxed_verdict_finds() -> None:
     assert value(found, "both pictures right") == 0
     assert value(found, "both pictures right, relaxed") == 1
     assert value(found, "hidden by the prior") == 1
-    assert "told apart in 0.0 %, in 100.0 % where a prior" in YES.say(found).sentence
+    assert "told apart in 0.0 %, in 100.0 % where a prior" in YES_BIAS.say(found).sentence
 
 
 def test_without_probabilities_free_answers_are_read() -> None:
@@ -131,7 +130,7 @@ def test_without_probabilities_free_answers_are_read() -> None:
     assert value(found, "right") == 1
     why = "read from free answers, without probabilities: the server gives no logprobs"
     assert found.notes[0] == why
-    assert YES.say(found).tone == "holds"
+    assert YES_BIAS.say(found).tone == "holds"
     choices = prior(replace(model, believes=sees_cats), few(rows=1), QUICK)
     assert choices.notes[0] == why
     # Without the picture it always answers A, as the first of two that it believes as much.
@@ -143,7 +142,7 @@ def test_answers_that_say_nothing_are_counted() -> None:
     found = yes_bias(model, few(rows=1), QUICK)
     assert found.notes[1] == "18 of 18 answers could not be read (yes or no)"
     assert found["right"].estimate.invalid == 18
-    assert YES.say(found).sentence == "None of its answers could be read."
+    assert YES_BIAS.say(found).sentence == "None of its answers could be read."
     choices = prior(model, few(rows=1), QUICK)
     assert choices.notes[1:3] == (
         "18 of 18 answers could not be read (choices)",
@@ -181,13 +180,13 @@ def test_a_damaged_picture_is_said_and_left_out(tmp_path: Path) -> None:
 def test_who_has_no_prior_is_not_asked() -> None:
     model = load_model("tiny:random")
     dual = Subject("tiny:random", model, None, make_scorer(model))
-    for probe in (PRIOR, YES):
+    for probe in (PRIOR, YES_BIAS):
         assert put(probe, dual, few()).skipped == (
             "tiny:random gives scores; chat models are asked (--model hf:FOLDER, decoder:FOLDER)"
         )
 
 
-@pytest.mark.parametrize("probe", [PRIOR, YES])
+@pytest.mark.parametrize("probe", [PRIOR, YES_BIAS])
 def test_without_captions_there_is_nothing_to_ask(probe: Any) -> None:
     bare = Material(
         "bare",
@@ -275,4 +274,4 @@ def test_progress_counts_questions() -> None:
 def test_both_probes_are_registered() -> None:
     assert {"prior", "yes_bias"} <= set(names("probe"))
     assert find("probe", "prior") is PRIOR
-    assert find("probe", "yes_bias") is YES
+    assert find("probe", "yes_bias") is YES_BIAS

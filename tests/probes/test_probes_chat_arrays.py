@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unbag.probes.chat import (
-    Statements,
+    StatementScores,
     first_letter,
     right_at_threshold,
     right_choice,
@@ -29,11 +29,13 @@ def test_same_choice_by_hand() -> None:
 def test_a_threshold_never_sees_what_it_judges() -> None:
     yes_N = np.array([0.9, 0.6, 0.4, 0.1, nan])
     true_N = np.array([True, False, True, False, True])
-    found = right_at_threshold(Statements(yes_N, true_N, tuple("12345"), ("a", "a", "b", "b", "b")))
+    found = right_at_threshold(
+        StatementScores(yes_N, true_N, tuple("12345"), ("a", "a", "b", "b", "b"))
+    )
     # That of b is .25, which calls both of a true; that of a is .75, which calls both of b false.
     assert found.tolist() == pytest.approx([1, 0, 0, 1, nan], nan_ok=True)
 
 
 def test_a_threshold_needs_two_halves() -> None:
-    of = Statements(np.array([0.9, 0.1]), np.array([True, False]), ("1", "2"), ("a", "a"))
+    of = StatementScores(np.array([0.9, 0.1]), np.array([True, False]), ("1", "2"), ("a", "a"))
     assert np.isnan(right_at_threshold(of)).all()

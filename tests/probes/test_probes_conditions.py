@@ -10,7 +10,7 @@ import pytest
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.probes.base import Bars, Finding, Material, Options, put
+from unbag.probes.base import Bars, Finding, Material, Options
 from unbag.probes.concepts import THINGS, Concepts, Ring, concept_vectors, rings
 from unbag.probes.conditions import (
     BEYOND,
@@ -37,6 +37,8 @@ from unbag.world.grammar import And, Obj, Rel, holds
 from unbag.world.placement import exchange_colours
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, INVERSE, UNIT
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=500)

@@ -17,9 +17,17 @@ from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import Material, Row
 from unbag.probes.diagnosis.diagnose import make_subject
-from unbag.probes.maps import AT_ONCE, GRID, WHOLE, chat_of, covered, covered_maps, map_words
-from unbag.probes.maps import COVERED_MAPS_MET as MET
-from unbag.probes.maps import COVERED_MAPS_SAID as SAID
+from unbag.probes.maps import (
+    AT_ONCE,
+    COVERED_COSINES,
+    COVERED_LOGS,
+    GRID,
+    WHOLE,
+    chat_of,
+    covered,
+    covered_maps,
+    map_words,
+)
 from unbag.readouts.occlusion import PROMPT
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Vlm2Vec
@@ -130,7 +138,7 @@ def test_the_word_that_one_cell_tells_is_on_its_map_alone() -> None:
     model = Lamps()
     found = covered_maps(LIKELIHOOD(model), lit(), CAPTION)
     assert (found.title, found.asked, found.about, found.is_signed) == (
-        "lamps", PROMPT, SAID, True,
+        "lamps", PROMPT, COVERED_LOGS, True,
     )  # fmt: skip
     maps = values(LIKELIHOOD(model))
     assert [word for word, _ in maps] == CAPTION.split()
@@ -165,13 +173,13 @@ def test_a_caption_that_is_one_vector() -> None:
 def test_what_is_asked_is_what_the_scorer_asks() -> None:
     question = "Is the lamp to the left of or to the right of the cup?"
     asked = covered_maps(AskedCosine(Lamps()), lit(), CAPTION)
-    assert (asked.asked, asked.about) == (instruction(question), MET)
+    assert (asked.asked, asked.about) == (instruction(question), COVERED_COSINES)
     assert asked.maps[0].whole == "cosine 1.000"
     assert covered_maps(Cosine(Vlm2Vec(Lamps())), lit(), CAPTION).asked == WITHOUT
 
 
 def test_texts_speak_of_cells_and_of_paint() -> None:
-    for about in (SAID, MET):
+    for about in (COVERED_LOGS, COVERED_COSINES):
         assert "6 x 6 cells" in about
         assert "painted with the mean colour of the picture, before the model" in about
         assert "patch" not in about
@@ -206,7 +214,7 @@ def test_vlm2vec_as_a_model_has_the_map_of_its_cosine() -> None:
     model = Vlm2Vec(Lamps())
     maps, notes = map_words(make_subject(model), one_row())
     assert [one.title for one in maps] == [model.name]
-    assert (maps[0].about, notes) == (MET, ())
+    assert (maps[0].about, notes) == (COVERED_COSINES, ())
 
 
 def one_row() -> Material:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from unbag.errors import UserError
-from unbag.probes.base import Lines, Material, Options, Subject, put
+from unbag.probes.base import Lines, Material, Options, Subject
 from unbag.probes.classifiers import read
 from unbag.probes.extract import (
     EXTRACT,
@@ -31,12 +31,14 @@ from unbag.probes.reference_spaces import (
     constructed_subject,
     perfect_space,
 )
-from unbag.probes.space import Features
+from unbag.probes.space import InnerFeatures
 from unbag.registry import find
 from unbag.types import Picture
 from unbag.world.grammar import holds, parse
 from unbag.world.rendering import ScenePicture
 from unbag.world.vocabulary import DEFAULT
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=500)
@@ -151,15 +153,17 @@ class FakeLayers:
     caption_depth: int = 3
     asked: list[int] = field(default_factory=list)
 
-    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
+    def pictures(
+        self, pictures: Sequence[Picture], layers: Sequence[int]
+    ) -> tuple[InnerFeatures, ...]:
         self.asked.append(len(pictures))
         rows = [self._patches(picture) for picture in pictures]
         empty_NW = np.zeros((len(rows), 3), dtype=np.float32)
-        one = Features(np.stack(rows), np.ones((len(rows), 4), dtype=np.bool_), empty_NW)
+        one = InnerFeatures(np.stack(rows), np.ones((len(rows), 4), dtype=np.bool_), empty_NW)
         blank = replace(one, vector_NLW=np.zeros_like(one.vector_NLW))
         return tuple(one if layer >= 2 else blank for layer in layers)
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         raise UserError("this tower cannot be taken apart")
 
     def _patches(self, picture: Picture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -239,12 +243,12 @@ def test_layers_are_asked_for_in_chunks() -> None:
 def test_means_over_a_mask_and_over_quarters() -> None:
     vector_NLW = np.arange(16, dtype=np.float32).reshape(1, 16, 1)
     mask_NL = np.ones((1, 16), dtype=np.bool_)
-    whole = Features(vector_NLW, mask_NL)
+    whole = InnerFeatures(vector_NLW, mask_NL)
     assert mean_place(whole).tolist() == [[7.5]]
     found = quarters(whole)
     assert found is not None
     assert found.tolist() == [[2.5, 4.5, 10.5, 12.5]]
-    assert quarters(Features(vector_NLW[:, :15], mask_NL[:, :15])) is None
+    assert quarters(InnerFeatures(vector_NLW[:, :15], mask_NL[:, :15])) is None
     mask_NL[0, 2:] = False
     assert mean_place(whole).tolist() == [[0.5]]
     assert quarters(whole) is None

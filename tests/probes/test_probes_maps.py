@@ -12,7 +12,7 @@ from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.maps import word_maps
-from unbag.probes.space import EncoderSpace, Features, LayerView, TokenView
+from unbag.probes.space import EncoderSpace, InnerFeatures, LayerView, TokenView
 from unbag.types import FloatArray, Picture
 
 PICTURE = PixelPicture(np.zeros((8, 8, 3), dtype=np.uint8))
@@ -28,18 +28,18 @@ class Parts:
     """Pieces before and after the words."""
     counts_oddly: bool = False
 
-    def pictures(self, pictures: Sequence[Picture]) -> Features:
+    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         rows = np.resize(AXES, (self.patches, 4))[None]
-        return Features(rows, np.ones(rows.shape[:2], dtype=np.bool_))
+        return InnerFeatures(rows, np.ones(rows.shape[:2], dtype=np.bool_))
 
-    def captions(self, captions: Sequence[str]) -> Features:
+    def captions(self, captions: Sequence[str]) -> InnerFeatures:
         found = [self._pieces(caption) for caption in captions]
         long = max(map(len, found))
         vector_NLW = np.zeros((len(found), long, 4), dtype=np.float32)
         mask_NL = np.zeros((len(found), long), dtype=np.bool_)
         for at, rows in enumerate(found):
             vector_NLW[at, : len(rows)], mask_NL[at, : len(rows)] = rows, True
-        return Features(vector_NLW, mask_NL)
+        return InnerFeatures(vector_NLW, mask_NL)
 
     def _pieces(self, caption: str) -> FloatArray:
         # Two letters are a piece; its first letter says where it points.

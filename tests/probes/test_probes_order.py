@@ -19,7 +19,6 @@ from unbag.probes.base import (
     Row,
     Subject,
     Verdict,
-    put,
 )
 from unbag.probes.data import world_material
 from unbag.probes.order import ORDER, WorldTagger, found_first, order, preferred, shuffle_captions
@@ -37,6 +36,7 @@ from unbag.registry import find
 from unbag.types import FloatArray, Picture, Sparse
 
 from .named_pictures import Named
+from .putting import put
 
 QUICK = Options(resamples=200)
 

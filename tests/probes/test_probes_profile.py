@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject, put
+from unbag.probes.base import Bars, Finding, Grid, Material, Options, Subject
 from unbag.probes.profile import (
     BLOCK,
     FAR,
     FLAT,
     ORDER,
     PROFILE,
-    Case,
+    SceneCase,
     cases,
     chosen,
     confusion_grid,
@@ -40,6 +40,8 @@ from unbag.world.grammar import content_words, holds, parse
 from unbag.world.oracles import Oracle, bag_of_words, position_blind, scene_of, semantic
 from unbag.world.scenes import is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, withheld_combinations
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)
@@ -138,7 +140,7 @@ def _by_case(items: tuple[Item, ...]) -> list[list[Item]]:
 def test_a_case_depends_on_seed_and_number_alone() -> None:
     assert tuple(cases(n=3)) == CASES[:3]
     assert next(cases(n=1, seed=1)) != CASES[0]
-    assert isinstance(CASES[0], Case)
+    assert isinstance(CASES[0], SceneCase)
 
 
 def test_the_semantic_oracle_is_perfect_everywhere() -> None:

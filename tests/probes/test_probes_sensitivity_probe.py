@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unbag.probes.base import Finding, Material, Options, Row, put
+from unbag.probes.base import Finding, Material, Options, Row
 from unbag.probes.data import world_material
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -27,6 +27,7 @@ from unbag.registry import find
 from unbag.types import FloatArray, Picture
 
 from .named_pictures import Named
+from .putting import put
 
 QUICK = Options(resamples=300)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from unbag.models.tiny import load
-from unbag.probes.base import Bars, Finding, Material, Options, put
+from unbag.probes.base import Bars, Finding, Material, Options
 from unbag.probes.concepts import Concepts, concept_vectors, rings
 from unbag.probes.reference_spaces import (
     ConstructedSpace,
@@ -27,6 +27,8 @@ from unbag.types import FloatArray, Picture
 from unbag.world.grammar import Obj, parse
 from unbag.world.scenes import Thing
 from unbag.world.vocabulary import DEFAULT
+
+from .putting import put
 
 WORLD = Material("the world", is_world=True)
 QUICK = Options(resamples=300)

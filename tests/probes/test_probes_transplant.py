@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.models.huggingface.loading import load as load_hf
 from unbag.models.tiny import Tiny, untrained
-from unbag.probes.transplant import SOURCES, Choice, parts_of, transplant
+from unbag.probes.transplant import SOURCES, Combination, parts_of, transplant
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
@@ -45,7 +45,7 @@ def test_eight_combinations_and_their_ends() -> None:
     base, other = small(0), small(1)
     found = transplant(base, other)
     assert [one.choice for one in found] == [
-        Choice(p, t, r) for p, t, r in product(SOURCES, repeat=3)
+        Combination(p, t, r) for p, t, r in product(SOURCES, repeat=3)
     ]
     # The fingerprint is of all weights, so the ends are the models themselves.
     assert found[0].encoder.fingerprint == base.fingerprint
@@ -91,7 +91,7 @@ def test_models_of_transformers(hf_folder: Callable[[str], Path], kind: str) -> 
         assert all(map(torch.equal, vectors(ends.encoder), vectors(whole)))
     assert len(found) == 8
     assert type(found[3].encoder) is type(base)
-    mixed = {one.choice: one.encoder for one in found}[Choice("other", "base", "other")]
+    mixed = {one.choice: one.encoder for one in found}[Combination("other", "base", "other")]
     assert not torch.equal(vectors(mixed)[1], vectors(other)[1])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbag.probes.base import Finding, Grid, Material, Options, Row, Subject, mean, put
+from unbag.probes.base import Finding, Grid, Material, Options, Row, Subject, mean
 from unbag.probes.reference_spaces import bag_of_words_space, constructed_subject
 from unbag.probes.sampling import choose_rows
 from unbag.probes.space import EncoderSpace
@@ -28,6 +28,7 @@ from unbag.runs.progress import Silent
 from unbag.scorers.cosine import Cosine
 from unbag.types import DualEncoder, FloatArray
 
+from .putting import put
 from .small_models import CONFIG, perturbed, rows, small
 
 QUICK = Options(resamples=300)

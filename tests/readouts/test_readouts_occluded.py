@@ -16,9 +16,7 @@ from torch import Tensor, nn
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
 from unbag.models.batching import Fitting
-from unbag.probes.maps import OCCLUSION_MAPS_MET as MET
-from unbag.probes.maps import OCCLUSION_MAPS_SAID as SAID
-from unbag.probes.maps import WHOLE, decoder_of, occlusion_maps
+from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
 from unbag.readouts.occlusion import PROMPT, met, occluded, said, spans
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
@@ -198,7 +196,7 @@ def test_places_without_a_patch_stay_where_they_are_and_are_not_drawn() -> None:
 def test_words_of_a_decoder_that_says_them() -> None:
     found = occlusion_maps(YES(decoder()), PICTURE, "a red star, left")
     assert (found.title, found.asked, found.about, found.is_signed) == (
-        "decoder", PROMPT, SAID, True,
+        "decoder", PROMPT, OCCLUSION_LOGS, True,
     )  # fmt: skip
     # The mark is a piece of its own, and its logarithm is added to that of its word.
     assert [one.word for one in found.maps] == ["a", "red", "star,", "left"]
@@ -216,7 +214,7 @@ def test_words_of_a_caption_that_is_one_vector() -> None:
     text = "a star left of a moon"
     question = "Is the star to the left of or to the right of the moon?"
     found = occlusion_maps(asked, PICTURE, text)
-    assert (found.asked, found.about) == (instruction(question), MET)
+    assert (found.asked, found.about) == (instruction(question), OCCLUSION_COSINES)
     assert occlusion_maps(plain, PICTURE, text).asked == WITHOUT
     (score,) = asked.score([Query(PICTURE, text, Question(question))]).tolist()
     assert [one.whole for one in found.maps[:2]] == [f"cosine {score:.3f}", ""]

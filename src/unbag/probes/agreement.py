@@ -1,4 +1,4 @@
-"""Vectors of different pictures come in; which of them a model takes for the same goes out.
+"""The probe `agreement`: which different pictures a model takes for the same; mining of such pairs.
 
 Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different pictures with a
 cosine strictly above 0.95. Pairs that one encoder merges and another keeps apart are mined as MMVP
@@ -6,14 +6,14 @@ was: above 0.95 for one, below 0.6 for the other. Limits: a threshold on a cosin
 all vectors lie in a narrow cone; look at `centred` vectors too.
 
 Dimensions: N pictures, D and E spaces of two encoders, R and C rows and columns of a block, S and T
-those of them that are looked into, P pairs.
+those of them that are looked into, P pairs that are mined. Of the probe: N pairs, K of them whose
+pixels were compared, M pictures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Protocol
 
 import numpy as np
@@ -25,10 +25,10 @@ from unbag.probes.base import (
     Material,
     Options,
     PicturePair,
-    Point,
     Probe,
     Quantity,
     Scatter,
+    ScatterPoint,
     Subject,
     Tone,
     Verdict,
@@ -38,230 +38,20 @@ from unbag.probes.base import (
 )
 from unbag.probes.data import NEAREST, near_pairs
 from unbag.probes.reference_spaces import bag_of_words_space
+from unbag.probes.sampling import hashed
 from unbag.probes.space import Space, centred, cosines, spearman, unit
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
 from unbag.types import BoolArray, Estimate, FloatArray, IntArray, Picture
 from unbag.world.rendering import ImageArray, ScenePicture, pixel_difference
 
+NAME = "agreement"
 ABOVE, BELOW = 0.95, 0.6
-BLOCK = 4_096
-STRIP = 512
-"""Rows of a block that are looked into at a time, should all of them be near."""
-MOST = 1_000
-
-
-class Encoder(Protocol):
-    """Any encoder of pictures; captions are not needed to mine."""
-
-    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
-        """Vectors [N, D]; NaN for a picture that cannot be opened."""
-
-
-@dataclass(frozen=True)
-class MinedPair:
-    """Two pictures that are one to the first encoder and two to the second."""
-
-    first: int
-    second: int
-    merged: float
-    """Cosine by the encoder that merges them."""
-    apart: float
-    """Cosine by the other."""
-
-
-def agree(first_ND: FloatArray, second_ND: FloatArray, *, above: float = ABOVE) -> FloatArray:
-    """For each pair of rows 1 if it agrees, 0 if not, NaN where a vector has no direction."""
-    cosine_N = cosines(first_ND, second_ND)
-    return np.where(np.isnan(cosine_N), np.nan, cosine_N > above)
-
-
-def mine(
-    merging: Encoder,
-    parting: Encoder,
-    pictures: Sequence[Picture],
-    *,
-    above: float = ABOVE,
-    below: float = BELOW,
-    most: int = MOST,
-) -> list[MinedPair]:
-    """The pairs among these pictures that the first encoder merges and the second keeps apart.
-
-    Places are those of the pictures given. Copies of a picture are no pair.
-    """
-    if len(pictures) < 2:
-        raise UserError(
-            f"{len(pictures)} pictures to find pairs among",
-            expected="at least two; thousands, to find some that matter",
-        )
-    both = merging.pictures(pictures), parting.pictures(pictures)
-    keys = [picture.key for picture in pictures]
-    return mine_pairs(*both, above=above, below=below, most=most, keys=keys)
-
-
-def mine_pairs(
-    merging_ND: FloatArray | Vectors,
-    parting_NE: FloatArray | Vectors,
-    *,
-    above: float = ABOVE,
-    below: float = BELOW,
-    most: int = MOST,
-    block: int = BLOCK,
-    keys: Sequence[str] | None = None,
-) -> list[MinedPair]:
-    """The pairs with the highest cosine by the first encoder, best first.
-
-    Memory is that of the first vectors in single precision, of a few blocks of cosines and of
-    `most` pairs. Pairs with equal keys (pixel hashes) are the same picture and no pair. A picture
-    without a direction is in no pair.
-    """
-    if len(merging_ND) != len(parting_NE):
-        raise UserError(
-            f"{len(merging_ND)} vectors of one encoder and {len(parting_NE)} of the other",
-            expected="both encoders on the same pictures",
-        )
-    single_ND, is_known_N = _single(merging_ND)
-    is_known_N &= _known(parting_NE)
-    search = _Search(single_ND, parting_NE, is_known_N, _numbers(keys, len(single_ND)), below)
-    kept = _Kept(most, above)
-    for rows, columns, cosine_RC in block_cosines(single_ND, block):
-        # Most blocks hold nothing: one pass that finds the largest of each row settles that.
-        best_R = cosine_RC.max(axis=1, initial=-1.0)
-        for strip in range(0, len(best_R), STRIP):
-            row_S = strip + np.flatnonzero(best_R[strip : strip + STRIP] > kept.least)
-            if len(row_S):
-                near_SC = cosine_RC[row_S]
-                kept.add(search.among(rows.start + row_S, columns.start, near_SC, kept.least))
-    return kept.pairs()
-
-
-def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slice, slice, Vectors]]:
-    """Rows, columns and products of each block of the upper triangle, all in the same memory."""
-    count = len(single_ND)
-    space = np.empty(min(block, count) ** 2, dtype=np.float32)
-    for top in range(0, count, block):
-        for left in range(top, count, block):
-            rows = slice(top, min(top + block, count))
-            columns = slice(left, min(left + block, count))
-            shape = rows.stop - top, columns.stop - left
-            cosine_RC = space[: shape[0] * shape[1]].reshape(shape)
-            np.matmul(single_ND[rows], single_ND[columns].T, out=cosine_RC)
-            if top == left:
-                np.fill_diagonal(cosine_RC, -1.0)
-            yield rows, columns, cosine_RC
-
-
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """What tells whether two pictures that lie near are a pair."""
-
-    merging_ND: Vectors
-    parting_NE: FloatArray | Vectors
-    is_known_N: BoolArray
-    number_N: IntArray
-    """Equal for copies of a picture."""
-    below: float
-
-    def among(self, i_S: IntArray, left: int, cosine_SC: Vectors, least: float) -> list[FloatArray]:
-        """Pairs of these rows with columns from `left` on: first, second, merged, apart."""
-        column_T = np.flatnonzero((cosine_SC > least).any(axis=0))
-        j_T, cosine_ST = left + column_T, cosine_SC[:, column_T]
-        is_pair_ST = (cosine_ST > least) & (i_S[:, None] < j_T)
-        is_pair_ST &= self.is_known_N[i_S, None] & self.is_known_N[j_T]
-        is_pair_ST &= self.number_N[i_S, None] != self.number_N[j_T]
-        first, second = (_single(self.parting_NE[at])[0] for at in (i_S, j_T))
-        apart_ST = first @ second.T
-        s_P, t_P = np.nonzero(is_pair_ST & (apart_ST < self.below))
-        found = i_S[s_P], j_T[t_P], cosine_ST[s_P, t_P], apart_ST[s_P, t_P]
-        return [np.asarray(one, dtype=float) for one in found]
-
-
-class _Kept:
-    """The best pairs so far."""
-
-    def __init__(self, most: int, above: float) -> None:
-        self.most = most
-        self.least = above
-        """A pair must be above this to be kept; rises once there are enough."""
-        self.found: list[FloatArray] = [np.empty(0) for _ in range(4)]
-
-    def add(self, more: Sequence[FloatArray]) -> None:
-        both = [np.concatenate([a, b]) for a, b in zip(self.found, more, strict=True)]
-        if self.most and len(both[2]) > self.most:
-            is_good = both[2] >= np.partition(both[2], -self.most)[-self.most]
-            both = [one[is_good] for one in both]
-        order = np.lexsort((both[1], both[0], -both[2]))[: self.most]
-        self.found = [one[order] for one in both]
-        if len(order) == self.most and self.most:
-            self.least = max(self.least, float(self.found[2][-1]))
-
-    def pairs(self) -> list[MinedPair]:
-        rows = zip(*self.found, strict=True)
-        return [MinedPair(int(i), int(j), float(m), float(a)) for i, j, m, a in rows]
-
-
-def _single(vector_ND: FloatArray | Vectors) -> tuple[Vectors, BoolArray]:
-    """Unit vectors in single precision, and which have a direction; the others are zero."""
-    found_ND = np.empty(vector_ND.shape, dtype=np.float32)
-    is_known_N = np.empty(len(vector_ND), dtype=np.bool_)
-    for at in range(0, len(vector_ND), BLOCK):
-        part = slice(at, at + BLOCK)
-        unit_RD = unit(np.asarray(vector_ND[part], dtype=float))
-        is_known_N[part] = ~np.isnan(unit_RD).any(axis=1)
-        found_ND[part] = np.where(is_known_N[part, None], unit_RD, 0.0)
-    return found_ND, is_known_N
-
-
-def _known(vector_ND: FloatArray | Vectors) -> BoolArray:
-    """Which have a direction."""
-    parts = [_single(vector_ND[at : at + BLOCK])[1] for at in range(0, len(vector_ND), BLOCK)]
-    return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
-
-
-def _numbers(keys: Sequence[str] | None, count: int) -> IntArray:
-    if keys is None:
-        return np.arange(count)
-    number: dict[str, int] = {}
-    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
-
-
-# Dimensions: N pairs.
-
-SIDE = 64
-"""Pixels; pictures of the world have this size, others are brought to it."""
-
-
-def pixel_differences(pairs: Sequence[PicturePair], progress: Progress) -> FloatArray:
-    """[N]: mean absolute difference in grey levels of 255; NaN where one cannot be opened."""
-    found = np.full(len(pairs), np.nan)
-    with progress.task("pixel differences", len(pairs)) as advance:
-        for at, pair in enumerate(pairs):
-            first, second = _small(pair.first), _small(pair.second)
-            if first is not None and second is not None:
-                found[at] = pixel_difference(first, second)
-            advance(1)
-    return found
-
-
-def drawn(pairs: Sequence[PicturePair], most: int) -> IntArray:
-    """Places of at most so many pairs, chosen by a hash of their names, in their order."""
-    mark = [blake2b(pair.id.encode(), digest_size=8).digest() for pair in pairs]
-    return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
-
-
-def _small(picture: Picture) -> ImageArray | None:
-    try:
-        image = picture.open().convert("RGB")
-    except (OSError, ValueError):
-        return None
-    return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
-
-
+SELDOM, MOSTLY = 0.1, 0.5
+"""Pairs are kept apart if surely less than this share is merged, merged if surely more."""
 ALL, SAME, OTHER = "all pairs", "same things", "other things"
 """Groups of pairs besides relations; same things: a bag of words cannot tell the two apart."""
 RATE = "merged, "
-SELDOM, MOSTLY = 0.1, 0.5
-"""Pairs are kept apart if surely less than this share is merged, merged if surely more."""
 WORDS = {
     "left/right": "who is left and who is right",
     "on/under": "what stands on what",
@@ -280,11 +70,42 @@ CHANGED = {
     "replace_count": "number",
 }
 """What things have changed that a bag of words does not see."""
+POINTS = 400
+PIXEL_PAIRS = 2_000
+"""Photographs are slow to open; more of them tell no more."""
+SIDE = 64
+"""Pixels; pictures of the world have this size, others are brought to it."""
+MOST = 1_000
+BLOCK = 4_096
+STRIP = 512
+"""Rows of a block that are looked into at a time, should all of them be near."""
 
 
-def merged(group: str) -> str:
-    """Name of the rate of a group of pairs."""
-    return f"{RATE}{group}"
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
+    given = material.pairs
+    if not given and material.pictures:
+        given = near_pairs(subject.space, material.pictures)
+    pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
+    same = len(given) - len(pairs)
+    if not pairs:
+        return Finding(NAME, skipped=_no_pairs(material, same))
+    found = _measured(subject.space, pairs, material)
+    place_K = drawn(pairs, PIXEL_PAIRS)
+    pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
+    quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
+    if pairs[0].relation == NEAREST:
+        # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
+        quantities = tuple(_without_interval(one) for one in quantities)
+    return Finding(
+        NAME,
+        quantities,
+        headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
+        plots=(_scatter(found, place_K, pixel_K),),
+        notes=tuple(_notes(found, same, len(place_K))),
+    )
 
 
 def say(finding: Finding) -> Verdict:
@@ -304,6 +125,235 @@ def say(finding: Finding) -> Verdict:
         "told": f"There are too few pairs to say whether it takes {which} for the same",
     }[tone]
     return Verdict(f"{begin}: {_number(head)}.{_further(finding)}", tone)
+
+
+AGREEMENT = Probe(
+    NAME,
+    question="Does the picture tower merge different pictures?",
+    about=(
+        "Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different "
+        f"pictures whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
+        "mean cosine, the same around the mean of all pictures, and Spearman's correlation of the "
+        "numbers of the two vectors (section 3.2), which can be low where the cosine is high: then "
+        "the difference is in the vectors, and a better reader could find it. The cosine is set "
+        "against the mean difference of pixels, since pictures that differ in few pixels are "
+        "easily merged. Same things: pairs that a bag of words cannot tell apart. Limits: in a "
+        "narrow cone every cosine is high, so read the centred one as well; a pair that is not "
+        "merged need not be told apart by captions."
+    ),
+    ask=ask,
+    say=say,
+)
+
+
+def _no_pairs(material: Material, same: int) -> str:
+    only = f" but {same} of a picture with itself" if same else ""
+    return (
+        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, "
+        "one whose items have two pictures, such as whatsup_a or winoground, or a folder of two or "
+        "more pictures"
+    )
+
+
+def _measured(space: Space, pairs: tuple[PicturePair, ...], material: Material) -> _Measured:
+    beside = material.gallery.pictures if material.gallery else ()
+    every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
+    place = {key: at for at, key in enumerate(every)}
+    vector_MD = space.pictures(tuple(every.values()))
+    # A vector with an infinite number has no direction either.
+    is_known_M = np.array([bool(np.isfinite(row_D).all()) for row_D in vector_MD])
+    vector_MD = np.where(is_known_M[:, None], vector_MD, np.nan)
+    gallery_MD = vector_MD[is_known_M]
+    both = [vector_MD[[place[p.key] for p in some]] for some in _sides(pairs)]
+    around = [centred(one, gallery_MD) for one in both] if len(gallery_MD) else both
+    return _Measured(
+        pairs,
+        merged_N=agree(*both),
+        cosine_N=cosines(*both),
+        centred_N=cosines(*around),
+        rank_N=spearman(*both),
+        bag_N=_bag(pairs),
+        gallery_MD=gallery_MD,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Measured:
+    """Pairs, and all that is computed of each."""
+
+    pairs: tuple[PicturePair, ...]
+    merged_N: FloatArray
+    cosine_N: FloatArray
+    centred_N: FloatArray
+    rank_N: FloatArray
+    bag_N: FloatArray | None
+    """1 where a bag of words merges the pair, 0 where not; None where that is not known."""
+    gallery_MD: FloatArray
+    """Pictures that the mean was taken of."""
+
+
+def _sides(pairs: Sequence[PicturePair]) -> tuple[list[Picture], list[Picture]]:
+    return [pair.first for pair in pairs], [pair.second for pair in pairs]
+
+
+def _bag(pairs: Sequence[PicturePair]) -> FloatArray | None:
+    """What a bag of words does with them; it reads scenes, so it is known on the world only."""
+    sides = _sides(pairs)
+    if not all(isinstance(picture, ScenePicture) for some in sides for picture in some):
+        return None
+    return agree(*(bag_of_words_space().pictures(some) for some in sides))
+
+
+def agree(first_ND: FloatArray, second_ND: FloatArray, *, above: float = ABOVE) -> FloatArray:
+    """For each pair of rows 1 if it agrees, 0 if not, NaN where a vector has no direction."""
+    cosine_N = cosines(first_ND, second_ND)
+    return np.where(np.isnan(cosine_N), np.nan, cosine_N > above)
+
+
+def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
+    for group, is_in_N in _groups(found).items():
+        pairs = [found.pairs[i] for i in np.flatnonzero(is_in_N)]
+        units = [pair.id for pair in pairs]
+        clusters = [pair.cluster or pair.id for pair in pairs]
+        bag = None if found.bag_N is None else float(found.bag_N[is_in_N].mean())
+        yield mean(
+            merged(group),
+            found.merged_N[is_in_N],
+            about=f"pairs of different pictures with a cosine above {ABOVE}",
+            options=options,
+            units=units,
+            clusters=clusters,
+            known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
+            better="lower",
+            is_rate=True,
+            tags=[{"relation": pair.relation} for pair in pairs],
+        )
+        alike = Known(bag=1.0 if bag == 1.0 else None)
+        for name, about, value_N in (
+            ("cosine", "mean cosine of the pairs", found.cosine_N),
+            ("centred cosine", "the same around the mean of all pictures", found.centred_N),
+            ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
+        ):
+            yield mean(
+                f"{name}, {group}",
+                value_N[is_in_N],
+                about=about,
+                options=options,
+                units=units,
+                clusters=clusters,
+                known=alike,
+                better="lower",
+            )
+
+
+def _groups(found: _Measured) -> dict[str, BoolArray]:
+    """All pairs, those a bag of words cannot tell apart and the others, and each relation."""
+    relation_N = np.array([pair.relation for pair in found.pairs])
+    groups = {ALL: np.ones(len(relation_N), dtype=np.bool_)}
+    if found.bag_N is not None:
+        groups |= {SAME: found.bag_N == 1, OTHER: found.bag_N == 0}
+    groups |= {str(name): relation_N == name for name in dict.fromkeys(relation_N.tolist())}
+    return {name: is_in_N for name, is_in_N in groups.items() if is_in_N.any()}
+
+
+def merged(group: str) -> str:
+    """Name of the rate of a group of pairs."""
+    return f"{RATE}{group}"
+
+
+def _against_pixels(
+    found: _Measured, place_K: IntArray, pixel_K: FloatArray, options: Options
+) -> Quantity:
+    """Whether pairs that differ in fewer pixels are the ones that lie near."""
+    cosine_K = found.cosine_N[place_K]
+    is_known_K = ~np.isnan(cosine_K + pixel_K)
+    both_2K = np.stack([cosine_K, pixel_K])[:, is_known_K]
+    clusters = [found.pairs[i].cluster or found.pairs[i].id for i in place_K[is_known_K]]
+
+    def of(index: IntArray) -> float:
+        return float(spearman(*both_2K[:, None, index])[0]) if len(index) else float("nan")
+
+    return statistic(
+        "cosine against pixels",
+        of,
+        len(clusters),
+        about="Spearman's correlation of cosine and pixel difference over pairs; -1: only pixels "
+        "count",
+        options=options,
+        clusters=clusters,
+    )
+
+
+def pixel_differences(pairs: Sequence[PicturePair], progress: Progress) -> FloatArray:
+    """[N]: mean absolute difference in grey levels of 255; NaN where one cannot be opened."""
+    found = np.full(len(pairs), np.nan)
+    with progress.task("pixel differences", len(pairs)) as advance:
+        for at, pair in enumerate(pairs):
+            first, second = _small(pair.first), _small(pair.second)
+            if first is not None and second is not None:
+                found[at] = pixel_difference(first, second)
+            advance(1)
+    return found
+
+
+def _small(picture: Picture) -> ImageArray | None:
+    try:
+        image = picture.open().convert("RGB")
+    except (OSError, ValueError):
+        return None
+    return np.asarray(image if image.size == (SIDE, SIDE) else image.resize((SIDE, SIDE)))
+
+
+def drawn(pairs: Sequence[PicturePair], most: int) -> IntArray:
+    """Places of at most so many pairs, chosen by a hash of their names, in their order."""
+    mark = [hashed(pair.id) for pair in pairs]
+    return np.array(sorted(sorted(range(len(pairs)), key=mark.__getitem__)[:most]), dtype=np.int64)
+
+
+def _without_interval(one: Quantity) -> Quantity:
+    nan = float("nan")
+    told = replace(one.estimate, low=nan, high=nan, interval="no interval: chosen, not sampled")
+    return replace(one, estimate=told, outcomes=None, draw_R=None)
+
+
+def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
+    pixel_of: Mapping[int, float] = dict(zip(place_K.tolist(), pixel_K.tolist(), strict=True))
+    points = []
+    for i in drawn(found.pairs, POINTS).tolist():
+        pair, cosine = found.pairs[i], float(found.cosine_N[i])
+        if np.isfinite(cosine) and np.isfinite(pixel_of[i]):
+            name = pair.id
+            if pair.relation == NEAREST:
+                name = f"{pair.first.name} and {pair.second.name}"
+            points.append(ScatterPoint(pixel_of[i], cosine, pair.relation, name))
+    return Scatter(
+        "Cosine of two pictures against the difference of their pixels",
+        "mean difference of pixels, in grey levels",
+        "cosine",
+        tuple(points),
+        lines=((f"taken for the same above {ABOVE}", ABOVE),),
+        about=f"{len(points):,} of {len(found.pairs):,} pairs of different pictures.",
+    )
+
+
+def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
+    count = len(found.pairs)
+    if same:
+        yield f"{same:,} pairs of a picture with itself were left out."
+    unknown = int(np.isnan(found.cosine_N).sum())
+    if unknown:
+        yield f"{unknown:,} of {count:,} pairs have a picture without a direction; not counted."
+    gallery_MD = found.gallery_MD
+    if len(gallery_MD) > 1 and np.allclose(gallery_MD, gallery_MD[0], rtol=0, atol=1e-9):
+        yield "Every picture has the same vector: around the mean nothing is left of them."
+    elif not np.isnan(found.centred_N).all():
+        raw, around = np.nanmean(found.cosine_N), np.nanmean(found.centred_N)
+        yield (
+            f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} around the mean of all "
+            f"{len(gallery_MD):,} pictures, which takes away what they all share."
+        )
+    if pixels < count:
+        yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
 
 
 def _nearest(found: Estimate) -> str:
@@ -393,228 +443,169 @@ def _words(rate: Quantity) -> str:
     return WORDS.get(relation, relation)
 
 
-# Dimensions: N pairs, K pairs whose pixels were compared, M pictures, D joint space.
+def mine(
+    merging: Encoder,
+    parting: Encoder,
+    pictures: Sequence[Picture],
+    *,
+    above: float = ABOVE,
+    below: float = BELOW,
+    most: int = MOST,
+) -> list[MinedPair]:
+    """The pairs among these pictures that the first encoder merges and the second keeps apart.
 
-NAME = "agreement"
-POINTS = 400
-PIXEL_PAIRS = 2_000
-"""Photographs are slow to open; more of them tell no more."""
+    Places are those of the pictures given. Copies of a picture are no pair.
+    """
+    if len(pictures) < 2:
+        raise UserError(
+            f"{len(pictures)} pictures to find pairs among",
+            expected="at least two; thousands, to find some that matter",
+        )
+    both = merging.pictures(pictures), parting.pictures(pictures)
+    keys = [picture.key for picture in pictures]
+    return mine_pairs(*both, above=above, below=below, most=most, keys=keys)
+
+
+def mine_pairs(
+    merging_ND: FloatArray | Vectors,
+    parting_NE: FloatArray | Vectors,
+    *,
+    above: float = ABOVE,
+    below: float = BELOW,
+    most: int = MOST,
+    block: int = BLOCK,
+    keys: Sequence[str] | None = None,
+) -> list[MinedPair]:
+    """The pairs with the highest cosine by the first encoder, best first.
+
+    Memory is that of the first vectors in single precision, of a few blocks of cosines and of
+    `most` pairs. Pairs with equal keys (pixel hashes) are the same picture and no pair. A picture
+    without a direction is in no pair.
+    """
+    if len(merging_ND) != len(parting_NE):
+        raise UserError(
+            f"{len(merging_ND)} vectors of one encoder and {len(parting_NE)} of the other",
+            expected="both encoders on the same pictures",
+        )
+    single_ND, is_known_N = _single(merging_ND)
+    is_known_N &= _known(parting_NE)
+    search = _NearPairs(single_ND, parting_NE, is_known_N, _numbers(keys, len(single_ND)), below)
+    kept = _BestPairs(most, above)
+    for rows, columns, cosine_RC in block_cosines(single_ND, block):
+        # Most blocks hold nothing: one pass that finds the largest of each row settles that.
+        best_R = cosine_RC.max(axis=1, initial=-1.0)
+        for strip in range(0, len(best_R), STRIP):
+            row_S = strip + np.flatnonzero(best_R[strip : strip + STRIP] > kept.least)
+            if len(row_S):
+                near_SC = cosine_RC[row_S]
+                kept.add(search.among(rows.start + row_S, columns.start, near_SC, kept.least))
+    return kept.pairs()
+
+
+@dataclass(frozen=True)
+class MinedPair:
+    """Two pictures that are one to the first encoder and two to the second."""
+
+    first: int
+    second: int
+    merged: float
+    """Cosine by the encoder that merges them."""
+    apart: float
+    """Cosine by the other."""
+
+
+class Encoder(Protocol):
+    """Any encoder of pictures; captions are not needed to mine."""
+
+    def pictures(self, pictures: Sequence[Picture]) -> FloatArray:
+        """Vectors [N, D]; NaN for a picture that cannot be opened."""
+
+
+def block_cosines(single_ND: Vectors, block: int = BLOCK) -> Iterator[tuple[slice, slice, Vectors]]:
+    """Rows, columns and products of each block of the upper triangle, all in the same memory."""
+    count = len(single_ND)
+    space = np.empty(min(block, count) ** 2, dtype=np.float32)
+    for top in range(0, count, block):
+        for left in range(top, count, block):
+            rows = slice(top, min(top + block, count))
+            columns = slice(left, min(left + block, count))
+            shape = rows.stop - top, columns.stop - left
+            cosine_RC = space[: shape[0] * shape[1]].reshape(shape)
+            np.matmul(single_ND[rows], single_ND[columns].T, out=cosine_RC)
+            if top == left:
+                np.fill_diagonal(cosine_RC, -1.0)
+            yield rows, columns, cosine_RC
 
 
 @dataclass(frozen=True, eq=False)
-class _Measured:
-    """Pairs, and all that is computed of each."""
+class _NearPairs:
+    """What tells whether two pictures that lie near are a pair."""
 
-    pairs: tuple[PicturePair, ...]
-    merged_N: FloatArray
-    cosine_N: FloatArray
-    centred_N: FloatArray
-    rank_N: FloatArray
-    bag_N: FloatArray | None
-    """1 where a bag of words merges the pair, 0 where not; None where that is not known."""
-    gallery_MD: FloatArray
-    """Pictures that the mean was taken of."""
+    merging_ND: Vectors
+    parting_NE: FloatArray | Vectors
+    is_known_N: BoolArray
+    number_N: IntArray
+    """Equal for copies of a picture."""
+    below: float
 
-
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    """Rates of agreement, cosines and rank correlations by relation, and pixels beside them."""
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures to compare")
-    given = material.pairs
-    if not given and material.pictures:
-        given = near_pairs(subject.space, material.pictures)
-    pairs = tuple(pair for pair in given if pair.first.key != pair.second.key)
-    same = len(given) - len(pairs)
-    if not pairs:
-        return Finding(NAME, skipped=_no_pairs(material, same))
-    found = _measured(subject.space, pairs, material)
-    place_K = drawn(pairs, PIXEL_PAIRS)
-    pixel_K = pixel_differences([pairs[i] for i in place_K], progress)
-    quantities = (*_quantities(found, options), _against_pixels(found, place_K, pixel_K, options))
-    if pairs[0].relation == NEAREST:
-        # Every model has nearest pairs of its own: two models cannot be compared pair by pair.
-        quantities = tuple(_without_interval(one) for one in quantities)
-    return Finding(
-        NAME,
-        quantities,
-        headline=merged(SAME if found.bag_N is not None and found.bag_N.any() else ALL),
-        plots=(_scatter(found, place_K, pixel_K),),
-        notes=tuple(_notes(found, same, len(place_K))),
-    )
+    def among(self, i_S: IntArray, left: int, cosine_SC: Vectors, least: float) -> list[FloatArray]:
+        """Pairs of these rows with columns from `left` on: first, second, merged, apart."""
+        column_T = np.flatnonzero((cosine_SC > least).any(axis=0))
+        j_T, cosine_ST = left + column_T, cosine_SC[:, column_T]
+        is_pair_ST = (cosine_ST > least) & (i_S[:, None] < j_T)
+        is_pair_ST &= self.is_known_N[i_S, None] & self.is_known_N[j_T]
+        is_pair_ST &= self.number_N[i_S, None] != self.number_N[j_T]
+        first, second = (_single(self.parting_NE[at])[0] for at in (i_S, j_T))
+        apart_ST = first @ second.T
+        s_P, t_P = np.nonzero(is_pair_ST & (apart_ST < self.below))
+        found = i_S[s_P], j_T[t_P], cosine_ST[s_P, t_P], apart_ST[s_P, t_P]
+        return [np.asarray(one, dtype=float) for one in found]
 
 
-def _without_interval(one: Quantity) -> Quantity:
-    nan = float("nan")
-    told = replace(one.estimate, low=nan, high=nan, interval="no interval: chosen, not sampled")
-    return replace(one, estimate=told, outcomes=None, draw_R=None)
+class _BestPairs:
+    """The best pairs so far."""
+
+    def __init__(self, most: int, above: float) -> None:
+        self.most = most
+        self.least = above
+        """A pair must be above this to be kept; rises once there are enough."""
+        self.found: list[FloatArray] = [np.empty(0) for _ in range(4)]
+
+    def add(self, more: Sequence[FloatArray]) -> None:
+        both = [np.concatenate([a, b]) for a, b in zip(self.found, more, strict=True)]
+        if self.most and len(both[2]) > self.most:
+            is_good = both[2] >= np.partition(both[2], -self.most)[-self.most]
+            both = [one[is_good] for one in both]
+        order = np.lexsort((both[1], both[0], -both[2]))[: self.most]
+        self.found = [one[order] for one in both]
+        if len(order) == self.most and self.most:
+            self.least = max(self.least, float(self.found[2][-1]))
+
+    def pairs(self) -> list[MinedPair]:
+        rows = zip(*self.found, strict=True)
+        return [MinedPair(int(i), int(j), float(m), float(a)) for i, j, m, a in rows]
 
 
-def _no_pairs(material: Material, same: int) -> str:
-    only = f" but {same} of a picture with itself" if same else ""
-    return (
-        f"{material.about} has no pairs of pictures{only}; the world's benchmarks would serve, "
-        "one whose items have two pictures, such as whatsup_a or winoground, or a folder of two or "
-        "more pictures"
-    )
+def _single(vector_ND: FloatArray | Vectors) -> tuple[Vectors, BoolArray]:
+    """Unit vectors in single precision, and which have a direction; the others are zero."""
+    found_ND = np.empty(vector_ND.shape, dtype=np.float32)
+    is_known_N = np.empty(len(vector_ND), dtype=np.bool_)
+    for at in range(0, len(vector_ND), BLOCK):
+        part = slice(at, at + BLOCK)
+        unit_RD = unit(np.asarray(vector_ND[part], dtype=float))
+        is_known_N[part] = ~np.isnan(unit_RD).any(axis=1)
+        found_ND[part] = np.where(is_known_N[part, None], unit_RD, 0.0)
+    return found_ND, is_known_N
 
 
-def _measured(space: Space, pairs: tuple[PicturePair, ...], material: Material) -> _Measured:
-    beside = material.gallery.pictures if material.gallery else ()
-    every = {p.key: p for some in (*_sides(pairs), beside) for p in some}
-    place = {key: at for at, key in enumerate(every)}
-    vector_MD = space.pictures(tuple(every.values()))
-    # A vector with an infinite number has no direction either.
-    is_known_M = np.array([bool(np.isfinite(row_D).all()) for row_D in vector_MD])
-    vector_MD = np.where(is_known_M[:, None], vector_MD, np.nan)
-    gallery_MD = vector_MD[is_known_M]
-    both = [vector_MD[[place[p.key] for p in some]] for some in _sides(pairs)]
-    around = [centred(one, gallery_MD) for one in both] if len(gallery_MD) else both
-    return _Measured(
-        pairs,
-        merged_N=agree(*both),
-        cosine_N=cosines(*both),
-        centred_N=cosines(*around),
-        rank_N=spearman(*both),
-        bag_N=_bag(pairs),
-        gallery_MD=gallery_MD,
-    )
+def _known(vector_ND: FloatArray | Vectors) -> BoolArray:
+    """Which have a direction."""
+    parts = [_single(vector_ND[at : at + BLOCK])[1] for at in range(0, len(vector_ND), BLOCK)]
+    return np.concatenate([np.empty(0, dtype=np.bool_), *parts])
 
 
-def _sides(pairs: Sequence[PicturePair]) -> tuple[list[Picture], list[Picture]]:
-    return [pair.first for pair in pairs], [pair.second for pair in pairs]
-
-
-def _bag(pairs: Sequence[PicturePair]) -> FloatArray | None:
-    """What a bag of words does with them; it reads scenes, so it is known on the world only."""
-    sides = _sides(pairs)
-    if not all(isinstance(picture, ScenePicture) for some in sides for picture in some):
-        return None
-    return agree(*(bag_of_words_space().pictures(some) for some in sides))
-
-
-def _groups(found: _Measured) -> dict[str, BoolArray]:
-    """All pairs, those a bag of words cannot tell apart and the others, and each relation."""
-    relation_N = np.array([pair.relation for pair in found.pairs])
-    groups = {ALL: np.ones(len(relation_N), dtype=np.bool_)}
-    if found.bag_N is not None:
-        groups |= {SAME: found.bag_N == 1, OTHER: found.bag_N == 0}
-    groups |= {str(name): relation_N == name for name in dict.fromkeys(relation_N.tolist())}
-    return {name: is_in_N for name, is_in_N in groups.items() if is_in_N.any()}
-
-
-def _quantities(found: _Measured, options: Options) -> Iterator[Quantity]:
-    for group, is_in_N in _groups(found).items():
-        pairs = [found.pairs[i] for i in np.flatnonzero(is_in_N)]
-        units = [pair.id for pair in pairs]
-        clusters = [pair.cluster or pair.id for pair in pairs]
-        bag = None if found.bag_N is None else float(found.bag_N[is_in_N].mean())
-        yield mean(
-            merged(group),
-            found.merged_N[is_in_N],
-            about=f"pairs of different pictures with a cosine above {ABOVE}",
-            options=options,
-            units=units,
-            clusters=clusters,
-            known=Known(bag=bag, perfect=None if pairs[0].relation == NEAREST else 0.0),
-            better="lower",
-            is_rate=True,
-            tags=[{"relation": pair.relation} for pair in pairs],
-        )
-        alike = Known(bag=1.0 if bag == 1.0 else None)
-        for name, about, value_N in (
-            ("cosine", "mean cosine of the pairs", found.cosine_N),
-            ("centred cosine", "the same around the mean of all pictures", found.centred_N),
-            ("rank correlation", "Spearman's, of the numbers of the two vectors", found.rank_N),
-        ):
-            yield mean(
-                f"{name}, {group}",
-                value_N[is_in_N],
-                about=about,
-                options=options,
-                units=units,
-                clusters=clusters,
-                known=alike,
-                better="lower",
-            )
-
-
-def _against_pixels(
-    found: _Measured, place_K: IntArray, pixel_K: FloatArray, options: Options
-) -> Quantity:
-    """Whether pairs that differ in fewer pixels are the ones that lie near."""
-    cosine_K = found.cosine_N[place_K]
-    is_known_K = ~np.isnan(cosine_K + pixel_K)
-    both_2K = np.stack([cosine_K, pixel_K])[:, is_known_K]
-    clusters = [found.pairs[i].cluster or found.pairs[i].id for i in place_K[is_known_K]]
-
-    def of(index: IntArray) -> float:
-        return float(spearman(*both_2K[:, None, index])[0]) if len(index) else float("nan")
-
-    return statistic(
-        "cosine against pixels",
-        of,
-        len(clusters),
-        about="Spearman's correlation of cosine and pixel difference over pairs; -1: only pixels "
-        "count",
-        options=options,
-        clusters=clusters,
-    )
-
-
-def _scatter(found: _Measured, place_K: IntArray, pixel_K: FloatArray) -> Scatter:
-    pixel_of: Mapping[int, float] = dict(zip(place_K.tolist(), pixel_K.tolist(), strict=True))
-    points = []
-    for i in drawn(found.pairs, POINTS).tolist():
-        pair, cosine = found.pairs[i], float(found.cosine_N[i])
-        if np.isfinite(cosine) and np.isfinite(pixel_of[i]):
-            name = pair.id
-            if pair.relation == NEAREST:
-                name = f"{pair.first.name} and {pair.second.name}"
-            points.append(Point(pixel_of[i], cosine, pair.relation, name))
-    return Scatter(
-        "Cosine of two pictures against the difference of their pixels",
-        "mean difference of pixels, in grey levels",
-        "cosine",
-        tuple(points),
-        lines=((f"taken for the same above {ABOVE}", ABOVE),),
-        about=f"{len(points):,} of {len(found.pairs):,} pairs of different pictures.",
-    )
-
-
-def _notes(found: _Measured, same: int, pixels: int) -> Iterator[str]:
-    count = len(found.pairs)
-    if same:
-        yield f"{same:,} pairs of a picture with itself were left out."
-    unknown = int(np.isnan(found.cosine_N).sum())
-    if unknown:
-        yield f"{unknown:,} of {count:,} pairs have a picture without a direction; not counted."
-    gallery_MD = found.gallery_MD
-    if len(gallery_MD) > 1 and np.allclose(gallery_MD, gallery_MD[0], rtol=0, atol=1e-9):
-        yield "Every picture has the same vector: around the mean nothing is left of them."
-    elif not np.isnan(found.centred_N).all():
-        raw, around = np.nanmean(found.cosine_N), np.nanmean(found.centred_N)
-        yield (
-            f"The mean cosine of the pairs is {raw:.3f}, and {around:.3f} around the mean of all "
-            f"{len(gallery_MD):,} pictures, which takes away what they all share."
-        )
-    if pixels < count:
-        yield f"Pixels were compared in {pixels:,} pairs, drawn by a hash."
-
-
-AGREEMENT = Probe(
-    NAME,
-    question="Does the picture tower merge different pictures?",
-    about=(
-        "Erroneous agreement (Li et al. 2024, section 3.1): the share of pairs of different "
-        f"pictures whose vectors have a cosine strictly above {ABOVE}. Beside it, by relation: the "
-        "mean cosine, the same around the mean of all pictures, and Spearman's correlation of the "
-        "numbers of the two vectors (section 3.2), which can be low where the cosine is high: then "
-        "the difference is in the vectors, and a better reader could find it. The cosine is set "
-        "against the mean difference of pixels, since pictures that differ in few pixels are "
-        "easily merged. Same things: pairs that a bag of words cannot tell apart. Limits: in a "
-        "narrow cone every cosine is high, so read the centred one as well; a pair that is not "
-        "merged need not be told apart by captions."
-    ),
-    ask=ask,
-    say=say,
-)
+def _numbers(keys: Sequence[str] | None, count: int) -> IntArray:
+    if keys is None:
+        return np.arange(count)
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)

@@ -1,4 +1,7 @@
-"""Estimates come in; the words and bars in which a verdict shows them go out."""
+"""What every probe is made of: the question, the model and data it is put to, findings and plots.
+
+Dimensions: N units, R resamples.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,301 @@ import numpy as np
 from unbag.metrics.aggregate import estimate
 from unbag.metrics.intervals import generator, percentile
 from unbag.probes.space import Space
-from unbag.runs.progress import Progress, Silent
+from unbag.runs.progress import Progress
 from unbag.scorers.resolve import Model
 from unbag.types import Estimate, EvalProtocol, FloatArray, IntArray, Outcomes, Picture, Scorer
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question that can be put to any model."""
+
+    name: str
+    question: str
+    """As a user asks: "Does the picture tower merge different pictures?"."""
+    about: str
+    """Formula, source and limits, for the page and the docs."""
+    ask: Callable[[Subject, Material, Options, Progress], Finding]
+    """A subject, material or kind of model it cannot be put to gives a finding that is skipped."""
+    say: Callable[[Finding], Verdict]
+    """Of a finding that was not skipped."""
+
+
+Tone = Literal["fails", "holds", "mixed", "told"]
+"""fails: like a bag of words; holds: as one would wish; mixed: between or undecided by the
+interval; told: a fact that is neither."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One plain sentence, with the number in it."""
+
+    sentence: str
+    tone: Tone
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model under examination."""
+
+    name: str
+    model: Model
+    space: Space | None
+    """None for chat models and matching heads, which have no vectors."""
+    scorer: Scorer
+    twin: Subject | None = None
+    """The same model with random weights; None where it cannot be made."""
+    has_readout: bool = False
+    """Whether the scorer is a read-out's, and not the cosine of the vectors in `space`."""
+    other: Subject | None = None
+    """The model it is set against, such as the one that a repair started from."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How probes ask."""
+
+    seed: int = 0
+    is_full: bool = False
+    """All of the grids; the default is a small part that is quick."""
+    layers: tuple[int, ...] = ()
+    """Layers to read from, besides the last; negative ones count from the end."""
+    confidence: float = 0.95
+    resamples: int = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """Everything that is looked at. Probes on scenes of the world draw their own beside it."""
+
+    about: str
+    """In words: "the world's benchmarks"."""
+    rows: tuple[Row, ...] = ()
+    pairs: tuple[PicturePair, ...] = ()
+    gallery: Gallery | None = None
+    is_world: bool = False
+    """Pictures are scenes, so probes that draw scenes of their own apply as well."""
+    notes: tuple[str, ...] = ()
+    """What was left out and why."""
+    pictures: tuple[Picture, ...] = ()
+    """Of a user without pairs: the nearest of them, for a model, are pairs to tell apart."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A picture, a caption that is true of it, and edits of that caption."""
+
+    id: str
+    picture: Picture
+    caption: str
+    negative: str | None = None
+    """False of the picture."""
+    positive: str | None = None
+    """True too, in other words."""
+    kind: str = ""
+    """Of the edit that leads to the negative."""
+    cluster: str = ""
+    """Rows of one cluster share scenes or captions and are resampled together."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PicturePair:
+    """Two different pictures that a model should tell apart, and a caption for each."""
+
+    id: str
+    first: Picture
+    second: Picture
+    relation: str
+    """What they differ in: left/right, colour swap, count ..."""
+    captions: tuple[str, str] | None = None
+    """True of the first only, true of the second only."""
+    cluster: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """Pictures and captions to search among; truth is the cells (row, column) that belong."""
+
+    pictures: tuple[Picture, ...]
+    captions: tuple[str, ...]
+    picture_T: IntArray
+    caption_T: IntArray
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a quantity is for spaces whose nature is known; None where nothing follows."""
+
+    bag: float | None = None
+    """For a bag of words: every word is understood, its ties to others are not."""
+    perfect: float | None = None
+    chance: float | None = None
+
+
+Better = Literal["higher", "lower", "neither"]
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """One number of a probe, with what it was made of."""
+
+    name: str
+    """Unique within its probe: "merged, left/right"."""
+    about: str
+    """What it is, in one line without a full stop."""
+    estimate: Estimate
+    known: Known = field(default_factory=Known)
+    better: Better = "neither"
+    outcomes: Outcomes | None = None
+    """Unit by unit, where it is a mean or a ratio: what a paired comparison needs."""
+    draw_R: FloatArray | None = None
+    """Resamples of any other statistic, drawn alike for every model: their difference is paired."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What one probe found out about one model."""
+
+    probe: str
+    quantities: tuple[Quantity, ...] = ()
+    headline: str = ""
+    """Name of the quantity that the sentence is about."""
+    plots: tuple[Plot, ...] = ()
+    notes: tuple[str, ...] = ()
+    skipped: str = ""
+    """Why nothing was asked; empty if something was."""
+
+    def __getitem__(self, name: str) -> Quantity:
+        """A quantity by name."""
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def get(self, name: str) -> Quantity | None:
+        """A quantity by name, None if it was not measured."""
+        return next((one for one in self.quantities if one.name == name), None)
+
+
+STATISTIC_RESAMPLES = 1_000
+"""Of statistics that are no mean: each resample computes them anew."""
+
+
+def mean(
+    name: str,
+    value_N: FloatArray,
+    *,
+    about: str,
+    options: Options,
+    units: Sequence[str] | None = None,
+    clusters: Sequence[str] | None = None,
+    weight_N: FloatArray | None = None,
+    known: Known | None = None,
+    better: Better = "neither",
+    is_rate: bool = False,
+    tags: Sequence[Mapping[str, str]] | None = None,
+) -> Quantity:
+    """The mean, or sum(value) / sum(weight); NaN values are left out and counted as invalid.
+
+    Units of one cluster are resampled together. Rates are credits from 0 to 1, shown as percent.
+    """
+    count = len(value_N)
+    units = tuple(units) if units is not None else tuple(map(str, range(count)))
+    known = known or Known()
+    chance = np.nan if known.chance is None else known.chance
+    outcomes = Outcomes(
+        metric=name,
+        units=units,
+        value_U=np.asarray(value_N, dtype=float),
+        clusters=tuple(clusters) if clusters is not None else units,
+        tags=tuple(tags) if tags is not None else ({},) * count,
+        tie_U=np.zeros(count, dtype=np.bool_),
+        chance_U=np.full(count, chance),
+        weight_U=np.ones(count) if weight_N is None else np.asarray(weight_N, dtype=float),
+        unparsed_U=np.zeros(count, dtype=np.int64),
+        is_rate=is_rate,
+    )
+    protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
+    found = estimate(outcomes, protocol=protocol, seed=options.seed, allow_invalid=True)
+    return Quantity(name, about, found, known, better, outcomes)
+
+
+def statistic(
+    name: str,
+    of: Callable[[IntArray], float],
+    count: int,
+    *,
+    about: str,
+    options: Options,
+    clusters: Sequence[str] | None = None,
+    known: Known | None = None,
+    better: Better = "neither",
+    is_rate: bool = False,
+) -> Quantity:
+    """Any statistic of `count` units: `of` is given the places of the units that count.
+
+    Percentile bootstrap over units, or over clusters of units where these are given. The same seed
+    and name draw the same resamples for every model.
+    """
+    value = of(np.arange(count))
+    places = _places(clusters) if clusters is not None else None
+    drawn = count if places is None else len(places)
+    rng = generator(options.seed, name, str(drawn))
+    draws = []
+    for _ in range(min(options.resamples, STATISTIC_RESAMPLES) if count else 0):
+        draw = np.sort(rng.integers(drawn, size=drawn))
+        draws.append(of(draw if places is None else np.concatenate([places[i] for i in draw])))
+    draw_R = np.array(draws, dtype=float)
+    how = "bootstrap" if drawn == count else "clustered bootstrap"
+    low, high, how = percentile(draw_R, options.confidence, how)
+    known = known or Known()
+    found = Estimate(value, low, high, count, chance=known.chance, interval=how, is_rate=is_rate)
+    return Quantity(name, about, found, known, better, draw_R=draw_R)
+
+
+def _places(clusters: Sequence[str]) -> list[IntArray]:
+    """The places of the units of each cluster."""
+    found: dict[str, list[int]] = {}
+    for at, name in enumerate(clusters):
+        found.setdefault(name, []).append(at)
+    return [np.array(places) for places in found.values()]
+
+
+def shown(found: Estimate, unit: str = "", *, digits: int = 3) -> str:
+    """With its interval: "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]", "1.2 degrees [1, 2]"."""
+    unit = f" {unit}" if unit else " %" if found.is_rate else ""
+    value, low, high = (_number(found, one, digits) for one in (found.value, found.low, found.high))
+    return f"{value}{unit} [{low}, {high}]"
+
+
+def _number(found: Estimate, value: float, digits: int) -> str:
+    if found.is_rate or value != value:
+        return found.show(value)
+    # Nothing is minus nothing.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def bar(quantity: Quantity, name: str) -> Bar:
+    """Beside chance, where there is one."""
+    found = quantity.estimate
+    return Bar(name, found.value, found.low, found.high, quantity.known.chance)
+
+
+def bars_of(quantities: Iterable[Quantity], begin: str, end: str = "") -> tuple[Bar, ...]:
+    """Of all quantities whose names begin and end so; what is between names the bar."""
+    return tuple(
+        bar(one, one.name.removeprefix(begin).removesuffix(end))
+        for one in quantities
+        if one.name.startswith(begin) and one.name.endswith(end)
+    )
+
 
 # What a probe wants drawn, as plain data: a page draws it, a file keeps it.
 
 
 @dataclass(frozen=True)
-class Point:
+class ScatterPoint:
     """A place in a scatter."""
 
     x: float
@@ -36,7 +325,7 @@ class Scatter:
     title: str
     x: str
     y: str
-    points: tuple[Point, ...]
+    points: tuple[ScatterPoint, ...]
     lines: tuple[tuple[str, float], ...] = ()
     """Named heights, such as a threshold."""
     about: str = ""
@@ -131,303 +420,3 @@ class Maps:
 
 
 Plot: TypeAlias = Scatter | Bars | Lines | Grid | Maps
-
-# Dimensions: N units, R resamples.
-
-Better = Literal["higher", "lower", "neither"]
-STATISTIC_RESAMPLES = 1_000
-"""Of statistics that are no mean: each resample computes them anew."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a quantity is for spaces whose nature is known; None where nothing follows."""
-
-    bag: float | None = None
-    """For a bag of words: every word is understood, its ties to others are not."""
-    perfect: float | None = None
-    chance: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Quantity:
-    """One number of a probe, with what it was made of."""
-
-    name: str
-    """Unique within its probe: "merged, left/right"."""
-    about: str
-    """What it is, in one line without a full stop."""
-    estimate: Estimate
-    known: Known = field(default_factory=Known)
-    better: Better = "neither"
-    outcomes: Outcomes | None = None
-    """Unit by unit, where it is a mean or a ratio: what a paired comparison needs."""
-    draw_R: FloatArray | None = None
-    """Resamples of any other statistic, drawn alike for every model: their difference is paired."""
-
-
-@dataclass(frozen=True, eq=False)
-class Finding:
-    """What one probe found out about one model."""
-
-    probe: str
-    quantities: tuple[Quantity, ...] = ()
-    headline: str = ""
-    """Name of the quantity that the sentence is about."""
-    plots: tuple[Plot, ...] = ()
-    notes: tuple[str, ...] = ()
-    skipped: str = ""
-    """Why nothing was asked; empty if something was."""
-
-    def __getitem__(self, name: str) -> Quantity:
-        """A quantity by name."""
-        found = self.get(name)
-        if found is None:
-            raise KeyError(name)
-        return found
-
-    def get(self, name: str) -> Quantity | None:
-        """A quantity by name, None if it was not measured."""
-        return next((one for one in self.quantities if one.name == name), None)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How probes ask."""
-
-    seed: int = 0
-    is_full: bool = False
-    """All of the grids; the default is a small part that is quick."""
-    layers: tuple[int, ...] = ()
-    """Layers to read from, besides the last; negative ones count from the end."""
-    confidence: float = 0.95
-    resamples: int = 10_000
-
-
-def mean(
-    name: str,
-    value_N: FloatArray,
-    *,
-    about: str,
-    options: Options,
-    units: Sequence[str] | None = None,
-    clusters: Sequence[str] | None = None,
-    weight_N: FloatArray | None = None,
-    known: Known | None = None,
-    better: Better = "neither",
-    is_rate: bool = False,
-    tags: Sequence[Mapping[str, str]] | None = None,
-) -> Quantity:
-    """The mean, or sum(value) / sum(weight); NaN values are left out and counted as invalid.
-
-    Units of one cluster are resampled together. Rates are credits from 0 to 1, shown as percent.
-    """
-    count = len(value_N)
-    units = tuple(units) if units is not None else tuple(map(str, range(count)))
-    known = known or Known()
-    chance = np.nan if known.chance is None else known.chance
-    outcomes = Outcomes(
-        metric=name,
-        units=units,
-        value_U=np.asarray(value_N, dtype=float),
-        clusters=tuple(clusters) if clusters is not None else units,
-        tags=tuple(tags) if tags is not None else ({},) * count,
-        tie_U=np.zeros(count, dtype=np.bool_),
-        chance_U=np.full(count, chance),
-        weight_U=np.ones(count) if weight_N is None else np.asarray(weight_N, dtype=float),
-        unparsed_U=np.zeros(count, dtype=np.int64),
-        is_rate=is_rate,
-    )
-    protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
-    found = estimate(outcomes, protocol=protocol, seed=options.seed, allow_invalid=True)
-    return Quantity(name, about, found, known, better, outcomes)
-
-
-def statistic(
-    name: str,
-    of: Callable[[IntArray], float],
-    count: int,
-    *,
-    about: str,
-    options: Options,
-    clusters: Sequence[str] | None = None,
-    known: Known | None = None,
-    better: Better = "neither",
-    is_rate: bool = False,
-) -> Quantity:
-    """Any statistic of `count` units: `of` is given the places of the units that count.
-
-    Percentile bootstrap over units, or over clusters of units where these are given. The same seed
-    and name draw the same resamples for every model.
-    """
-    value = of(np.arange(count))
-    places = _places(clusters) if clusters is not None else None
-    drawn = count if places is None else len(places)
-    rng = generator(options.seed, name, str(drawn))
-    draws = []
-    for _ in range(min(options.resamples, STATISTIC_RESAMPLES) if count else 0):
-        draw = np.sort(rng.integers(drawn, size=drawn))
-        draws.append(of(draw if places is None else np.concatenate([places[i] for i in draw])))
-    draw_R = np.array(draws, dtype=float)
-    how = "bootstrap" if drawn == count else "clustered bootstrap"
-    low, high, how = percentile(draw_R, options.confidence, how)
-    known = known or Known()
-    found = Estimate(value, low, high, count, chance=known.chance, interval=how, is_rate=is_rate)
-    return Quantity(name, about, found, known, better, draw_R=draw_R)
-
-
-def _places(clusters: Sequence[str]) -> list[IntArray]:
-    """The places of the units of each cluster."""
-    found: dict[str, list[int]] = {}
-    for at, name in enumerate(clusters):
-        found.setdefault(name, []).append(at)
-    return [np.array(places) for places in found.values()]
-
-
-# What probes look at: captions with their edits, pairs of pictures, and a gallery.
-
-
-@dataclass(frozen=True)
-class Row:
-    """A picture, a caption that is true of it, and edits of that caption."""
-
-    id: str
-    picture: Picture
-    caption: str
-    negative: str | None = None
-    """False of the picture."""
-    positive: str | None = None
-    """True too, in other words."""
-    kind: str = ""
-    """Of the edit that leads to the negative."""
-    cluster: str = ""
-    """Rows of one cluster share scenes or captions and are resampled together."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PicturePair:
-    """Two different pictures that a model should tell apart, and a caption for each."""
-
-    id: str
-    first: Picture
-    second: Picture
-    relation: str
-    """What they differ in: left/right, colour swap, count ..."""
-    captions: tuple[str, str] | None = None
-    """True of the first only, true of the second only."""
-    cluster: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Gallery:
-    """Pictures and captions to search among; truth is the cells (row, column) that belong."""
-
-    pictures: tuple[Picture, ...]
-    captions: tuple[str, ...]
-    picture_T: IntArray
-    caption_T: IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class Material:
-    """Everything that is looked at. Probes on scenes of the world draw their own beside it."""
-
-    about: str
-    """In words: "the world's benchmarks"."""
-    rows: tuple[Row, ...] = ()
-    pairs: tuple[PicturePair, ...] = ()
-    gallery: Gallery | None = None
-    is_world: bool = False
-    """Pictures are scenes, so probes that draw scenes of their own apply as well."""
-    notes: tuple[str, ...] = ()
-    """What was left out and why."""
-    pictures: tuple[Picture, ...] = ()
-    """Of a user without pairs: the nearest of them, for a model, are pairs to tell apart."""
-
-
-# What a probe is: a question to a model, how it is asked, and what is said of the answer.
-
-Tone = Literal["fails", "holds", "mixed", "told"]
-"""fails: like a bag of words; holds: as one would wish; mixed: between or undecided by the
-interval; told: a fact that is neither."""
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """A model under examination."""
-
-    name: str
-    model: Model
-    space: Space | None
-    """None for chat models and matching heads, which have no vectors."""
-    scorer: Scorer
-    twin: Subject | None = None
-    """The same model with random weights; None where it cannot be made."""
-    has_readout: bool = False
-    """Whether the scorer is a read-out's, and not the cosine of the vectors in `space`."""
-    other: Subject | None = None
-    """The model it is set against, such as the one that a repair started from."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One plain sentence, with the number in it."""
-
-    sentence: str
-    tone: Tone
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A question that can be put to any model."""
-
-    name: str
-    question: str
-    """As a user asks: "Does the picture tower merge different pictures?"."""
-    about: str
-    """Formula, source and limits, for the page and the docs."""
-    ask: Callable[[Subject, Material, Options, Progress], Finding]
-    """A subject, material or kind of model it cannot be put to gives a finding that is skipped."""
-    say: Callable[[Finding], Verdict]
-    """Of a finding that was not skipped."""
-
-
-def put(
-    probe: Probe,
-    subject: Subject,
-    material: Material,
-    options: Options | None = None,
-    progress: Progress | None = None,
-) -> Finding:
-    """Put one question to one model."""
-    return probe.ask(subject, material, options or Options(), progress or Silent())
-
-
-def shown(found: Estimate, unit: str = "", *, digits: int = 3) -> str:
-    """With its interval: "74.1 % [73.1, 75.1]", "0.973 [0.971, 0.975]", "1.2 degrees [1, 2]"."""
-    unit = f" {unit}" if unit else " %" if found.is_rate else ""
-    value, low, high = (_number(found, one, digits) for one in (found.value, found.low, found.high))
-    return f"{value}{unit} [{low}, {high}]"
-
-
-def _number(found: Estimate, value: float, digits: int) -> str:
-    if found.is_rate or value != value:
-        return found.show(value)
-    # Nothing is minus nothing.
-    return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def bar(quantity: Quantity, name: str) -> Bar:
-    """Beside chance, where there is one."""
-    found = quantity.estimate
-    return Bar(name, found.value, found.low, found.high, quantity.known.chance)
-
-
-def bars_of(quantities: Iterable[Quantity], begin: str, end: str = "") -> tuple[Bar, ...]:
-    """Of all quantities whose names begin and end so; what is between names the bar."""
-    return tuple(
-        bar(one, one.name.removeprefix(begin).removesuffix(end))
-        for one in quantities
-        if one.name.startswith(begin) and one.name.endswith(end)
-    )

@@ -1,10 +1,13 @@
-"""From a seed to pictures of things, alone and in pairs, of which any two differ in one way only.
+"""Concepts of `conditions` and `superposition`: vectors of things and pairs that differ in one way.
 
 A ring has four things, two colours and one pair of places. Each thing is shown alone in both
 colours at both places; each thing and the next are shown with the colours both ways and at both
 places. What does not matter (size, texture, exact place, noise) is drawn once for each rendering
 of the whole ring. So the mean over what a concept leaves open is taken over the same things on
 both sides of every comparison.
+
+i(x), i(x_a), i(x,g) ... are means of the unit vectors of all pictures that show the concept, at
+unit length again: a condition asks about the concept, not about one rendering.
 
 Dimensions: B rings, S things of a ring, or pairs (pair s is thing s and the next), K colourings, G
 places, R renderings of a cell, D space.
@@ -21,6 +24,7 @@ from numpy.random import Generator
 
 from unbag.errors import UserError
 from unbag.metrics.intervals import generator
+from unbag.probes.base import Finding, Material, Options, Subject
 from unbag.probes.space import Space, unit
 from unbag.types import FloatArray
 from unbag.world.grammar import Ast, Not, Obj, realise
@@ -36,22 +40,119 @@ RENDERINGS = 4
 """Of each cell. A concept that fixes one of colour and place is a mean over 8 pictures."""
 WAYS = (0, 1)
 """Of the two colours, and of the two places."""
+RINGS, ALL_RINGS = 8, 12
+"""By default; and with every thing of the world."""
+NO_SCENES = (
+    "needs drawn scenes, the same but for one thing: diagnose on the world's pictures as well"
+)
 _AXES: tuple[Relation, ...] = ("left of", "above")
 
 
-@dataclass(frozen=True)
-class Rendering:
-    """What does not matter, the same for all pictures of a ring."""
+def draw_concepts(
+    name: str, subject: Subject, material: Material, options: Options, *, no_vectors: str
+) -> Concepts | Finding:
+    """Draw the scenes and encode them; a finding of that name where this cannot be done."""
+    if not material.is_world:
+        return Finding(name, skipped=f"{material.about}: {NO_SCENES}")
+    if subject.space is None:
+        return Finding(name, skipped=f"{subject.name} {no_vectors}")
+    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
+    return concept_vectors(subject.space, drawn)
 
-    look: Look
-    """Only its size and texture count."""
-    rgbs: tuple[RGB, RGB]
-    """The two colours as drawn."""
-    places: tuple[Place, Place]
-    """Of a thing alone: in the left and the right half, or the upper and the lower."""
-    slots: Slots
-    """Of a pair."""
-    noise_seed: int
+
+def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
+    """Ask the space for every picture and caption of the rings."""
+    # All at once: a space encodes in batches.
+    space.pictures([p for ring in rings for p in (*ring.alone(), *ring.pairs())])
+    thing_BSKGRD = _pictures(space, rings, Ring.alone)
+    pair_BSKGRD = _pictures(space, rings, Ring.pairs)
+    return Concepts(
+        tuple(rings),
+        thing_BSD=_mean(thing_BSKGRD, over=(2, 3, 4)),
+        coloured_BSKD=_mean(thing_BSKGRD, over=(3, 4)),
+        placed_BSGD=_mean(thing_BSKGRD, over=(2, 4)),
+        pair_BSD=_mean(pair_BSKGRD, over=(2, 3, 4)),
+        bound_BSKD=_mean(pair_BSKGRD, over=(3, 4)),
+        related_BSGD=_mean(pair_BSKGRD, over=(2, 4)),
+        name_BSD=_captions(space, rings, lambda ring: map(Obj, ring.shapes)),
+        denial_BSD=_captions(space, rings, lambda ring: (Not(Obj(s)) for s in ring.shapes)),
+        colour_BKD=_captions(space, rings, lambda ring: (Obj(None, c) for c in ring.colours)),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Concepts:
+    """Unit vectors; NaN where a picture could not be opened or a mean has no direction."""
+
+    rings: tuple[Ring, ...]
+    thing_BSD: FloatArray
+    """i(x)"""
+    coloured_BSKD: FloatArray
+    """i(x_a), i(x_b)"""
+    placed_BSGD: FloatArray
+    """i(x,g1), i(x,g2)"""
+    pair_BSD: FloatArray
+    """i(x,y)"""
+    bound_BSKD: FloatArray
+    """i(x_a,y_b), i(x_b,y_a)"""
+    related_BSGD: FloatArray
+    """i(x,g3,y), i(x,g4,y)"""
+    name_BSD: FloatArray
+    """t(x): "a star"."""
+    denial_BSD: FloatArray
+    """t(not x): "no star"."""
+    colour_BKD: FloatArray
+    """t(a): "a red thing"."""
+
+
+def _pictures(
+    space: Space, rings: Sequence[Ring], shown: Callable[[Ring], Iterable[ScenePicture]]
+) -> FloatArray:
+    vector_ND = unit(space.pictures([picture for ring in rings for picture in shown(ring)]))
+    ways = len(WAYS)
+    return vector_ND.reshape(len(rings), THINGS, ways, ways, -1, vector_ND.shape[-1])
+
+
+def _captions(
+    space: Space, rings: Sequence[Ring], said: Callable[[Ring], Iterable[Ast]]
+) -> FloatArray:
+    vector_ND = unit(space.captions([realise(ast) for ring in rings for ast in said(ring)]))
+    return vector_ND.reshape(len(rings), -1, vector_ND.shape[-1])
+
+
+def _mean(vector_BSKGRD: FloatArray, *, over: tuple[int, ...]) -> FloatArray:
+    return unit(np.mean(vector_BSKGRD, axis=over))
+
+
+def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
+    """`n` rings of scenes that no model was trained on; ring i is the same whatever n is.
+
+    No thing is in two rings, so rings are the clusters of every interval.
+    """
+    most = len(world.shapes) // THINGS
+    if not 1 <= n <= most:
+        raise UserError(
+            f"{n} rings of {THINGS} things", expected=f"1 to {most}: each thing is in one ring only"
+        )
+    seed = split_seed("test", seed)
+    rng = generator(seed, "concepts", world.name)
+    shapes: list[str] = rng.permutation(world.shapes).tolist()
+    rounds = ceil(2 * most / len(world.colours))
+    colours = [c for _ in range(rounds) for c in rng.permutation(world.colours).tolist()]
+    return tuple(
+        _ring(
+            Ring(
+                f"ring {i}",
+                tuple(shapes[THINGS * i : THINGS * (i + 1)]),
+                (colours[2 * i], colours[2 * i + 1]),
+                _AXES[i % 2],
+                (),
+                world,
+            ),
+            generator(seed, "concepts", world.name, str(i)),
+        )
+        for i in range(n)
+    )
 
 
 @dataclass(frozen=True)
@@ -109,35 +210,19 @@ class Ring:
         return f"{self.colours[k]}, place {g}, rendering {r}"
 
 
-def rings(n: int, *, world: World = DEFAULT, seed: int = 0) -> tuple[Ring, ...]:
-    """`n` rings of scenes that no model was trained on; ring i is the same whatever n is.
+@dataclass(frozen=True)
+class Rendering:
+    """What does not matter, the same for all pictures of a ring."""
 
-    No thing is in two rings, so rings are the clusters of every interval.
-    """
-    most = len(world.shapes) // THINGS
-    if not 1 <= n <= most:
-        raise UserError(
-            f"{n} rings of {THINGS} things", expected=f"1 to {most}: each thing is in one ring only"
-        )
-    seed = split_seed("test", seed)
-    rng = generator(seed, "concepts", world.name)
-    shapes: list[str] = rng.permutation(world.shapes).tolist()
-    rounds = ceil(2 * most / len(world.colours))
-    colours = [c for _ in range(rounds) for c in rng.permutation(world.colours).tolist()]
-    return tuple(
-        _ring(
-            Ring(
-                f"ring {i}",
-                tuple(shapes[THINGS * i : THINGS * (i + 1)]),
-                (colours[2 * i], colours[2 * i + 1]),
-                _AXES[i % 2],
-                (),
-                world,
-            ),
-            generator(seed, "concepts", world.name, str(i)),
-        )
-        for i in range(n)
-    )
+    look: Look
+    """Only its size and texture count."""
+    rgbs: tuple[RGB, RGB]
+    """The two colours as drawn."""
+    places: tuple[Place, Place]
+    """Of a thing alone: in the left and the right half, or the upper and the lower."""
+    slots: Slots
+    """Of a pair."""
+    noise_seed: int
 
 
 def _ring(empty: Ring, rng: Generator) -> Ring:
@@ -172,73 +257,3 @@ def _halves(world: World, look: Look, relation: Relation, rng: Generator) -> tup
     if relation == "left of":
         return (along, across), (last - along, across)
     return (across, along), (across, last - along)
-
-
-# i(x), i(x_a), i(x,g) ... are means of the unit vectors of all pictures that show the concept, at
-# unit length again: a condition asks about the concept, not about one rendering.
-#
-# Dimensions: B rings, S things or pairs of a ring, K colourings, G places, R renderings, D space.
-
-
-@dataclass(frozen=True, eq=False)
-class Concepts:
-    """Unit vectors; NaN where a picture could not be opened or a mean has no direction."""
-
-    rings: tuple[Ring, ...]
-    thing_BSD: FloatArray
-    """i(x)"""
-    coloured_BSKD: FloatArray
-    """i(x_a), i(x_b)"""
-    placed_BSGD: FloatArray
-    """i(x,g1), i(x,g2)"""
-    pair_BSD: FloatArray
-    """i(x,y)"""
-    bound_BSKD: FloatArray
-    """i(x_a,y_b), i(x_b,y_a)"""
-    related_BSGD: FloatArray
-    """i(x,g3,y), i(x,g4,y)"""
-    name_BSD: FloatArray
-    """t(x): "a star"."""
-    denial_BSD: FloatArray
-    """t(not x): "no star"."""
-    colour_BKD: FloatArray
-    """t(a): "a red thing"."""
-
-
-def concept_vectors(space: Space, rings: Sequence[Ring]) -> Concepts:
-    """Ask the space for every picture and caption of the rings."""
-    # All at once: a space encodes in batches.
-    space.pictures([p for ring in rings for p in (*ring.alone(), *ring.pairs())])
-    thing_BSKGRD = _pictures(space, rings, Ring.alone)
-    pair_BSKGRD = _pictures(space, rings, Ring.pairs)
-    return Concepts(
-        tuple(rings),
-        thing_BSD=_mean(thing_BSKGRD, over=(2, 3, 4)),
-        coloured_BSKD=_mean(thing_BSKGRD, over=(3, 4)),
-        placed_BSGD=_mean(thing_BSKGRD, over=(2, 4)),
-        pair_BSD=_mean(pair_BSKGRD, over=(2, 3, 4)),
-        bound_BSKD=_mean(pair_BSKGRD, over=(3, 4)),
-        related_BSGD=_mean(pair_BSKGRD, over=(2, 4)),
-        name_BSD=_captions(space, rings, lambda ring: map(Obj, ring.shapes)),
-        denial_BSD=_captions(space, rings, lambda ring: (Not(Obj(s)) for s in ring.shapes)),
-        colour_BKD=_captions(space, rings, lambda ring: (Obj(None, c) for c in ring.colours)),
-    )
-
-
-def _pictures(
-    space: Space, rings: Sequence[Ring], shown: Callable[[Ring], Iterable[ScenePicture]]
-) -> FloatArray:
-    vector_ND = unit(space.pictures([picture for ring in rings for picture in shown(ring)]))
-    ways = len(WAYS)
-    return vector_ND.reshape(len(rings), THINGS, ways, ways, -1, vector_ND.shape[-1])
-
-
-def _captions(
-    space: Space, rings: Sequence[Ring], said: Callable[[Ring], Iterable[Ast]]
-) -> FloatArray:
-    vector_ND = unit(space.captions([realise(ast) for ring in rings for ast in said(ring)]))
-    return vector_ND.reshape(len(rings), -1, vector_ND.shape[-1])
-
-
-def _mean(vector_BSKGRD: FloatArray, *, over: tuple[int, ...]) -> FloatArray:
-    return unit(np.mean(vector_BSKGRD, axis=over))

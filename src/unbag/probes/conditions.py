@@ -1,11 +1,15 @@
-"""Cosines come in; how often each condition of an ideal joint space holds goes out.
+"""The probe `conditions`: how often each condition of an ideal joint space holds.
 
 Conditions 1.1 to 4.2 of S1, section 3.1. i(.) is the vector of a picture, t(.) of a caption; x, y,
 z are things, a, b attributes, g locations or relations. "Less than 1" never fails by equality, so
 it is asked with a margin. Limits: 4.1 is arguably too strong, since a caption and its negation
 share a topic; it is reported and decides nothing.
 
-Dimensions: N samples of a condition.
+Where a condition says i(y), y takes the place of x in the second picture: same colour, place, size,
+texture and noise, another shape. Things of one ring are compared in pictures; names of things are
+compared over all rings.
+
+Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, G places, D space.
 """
 
 from __future__ import annotations
@@ -34,18 +38,31 @@ from unbag.probes.base import (
     mean,
     shown,
 )
-from unbag.probes.concepts import THINGS, WAYS, Concepts, concept_vectors, rings
+from unbag.probes.concepts import THINGS, WAYS, Concepts, draw_concepts
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray
 
+NAME = "conditions"
+HEADLINE = "beyond a bag"
 DELTA = 0.05
 """What a cosine must lack of 1; the complement of the threshold of agreement."""
 TIE = 1e-9
 """Cosines nearer than this are equal: sums in another order differ by as little."""
+HOLDS = 0.9
+"""A condition holds if it does in at least this share of cases."""
+EVEN = 0.5
+"""A condition fails if nothing says that it holds in more than half of the cases."""
+BEYOND = ("2.3", "3.1", "3.2", "3.3")
+"""What tells pictures of the same words apart: no bag of words can, a perfect space must."""
+UNDECIDED = ("4.1",)
+"""Reported, and decides nothing: a caption and its negation share a topic."""
+NEGATION = ("4.1", "4.2")
+"""A bag of words must fail these too: it takes "no star" for "a star"."""
+NO_VECTORS = "has no vectors of pictures and captions: the conditions are about cosines"
 
 
 @dataclass(frozen=True)
-class Condition:
+class IdealCondition:
     """One row of the table."""
 
     requirement: str
@@ -57,57 +74,61 @@ class Condition:
     """Also asked of x against every y at once."""
 
 
-CONDITIONS: Mapping[str, Condition] = MappingProxyType(
+CONDITIONS: Mapping[str, IdealCondition] = MappingProxyType(
     {
-        "1.1a": Condition(
+        "1.1a": IdealCondition(
             "i(x) t(x) > i(x) t(y)",
             0.5,
             "a picture of a thing fits its name better than the name of another thing",
         ),
-        "1.1b": Condition(
+        "1.1b": IdealCondition(
             "i(x,y) t(x) > i(x,y) t(z) for z not in the picture",
             0.5,
             "a picture of two things fits the name of each better than that of a thing it lacks",
         ),
-        "1.2a": Condition(
+        "1.2a": IdealCondition(
             "i(x_a) i(x_b) > i(x_a) i(y)",
             0.5,
             "a thing is nearer to itself in another colour than to another thing",
         ),
-        "1.2b": Condition(
+        "1.2b": IdealCondition(
             "i(x,g1) i(x,g2) > i(x) i(y)",
             0.5,
             "a thing is nearer to itself at another place than to another thing",
         ),
-        "2.1": Condition("i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"),
-        "2.2": Condition(
+        "2.1": IdealCondition(
+            "i(x_a) i(x_b) < 1", 1.0, "the same thing in two colours is told apart"
+        ),
+        "2.2": IdealCondition(
             "i(x_a) t(a) > i(x_b) t(a)",
             0.5,
             "the name of a colour fits the thing in that colour better than in another",
         ),
-        "2.3": Condition(
+        "2.3": IdealCondition(
             "i(x_a,y_b) i(x_b,y_a) < 1",
             1.0,
             "pictures that differ only in which thing has which colour are told apart",
         ),
-        "3.1": Condition("i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"),
-        "3.2": Condition(
+        "3.1": IdealCondition(
+            "i(x,g1) i(x,g2) < 1", 1.0, "the same thing at two places is told apart"
+        ),
+        "3.2": IdealCondition(
             "i(x,g3,y) i(x,g4,y) < 1",
             1.0,
             "pictures that differ only in which thing is on which side are told apart",
         ),
-        "3.3": Condition(
+        "3.3": IdealCondition(
             "i(x,g1,y) i(x,g1,z) > i(x,g1,y) i(x,g2,z)",
             0.5,
             "x left of y is nearer to x left of z than to x right of z",
         ),
-        "4.1": Condition(
+        "4.1": IdealCondition(
             "t(x) t(not x) < t(y) t(not x)",
             0.5,
             "'no star' is farther from 'a star' than from the name of another thing",
             asks_all=True,
         ),
-        "4.2": Condition(
+        "4.2": IdealCondition(
             "i(x) t(not x) < i(x) t(y)",
             0.5,
             "a picture of a star fits 'no star' less than the name of another thing",
@@ -115,215 +136,26 @@ CONDITIONS: Mapping[str, Condition] = MappingProxyType(
         ),
     }
 )
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """A condition on all its samples."""
-
-    holds_N: FloatArray
-    """1 or 0; NaN where a cosine is missing. A tie does not hold."""
-    margin_N: FloatArray
-    """By how much; below 0 where it does not hold."""
-
-
-def larger(first_N: FloatArray, second_N: FloatArray) -> Held:
-    """The first cosine above the second."""
-    if len(first_N) != len(second_N):
-        raise UserError(
-            f"{len(first_N)} cosines against {len(second_N)}", expected="one of each a sample"
-        )
-    return _held(np.asarray(first_N, dtype=float) - np.asarray(second_N, dtype=float))
-
-
-def below_one(cosine_N: FloatArray, *, delta: float = DELTA) -> Held:
-    """The cosine below 1 by more than `delta`."""
-    return _held(1 - delta - np.asarray(cosine_N, dtype=float))
-
-
-def for_all(held: Held, of_N: Sequence[Hashable]) -> FloatArray:
-    """For each x, in the order of first mention, 1 if the condition holds against every y."""
-    groups: dict[Hashable, list[float]] = {}
-    for name, holds in zip(of_N, held.holds_N.tolist(), strict=True):
-        groups.setdefault(name, []).append(holds)
-    return np.array(
-        [min(found) if not np.isnan(found).any() else np.nan for found in groups.values()]
-    )
-
-
-def _held(margin_N: FloatArray) -> Held:
-    return Held(np.where(np.isnan(margin_N), np.nan, margin_N > TIE), margin_N)
-
-
-# Where a condition says i(y), y takes the place of x in the second picture: same colour, place,
-# size, texture and noise, another shape. Things of one ring are compared in pictures; names of
-# things are compared over all rings.
-#
-# Dimensions: N samples of a condition, B rings, S things or pairs, K colourings, G places, D
-# space.
-
-
-class Sample(NamedTuple):
-    """One case of a condition."""
-
-    ring: int
-    thing: str
-    """x"""
-    against: str
-    """What tells it from other samples of this x."""
-    first: float
-    """The cosine that must be larger, or must not be 1."""
-    second: float | None = None
-    """The cosine that must be smaller; None where the first must not be 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class Samples:
-    """A condition on all its cases."""
-
-    held: Held
-    first_N: FloatArray
-    things: tuple[str, ...]
-    units: tuple[str, ...]
-    clusters: tuple[str, ...]
-
-
-def condition_samples(concepts: Concepts) -> Mapping[str, Samples]:
-    """All conditions, by name."""
-    return {name: _samples(concepts, put(concepts)) for name, put in _ASKED.items()}
-
-
-def _samples(concepts: Concepts, samples: Iterator[Sample]) -> Samples:
-    found = tuple(samples)
-    first_N = np.array([one.first for one in found])
-    seconds = [one.second for one in found if one.second is not None]
-    return Samples(
-        larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
-        first_N,
-        tuple(one.thing for one in found),
-        tuple(f"{one.thing}/{one.against}" for one in found),
-        tuple(concepts.rings[one.ring].name for one in found),
-    )
-
-
-def _each(concepts: Concepts) -> Iterator[tuple[int, int, str]]:
-    """Every ring, thing and the thing's name."""
-    for b, ring in enumerate(concepts.rings):
-        for s, shape in enumerate(ring.shapes):
-            yield b, s, shape
-
-
-def _named(c: Concepts) -> Iterator[Sample]:
-    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
-        picture_D = c.thing_BSD[b, s]
-        yield Sample(b, x, y, _dot(picture_D, c.name_BSD[b, s]), _dot(picture_D, c.name_BSD[d, t]))
-
-
-def _named_in_pair(c: Concepts) -> Iterator[Sample]:
-    for (b, s, x), (d, t, z) in product(_each(c), repeat=2):
-        for pair in (s, s - 1):
-            shown = c.rings[b].neighbours(pair % THINGS)
-            if z not in shown:
-                picture_D = c.pair_BSD[b, pair]
-                right, wrong = c.name_BSD[b, s], c.name_BSD[d, t]
-                against = f"{'+'.join(shown)}/{z}"
-                yield Sample(b, x, against, _dot(picture_D, right), _dot(picture_D, wrong))
-
-
-def _condition_samples_beyond(vector_BSWD: FloatArray, c: Concepts) -> Iterator[Sample]:
-    """A thing x one way is nearer to x the other way than to y the other way."""
-    for b, ring in enumerate(c.rings):
-        for (s, x), (t, y) in permutations(enumerate(ring.shapes), 2):
-            for w in WAYS:
-                one_D, itself_D = vector_BSWD[b, s, w], vector_BSWD[b, s, 1 - w]
-                other_D = vector_BSWD[b, t, 1 - w]
-                yield Sample(b, x, f"{y}/{w}", _dot(one_D, itself_D), _dot(one_D, other_D))
-
-
-def _coloured_word(c: Concepts) -> Iterator[Sample]:
-    for b, s, x in _each(c):
-        for k in WAYS:
-            word_D = c.colour_BKD[b, k]
-            right, wrong = c.coloured_BSKD[b, s, k], c.coloured_BSKD[b, s, 1 - k]
-            yield Sample(b, x, c.rings[b].colours[k], _dot(right, word_D), _dot(wrong, word_D))
-
-
-def _apart(vector_BSWD: FloatArray, c: Concepts) -> Iterator[Sample]:
-    """The two ways of a thing, or of the pair that begins with it, are told apart."""
-    for b, s, x in _each(c):
-        yield Sample(b, x, c.rings[b].neighbours(s)[1], _dot(*vector_BSWD[b, s]))
-
-
-def _same_relation(c: Concepts) -> Iterator[Sample]:
-    """Each thing has two neighbours: x g y against x g z and x g' z, and with y and z exchanged."""
-    for b, s, x in _each(c):
-        _, after = c.rings[b].neighbours(s)
-        before, _ = c.rings[b].neighbours((s - 1) % THINGS)
-        # x comes second in the pair before it, so that place g of x is place 1 - g of that pair.
-        to_next_GD, to_last_GD = c.related_BSGD[b, s], c.related_BSGD[b, s - 1][::-1]
-        for y, z, y_GD, z_GD in (
-            (after, before, to_next_GD, to_last_GD),
-            (before, after, to_last_GD, to_next_GD),
-        ):
-            for g in WAYS:
-                same, opposite = _dot(y_GD[g], z_GD[g]), _dot(y_GD[g], z_GD[1 - g])
-                yield Sample(b, x, f"{y}/{z}/{g}", same, opposite)
-
-
-def _denied_in_words(c: Concepts) -> Iterator[Sample]:
-    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
-        no_D = c.denial_BSD[b, s]
-        yield Sample(b, x, y, _dot(c.name_BSD[d, t], no_D), _dot(c.name_BSD[b, s], no_D))
-
-
-def _denied_in_picture(c: Concepts) -> Iterator[Sample]:
-    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
-        picture_D = c.thing_BSD[b, s]
-        other, no = c.name_BSD[d, t], c.denial_BSD[b, s]
-        yield Sample(b, x, y, _dot(picture_D, other), _dot(picture_D, no))
-
-
-def _dot(first_D: FloatArray, second_D: FloatArray) -> float:
-    return float(first_D @ second_D)
-
-
-_ASKED: Mapping[str, Callable[[Concepts], Iterator[Sample]]] = MappingProxyType(
-    {
-        "1.1a": _named,
-        "1.1b": _named_in_pair,
-        "1.2a": lambda c: _condition_samples_beyond(c.coloured_BSKD, c),
-        "1.2b": lambda c: _condition_samples_beyond(c.placed_BSGD, c),
-        "2.1": lambda c: _apart(c.coloured_BSKD, c),
-        "2.2": _coloured_word,
-        "2.3": lambda c: _apart(c.bound_BSKD, c),
-        "3.1": lambda c: _apart(c.placed_BSGD, c),
-        "3.2": lambda c: _apart(c.related_BSGD, c),
-        "3.3": _same_relation,
-        "4.1": _denied_in_words,
-        "4.2": _denied_in_picture,
-    }
-)
-
-HOLDS = 0.9
-"""A condition holds if it does in at least this share of cases."""
-EVEN = 0.5
-"""A condition fails if nothing says that it holds in more than half of the cases."""
-BEYOND = ("2.3", "3.1", "3.2", "3.3")
-"""What tells pictures of the same words apart: no bag of words can, a perfect space must."""
-UNDECIDED = ("4.1",)
-"""Reported, and decides nothing: a caption and its negation share a topic."""
-
+ABOUT = f"""\
+Twelve conditions of an ideal joint space of pictures and captions (methods.md 4.4; source S1,
+section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
+mean of the unit vectors of at least 8 pictures of a concept, at unit length again; pictures that
+are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
+of x in the second picture, in its colour. "Less than 1" is asked as "at most
+{1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
+all vectors point anywhere: it tells everything apart, so "less than 1" says something only
+together with the comparisons. A tie does not hold. Intervals resample rings of four things that
+share no thing with another ring. Limits: colours are the only attributes, and left/right and
+above/below the only places and relations; 4.1 is arguably too strong, since a caption and its
+negation share a topic, and decides nothing; 4.2 ranks two false captions, which truth alone does
+not do."""
 State = Literal["holds", "in part", "fails", "unknown"]
 
 
-def state(rate: Quantity) -> State:
-    """What is said of one condition."""
-    found = rate.estimate
-    if not found.n:
-        return "unknown"
-    if found.value >= HOLDS and found.low > EVEN:
-        return "holds"
-    return "fails" if found.low <= EVEN and found.high < HOLDS else "in part"
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
+    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
+    return found if isinstance(found, Finding) else conditions(found, options)
 
 
 def say(finding: Finding) -> Verdict:
@@ -346,6 +178,25 @@ def say(finding: Finding) -> Verdict:
     return Verdict(sentence, _tone(known))
 
 
+CONDITIONS_PROBE = Probe(
+    NAME,
+    "Which conditions of an ideal space does it meet?",
+    ABOUT,
+    ask,
+    say,
+)
+
+
+def state(rate: Quantity) -> State:
+    """What is said of one condition."""
+    found = rate.estimate
+    if not found.n:
+        return "unknown"
+    if found.value >= HOLDS and found.low > EVEN:
+        return "holds"
+    return "fails" if found.low <= EVEN and found.high < HOLDS else "in part"
+
+
 def _told(rate: Quantity) -> str:
     found = rate.estimate
     return f"{rate.name}, {CONDITIONS[rate.name].plain}: {found.show(found.value)} %"
@@ -359,56 +210,11 @@ def _tone(known: list[Quantity]) -> Tone:
     return "mixed" if any(state(one) == "holds" for one in beyond) else "fails"
 
 
-# Dimensions: N samples of a condition.
-
-NAME = "conditions"
-HEADLINE = "beyond a bag"
-RINGS, ALL_RINGS = 8, 12
-"""By default; and with every thing of the world."""
-NEGATION = ("4.1", "4.2")
-"""A bag of words must fail these too: it takes "no star" for "a star"."""
-NO_SCENES = (
-    "needs drawn scenes, the same but for one thing: diagnose on the world's pictures as well"
-)
-NO_VECTORS = "has no vectors of pictures and captions: the conditions are about cosines"
-ABOUT = f"""\
-Twelve conditions of an ideal joint space of pictures and captions (methods.md 4.4; source S1,
-section 3.1), each asked of many cases: the rate at which it holds and the mean margin. i(.) is the
-mean of the unit vectors of at least 8 pictures of a concept, at unit length again; pictures that
-are compared show the same sizes, textures, places and noise, and i(y) in 1.2 is y put in the place
-of x in the second picture, in its colour. "Less than 1" is asked as "at most
-{1 - DELTA:g}" and the mean cosine is reported beside it. Chance is that of a random space, in which
-all vectors point anywhere: it tells everything apart, so "less than 1" says something only
-together with the comparisons. A tie does not hold. Intervals resample rings of four things that
-share no thing with another ring. Limits: colours are the only attributes, and left/right and
-above/below the only places and relations; 4.1 is arguably too strong, since a caption and its
-negation share a topic, and decides nothing; 4.2 ranks two false captions, which truth alone does
-not do."""
-
-
-def draw_concepts(
-    name: str, subject: Subject, material: Material, options: Options, *, no_vectors: str
-) -> Concepts | Finding:
-    """Draw the scenes and encode them; a finding of that name where this cannot be done."""
-    if not material.is_world:
-        return Finding(name, skipped=f"{material.about}: {NO_SCENES}")
-    if subject.space is None:
-        return Finding(name, skipped=f"{subject.name} {no_vectors}")
-    drawn = rings(ALL_RINGS if options.is_full else RINGS, seed=options.seed)
-    return concept_vectors(subject.space, drawn)
-
-
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    """Draw the scenes, encode them and measure; skipped without vectors or without scenes."""
-    found = draw_concepts(NAME, subject, material, options, no_vectors=NO_VECTORS)
-    return found if isinstance(found, Finding) else conditions(found, options)
-
-
 def conditions(concepts: Concepts, options: Options) -> Finding:
     """All conditions on vectors of concepts."""
     samples = condition_samples(concepts)
     rates = [_rate(name, found, options) for name, found in samples.items()]
-    quantities = [_conditions_probe_beyond(samples, options), *rates]
+    quantities = [_beyond_a_bag(samples, options), *rates]
     for name, found in samples.items():
         quantities += _beside(name, found, options)
     return Finding(NAME, tuple(quantities), HEADLINE, (_bars(rates),))
@@ -433,7 +239,7 @@ def _rate(name: str, found: Samples, options: Options) -> Quantity:
     )
 
 
-def _conditions_probe_beyond(samples: Mapping[str, Samples], options: Options) -> Quantity:
+def _beyond_a_bag(samples: Mapping[str, Samples], options: Options) -> Quantity:
     """Each condition counts alike, each ring counts alike."""
     values, units, clusters = [], [], []
     for name in BEYOND:
@@ -529,10 +335,185 @@ def _bars(rates: Sequence[Quantity]) -> Bars:
     )
 
 
-CONDITIONS_PROBE = Probe(
-    NAME,
-    "Which conditions of an ideal space does it meet?",
-    ABOUT,
-    ask,
-    say,
+def condition_samples(concepts: Concepts) -> Mapping[str, Samples]:
+    """All conditions, by name."""
+    return {name: _samples(concepts, put(concepts)) for name, put in _ASKED.items()}
+
+
+def _samples(concepts: Concepts, samples: Iterator[ConditionSample]) -> Samples:
+    found = tuple(samples)
+    first_N = np.array([one.first for one in found])
+    seconds = [one.second for one in found if one.second is not None]
+    return Samples(
+        larger(first_N, np.array(seconds)) if seconds else below_one(first_N),
+        first_N,
+        tuple(one.thing for one in found),
+        tuple(f"{one.thing}/{one.against}" for one in found),
+        tuple(concepts.rings[one.ring].name for one in found),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A condition on all its cases."""
+
+    held: Held
+    first_N: FloatArray
+    things: tuple[str, ...]
+    units: tuple[str, ...]
+    clusters: tuple[str, ...]
+
+
+class ConditionSample(NamedTuple):
+    """One case of a condition."""
+
+    ring: int
+    thing: str
+    """x"""
+    against: str
+    """What tells it from other samples of this x."""
+    first: float
+    """The cosine that must be larger, or must not be 1."""
+    second: float | None = None
+    """The cosine that must be smaller; None where the first must not be 1."""
+
+
+def _named(c: Concepts) -> Iterator[ConditionSample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        picture_D = c.thing_BSD[b, s]
+        yield ConditionSample(
+            b, x, y, _dot(picture_D, c.name_BSD[b, s]), _dot(picture_D, c.name_BSD[d, t])
+        )
+
+
+def _named_in_pair(c: Concepts) -> Iterator[ConditionSample]:
+    for (b, s, x), (d, t, z) in product(_each(c), repeat=2):
+        for pair in (s, s - 1):
+            shown = c.rings[b].neighbours(pair % THINGS)
+            if z not in shown:
+                picture_D = c.pair_BSD[b, pair]
+                right, wrong = c.name_BSD[b, s], c.name_BSD[d, t]
+                against = f"{'+'.join(shown)}/{z}"
+                yield ConditionSample(b, x, against, _dot(picture_D, right), _dot(picture_D, wrong))
+
+
+def _nearer_than_another(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
+    """A thing x one way is nearer to x the other way than to y the other way."""
+    for b, ring in enumerate(c.rings):
+        for (s, x), (t, y) in permutations(enumerate(ring.shapes), 2):
+            for w in WAYS:
+                one_D, itself_D = vector_BSWD[b, s, w], vector_BSWD[b, s, 1 - w]
+                other_D = vector_BSWD[b, t, 1 - w]
+                yield ConditionSample(b, x, f"{y}/{w}", _dot(one_D, itself_D), _dot(one_D, other_D))
+
+
+def _coloured_word(c: Concepts) -> Iterator[ConditionSample]:
+    for b, s, x in _each(c):
+        for k in WAYS:
+            word_D = c.colour_BKD[b, k]
+            right, wrong = c.coloured_BSKD[b, s, k], c.coloured_BSKD[b, s, 1 - k]
+            yield ConditionSample(
+                b, x, c.rings[b].colours[k], _dot(right, word_D), _dot(wrong, word_D)
+            )
+
+
+def _apart(vector_BSWD: FloatArray, c: Concepts) -> Iterator[ConditionSample]:
+    """The two ways of a thing, or of the pair that begins with it, are told apart."""
+    for b, s, x in _each(c):
+        yield ConditionSample(b, x, c.rings[b].neighbours(s)[1], _dot(*vector_BSWD[b, s]))
+
+
+def _same_relation(c: Concepts) -> Iterator[ConditionSample]:
+    """Each thing has two neighbours: x g y against x g z and x g' z, and with y and z exchanged."""
+    for b, s, x in _each(c):
+        _, after = c.rings[b].neighbours(s)
+        before, _ = c.rings[b].neighbours((s - 1) % THINGS)
+        # x comes second in the pair before it, so that place g of x is place 1 - g of that pair.
+        to_next_GD, to_last_GD = c.related_BSGD[b, s], c.related_BSGD[b, s - 1][::-1]
+        for y, z, y_GD, z_GD in (
+            (after, before, to_next_GD, to_last_GD),
+            (before, after, to_last_GD, to_next_GD),
+        ):
+            for g in WAYS:
+                same, opposite = _dot(y_GD[g], z_GD[g]), _dot(y_GD[g], z_GD[1 - g])
+                yield ConditionSample(b, x, f"{y}/{z}/{g}", same, opposite)
+
+
+def _denied_in_words(c: Concepts) -> Iterator[ConditionSample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        no_D = c.denial_BSD[b, s]
+        yield ConditionSample(b, x, y, _dot(c.name_BSD[d, t], no_D), _dot(c.name_BSD[b, s], no_D))
+
+
+def _denied_in_picture(c: Concepts) -> Iterator[ConditionSample]:
+    for (b, s, x), (d, t, y) in permutations(_each(c), 2):
+        picture_D = c.thing_BSD[b, s]
+        other, no = c.name_BSD[d, t], c.denial_BSD[b, s]
+        yield ConditionSample(b, x, y, _dot(picture_D, other), _dot(picture_D, no))
+
+
+_ASKED: Mapping[str, Callable[[Concepts], Iterator[ConditionSample]]] = MappingProxyType(
+    {
+        "1.1a": _named,
+        "1.1b": _named_in_pair,
+        "1.2a": lambda c: _nearer_than_another(c.coloured_BSKD, c),
+        "1.2b": lambda c: _nearer_than_another(c.placed_BSGD, c),
+        "2.1": lambda c: _apart(c.coloured_BSKD, c),
+        "2.2": _coloured_word,
+        "2.3": lambda c: _apart(c.bound_BSKD, c),
+        "3.1": lambda c: _apart(c.placed_BSGD, c),
+        "3.2": lambda c: _apart(c.related_BSGD, c),
+        "3.3": _same_relation,
+        "4.1": _denied_in_words,
+        "4.2": _denied_in_picture,
+    }
 )
+
+
+def _each(concepts: Concepts) -> Iterator[tuple[int, int, str]]:
+    """Every ring, thing and the thing's name."""
+    for b, ring in enumerate(concepts.rings):
+        for s, shape in enumerate(ring.shapes):
+            yield b, s, shape
+
+
+def _dot(first_D: FloatArray, second_D: FloatArray) -> float:
+    return float(first_D @ second_D)
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A condition on all its samples."""
+
+    holds_N: FloatArray
+    """1 or 0; NaN where a cosine is missing. A tie does not hold."""
+    margin_N: FloatArray
+    """By how much; below 0 where it does not hold."""
+
+
+def larger(first_N: FloatArray, second_N: FloatArray) -> Held:
+    """The first cosine above the second."""
+    if len(first_N) != len(second_N):
+        raise UserError(
+            f"{len(first_N)} cosines against {len(second_N)}", expected="one of each a sample"
+        )
+    return _held(np.asarray(first_N, dtype=float) - np.asarray(second_N, dtype=float))
+
+
+def below_one(cosine_N: FloatArray, *, delta: float = DELTA) -> Held:
+    """The cosine below 1 by more than `delta`."""
+    return _held(1 - delta - np.asarray(cosine_N, dtype=float))
+
+
+def for_all(held: Held, of_N: Sequence[Hashable]) -> FloatArray:
+    """For each x, in the order of first mention, 1 if the condition holds against every y."""
+    groups: dict[Hashable, list[float]] = {}
+    for name, holds in zip(of_N, held.holds_N.tolist(), strict=True):
+        groups.setdefault(name, []).append(holds)
+    return np.array(
+        [min(found) if not np.isnan(found).any() else np.nan for found in groups.values()]
+    )
+
+
+def _held(margin_N: FloatArray) -> Held:
+    return Held(np.where(np.isnan(margin_N), np.nan, margin_N > TIE), margin_N)

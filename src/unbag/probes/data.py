@@ -1,4 +1,7 @@
-"""What a user names (a benchmark, a file, a folder) comes in; material for probes goes out."""
+"""What probes look at: the world, benchmarks, or files and folders of a user, as material.
+
+Dimensions: P pictures of an item, C captions, T true cells, N pictures, B of a block, D space.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,7 @@ import numpy as np
 
 from unbag.data import FilePicture
 from unbag.data.captions import expand
-from unbag.data.pairs import Pair
-from unbag.data.pairs import Pairs as PairsPairs
+from unbag.data.pairs import Pair, Pairs
 from unbag.data.readers import open_pairs
 from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import Parts
@@ -20,464 +22,31 @@ from unbag.errors import UserError, unknown_name
 from unbag.evaluation.api import find_benchmarks
 from unbag.evaluation.loading import load_items, without_missing
 from unbag.metrics.cases import true_cells
-from unbag.metrics.pairs import Pairs, is_matching
+from unbag.metrics.pairs import Pairs as PairMetric
+from unbag.metrics.pairs import is_matching
 from unbag.probes.base import Gallery, Material, PicturePair, Row
-from unbag.probes.sampling import hashed
+from unbag.probes.sampling import hashed, part_of
 from unbag.probes.space import Space
 from unbag.registry import find, names
 from unbag.runs.progress import Progress, Silent
 from unbag.types import Benchmark, BoolArray, Edit, FloatArray, Given, Item, Picture, Sparse
 
-# Dimensions: P pictures, T true cells.
-
-MOST_PICTURES = 1_000
-"""Of a gallery: more make retrieval harder, not the finding another."""
-
-
-def gallery_from(found: Iterable[tuple[Picture, str]]) -> Gallery | None:
-    """Each picture once, with its caption; None of fewer than two pictures.
-
-    A caption that several pictures have is one caption, true of all of them.
-    """
-    pictures: dict[str, Picture] = {}
-    captions: dict[str, int] = {}
-    caption_T: list[int] = []
-    for picture, caption in found:
-        if picture.key not in pictures:
-            pictures[picture.key] = picture
-            caption_T.append(captions.setdefault(caption, len(captions)))
-        if len(pictures) == MOST_PICTURES:
-            break
-    if len(pictures) < 2:
-        return None
-    return Gallery(
-        tuple(pictures.values()), tuple(captions), np.arange(len(pictures)), np.array(caption_T)
-    )
-
-
-def gallery_item(item: Item, *, most: int = MOST_PICTURES) -> Gallery | None:
-    """The gallery that an item with sparse truth is, or `most` of its pictures; None of others.
-
-    Pictures are chosen by a hash of their first caption, captions are those of chosen pictures.
-    """
-    truth = item.truth
-    captions = [caption for caption in item.captions if isinstance(caption, str)]
-    if not isinstance(truth, Sparse) or len(captions) < len(item.captions):
-        return None
-    if len(item.pictures) <= most:
-        return Gallery(item.pictures, tuple(captions), truth.row_T, truth.column_T)
-    first: dict[int, str] = {}
-    for row, column in zip(truth.row_T.tolist(), truth.column_T.tolist(), strict=True):
-        first.setdefault(row, captions[column])
-    chosen_P = np.sort(sorted(first, key=lambda at: (hashed(first[at]), at))[:most])
-    is_kept_T = np.isin(truth.row_T, chosen_P)
-    caption_C = np.unique(truth.column_T[is_kept_T])
-    return Gallery(
-        tuple(item.pictures[at] for at in chosen_P),
-        tuple(captions[at] for at in caption_C),
-        np.searchsorted(chosen_P, truth.row_T[is_kept_T]),
-        np.searchsorted(caption_C, truth.column_T[is_kept_T]),
-    )
-
-
-MOST_CAPTIONS = 16
-"""Items with more captions are galleries, or lists of classes: nobody edited these."""
-
-DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
-"""Tags that say what the pictures of an item differ in: ours, MMVP-VLM's, Winoground's."""
-
-
-def world_material() -> Material:
-    """Everything that the world's benchmarks show."""
-    every = [find("benchmark", name) for name in names("benchmark") if name.startswith("world-")]
-    found = [one for one in every if isinstance(one, Benchmark)]
-    items = {one.name: one.load(None) for one in found}
-    return items_material(found, items, about="the world's benchmarks", is_world=True)
-
-
-def items_material(
-    benchmarks: Sequence[Benchmark],
-    items: Mapping[str, Sequence[Item]],
-    *,
-    about: str,
-    is_world: bool = False,
-    most: int | None = None,
-    seed: int = 0,
-) -> Material:
-    """Rows of items with few captions, pairs of items with several pictures, a gallery of all.
-
-    The gallery is that of an item with sparse truth if there is one, else every picture with its
-    first true caption. Answers to questions are no captions, but pictures that the same question
-    tells apart are a pair. At most `most` rows and pairs, whole clusters chosen by hash.
-    """
-    rows = [
-        row for b in benchmarks for item in items[b.name] for row in _material_items_rows(b, item)
-    ]
-    pairs = [pair for b in benchmarks for item in items[b.name] for pair in _pairs(b, item)]
-    pairs += [pair for b in benchmarks for pair in _grouped(b, items[b.name])]
-    kept_rows = [
-        rows[at] for at in _material_items_chosen([row.cluster for row in rows], most, seed)
-    ]
-    kept_pairs = [
-        pairs[at] for at in _material_items_chosen([pair.cluster for pair in pairs], most, seed)
-    ]
-    return Material(
-        about,
-        tuple(kept_rows),
-        tuple(kept_pairs),
-        _gallery(benchmarks, items),
-        is_world=is_world,
-        notes=(
-            *_fewer(kept_rows, rows, "captions with their edits"),
-            *_fewer(kept_pairs, pairs, "pairs of pictures"),
-            *(note for b in benchmarks for note in _unused(b, items[b.name])),
-        ),
-    )
-
-
-def _material_items_rows(benchmark: Benchmark, item: Item) -> Iterator[Row]:
-    """Each true caption with each false one of its picture; the next true one is the positive."""
-    if not _is_small(item) or item.question is not None:
-        return
-    true_PC = true_cells(item.truth, item.id)
-    captions = [str(caption) for caption in item.captions]
-    for at, picture in enumerate(item.pictures):
-        true = [c for c, is_true in zip(captions, true_PC[at], strict=True) if is_true]
-        # Some files have a false caption that is the true one.
-        false = [i for i in np.flatnonzero(~true_PC[at]).tolist() if captions[i] not in true]
-        if not true:
-            continue
-        others = [caption for caption in true if caption != true[0]]
-        for i in (*false,) or (None,):
-            usual = item.tags.get("kind") or benchmark.name
-            kind = item.kinds[i] if item.kinds and i is not None else usual
-            yield Row(
-                id=f"{benchmark.name}/{item.id}/{at}/{i}",
-                picture=picture,
-                caption=true[0],
-                negative=None if i is None else captions[i],
-                positive=others[0] if others else None,
-                kind=kind,
-                cluster=_cluster(benchmark, item),
-                tags={**item.tags, "benchmark": benchmark.name},
-            )
-
-
-def _pairs(benchmark: Benchmark, item: Item) -> Iterator[PicturePair]:
-    """Pictures of one item that a metric calls a pair; else the first two, the next two ..."""
-    if not _is_small(item) or len(item.pictures) < 2:
-        return
-    named = [metric.pairs for metric in benchmark.metrics if isinstance(metric, Pairs)]
-    places = [(name, pair) for one in named for name, pair in (one or {}).items()]
-    usual = _difference(benchmark, item)
-    places = places or [(usual, (i, i + 1)) for i in range(0, len(item.pictures) - 1, 2)]
-    true_PC = true_cells(item.truth, item.id)
-    for relation, (i, j) in dict.fromkeys(places):
-        if max(i, j) >= len(item.pictures) or item.pictures[i] == item.pictures[j]:
-            continue
-        yield PicturePair(
-            id=f"{benchmark.name}/{item.id}/{relation}/{i}-{j}",
-            first=item.pictures[i],
-            second=item.pictures[j],
-            relation=relation,
-            captions=None if item.question else _captions(item, true_PC[i], true_PC[j]),
-            cluster=_cluster(benchmark, item),
-        )
-
-
-def _grouped(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[PicturePair]:
-    """Two items of a group that ask the same of two pictures, with opposite truths (MMVP)."""
-    groups: dict[str, list[Item]] = {}
-    for item in items:
-        if item.group and len(item.pictures) == 1 and len(item.captions) == 2 and _is_small(item):
-            groups.setdefault(item.group, []).append(item)
-    for name, members in groups.items():
-        asked: dict[object, list[Item]] = {}
-        for item in members:
-            asked.setdefault((item.captions, item.question), []).append(item)
-        known: set[frozenset[str]] = set()
-        for first, second in (two for two in asked.values() if len(two) == 2):
-            true_22 = np.array([true_cells(one.truth, one.id)[0] for one in (first, second)])
-            pictures = frozenset((first.pictures[0].name, second.pictures[0].name))
-            # Several questions about two pictures make one pair (NaturalBench).
-            if not is_matching(true_22[None])[0] or len(pictures) < 2 or pictures in known:
-                continue
-            known.add(pictures)
-            yield PicturePair(
-                id=f"{benchmark.name}/{first.id}/{second.id}",
-                first=first.pictures[0],
-                second=second.pictures[0],
-                relation=_difference(benchmark, first),
-                captions=None if first.question else _captions(first, *true_22),
-                cluster=f"{benchmark.name}/{name}",
-            )
-
-
-def _captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[str, str] | None:
-    """A caption that is true of one of two pictures only, for each."""
-    own, other = np.flatnonzero(first_C & ~second_C), np.flatnonzero(second_C & ~first_C)
-    if not len(own) or not len(other):
-        return None
-    return str(item.captions[own[0]]), str(item.captions[other[0]])
-
-
-def _gallery(
-    benchmarks: Sequence[Benchmark], items: Mapping[str, Sequence[Item]]
-) -> Gallery | None:
-    """That of the first item that is one, as the benchmark counts it; else of all small items."""
-    for benchmark in benchmarks:
-        # Galleries of shuffled captions follow; the rule of the headline names the plain one.
-        only = dict(benchmark.aggregates[0].only).items()
-        for item in (one for one in items[benchmark.name] if only <= dict(one.tags).items()):
-            if found := gallery_item(item):
-                return found
-    return gallery_from(_told(item for b in benchmarks for item in items[b.name]))
-
-
-def _told(items: Iterator[Item]) -> Iterator[tuple[Picture, str]]:
-    """Every picture with the first caption that is true of it."""
-    for item in items:
-        if not _is_small(item) or item.question is not None:
-            continue
-        true_PC = true_cells(item.truth, item.id)
-        for picture, true_C in zip(item.pictures, true_PC, strict=True):
-            if true_C.any():
-                yield picture, str(item.captions[int(true_C.argmax())])
-
-
-def _is_small(item: Item) -> bool:
-    """A few plain captions, each true or false of each picture."""
-    if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
-        return False
-    is_plain = all(isinstance(caption, str) for caption in item.captions)
-    return is_plain and len(item.captions) <= MOST_CAPTIONS
-
-
-def _difference(benchmark: Benchmark, item: Item) -> str:
-    """What two pictures differ in, as far as the benchmark says it."""
-    told = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
-    return next(told, benchmark.name)
-
-
-def _cluster(benchmark: Benchmark, item: Item) -> str:
-    return f"{benchmark.name}/{item.group or item.id}"
-
-
-def _material_items_chosen(clusters: Sequence[str], most: int | None, seed: int) -> list[int]:
-    """Places of the members of whole clusters, in their order, until there are enough."""
-    if most is None or len(clusters) <= most:
-        return list(range(len(clusters)))
-    order = sorted(range(len(clusters)), key=lambda at: hashed(f"{seed}\0{clusters[at]}"))
-    last = clusters[order[most - 1]]
-    wanted = {clusters[at] for at in order[:most]}
-    # The last cluster may be cut; the first is kept whatever its size.
-    if len(wanted) > 1 and order[most:] and clusters[order[most]] == last:
-        wanted.discard(last)
-    return [at for at, name in enumerate(clusters) if name in wanted]
-
-
-def _fewer(kept: Sequence[object], every: Sequence[object], what: str) -> list[str]:
-    return [f"{len(kept):,} of {len(every):,} {what} are used"] if len(kept) < len(every) else []
-
-
-def _unused(benchmark: Benchmark, items: Sequence[Item]) -> list[str]:
-    """What no probe can use, said once for each benchmark."""
-    asked = sum(item.question is not None for item in items)
-    large = sum(not _is_small(item) and not isinstance(item.truth, Sparse) for item in items)
-    counts = (
-        (asked, "are questions, whose answers are no captions"),
-        (large, f"have ratings, classes or more than {MOST_CAPTIONS} captions"),
-    )
-    return [f"{benchmark.name}: {n:,} of {len(items):,} items {why}" for n, why in counts if n]
-
-
-# Dimensions: N pictures, D space, B pictures of a block.
-
-MOST = 500
-"""Pictures that are looked at unless more are wanted."""
-MOST_PAIRS = 200
-BLOCK = 512
-NEAREST = "nearest pictures"
-CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
-ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
-
-
-def pairs_material(
-    pairs: PairsPairs,
-    *,
-    editor: CaptionEditor | None = None,
-    kinds: Sequence[str] = ("default",),
-    parts: Parts | None = None,
-    most: int | None = MOST,
-    seed: int = 0,
-) -> Material:
-    """First captions with their hard negatives and positives, and a gallery of them.
-
-    Edits that were made before are taken as they are; else the editor makes them. Without a spaCy
-    pipeline there are none, and a note says how to get one. Pictures are chosen by a hash of seed
-    and place, the same in every run; files with the same content are one picture.
-    """
-    found, notes = _read(pairs, most, seed)
-    if len(found) < 2:
-        raise UserError(
-            f"{pairs.about}: only {len(found)} different picture",
-            expected="at least two pictures, since models are asked to tell them apart",
-            way_out="name a collection with more pictures",
-        )
-    edits, more = _edits(found, pairs, editor, kinds, parts, seed)
-    rows = [
-        row
-        for pair, one in zip(found, edits, strict=True)
-        for row in _material_pairs_rows(pair, *one)
-    ]
-    pictures = tuple(pair.picture for pair in found)
-    gallery = gallery_from((pair.picture, pair.captions[0]) for pair in found)
-    notes += more
-    return Material(pairs.about, tuple(rows), (), gallery, notes=notes, pictures=pictures)
-
-
-def folder_material(path: Path, *, most: int | None = MOST, seed: int = 0) -> Material:
-    """Pictures without captions: models can be asked which of them they merge, and nothing else."""
-    files = sorted(p for p in path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
-    chosen = _material_pairs_chosen([file.name for file in files], most, seed)
-    pictures = _distinct([FilePicture(files[at]) for at in chosen])
-    if len(pictures) < 2:
-        raise UserError(
-            f"the folder {path} holds {len(pictures) or 'no'} picture{'' if pictures else 's'}",
-            expected="at least two different pictures, since models are asked to tell them apart",
-            way_out="name a folder with more pictures; without one, the built-in world is asked "
-            "about",
-        )
-    beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
-    begin = "a folder is read without captions" if beside else "there are no captions"
-    hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
-    notes = [f"{begin}, so only the picture tower is asked: name {hint}"]
-    notes += _part(len(chosen), len(files))
-    if len(pictures) < len(chosen):
-        notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
-    about = f"the folder {path.name}: {len(pictures):,} pictures without captions"
-    return Material(about, notes=tuple(notes), pictures=tuple(pictures))
-
-
-def near_pairs(
-    space: Space, pictures: Sequence[Picture], most: int = MOST_PAIRS
-) -> tuple[PicturePair, ...]:
-    """The different pictures that are nearest to each other by cosine, the nearest first.
-
-    Pictures that cannot be opened, and copies by key, are in no pair. They are the pairs that this
-    model is most likely to merge, so the rate of merged ones among them says nothing of others.
-    """
-    distinct = _distinct(pictures)
-    vector_ND = space.pictures(distinct)
-    return tuple(
-        PicturePair(
-            id=f"{distinct[i].name}/{distinct[j].name}",
-            first=distinct[i],
-            second=distinct[j],
-            relation=NEAREST,
-        )
-        for i, j in _nearest(vector_ND, most)
-    )
-
-
-def _distinct(pictures: Sequence[Picture]) -> list[Picture]:
-    """The first of each content."""
-    found: dict[str, Picture] = {}
-    for picture in pictures:
-        found.setdefault(picture.key, picture)
-    return list(found.values())
-
-
-def _nearest(vector_ND: FloatArray, most: int) -> list[tuple[int, int]]:
-    """Places with the highest cosines; memory is that of a block of rows."""
-    found = np.empty((0, 3))
-    column_N = np.arange(len(vector_ND))
-    for start in range(0, len(vector_ND), BLOCK):
-        row_B = column_N[start : start + BLOCK]
-        cosine_BN = np.nan_to_num(vector_ND[row_B] @ vector_ND.T, nan=-np.inf)
-        cosine_BN[column_N <= row_B[:, None]] = -np.inf
-        flat = cosine_BN.ravel()
-        at_K = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
-        at_K = at_K[flat[at_K] > -np.inf]
-        i_K, j_K = np.divmod(at_K, len(vector_ND))
-        found = np.concatenate([found, np.stack([i_K + start, j_K, -flat[at_K]], axis=1)])
-        found = found[np.lexsort((found[:, 1], found[:, 0], found[:, 2]))][:most]
-    return [(int(i), int(j)) for i, j, _ in found]
-
-
-def _read(pairs: PairsPairs, most: int | None, seed: int) -> tuple[list[Pair], tuple[str, ...]]:
-    """As many as are wanted; entries about one picture become one."""
-    # By place: to ask a million entries for their ids takes a minute.
-    chosen = _material_pairs_chosen([str(place) for place in range(len(pairs))], most, seed)
-    by_key: dict[str, Pair] = {}
-    for place in chosen:
-        pair = pairs[place]
-        known = by_key.setdefault(pair.picture.key, pair)
-        if known is not pair:
-            captions, edits = known.captions + pair.captions, known.edits + pair.edits
-            by_key[pair.picture.key] = replace(known, captions=captions, edits=edits)
-    notes = _part(len(chosen), len(pairs))
-    if len(by_key) < len(chosen):
-        again = len(chosen) - len(by_key)
-        notes.append(f"{again:,} of {len(chosen):,} entries show a picture that another shows")
-    return list(by_key.values()), tuple(notes)
-
-
-Captioned = tuple[str, tuple[Edit, ...]]
-"""A caption as it was edited, and its edits."""
-
-
-def _edits(
-    found: Sequence[Pair],
-    pairs: PairsPairs,
-    editor: CaptionEditor | None,
-    kinds: Sequence[str],
-    parts: Parts | None,
-    seed: int,
-) -> tuple[list[Captioned], tuple[str, ...]]:
-    if pairs.has_edits and editor is None:
-        return [(pair.captions[0], pair.edits[0]) for pair in found], ()
-    parts = parts or Parts()
-    if editor is None and parts.pipeline == "auto" and find_installed() is None:
-        why = f"captions are not edited, since no spaCy pipeline was found: {HOW_TO}"
-        return [(pair.captions[0], ()) for pair in found], (why,)
-    editor = editor or make_editor(kinds, parts=parts, seed=seed)
-    given = [Given(pair.id, pair.captions[0], pair.captions[1:]) for pair in found]
-    edited, _ = editor(given)
-    none = sum(not any(not e.keeps_meaning for e in one.edits) for one in edited)
-    note = f"{none:,} of {len(found):,} captions have no hard negative"
-    return [(one.text, one.edits) for one in edited], (note,) if none else ()
-
-
-def _material_pairs_rows(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[Row]:
-    """One for each hard negative; the first hard positive stands beside all of them."""
-    positive = next((edit.text for edit in edits if edit.keeps_meaning), None)
-    negatives = [edit for edit in edits if not edit.keeps_meaning]
-    for number, edit in enumerate(negatives or (None,)):
-        yield Row(
-            id=f"{pair.id}/{number}",
-            picture=pair.picture,
-            caption=caption,
-            negative=edit.text if edit else None,
-            positive=positive,
-            kind=edit.kind if edit else "",
-            cluster=pair.id,
-        )
-
-
-def _material_pairs_chosen(ids: Sequence[str], most: int | None, seed: int) -> list[int]:
-    """Places of the chosen ones, in their order."""
-    order = sorted(range(len(ids)), key=lambda at: hashed(f"{seed}\0{ids[at]}"))
-    return sorted(order[: len(ids) if most is None else most])
-
-
-def _part(chosen: int, every: int) -> list[str]:
-    return [f"{chosen:,} of {every:,} pictures are used"] if chosen < every else []
-
-
 WORLD = "world"
 MOST_ROWS = 2_000
 """Rows and pairs of benchmarks, which have up to a hundred thousand, unless more are wanted."""
+MOST_OWN = 500
+"""Pictures of a user that are looked at unless more are wanted."""
+MOST_PICTURES = 1_000
+"""Of a gallery: more make retrieval harder, not the finding another."""
+MOST_PAIRS = 200
+MOST_CAPTIONS = 16
+"""Items with more captions are galleries, or lists of classes: nobody edited these."""
+DIFFERENCES = ("relation", "kind", "pattern", "collapsed_tag")
+"""Tags that say what the pictures of an item differ in: ours, MMVP-VLM's, Winoground's."""
+NEAREST = "nearest pictures"
+BLOCK = 512
+CAPTIONS = frozenset({".jsonl", ".json", ".tsv", ".csv", ".parquet"})
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
 _NAMES = "`unbag list benchmarks` shows every name; a file or folder of pictures works too"
 
 # Readers speak of options of `unbag train` and `unbag edit`, which a diagnosis does not have.
@@ -516,13 +85,91 @@ def find_material(
         rows = MOST_ROWS if most is None else most
         return benchmark_material([data], root, most=rows, seed=seed, progress=progress)
     if not is_there:
-        raise _nothing(data)
-    wanted = MOST if most is None else most
+        raise _unknown(data)
+    wanted = MOST_OWN if most is None else most
     folder = _without_captions(Path(data))
     if folder is not None:
         return folder_material(folder, most=wanted, seed=seed)
-    found = _opened(data, pictures)
+    found = _open(data, pictures)
     return pairs_material(found, kinds=kinds, parts=parts, most=wanted, seed=seed)
+
+
+def _is_benchmark(data: str) -> bool:
+    """A family, one made of another (two_way:NAME), or package.module:NAME."""
+    is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
+    return bool(data) and (is_family or ":" in data)
+
+
+def _unknown(data: str) -> UserError:
+    if Path(data).suffix or len(Path(data).parts) > 1:
+        return UserError(
+            f"there is no file or folder {data}",
+            expected="pictures with captions, a folder of pictures, or the name of a benchmark",
+            way_out="check the path",
+        )
+    return unknown_name("data", data, [WORLD, *names("benchmark")], way_out=_NAMES)
+
+
+def _open(data: str, pictures: Path | None) -> Pairs:
+    """Without pictures that are not there and lines that are broken; their number is told."""
+    try:
+        return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
+    except UserError as nothing_left:
+        error = _first_fault(data, pictures) or nothing_left
+        expected = error.expected.replace(_OTHER_FIELD, "")
+        way_out = error.way_out.replace("say which it is with --form", "rename it")
+        way_out = way_out.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
+        if "-column" in way_out:
+            way_out = "rename it: captions are looked for in caption, pictures in image"
+        raise UserError(error.found, expected=expected, way_out=way_out) from error
+
+
+def _first_fault(data: str, pictures: Path | None) -> UserError | None:
+    """What is wrong with the first broken line: if all are, their number does not tell."""
+    try:
+        open_pairs(data, pictures=pictures, skips_missing=True)
+    except UserError as error:
+        return error
+    return None
+
+
+def _without_captions(path: Path) -> Path | None:
+    """The folder of pictures that a path is, or that is alone in it; None if it has captions."""
+    if path.is_file() and path.suffix.lower() in ENDINGS:
+        raise UserError(
+            f"{path} is a single picture",
+            expected="pictures with captions, or a folder of pictures: models are asked to tell "
+            "pictures apart",
+            way_out="name a folder; without one, the built-in world is asked about",
+        )
+    if not path.is_dir() or expand(str(path)):
+        return None
+    inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
+    if any(one.suffix.lower() in ENDINGS for one in inside):
+        return path
+    captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
+    if captions:
+        raise UserError(
+            f"the folder {path} holds {', '.join(one.name for one in captions[:3])}",
+            expected="the file of captions itself",
+            way_out=f"name {captions[0]}",
+        )
+    folders = [one for one in inside if one.is_dir()]
+    if not folders:
+        raise UserError(
+            f"the folder {path} holds neither pictures nor captions",
+            expected="pictures, a file of captions, shards (.tar), or a folder for each class",
+            way_out="name the folder that holds the pictures, or the file of captions itself",
+        )
+    return folders[0] if len(folders) == 1 else None
+
+
+def world_material() -> Material:
+    """Everything that the world's benchmarks show."""
+    every = [find("benchmark", name) for name in names("benchmark") if name.startswith("world-")]
+    found = [one for one in every if isinstance(one, Benchmark)]
+    items = {one.name: one.load(None) for one in found}
+    return items_material(found, items, about="the world's benchmarks", is_world=True)
 
 
 def benchmark_material(
@@ -575,71 +222,401 @@ def _loaded(benchmark: Benchmark, root: Path | None, told: Progress) -> Sequence
         raise UserError(error.found, expected=error.expected, way_out=way_out) from error
 
 
-def _nothing(data: str) -> UserError:
-    if Path(data).suffix or len(Path(data).parts) > 1:
-        return UserError(
-            f"there is no file or folder {data}",
-            expected="pictures with captions, a folder of pictures, or the name of a benchmark",
-            way_out="check the path",
+def items_material(
+    benchmarks: Sequence[Benchmark],
+    items: Mapping[str, Sequence[Item]],
+    *,
+    about: str,
+    is_world: bool = False,
+    most: int | None = None,
+    seed: int = 0,
+) -> Material:
+    """Rows of items with few captions, pairs of items with several pictures, a gallery of all.
+
+    The gallery is that of an item with sparse truth if there is one, else every picture with its
+    first true caption. Answers to questions are no captions, but pictures that the same question
+    tells apart are a pair. At most `most` rows and pairs, whole clusters chosen by hash.
+    """
+    rows = [row for b in benchmarks for item in items[b.name] for row in _rows_of_item(b, item)]
+    pairs = [pair for b in benchmarks for item in items[b.name] for pair in _pairs_of_item(b, item)]
+    pairs += [pair for b in benchmarks for pair in _pairs_of_groups(b, items[b.name])]
+    kept_rows = [rows[at] for at in _choose_clusters([row.cluster for row in rows], most, seed)]
+    kept_pairs = [
+        pairs[at] for at in _choose_clusters([pair.cluster for pair in pairs], most, seed)
+    ]
+    return Material(
+        about,
+        tuple(kept_rows),
+        tuple(kept_pairs),
+        _gallery(benchmarks, items),
+        is_world=is_world,
+        notes=(
+            *_used(len(kept_rows), len(rows), "captions with their edits"),
+            *_used(len(kept_pairs), len(pairs), "pairs of pictures"),
+            *(note for b in benchmarks for note in _unused(b, items[b.name])),
+        ),
+    )
+
+
+def _rows_of_item(benchmark: Benchmark, item: Item) -> Iterator[Row]:
+    """Each true caption with each false one of its picture; the next true one is the positive."""
+    if not _is_small(item) or item.question is not None:
+        return
+    true_PC = true_cells(item.truth, item.id)
+    captions = [str(caption) for caption in item.captions]
+    for at, picture in enumerate(item.pictures):
+        true = [c for c, is_true in zip(captions, true_PC[at], strict=True) if is_true]
+        # Some files have a false caption that is the true one.
+        false = [i for i in np.flatnonzero(~true_PC[at]).tolist() if captions[i] not in true]
+        if not true:
+            continue
+        others = [caption for caption in true if caption != true[0]]
+        for i in (*false,) or (None,):
+            usual = item.tags.get("kind") or benchmark.name
+            kind = item.kinds[i] if item.kinds and i is not None else usual
+            yield Row(
+                id=f"{benchmark.name}/{item.id}/{at}/{i}",
+                picture=picture,
+                caption=true[0],
+                negative=None if i is None else captions[i],
+                positive=others[0] if others else None,
+                kind=kind,
+                cluster=_cluster(benchmark, item),
+                tags={**item.tags, "benchmark": benchmark.name},
+            )
+
+
+def _pairs_of_item(benchmark: Benchmark, item: Item) -> Iterator[PicturePair]:
+    """Pictures of one item that a metric calls a pair; else the first two, the next two ..."""
+    if not _is_small(item) or len(item.pictures) < 2:
+        return
+    named = [metric.pairs for metric in benchmark.metrics if isinstance(metric, PairMetric)]
+    places = [(name, pair) for one in named for name, pair in (one or {}).items()]
+    usual = _difference(benchmark, item)
+    places = places or [(usual, (i, i + 1)) for i in range(0, len(item.pictures) - 1, 2)]
+    true_PC = true_cells(item.truth, item.id)
+    for relation, (i, j) in dict.fromkeys(places):
+        if max(i, j) >= len(item.pictures) or item.pictures[i] == item.pictures[j]:
+            continue
+        yield PicturePair(
+            id=f"{benchmark.name}/{item.id}/{relation}/{i}-{j}",
+            first=item.pictures[i],
+            second=item.pictures[j],
+            relation=relation,
+            captions=None if item.question else _own_captions(item, true_PC[i], true_PC[j]),
+            cluster=_cluster(benchmark, item),
         )
-    return unknown_name("data", data, [WORLD, *names("benchmark")], way_out=_NAMES)
 
 
-def _opened(data: str, pictures: Path | None) -> PairsPairs:
-    """Without pictures that are not there and lines that are broken; their number is told."""
-    try:
-        return open_pairs(data, pictures=pictures, skips_missing=True, skips_bad=True)
-    except UserError as nothing_left:
-        error = _first_fault(data, pictures) or nothing_left
-        expected = error.expected.replace(_OTHER_FIELD, "")
-        way_out = error.way_out.replace("say which it is with --form", "rename it")
-        way_out = way_out.replace("mend it, or leave such lines out with --bad-lines skip", _MEND)
-        if "-column" in way_out:
-            way_out = "rename it: captions are looked for in caption, pictures in image"
-        raise UserError(error.found, expected=expected, way_out=way_out) from error
+def _pairs_of_groups(benchmark: Benchmark, items: Sequence[Item]) -> Iterator[PicturePair]:
+    """Two items of a group that ask the same of two pictures, with opposite truths (MMVP)."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        if item.group and len(item.pictures) == 1 and len(item.captions) == 2 and _is_small(item):
+            groups.setdefault(item.group, []).append(item)
+    for name, members in groups.items():
+        asked: dict[object, list[Item]] = {}
+        for item in members:
+            asked.setdefault((item.captions, item.question), []).append(item)
+        known: set[frozenset[str]] = set()
+        for first, second in (two for two in asked.values() if len(two) == 2):
+            true_22 = np.array([true_cells(one.truth, one.id)[0] for one in (first, second)])
+            pictures = frozenset((first.pictures[0].name, second.pictures[0].name))
+            # Several questions about two pictures make one pair (NaturalBench).
+            if not is_matching(true_22[None])[0] or len(pictures) < 2 or pictures in known:
+                continue
+            known.add(pictures)
+            yield PicturePair(
+                id=f"{benchmark.name}/{first.id}/{second.id}",
+                first=first.pictures[0],
+                second=second.pictures[0],
+                relation=_difference(benchmark, first),
+                captions=None if first.question else _own_captions(first, *true_22),
+                cluster=f"{benchmark.name}/{name}",
+            )
 
 
-def _first_fault(data: str, pictures: Path | None) -> UserError | None:
-    """What is wrong with the first broken line: if all are, their number does not tell."""
-    try:
-        open_pairs(data, pictures=pictures, skips_missing=True)
-    except UserError as error:
-        return error
-    return None
-
-
-def _is_benchmark(data: str) -> bool:
-    """A family, one made of another (two_way:NAME), or package.module:NAME."""
-    is_family = any(name.startswith((f"{data}-", f"{data}_")) for name in names("benchmark"))
-    return bool(data) and (is_family or ":" in data)
-
-
-def _without_captions(path: Path) -> Path | None:
-    """The folder of pictures that a path is, or that is alone in it; None if it has captions."""
-    if path.is_file() and path.suffix.lower() in ENDINGS:
-        raise UserError(
-            f"{path} is a single picture",
-            expected="pictures with captions, or a folder of pictures: models are asked to tell "
-            "pictures apart",
-            way_out="name a folder; without one, the built-in world is asked about",
-        )
-    if not path.is_dir() or expand(str(path)):
+def _own_captions(item: Item, first_C: BoolArray, second_C: BoolArray) -> tuple[str, str] | None:
+    """A caption that is true of one of two pictures only, for each."""
+    own, other = np.flatnonzero(first_C & ~second_C), np.flatnonzero(second_C & ~first_C)
+    if not len(own) or not len(other):
         return None
-    inside = sorted(one for one in path.iterdir() if not one.name.startswith("."))
-    if any(one.suffix.lower() in ENDINGS for one in inside):
-        return path
-    captions = [one for one in inside if one.suffix.lower() in CAPTIONS]
-    if captions:
+    return str(item.captions[own[0]]), str(item.captions[other[0]])
+
+
+def _difference(benchmark: Benchmark, item: Item) -> str:
+    """What two pictures differ in, as far as the benchmark says it."""
+    told = (item.tags[tag] for tag in DIFFERENCES if item.tags.get(tag))
+    return next(told, benchmark.name)
+
+
+def _cluster(benchmark: Benchmark, item: Item) -> str:
+    return f"{benchmark.name}/{item.group or item.id}"
+
+
+def _is_small(item: Item) -> bool:
+    """A few plain captions, each true or false of each picture."""
+    if isinstance(item.truth, Sparse) or item.truth.dtype != np.bool_:
+        return False
+    is_plain = all(isinstance(caption, str) for caption in item.captions)
+    return is_plain and len(item.captions) <= MOST_CAPTIONS
+
+
+def _choose_clusters(clusters: Sequence[str], most: int | None, seed: int) -> list[int]:
+    """Places of the members of whole clusters, in their order, until there are enough."""
+    if most is None or len(clusters) <= most:
+        return list(range(len(clusters)))
+    order = sorted(range(len(clusters)), key=lambda at: hashed(f"{seed}\0{clusters[at]}"))
+    last = clusters[order[most - 1]]
+    wanted = {clusters[at] for at in order[:most]}
+    # The last cluster may be cut; the first is kept whatever its size.
+    if len(wanted) > 1 and order[most:] and clusters[order[most]] == last:
+        wanted.discard(last)
+    return [at for at, name in enumerate(clusters) if name in wanted]
+
+
+def _used(chosen: int, every: int, what: str) -> list[str]:
+    return [f"{chosen:,} of {every:,} {what} are used"] if chosen < every else []
+
+
+def _unused(benchmark: Benchmark, items: Sequence[Item]) -> list[str]:
+    """What no probe can use, said once for each benchmark."""
+    asked = sum(item.question is not None for item in items)
+    large = sum(not _is_small(item) and not isinstance(item.truth, Sparse) for item in items)
+    counts = (
+        (asked, "are questions, whose answers are no captions"),
+        (large, f"have ratings, classes or more than {MOST_CAPTIONS} captions"),
+    )
+    return [f"{benchmark.name}: {n:,} of {len(items):,} items {why}" for n, why in counts if n]
+
+
+def _gallery(
+    benchmarks: Sequence[Benchmark], items: Mapping[str, Sequence[Item]]
+) -> Gallery | None:
+    """That of the first item that is one, as the benchmark counts it; else of all small items."""
+    for benchmark in benchmarks:
+        # Galleries of shuffled captions follow; the rule of the headline names the plain one.
+        only = dict(benchmark.aggregates[0].only).items()
+        for item in (one for one in items[benchmark.name] if only <= dict(one.tags).items()):
+            if found := gallery_item(item):
+                return found
+    return gallery_from(_first_captions(item for b in benchmarks for item in items[b.name]))
+
+
+def _first_captions(items: Iterator[Item]) -> Iterator[tuple[Picture, str]]:
+    """Every picture with the first caption that is true of it."""
+    for item in items:
+        if not _is_small(item) or item.question is not None:
+            continue
+        true_PC = true_cells(item.truth, item.id)
+        for picture, true_C in zip(item.pictures, true_PC, strict=True):
+            if true_C.any():
+                yield picture, str(item.captions[int(true_C.argmax())])
+
+
+def gallery_from(found: Iterable[tuple[Picture, str]]) -> Gallery | None:
+    """Each picture once, with its caption; None of fewer than two pictures.
+
+    A caption that several pictures have is one caption, true of all of them.
+    """
+    pictures: dict[str, Picture] = {}
+    captions: dict[str, int] = {}
+    caption_T: list[int] = []
+    for picture, caption in found:
+        if picture.key not in pictures:
+            pictures[picture.key] = picture
+            caption_T.append(captions.setdefault(caption, len(captions)))
+        if len(pictures) == MOST_PICTURES:
+            break
+    if len(pictures) < 2:
+        return None
+    return Gallery(
+        tuple(pictures.values()), tuple(captions), np.arange(len(pictures)), np.array(caption_T)
+    )
+
+
+def gallery_item(item: Item, *, most: int = MOST_PICTURES) -> Gallery | None:
+    """The gallery that an item with sparse truth is, or `most` of its pictures; None of others.
+
+    Pictures are chosen by a hash of their first caption, captions are those of chosen pictures.
+    """
+    truth = item.truth
+    captions = [caption for caption in item.captions if isinstance(caption, str)]
+    if not isinstance(truth, Sparse) or len(captions) < len(item.captions):
+        return None
+    every = Gallery(item.pictures, tuple(captions), truth.row_T, truth.column_T)
+    if len(item.pictures) <= most:
+        return every
+    first: dict[int, str] = {}
+    for row, column in zip(truth.row_T.tolist(), truth.column_T.tolist(), strict=True):
+        first.setdefault(row, captions[column])
+    return part_of(every, sorted(first, key=lambda at: (hashed(first[at]), at))[:most])
+
+
+def pairs_material(
+    pairs: Pairs,
+    *,
+    editor: CaptionEditor | None = None,
+    kinds: Sequence[str] = ("default",),
+    parts: Parts | None = None,
+    most: int | None = MOST_OWN,
+    seed: int = 0,
+) -> Material:
+    """First captions with their hard negatives and positives, and a gallery of them.
+
+    Edits that were made before are taken as they are; else the editor makes them. Without a spaCy
+    pipeline there are none, and a note says how to get one. Pictures are chosen by a hash of seed
+    and place, the same in every run; files with the same content are one picture.
+    """
+    found, notes = _different_pictures(pairs, most, seed)
+    if len(found) < 2:
         raise UserError(
-            f"the folder {path} holds {', '.join(one.name for one in captions[:3])}",
-            expected="the file of captions itself",
-            way_out=f"name {captions[0]}",
+            f"{pairs.about}: only {len(found)} different picture",
+            expected="at least two pictures, since models are asked to tell them apart",
+            way_out="name a collection with more pictures",
         )
-    folders = [one for one in inside if one.is_dir()]
-    if not folders:
+    edits, more = _edited(found, pairs, editor, kinds, parts, seed)
+    rows = [
+        row for pair, one in zip(found, edits, strict=True) for row in _rows_of_pair(pair, *one)
+    ]
+    pictures = tuple(pair.picture for pair in found)
+    gallery = gallery_from((pair.picture, pair.captions[0]) for pair in found)
+    notes += more
+    return Material(pairs.about, tuple(rows), (), gallery, notes=notes, pictures=pictures)
+
+
+def _different_pictures(
+    pairs: Pairs, most: int | None, seed: int
+) -> tuple[list[Pair], tuple[str, ...]]:
+    """As many as are wanted; entries about one picture become one."""
+    # By place: to ask a million entries for their ids takes a minute.
+    chosen = _choose_places([str(place) for place in range(len(pairs))], most, seed)
+    by_key: dict[str, Pair] = {}
+    for place in chosen:
+        pair = pairs[place]
+        known = by_key.setdefault(pair.picture.key, pair)
+        if known is not pair:
+            captions, edits = known.captions + pair.captions, known.edits + pair.edits
+            by_key[pair.picture.key] = replace(known, captions=captions, edits=edits)
+    notes = _used(len(chosen), len(pairs), "pictures")
+    if len(by_key) < len(chosen):
+        again = len(chosen) - len(by_key)
+        notes.append(f"{again:,} of {len(chosen):,} entries show a picture that another shows")
+    return list(by_key.values()), tuple(notes)
+
+
+Captioned = tuple[str, tuple[Edit, ...]]
+"""A caption as it was edited, and its edits."""
+
+
+def _edited(
+    found: Sequence[Pair],
+    pairs: Pairs,
+    editor: CaptionEditor | None,
+    kinds: Sequence[str],
+    parts: Parts | None,
+    seed: int,
+) -> tuple[list[Captioned], tuple[str, ...]]:
+    if pairs.has_edits and editor is None:
+        return [(pair.captions[0], pair.edits[0]) for pair in found], ()
+    parts = parts or Parts()
+    if editor is None and parts.pipeline == "auto" and find_installed() is None:
+        why = f"captions are not edited, since no spaCy pipeline was found: {HOW_TO}"
+        return [(pair.captions[0], ()) for pair in found], (why,)
+    editor = editor or make_editor(kinds, parts=parts, seed=seed)
+    given = [Given(pair.id, pair.captions[0], pair.captions[1:]) for pair in found]
+    edited, _ = editor(given)
+    none = sum(not any(not e.keeps_meaning for e in one.edits) for one in edited)
+    note = f"{none:,} of {len(found):,} captions have no hard negative"
+    return [(one.text, one.edits) for one in edited], (note,) if none else ()
+
+
+def _rows_of_pair(pair: Pair, caption: str, edits: Sequence[Edit]) -> Iterator[Row]:
+    """One for each hard negative; the first hard positive stands beside all of them."""
+    positive = next((edit.text for edit in edits if edit.keeps_meaning), None)
+    negatives = [edit for edit in edits if not edit.keeps_meaning]
+    for number, edit in enumerate(negatives or (None,)):
+        yield Row(
+            id=f"{pair.id}/{number}",
+            picture=pair.picture,
+            caption=caption,
+            negative=edit.text if edit else None,
+            positive=positive,
+            kind=edit.kind if edit else "",
+            cluster=pair.id,
+        )
+
+
+def folder_material(path: Path, *, most: int | None = MOST_OWN, seed: int = 0) -> Material:
+    """Pictures without captions: models can be asked which of them they merge, and nothing else."""
+    files = sorted(p for p in path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+    chosen = _choose_places([file.name for file in files], most, seed)
+    pictures = _distinct([FilePicture(files[at]) for at in chosen])
+    if len(pictures) < 2:
         raise UserError(
-            f"the folder {path} holds neither pictures nor captions",
-            expected="pictures, a file of captions, shards (.tar), or a folder for each class",
-            way_out="name the folder that holds the pictures, or the file of captions itself",
+            f"the folder {path} holds {len(pictures) or 'no'} picture{'' if pictures else 's'}",
+            expected="at least two different pictures, since models are asked to tell them apart",
+            way_out="name a folder with more pictures; without one, the built-in world is asked "
+            "about",
         )
-    return folders[0] if len(folders) == 1 else None
+    beside = sorted(p for p in path.iterdir() if p.suffix.lower() in CAPTIONS and p.is_file())
+    begin = "a folder is read without captions" if beside else "there are no captions"
+    hint = f"{beside[0]} if it holds captions" if beside else "a file with captions"
+    notes = [f"{begin}, so only the picture tower is asked: name {hint}"]
+    notes += _used(len(chosen), len(files), "pictures")
+    if len(pictures) < len(chosen):
+        notes.append(f"{len(chosen) - len(pictures):,} pictures are copies of others")
+    about = f"the folder {path.name}: {len(pictures):,} pictures without captions"
+    return Material(about, notes=tuple(notes), pictures=tuple(pictures))
+
+
+def _choose_places(ids: Sequence[str], most: int | None, seed: int) -> list[int]:
+    """Places of the chosen ones, in their order."""
+    order = sorted(range(len(ids)), key=lambda at: hashed(f"{seed}\0{ids[at]}"))
+    return sorted(order[: len(ids) if most is None else most])
+
+
+def _distinct(pictures: Sequence[Picture]) -> list[Picture]:
+    """The first of each content."""
+    found: dict[str, Picture] = {}
+    for picture in pictures:
+        found.setdefault(picture.key, picture)
+    return list(found.values())
+
+
+def near_pairs(
+    space: Space, pictures: Sequence[Picture], most: int = MOST_PAIRS
+) -> tuple[PicturePair, ...]:
+    """The different pictures that are nearest to each other by cosine, the nearest first.
+
+    Pictures that cannot be opened, and copies by key, are in no pair. They are the pairs that this
+    model is most likely to merge, so the rate of merged ones among them says nothing of others.
+    """
+    distinct = _distinct(pictures)
+    vector_ND = space.pictures(distinct)
+    return tuple(
+        PicturePair(
+            id=f"{distinct[i].name}/{distinct[j].name}",
+            first=distinct[i],
+            second=distinct[j],
+            relation=NEAREST,
+        )
+        for i, j in _nearest(vector_ND, most)
+    )
+
+
+def _nearest(vector_ND: FloatArray, most: int) -> list[tuple[int, int]]:
+    """Places with the highest cosines; memory is that of a block of rows."""
+    found = np.empty((0, 3))
+    column_N = np.arange(len(vector_ND))
+    for start in range(0, len(vector_ND), BLOCK):
+        row_B = column_N[start : start + BLOCK]
+        cosine_BN = np.nan_to_num(vector_ND[row_B] @ vector_ND.T, nan=-np.inf)
+        cosine_BN[column_N <= row_B[:, None]] = -np.inf
+        flat = cosine_BN.ravel()
+        at_K = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
+        at_K = at_K[flat[at_K] > -np.inf]
+        i_K, j_K = np.divmod(at_K, len(vector_ND))
+        found = np.concatenate([found, np.stack([i_K + start, j_K, -flat[at_K]], axis=1)])
+        found = found[np.lexsort((found[:, 1], found[:, 0], found[:, 2]))][:most]
+    return [(int(i), int(j)) for i, j, _ in found]

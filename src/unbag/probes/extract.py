@@ -1,8 +1,17 @@
-"""A model comes in; whether order, binding and negation can be read from its captions goes out."""
+"""Two probes: what small classifiers read from picture features, and from caption features.
+
+Something counts as read where the interval of the accuracy lies above chance, that of the
+selectivity above 0, and the accuracy goes at least a tenth of the way from chance to 1, since
+intervals leave out the luck of the folds; clearly, where the interval also lies above the middle.
+
+Dimensions: N pictures or captions, D joint space, F features, L patches or words, W width of a
+layer, K classes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from math import isqrt
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -27,175 +36,80 @@ from unbag.probes.base import (
     shown,
 )
 from unbag.probes.classifiers import FULL, QUICK, Effort, Feature, Reader, Reading, read
-from unbag.probes.extract_data import Label, caption_sheets, picture_sheets
-from unbag.probes.space import Features, Space
+from unbag.probes.extract_data import Label, Sheet, caption_sheets, picture_sheets
+from unbag.probes.space import InnerFeatures, Space
 from unbag.runs.cache import Vectors
 from unbag.runs.progress import Progress
 from unbag.types import BoolArray, FloatArray, Picture
 
-# Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
-
-Given = TypeVar("Given")
-Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[Features, ...]]
-CHUNK = 64
+NAME = "extract"
+TEXT_NAME = "extract_text"
+LABELS = ("left/right", "binding")
+"""What the sentence is about; the rest stands in the table."""
+TEXT_LABELS = ("order", "binding", "negation")
+LEAST = 0.1
+"""Of the way from chance to 1."""
+PICTURES, ALL_PICTURES = 512, 1_536
+"""Of each sheet, by default and in full: 8 and 24 sets of four for each pair of shapes."""
+CAPTIONS, ALL_CAPTIONS = 384, 1_152
+"""Of each label, by default and in full."""
+LAYERS_CHUNK = 64
 """Inputs whose layers are in memory at once: only their means are kept."""
-NO_SUCH_LAYER = "there is no layer"
-NO_LAYERS = "the model does not show its layers: only the vector that is compared was read from"
-
-
-@dataclass(frozen=True, eq=False)
-class Summary:
-    """One layer, without its patches or words."""
-
-    mean_NW: Vectors
-    pooled_NW: Vectors | None
-    quarter_NQ: Vectors | None = None
-    """Means over each quarter of a picture, one after the other; None where there is no square
-    grid of patches."""
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Where can be read from."""
-
-    projected_ND: FloatArray
-    """What is compared."""
-    whole: Features | None = None
-    """All patches or words of the last layer."""
-    layers: Mapping[int, Summary] = field(default_factory=dict)
-    """By number from 0; the last is what enters the projection."""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def last(self) -> Summary | None:
-        """The layer that enters the projection."""
-        return self.layers[max(self.layers)] if self.layers else None
-
-
-def picture_places(space: Space, pictures: Sequence[Picture], options: Options) -> Places:
-    """Those of pictures: projected, the last layer, and layers for a curve."""
-    view = space.layers
-    projected_ND = space.pictures(pictures)
-    if view is None:
-        return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(
-        projected_ND, pictures, view.pictures, lambda: view.picture_depth, options, quarters
-    )
-
-
-def caption_places(space: Space, captions: Sequence[str], options: Options) -> Places:
-    """Those of captions."""
-    view = space.layers
-    projected_ND = space.captions(captions)
-    if view is None:
-        return Places(projected_ND, notes=(NO_LAYERS,))
-    return _places(projected_ND, captions, view.captions, lambda: view.caption_depth, options)
-
-
-def _places(
-    projected_ND: FloatArray,
-    given: Sequence[Given],
-    ask: Ask[Given],
-    depth: Callable[[], int],
-    options: Options,
-    quartered: Callable[[Features], Vectors | None] | None = None,
-) -> Places:
-    """Pictures have a curve by default, captions only in full: it is quick to do without."""
-    try:
-        layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
-        parts = list(_parts(given, ask, layers, quartered or (lambda _: None)))
-    except UserError as error:
-        return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
-    summaries = {
-        layer: _joined([summaries[at] for summaries, _ in parts]) for at, layer in enumerate(layers)
-    }
-    whole = _padded([features for _, features in parts])
-    return Places(projected_ND, whole, summaries, note)
-
-
-def curve_layers(
-    depth: int, options: Options, *, has_curve: bool = True
-) -> tuple[list[int], tuple[str, ...]]:
-    """The last, those asked for, and two for a curve (all of them in full), from 0 on."""
-    beyond = sorted({layer for layer in options.layers if not -depth <= layer < depth})
-    asked = {layer % depth for layer in options.layers if layer not in beyond}
-    few = (0, (depth - 1) // 2, depth - 1) if has_curve else (depth - 1,)
-    usual = range(depth) if options.is_full else few
-    notes = [f"{NO_SUCH_LAYER} {layer}: there are {depth}, from 0 on" for layer in beyond]
-    return sorted({*usual, *asked}), tuple(notes)
-
-
-def _parts(
-    given: Sequence[Given],
-    ask: Ask[Given],
-    layers: Sequence[int],
-    quartered: Callable[[Features], Vectors | None],
-) -> Iterator[tuple[list[Summary], Features]]:
-    for at in range(0, len(given), CHUNK):
-        found = ask(given[at : at + CHUNK], layers)
-        yield (
-            [Summary(mean_place(one), one.pooled_NW, quartered(one)) for one in found],
-            found[-1],
-        )
-
-
-def mean_place(features: Features) -> Vectors:
-    """The mean over patches or words; NaN where there is none."""
-    mask_NL = features.mask_NL
-    count_N = mask_NL.sum(axis=1, dtype=np.float32)
-    seen_NLW = np.where(mask_NL[..., None], features.vector_NLW, np.float32(0))
-    with np.errstate(invalid="ignore"):
-        mean_NW: Vectors = seen_NLW.sum(axis=1) / count_N[:, None]
-    return mean_NW
-
-
-def quarters(features: Features) -> Vectors | None:
-    """[N, 4 W]: the mean patch of each quarter; None unless patches fill a square grid."""
-    n, length, wide = features.vector_NLW.shape
-    side = isqrt(length)
-    if side < 2 or side * side != length or not features.mask_NL.all():
-        return None
-    grid_NRCW = features.vector_NLW.reshape(n, side, side, wide)
-    halves = (slice(None, side // 2), slice(side // 2, None))
-    means = [grid_NRCW[:, rows, columns].mean(axis=(1, 2)) for rows in halves for columns in halves]
-    return np.concatenate(means, axis=1)
-
-
-def _joined(parts: Sequence[Summary]) -> Summary:
-    return Summary(
-        np.concatenate([part.mean_NW for part in parts]),
-        _whole([part.pooled_NW for part in parts]),
-        _whole([part.quarter_NQ for part in parts]),
-    )
-
-
-def _whole(parts: Sequence[Vectors | None]) -> Vectors | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None
-
-
-def _padded(parts: Sequence[Features]) -> Features:
-    """One after the other; padding is zeros outside the mask."""
-    count = sum(len(part.mask_NL) for part in parts)
-    long = max(part.mask_NL.shape[1] for part in parts)
-    wide = max(part.vector_NLW.shape[2] for part in parts)
-    vector_NLW = np.zeros((count, long, wide), dtype=np.float32)
-    mask_NL: BoolArray = np.zeros((count, long), dtype=np.bool_)
-    at = 0
-    for part in parts:
-        n, length, width = part.vector_NLW.shape
-        vector_NLW[at : at + n, :length, :width] = part.vector_NLW
-        mask_NL[at : at + n, :length] = part.mask_NL
-        at += n
-    return Features(vector_NLW, mask_NL)
-
-
-# Dimensions: N pictures or captions, F features, L patches or words, W width of a layer.
-
+TIE = 1e-9
 SELECTIVITY = "selectivity"
 RANDOM = "random encoder"
+OWN = "own score"
 QUARTERS = "patches by quarter"
 """Means over quarters keep where things lie, and need fewer pictures than a learned query."""
+COMPARED = "the vector that is compared"
+READERS = ("linear", "mlp", "attentive")
+WORDS = {
+    "left/right": "left or right",
+    "above/below": "above or below",
+    "binding": "which thing has which colour",
+    "count": "how many things there are",
+    "presence": "whether a thing is there",
+    "order": "which thing is named first",
+    "negation": "which thing is denied",
+    "relation": "which thing is said to be on the left",
+}
+"""What each label is, in a sentence."""
+NO_SCENES = "needs scenes in balanced sets: diagnose on the world's pictures as well"
+NO_WORDS = "the captions are those of the world: diagnose on the world's pictures as well"
+NO_VECTORS = "has no vectors to read from"
+NO_SUCH_LAYER = "there is no layer"
+NO_LAYERS = "the model does not show its layers: only the vector that is compared was read from"
+ABOUT = """\
+Is the answer in the features though the score ignores it? (methods.md 4.3; it generalises the
+argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
+exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
+hand of cards, so both answers have the same words and a bag of words is at chance. Features:
+projected (the unit vector that is compared), unprojected (what enters the projection), and of the
+last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
+also a curve over layers. Readers: logistic regression with the
+strength of its L2 penalty chosen by cross-validation, a network with one hidden layer of 256, and
+one learned query over all patches with a linear layer. Every picture is judged by a reader that
+never saw its pair of shapes. Control: the same reader fitted to shuffled labels; selectivity =
+accuracy - control. The random twin is the other control: what it gives can be read from any
+network of that build. Own score: the caption with the greater cosine, on the same pictures; a tie
+counts half. Intervals resample pairs of shapes. Limits: that a reader fails does not show that
+nothing is there, only that these readers find nothing in so many pictures; intervals leave out the
+luck of the folds, and pairs share shapes; the number of things can in part be told from the
+coloured area."""
+TEXT_ABOUT = """\
+Is order in the text vector, and in its words? (methods.md 4.3, on the side of text.) Captions come
+in sets of exactly the same words, so a bag of words is at chance: "a red star left of a blue cup"
+and "a blue cup left of a red star" (order: is the shape of the first hand of cards named first);
+colours exchanged or not, named in both orders (binding); "a red star without a blue cup" and its
+turn (negation: which one is denied; the world denies what stands last, so this is order too); in
+full also "left of" and "right of" in both orders (relation: which one is said to be on the left).
+Readers, controls and intervals are those of `extract`, with words in place of patches; pairs of
+shapes are never in both parts. Limits: positions are given to every text tower, so order is easily
+read from its words, even with random weights: what matters is whether it reaches the vector that
+is compared; what can be read need not be used."""
+Given = TypeVar("Given")
+Ask: TypeAlias = Callable[[Sequence[Given], Sequence[int]], tuple[InnerFeatures, ...]]
+OwnScore: TypeAlias = Callable[[Space, Sequence[Given], Label, Sequence[str], Options], Quantity]
 
 
 @dataclass(frozen=True)
@@ -218,6 +132,293 @@ class Side:
 
 PICTURE_SIDE = Side("patch", "patches")
 CAPTION_SIDE = Side("word", "words")
+
+
+def ask_pictures(
+    subject: Subject, material: Material, options: Options, progress: Progress
+) -> Finding:
+    """Draw, encode, read; skipped without vectors or without scenes."""
+    if not material.is_world:
+        return Finding(NAME, skipped=f"{material.about}: {NO_SCENES}")
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} {NO_VECTORS}")
+    count = ALL_PICTURES if options.is_full else PICTURES
+    sheets = picture_sheets(seed=options.seed, pictures=count, is_full=options.is_full)
+    found = _read_sheets(
+        subject,
+        sheets,
+        PICTURE_SIDE,
+        options,
+        places_of=picture_places,
+        vectors_of=lambda space, pictures: space.pictures(pictures),
+        own=own_score,
+        task=progress.task(f"{subject.name}: readers", sum(len(s.labels) for s in sheets)),
+    )
+    return Finding(NAME, found[0], f"{LABELS[0]}, projected, linear", *found[1:])
+
+
+def say_pictures(finding: Finding) -> Verdict:
+    """Where left/right and binding can be read, and whether the score uses it."""
+    return say_of(finding, LABELS, PICTURE_SIDE)
+
+
+EXTRACT = Probe(
+    NAME,
+    "Is the answer in the picture features though the score ignores it?",
+    ABOUT,
+    ask_pictures,
+    say_pictures,
+)
+
+
+def ask_captions(
+    subject: Subject, material: Material, options: Options, progress: Progress
+) -> Finding:
+    """Write captions, encode, read; skipped without vectors or where the world is not asked for."""
+    if not material.is_world:
+        return Finding(TEXT_NAME, skipped=f"{material.about}: {NO_WORDS}")
+    if subject.space is None:
+        return Finding(TEXT_NAME, skipped=f"{subject.name} {NO_VECTORS}")
+    count = ALL_CAPTIONS if options.is_full else CAPTIONS
+    sheets = caption_sheets(seed=options.seed, captions=count, is_full=options.is_full)
+    found = _read_sheets(
+        subject,
+        sheets,
+        CAPTION_SIDE,
+        options,
+        places_of=caption_places,
+        vectors_of=lambda space, captions: space.captions(captions),
+        task=progress.task(f"{subject.name}: readers of captions", len(sheets)),
+    )
+    return Finding(TEXT_NAME, found[0], f"{TEXT_LABELS[0]}, projected, linear", *found[1:])
+
+
+def say_captions(finding: Finding) -> Verdict:
+    """Where order, binding and negation can be read."""
+    return say_of(finding, TEXT_LABELS, CAPTION_SIDE)
+
+
+EXTRACT_TEXT = Probe(
+    TEXT_NAME,
+    "Are order, binding and negation in the text vector?",
+    TEXT_ABOUT,
+    ask_captions,
+    say_captions,
+)
+
+
+def _read_sheets(
+    subject: Subject,
+    sheets: Sequence[Sheet[Given]],
+    side: Side,
+    options: Options,
+    *,
+    places_of: Callable[[Space, Sequence[Given], Options], Places],
+    vectors_of: Callable[[Space, Sequence[Given]], FloatArray],
+    own: OwnScore[Given] | None = None,
+    task: AbstractContextManager[Callable[[int], None]],
+) -> tuple[tuple[Quantity, ...], tuple[Plot, ...], tuple[str, ...]]:
+    """Every label of every sheet: quantities, plots and notes."""
+    assert subject.space is not None
+    made: list[Quantity] = []
+    plots: list[Plot] = []
+    notes: list[str] = []
+    with task as advance:
+        for sheet in sheets:
+            places = places_of(subject.space, sheet.given, options)
+            notes += places.notes
+            for label in sheet.labels:
+                found, drawn = read_label(places, label, sheet.groups, side, options)
+                made += found
+                plots += drawn
+                if own is not None:
+                    made.append(own(subject.space, sheet.given, label, sheet.groups, options))
+                if subject.twin is not None and subject.twin.space is not None:
+                    twin_ND = vectors_of(subject.twin.space, sheet.given)
+                    made += read_twin(twin_ND, label, sheet.groups, options)
+                advance(1)
+    return tuple(made), tuple(plots), tuple(dict.fromkeys(notes))
+
+
+def read_label(
+    places: Places, label: Label, groups: Sequence[str], side: Side, options: Options
+) -> tuple[list[Quantity], list[Plot]]:
+    """All that is found out about one label."""
+    effort = FULL if options.is_full else QUICK
+    last, before = spots(places, side, options), curve_spots(places, side)
+    found = list(readings(last, label, groups, options, effort))
+    found += readings(before, label, groups, options, replace(effort, shuffles=0))
+    made = list(quantities(found, label, groups, options))
+    curve = curves(made, label, places, side, title=f"{label.name}: readable at which layer")
+    return made, [curve] if curve is not None else []
+
+
+def read_twin(
+    projected_ND: FloatArray, label: Label, groups: Sequence[str], options: Options
+) -> list[Quantity]:
+    """What the vector that is compared gives without training."""
+    effort = replace(FULL if options.is_full else QUICK, shuffles=0)
+    spot = Spot("projected", projected_ND, ("linear", "mlp"))
+    return [
+        mean(
+            f"{label.name}, {place}, {reader}, {RANDOM}",
+            reading.correct_N,
+            about="the same of the model with random weights",
+            options=options,
+            clusters=groups,
+            known=Known(chance=reading.chance),
+            is_rate=True,
+        )
+        for place, reader, reading in readings([spot], label, groups, options, effort)
+    ]
+
+
+def own_score(
+    space: Space,
+    pictures: Sequence[Picture],
+    label: Label,
+    groups: Sequence[str],
+    options: Options,
+) -> Quantity:
+    """How often the model itself gives the caption of the true class the greatest cosine."""
+    classes = len(label.captions[0])
+    picture_ND = space.pictures(pictures)
+    said = [space.captions([row[k] for row in label.captions]) for k in range(classes)]
+    score_NK = np.stack([(picture_ND * caption_ND).sum(axis=1) for caption_ND in said], axis=1)
+    return mean(
+        f"{label.name}, {OWN}",
+        credits(score_NK, label),
+        about=f"{label.name} by the cosine with a caption for each answer, without any reader",
+        options=options,
+        clusters=groups,
+        known=Known(bag=None, perfect=1.0, chance=1 / classes),
+        better="higher",
+        is_rate=True,
+    )
+
+
+def credits(score_NK: FloatArray, label: Label) -> FloatArray:
+    """1 if the true class is alone on top, its share among those that tie there, else 0."""
+    top_N1 = score_NK.max(axis=1, keepdims=True)
+    is_top_NK = score_NK >= top_N1 - TIE
+    own_N = is_top_NK[np.arange(len(score_NK)), label.class_N] / np.maximum(is_top_NK.sum(1), 1)
+    credit_N: FloatArray = np.where(np.isfinite(top_N1[:, 0]), own_N, np.nan)
+    return credit_N
+
+
+def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
+    """One sentence on the labels, the first first; fails or holds where all of them do."""
+    told = [_label_sentence(finding, label, side) for label in labels]
+    tones = {tone for _, tone in told}
+    sentence = "; ".join(words for words, _ in told)
+    tone: Tone = told[0][1] if len(tones) == 1 else "mixed"
+    return Verdict(f"{sentence[0].upper()}{sentence[1:]}.", tone)
+
+
+def _label_sentence(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
+    """Where one label can be read, and where it is lost."""
+    what = WORDS.get(label, label)
+    compared = best(finding, label, "projected")
+    if compared is None:
+        return f"{what} could not be read, since no vector is finite", "told"
+    if compared.is_read or _is_used(finding, label):
+        return _in_compared(finding, label, what, compared)
+    projected = f"{COMPARED} ({compared.shown})"
+    unprojected = best(finding, label, "unprojected")
+    parts = [best(finding, label, place) for place in (side.whole, QUARTERS, side.mean)]
+    inner = max((one for one in parts if one), key=_rank, default=None)
+    if unprojected is None and inner is None:
+        return f"{what} cannot be read from {projected}", "fails"
+    if unprojected is not None and unprojected.is_read:
+        where = f"the vector before the projection ({unprojected.shown})"
+        lost = "the projection loses it"
+        return f"{what} {unprojected.can} from {where} but not from {projected}: {lost}", "fails"
+    if inner is not None and inner.is_read:
+        where = f"the {side.many} ({inner.shown})"
+        lost = "it is there, and the read-out loses it"
+        return f"{what} {inner.can} from {where} but not from {projected}: {lost}", "fails"
+    deeper = f"the {side.many} ({inner.shown})" if inner else "what stands before it"
+    return f"{what} can be read neither from {projected} nor from {deeper}", "fails"
+
+
+def _is_used(finding: Finding, label: str) -> bool:
+    """Whether the model's own score clearly decides by it: then it is there, readers or not."""
+    own = finding.get(f"{label}, {OWN}")
+    return own is not None and own.estimate.low > (1 + (own.known.chance or 0.0)) / 2
+
+
+def _in_compared(
+    finding: Finding, label: str, what: str, compared: BestReading
+) -> tuple[str, Tone]:
+    """In the vector that is compared; whether the model's own score uses it."""
+    words = f"{what} {compared.can} from {COMPARED} ({compared.shown})"
+    own = finding.get(f"{label}, {OWN}")
+    if own is None:
+        return _beside_random(finding, label, words, compared)
+    used = f"its score uses it ({shown(own.estimate)})"
+    if _is_used(finding, label):
+        if compared.is_clear:
+            return f"{words} and {used}", "holds"
+        weak = f"readers find it in {compared.shown} of unseen pairs"
+        return f"{what} is in {COMPARED}, for {used}, though {weak}", "holds"
+    if own.estimate.low > (own.known.chance or 0.0):
+        return f"{words} and in part {used}", "mixed"
+    return f"{words}, but its score does not use it ({shown(own.estimate)})", "mixed"
+
+
+def _beside_random(
+    finding: Finding, label: str, words: str, compared: BestReading
+) -> tuple[str, Tone]:
+    """Without a score to judge by: what any network of that build gives is no merit."""
+    named = [finding.get(f"{label}, projected, {reader}, {RANDOM}") for reader in READERS]
+    known = [one.estimate for one in named if one is not None and one.estimate.n]
+    if not known:
+        return words, "holds" if compared.is_clear else "mixed"
+    random, found = max(known, key=lambda one: one.value), compared.quantity.estimate
+    if found.high < random.value:
+        return f"{words}, less than with random weights ({shown(random)})", "mixed"
+    if found.low <= random.value:
+        return f"{words}, no more than with random weights ({shown(random)})", "told"
+    more = f"{words}, more than with random weights ({shown(random)})"
+    return more, "holds" if compared.is_clear else "mixed"
+
+
+class BestReading(NamedTuple):
+    """The best reader of one place."""
+
+    quantity: Quantity
+    is_read: bool
+    is_clear: bool
+
+    @property
+    def shown(self) -> str:
+        """Its accuracy."""
+        return shown(self.quantity.estimate)
+
+    @property
+    def can(self) -> str:
+        """How well it can be read."""
+        return "can be read" if self.is_clear else "can in part be read"
+
+
+def best(finding: Finding, label: str, place: str) -> BestReading | None:
+    """None where this place was not read from."""
+    named = [finding.get(f"{label}, {place}, {reader}") for reader in READERS]
+    rows = [_judged(finding, one) for one in named if one is not None and one.estimate.n]
+    return max(rows, key=_rank, default=None)
+
+
+def _rank(found: BestReading) -> tuple[bool, float]:
+    return found.is_read, found.quantity.estimate.value
+
+
+def _judged(finding: Finding, quantity: Quantity) -> BestReading:
+    found, chance = quantity.estimate, quantity.known.chance or 0.0
+    low = found.low
+    selectivity = finding.get(f"{quantity.name}, {SELECTIVITY}")
+    is_beyond = selectivity is None or selectivity.estimate.low > 0
+    is_beyond &= found.value >= chance + LEAST * (1 - chance)
+    return BestReading(quantity, is_beyond and low > chance, is_beyond and low > (1 + chance) / 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,8 +525,6 @@ _BY: dict[Reader, str] = {
     "mlp": "a network with one hidden layer",
     "attentive": "one learned query",
 }
-
-
 _WHERE = {
     "projected": "the vector that is compared",
     "unprojected": "the vector before the projection",
@@ -367,348 +566,148 @@ def curves(
     )
 
 
-def read_label(
-    places: Places, label: Label, groups: Sequence[str], side: Side, options: Options
-) -> tuple[list[Quantity], list[Plot]]:
-    """All that is found out about one label."""
-    effort = FULL if options.is_full else QUICK
-    last, before = spots(places, side, options), curve_spots(places, side)
-    found = list(readings(last, label, groups, options, effort))
-    found += readings(before, label, groups, options, replace(effort, shuffles=0))
-    made = list(quantities(found, label, groups, options))
-    curve = curves(made, label, places, side, title=f"{label.name}: readable at which layer")
-    return made, [curve] if curve is not None else []
+@dataclass(frozen=True, eq=False)
+class LayerSummary:
+    """One layer, without its patches or words."""
+
+    mean_NW: Vectors
+    pooled_NW: Vectors | None
+    quarter_NQ: Vectors | None = None
+    """Means over each quarter of a picture, one after the other; None where there is no square
+    grid of patches."""
 
 
-def read_twin(
-    projected_ND: FloatArray, label: Label, groups: Sequence[str], options: Options
-) -> list[Quantity]:
-    """What the vector that is compared gives without training."""
-    effort = replace(FULL if options.is_full else QUICK, shuffles=0)
-    spot = Spot("projected", projected_ND, ("linear", "mlp"))
-    return [
-        mean(
-            f"{label.name}, {place}, {reader}, {RANDOM}",
-            reading.correct_N,
-            about="the same of the model with random weights",
-            options=options,
-            clusters=groups,
-            known=Known(chance=reading.chance),
-            is_rate=True,
-        )
-        for place, reader, reading in readings([spot], label, groups, options, effort)
-    ]
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where can be read from."""
 
-
-# Something counts as read where the interval of the accuracy lies above chance, that of the
-# selectivity above 0, and the accuracy goes at least a tenth of the way from chance to 1, since
-# intervals leave out the luck of the folds; clearly, where the interval also lies above the
-# middle.
-
-OWN = "own score"
-LEAST = 0.1
-"""Of the way from chance to 1."""
-READERS = ("linear", "mlp", "attentive")
-COMPARED = "the vector that is compared"
-WORDS = {
-    "left/right": "left or right",
-    "above/below": "above or below",
-    "binding": "which thing has which colour",
-    "count": "how many things there are",
-    "presence": "whether a thing is there",
-    "order": "which thing is named first",
-    "negation": "which thing is denied",
-    "relation": "which thing is said to be on the left",
-}
-"""What each label is, in a sentence."""
-
-
-class Found(NamedTuple):
-    """The best reader of one place."""
-
-    quantity: Quantity
-    is_read: bool
-    is_clear: bool
+    projected_ND: FloatArray
+    """What is compared."""
+    whole: InnerFeatures | None = None
+    """All patches or words of the last layer."""
+    layers: Mapping[int, LayerSummary] = field(default_factory=dict)
+    """By number from 0; the last is what enters the projection."""
+    notes: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
-        """Its accuracy."""
-        return shown(self.quantity.estimate)
-
-    @property
-    def can(self) -> str:
-        """How well it can be read."""
-        return "can be read" if self.is_clear else "can in part be read"
+    def last(self) -> LayerSummary | None:
+        """The layer that enters the projection."""
+        return self.layers[max(self.layers)] if self.layers else None
 
 
-def best(finding: Finding, label: str, place: str) -> Found | None:
-    """None where this place was not read from."""
-    named = [finding.get(f"{label}, {place}, {reader}") for reader in READERS]
-    rows = [_judged(finding, one) for one in named if one is not None and one.estimate.n]
-    return max(rows, key=_rank, default=None)
-
-
-def _rank(found: Found) -> tuple[bool, float]:
-    return found.is_read, found.quantity.estimate.value
-
-
-def _judged(finding: Finding, quantity: Quantity) -> Found:
-    found, chance = quantity.estimate, quantity.known.chance or 0.0
-    low = found.low
-    selectivity = finding.get(f"{quantity.name}, {SELECTIVITY}")
-    is_beyond = selectivity is None or selectivity.estimate.low > 0
-    is_beyond &= found.value >= chance + LEAST * (1 - chance)
-    return Found(quantity, is_beyond and low > chance, is_beyond and low > (1 + chance) / 2)
-
-
-def say_of(finding: Finding, labels: Sequence[str], side: Side) -> Verdict:
-    """One sentence on the labels, the first first; fails or holds where all of them do."""
-    told = [_said(finding, label, side) for label in labels]
-    tones = {tone for _, tone in told}
-    sentence = "; ".join(words for words, _ in told)
-    tone: Tone = told[0][1] if len(tones) == 1 else "mixed"
-    return Verdict(f"{sentence[0].upper()}{sentence[1:]}.", tone)
-
-
-def _said(finding: Finding, label: str, side: Side) -> tuple[str, Tone]:
-    """Where one label can be read, and where it is lost."""
-    what = WORDS.get(label, label)
-    compared = best(finding, label, "projected")
-    if compared is None:
-        return f"{what} could not be read, since no vector is finite", "told"
-    if compared.is_read or _is_used(finding, label):
-        return _kept(finding, label, what, compared)
-    projected = f"{COMPARED} ({compared.shown})"
-    unprojected = best(finding, label, "unprojected")
-    parts = [best(finding, label, place) for place in (side.whole, QUARTERS, side.mean)]
-    inner = max((one for one in parts if one), key=_rank, default=None)
-    if unprojected is None and inner is None:
-        return f"{what} cannot be read from {projected}", "fails"
-    if unprojected is not None and unprojected.is_read:
-        where = f"the vector before the projection ({unprojected.shown})"
-        lost = "the projection loses it"
-        return f"{what} {unprojected.can} from {where} but not from {projected}: {lost}", "fails"
-    if inner is not None and inner.is_read:
-        where = f"the {side.many} ({inner.shown})"
-        lost = "it is there, and the read-out loses it"
-        return f"{what} {inner.can} from {where} but not from {projected}: {lost}", "fails"
-    deeper = f"the {side.many} ({inner.shown})" if inner else "what stands before it"
-    return f"{what} can be read neither from {projected} nor from {deeper}", "fails"
-
-
-def _is_used(finding: Finding, label: str) -> bool:
-    """Whether the model's own score clearly decides by it: then it is there, readers or not."""
-    own = finding.get(f"{label}, {OWN}")
-    return own is not None and own.estimate.low > (1 + (own.known.chance or 0.0)) / 2
-
-
-def _kept(finding: Finding, label: str, what: str, compared: Found) -> tuple[str, Tone]:
-    """In the vector that is compared; whether the model's own score uses it."""
-    words = f"{what} {compared.can} from {COMPARED} ({compared.shown})"
-    own = finding.get(f"{label}, {OWN}")
-    if own is None:
-        return _beside_random(finding, label, words, compared)
-    used = f"its score uses it ({shown(own.estimate)})"
-    if _is_used(finding, label):
-        if compared.is_clear:
-            return f"{words} and {used}", "holds"
-        weak = f"readers find it in {compared.shown} of unseen pairs"
-        return f"{what} is in {COMPARED}, for {used}, though {weak}", "holds"
-    if own.estimate.low > (own.known.chance or 0.0):
-        return f"{words} and in part {used}", "mixed"
-    return f"{words}, but its score does not use it ({shown(own.estimate)})", "mixed"
-
-
-def _beside_random(finding: Finding, label: str, words: str, compared: Found) -> tuple[str, Tone]:
-    """Without a score to judge by: what any network of that build gives is no merit."""
-    named = [finding.get(f"{label}, projected, {reader}, {RANDOM}") for reader in READERS]
-    known = [one.estimate for one in named if one is not None and one.estimate.n]
-    if not known:
-        return words, "holds" if compared.is_clear else "mixed"
-    random, found = max(known, key=lambda one: one.value), compared.quantity.estimate
-    if found.high < random.value:
-        return f"{words}, less than with random weights ({shown(random)})", "mixed"
-    if found.low <= random.value:
-        return f"{words}, no more than with random weights ({shown(random)})", "told"
-    more = f"{words}, more than with random weights ({shown(random)})"
-    return more, "holds" if compared.is_clear else "mixed"
-
-
-# Dimensions: N pictures, K classes, D joint space.
-
-EXTRACT_PROBE_NAME = "extract"
-PICTURES, ALL_PICTURES = 512, 1_536
-"""Of each sheet, by default and in full: 8 and 24 sets of four for each pair of shapes."""
-EXTRACT_PROBE_SAID = ("left/right", "binding")
-"""What the sentence is about; the rest stands in the table."""
-TIE = 1e-9
-NO_SCENES = "needs scenes in balanced sets: diagnose on the world's pictures as well"
-NO_VECTORS = "has no vectors to read from"
-EXTRACT_PROBE_ABOUT = """\
-Is the answer in the features though the score ignores it? (methods.md 4.3; it generalises the
-argument of S2: the same encoder, a better reader.) Pictures are drawn in sets of four: two things
-exchanged or not, their colours exchanged or not. Each picture has a shape and a colour of either
-hand of cards, so both answers have the same words and a bag of words is at chance. Features:
-projected (the unit vector that is compared), unprojected (what enters the projection), and of the
-last layer the mean patch, the means of patches over each quarter of the picture, and all patches;
-also a curve over layers. Readers: logistic regression with the
-strength of its L2 penalty chosen by cross-validation, a network with one hidden layer of 256, and
-one learned query over all patches with a linear layer. Every picture is judged by a reader that
-never saw its pair of shapes. Control: the same reader fitted to shuffled labels; selectivity =
-accuracy - control. The random twin is the other control: what it gives can be read from any
-network of that build. Own score: the caption with the greater cosine, on the same pictures; a tie
-counts half. Intervals resample pairs of shapes. Limits: that a reader fails does not show that
-nothing is there, only that these readers find nothing in so many pictures; intervals leave out the
-luck of the folds, and pairs share shapes; the number of things can in part be told from the
-coloured area."""
-
-
-def extract_probe_ask(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
-    """Draw, encode, read; skipped without vectors or without scenes."""
-    if not material.is_world:
-        return Finding(EXTRACT_PROBE_NAME, skipped=f"{material.about}: {NO_SCENES}")
-    if subject.space is None:
-        return Finding(EXTRACT_PROBE_NAME, skipped=f"{subject.name} {NO_VECTORS}")
-    count = ALL_PICTURES if options.is_full else PICTURES
-    sheets = picture_sheets(seed=options.seed, pictures=count, is_full=options.is_full)
-    made: list[Quantity] = []
-    plots: list[Plot] = []
-    notes: list[str] = []
-    with progress.task(f"{subject.name}: readers", sum(len(s.labels) for s in sheets)) as advance:
-        for sheet in sheets:
-            places = picture_places(subject.space, sheet.given, options)
-            notes += places.notes
-            for label in sheet.labels:
-                found, drawn = read_label(places, label, sheet.groups, PICTURE_SIDE, options)
-                made += [
-                    *found,
-                    own_score(subject.space, sheet.given, label, sheet.groups, options),
-                ]
-                plots += drawn
-                if subject.twin is not None and subject.twin.space is not None:
-                    twin_ND = subject.twin.space.pictures(sheet.given)
-                    made += read_twin(twin_ND, label, sheet.groups, options)
-                advance(1)
-    notes = list(dict.fromkeys(notes))
-    return Finding(
-        EXTRACT_PROBE_NAME,
-        tuple(made),
-        f"{EXTRACT_PROBE_SAID[0]}, projected, linear",
-        tuple(plots),
-        tuple(notes),
+def picture_places(space: Space, pictures: Sequence[Picture], options: Options) -> Places:
+    """Those of pictures: projected, the last layer, and layers for a curve."""
+    view = space.layers
+    projected_ND = space.pictures(pictures)
+    if view is None:
+        return Places(projected_ND, notes=(NO_LAYERS,))
+    return _places(
+        projected_ND, pictures, view.pictures, lambda: view.picture_depth, options, quarters
     )
 
 
-def own_score(
-    space: Space,
-    pictures: Sequence[Picture],
-    label: Label,
-    groups: Sequence[str],
+def caption_places(space: Space, captions: Sequence[str], options: Options) -> Places:
+    """Those of captions."""
+    view = space.layers
+    projected_ND = space.captions(captions)
+    if view is None:
+        return Places(projected_ND, notes=(NO_LAYERS,))
+    return _places(projected_ND, captions, view.captions, lambda: view.caption_depth, options)
+
+
+def _places(
+    projected_ND: FloatArray,
+    given: Sequence[Given],
+    ask: Ask[Given],
+    depth: Callable[[], int],
     options: Options,
-) -> Quantity:
-    """How often the model itself gives the caption of the true class the greatest cosine."""
-    classes = len(label.captions[0])
-    picture_ND = space.pictures(pictures)
-    said = [space.captions([row[k] for row in label.captions]) for k in range(classes)]
-    score_NK = np.stack([(picture_ND * caption_ND).sum(axis=1) for caption_ND in said], axis=1)
-    return mean(
-        f"{label.name}, {OWN}",
-        credits(score_NK, label),
-        about=f"{label.name} by the cosine with a caption for each answer, without any reader",
-        options=options,
-        clusters=groups,
-        known=Known(bag=None, perfect=1.0, chance=1 / classes),
-        better="higher",
-        is_rate=True,
+    quartered: Callable[[InnerFeatures], Vectors | None] | None = None,
+) -> Places:
+    """Pictures have a curve by default, captions only in full: it is quick to do without."""
+    try:
+        layers, note = curve_layers(depth(), options, has_curve=quartered is not None)
+        parts = list(_parts(given, ask, layers, quartered or (lambda _: None)))
+    except UserError as error:
+        return Places(projected_ND, notes=(f"{NO_LAYERS} ({said_by(error)})",))
+    summaries = {
+        layer: _joined([summaries[at] for summaries, _ in parts]) for at, layer in enumerate(layers)
+    }
+    whole = _padded([features for _, features in parts])
+    return Places(projected_ND, whole, summaries, note)
+
+
+def curve_layers(
+    depth: int, options: Options, *, has_curve: bool = True
+) -> tuple[list[int], tuple[str, ...]]:
+    """The last, those asked for, and two for a curve (all of them in full), from 0 on."""
+    beyond = sorted({layer for layer in options.layers if not -depth <= layer < depth})
+    asked = {layer % depth for layer in options.layers if layer not in beyond}
+    few = (0, (depth - 1) // 2, depth - 1) if has_curve else (depth - 1,)
+    usual = range(depth) if options.is_full else few
+    notes = [f"{NO_SUCH_LAYER} {layer}: there are {depth}, from 0 on" for layer in beyond]
+    return sorted({*usual, *asked}), tuple(notes)
+
+
+def _parts(
+    given: Sequence[Given],
+    ask: Ask[Given],
+    layers: Sequence[int],
+    quartered: Callable[[InnerFeatures], Vectors | None],
+) -> Iterator[tuple[list[LayerSummary], InnerFeatures]]:
+    for at in range(0, len(given), LAYERS_CHUNK):
+        found = ask(given[at : at + LAYERS_CHUNK], layers)
+        yield (
+            [LayerSummary(mean_place(one), one.pooled_NW, quartered(one)) for one in found],
+            found[-1],
+        )
+
+
+def mean_place(features: InnerFeatures) -> Vectors:
+    """The mean over patches or words; NaN where there is none."""
+    mask_NL = features.mask_NL
+    count_N = mask_NL.sum(axis=1, dtype=np.float32)
+    seen_NLW = np.where(mask_NL[..., None], features.vector_NLW, np.float32(0))
+    with np.errstate(invalid="ignore"):
+        mean_NW: Vectors = seen_NLW.sum(axis=1) / count_N[:, None]
+    return mean_NW
+
+
+def quarters(features: InnerFeatures) -> Vectors | None:
+    """[N, 4 W]: the mean patch of each quarter; None unless patches fill a square grid."""
+    n, length, wide = features.vector_NLW.shape
+    side = isqrt(length)
+    if side < 2 or side * side != length or not features.mask_NL.all():
+        return None
+    grid_NRCW = features.vector_NLW.reshape(n, side, side, wide)
+    halves = (slice(None, side // 2), slice(side // 2, None))
+    means = [grid_NRCW[:, rows, columns].mean(axis=(1, 2)) for rows in halves for columns in halves]
+    return np.concatenate(means, axis=1)
+
+
+def _joined(parts: Sequence[LayerSummary]) -> LayerSummary:
+    return LayerSummary(
+        np.concatenate([part.mean_NW for part in parts]),
+        _whole([part.pooled_NW for part in parts]),
+        _whole([part.quarter_NQ for part in parts]),
     )
 
 
-def credits(score_NK: FloatArray, label: Label) -> FloatArray:
-    """1 if the true class is alone on top, its share among those that tie there, else 0."""
-    top_N1 = score_NK.max(axis=1, keepdims=True)
-    is_top_NK = score_NK >= top_N1 - TIE
-    own_N = is_top_NK[np.arange(len(score_NK)), label.class_N] / np.maximum(is_top_NK.sum(1), 1)
-    credit_N: FloatArray = np.where(np.isfinite(top_N1[:, 0]), own_N, np.nan)
-    return credit_N
+def _whole(parts: Sequence[Vectors | None]) -> Vectors | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if len(known) == len(parts) else None
 
 
-def extract_probe_say(finding: Finding) -> Verdict:
-    """Where left/right and binding can be read, and whether the score uses it."""
-    return say_of(finding, EXTRACT_PROBE_SAID, PICTURE_SIDE)
-
-
-EXTRACT = Probe(
-    EXTRACT_PROBE_NAME,
-    "Is the answer in the picture features though the score ignores it?",
-    EXTRACT_PROBE_ABOUT,
-    extract_probe_ask,
-    extract_probe_say,
-)
-
-EXTRACT_TEXT_PROBE_NAME = "extract_text"
-CAPTIONS, ALL_CAPTIONS = 384, 1_152
-"""Of each label, by default and in full."""
-EXTRACT_TEXT_PROBE_SAID = ("order", "binding", "negation")
-NO_WORDS = "the captions are those of the world: diagnose on the world's pictures as well"
-EXTRACT_TEXT_PROBE_ABOUT = """\
-Is order in the text vector, and in its words? (methods.md 4.3, on the side of text.) Captions come
-in sets of exactly the same words, so a bag of words is at chance: "a red star left of a blue cup"
-and "a blue cup left of a red star" (order: is the shape of the first hand of cards named first);
-colours exchanged or not, named in both orders (binding); "a red star without a blue cup" and its
-turn (negation: which one is denied; the world denies what stands last, so this is order too); in
-full also "left of" and "right of" in both orders (relation: which one is said to be on the left).
-Readers, controls and intervals are those of `extract`, with words in place of patches; pairs of
-shapes are never in both parts. Limits: positions are given to every text tower, so order is easily
-read from its words, even with random weights: what matters is whether it reaches the vector that
-is compared; what can be read need not be used."""
-
-
-def extract_text_probe_ask(
-    subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
-    """Write captions, encode, read; skipped without vectors or where the world is not asked for."""
-    if not material.is_world:
-        return Finding(EXTRACT_TEXT_PROBE_NAME, skipped=f"{material.about}: {NO_WORDS}")
-    if subject.space is None:
-        return Finding(EXTRACT_TEXT_PROBE_NAME, skipped=f"{subject.name} {NO_VECTORS}")
-    count = ALL_CAPTIONS if options.is_full else CAPTIONS
-    sheets = caption_sheets(seed=options.seed, captions=count, is_full=options.is_full)
-    made: list[Quantity] = []
-    plots: list[Plot] = []
-    notes: list[str] = []
-    with progress.task(f"{subject.name}: readers of captions", len(sheets)) as advance:
-        for sheet in sheets:
-            places = caption_places(subject.space, sheet.given, options)
-            notes += places.notes
-            for label in sheet.labels:
-                found, drawn = read_label(places, label, sheet.groups, CAPTION_SIDE, options)
-                made += found
-                plots += drawn
-                if subject.twin is not None and subject.twin.space is not None:
-                    twin_ND = subject.twin.space.captions(sheet.given)
-                    made += read_twin(twin_ND, label, sheet.groups, options)
-            advance(1)
-    notes = list(dict.fromkeys(notes))
-    return Finding(
-        EXTRACT_TEXT_PROBE_NAME,
-        tuple(made),
-        f"{EXTRACT_TEXT_PROBE_SAID[0]}, projected, linear",
-        tuple(plots),
-        tuple(notes),
-    )
-
-
-def extract_text_probe_say(finding: Finding) -> Verdict:
-    """Where order, binding and negation can be read."""
-    return say_of(finding, EXTRACT_TEXT_PROBE_SAID, CAPTION_SIDE)
-
-
-EXTRACT_TEXT = Probe(
-    EXTRACT_TEXT_PROBE_NAME,
-    "Are order, binding and negation in the text vector?",
-    EXTRACT_TEXT_PROBE_ABOUT,
-    extract_text_probe_ask,
-    extract_text_probe_say,
-)
+def _padded(parts: Sequence[InnerFeatures]) -> InnerFeatures:
+    """One after the other; padding is zeros outside the mask."""
+    count = sum(len(part.mask_NL) for part in parts)
+    long = max(part.mask_NL.shape[1] for part in parts)
+    wide = max(part.vector_NLW.shape[2] for part in parts)
+    vector_NLW = np.zeros((count, long, wide), dtype=np.float32)
+    mask_NL: BoolArray = np.zeros((count, long), dtype=np.bool_)
+    at = 0
+    for part in parts:
+        n, length, width = part.vector_NLW.shape
+        vector_NLW[at : at + n, :length, :width] = part.vector_NLW
+        mask_NL[at : at + n, :length] = part.mask_NL
+        at += n
+    return InnerFeatures(vector_NLW, mask_NL)

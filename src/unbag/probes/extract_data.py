@@ -1,4 +1,12 @@
-"""A seed comes in; sheets of pictures to read from go out, drawn in balanced sets."""
+"""Sheets of pictures and captions in balanced sets, with the labels that `extract` reads from them.
+
+Shapes are dealt into two hands, colours too; each picture or caption has one shape and one colour
+of each hand. A label says how they belong together: is the shape of the first hand on the left, has
+it the colour of the first hand. Both answers have exactly the same words, so a bag of words is at
+chance, and a reader that has seen each shape with some partners can answer for the others.
+
+Dimensions: N pictures or captions.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +24,15 @@ from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, is_clear
 from unbag.world.vocabulary import DEFAULT, Relation, Size
 
-# Shapes are dealt into two hands, colours too; each picture or caption has one shape and one
-# colour of each hand. A label says how they belong together: is the shape of the first hand on the
-# left, has it the colour of the first hand. Both answers have exactly the same words, so a bag of
-# words is at chance, and a reader that has seen each shape with some partners can answer for the
-# others. Dimensions: N pictures or captions.
-
-Given = TypeVar("Given", covariant=True)
 SHAPES = 4
 COLOURS = 2
 """Of each hand."""
+MOST = 4
+"""Copies of one thing where they are counted."""
+SIZES: tuple[Size, Size] = ("small", "large")
+STYLE = Style(negation="without")
+"""Since "an anchor but no cup" and its turn differ in their articles, which gives them away."""
+Given = TypeVar("Given", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,133 +56,6 @@ class Sheet(Generic[Given]):
     groups: tuple[str, ...]
     """The things shown or named: never in both parts, and resampled together."""
     labels: tuple[Label, ...]
-
-
-@dataclass(frozen=True)
-class Hands:
-    """Shapes and colours, each in two hands."""
-
-    shapes: tuple[tuple[str, ...], tuple[str, ...]]
-    colours: tuple[tuple[str, ...], tuple[str, ...]]
-
-    @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Every shape of the first hand with every one of the second."""
-        return tuple((a, b) for a in self.shapes[0] for b in self.shapes[1])
-
-
-@dataclass(frozen=True)
-class Deal:
-    """Two shapes and two colours of different hands."""
-
-    shapes: tuple[str, str]
-    colours: tuple[str, str]
-
-    @property
-    def group(self) -> str:
-        """The pair of things."""
-        return " + ".join(self.shapes)
-
-
-def hands(seed: int) -> Hands:
-    """Dealt by the seed."""
-    rng = generator(seed, "hands")
-    return Hands(_dealt(DEFAULT.shapes, SHAPES, rng), _dealt(DEFAULT.colours, COLOURS, rng))
-
-
-def deals(count: int, *, seed: int, use: str) -> tuple[Deal, ...]:
-    """All pairs of shapes in turn, with colours by chance; number i is the same for any count."""
-    found = hands(seed)
-    pairs = found.pairs
-    rows = []
-    for i in range(count):
-        at = generator(seed, use, str(i)).integers(COLOURS, size=2).tolist()
-        colours = (found.colours[0][at[0]], found.colours[1][at[1]])
-        rows.append(Deal(pairs[i % len(pairs)], colours))
-    return tuple(rows)
-
-
-def classes(row: Sequence[int], count: int) -> IntArray:
-    """The same classes for each of `count` sets, one after the other."""
-    return np.tile(np.array(row, dtype=np.int64), count)
-
-
-def _dealt(
-    values: Sequence[str], size: int, rng: np.random.Generator
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    chosen = [values[at] for at in rng.permutation(len(values))[: 2 * size].tolist()]
-    return tuple(chosen[:size]), tuple(chosen[size:])
-
-
-# "an anchor but no cup" and its turn differ in their articles, which would give them away.
-STYLE = Style(negation="without")
-
-
-def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[Sheet[str], ...]:
-    """Order, binding and negation; with `is_full` also relation, whatever the order of words.
-
-    Each sheet has about as many captions.
-    """
-    forms: list[tuple[str, Callable[[Deal], tuple[Ast, ...]], tuple[int, ...]]] = [
-        ("order", _order, (0, 1)),
-        ("binding", _binding, (0, 0, 1, 1)),
-        ("negation", _negation, (0, 1)),
-    ]
-    forms += [("relation", _relation, (0, 0, 1, 1))] if is_full else []
-    return tuple(_sheet(name, said, row, captions, seed) for name, said, row in forms)
-
-
-def _sheet(
-    name: str,
-    said: Callable[[Deal], tuple[Ast, ...]],
-    row: tuple[int, ...],
-    captions: int,
-    seed: int,
-) -> Sheet[str]:
-    dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
-    return Sheet(
-        tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
-        tuple(deal.group for deal in dealt for _ in row),
-        (Label(name, classes(row, len(dealt)), 0.5),),
-    )
-
-
-def _things(deal: Deal) -> tuple[Obj, Obj]:
-    return Obj(deal.shapes[0], deal.colours[0]), Obj(deal.shapes[1], deal.colours[1])
-
-
-def _order(deal: Deal) -> tuple[Ast, ...]:
-    a, b = _things(deal)
-    return Rel(a, "left of", b), Rel(b, "left of", a)
-
-
-def _relation(deal: Deal) -> tuple[Ast, ...]:
-    """Both ways to say each, so that neither order nor the word for the side gives it away."""
-    a, b = _things(deal)
-    return (
-        Rel(a, "left of", b),
-        Rel(b, "right of", a),
-        Rel(b, "left of", a),
-        Rel(a, "right of", b),
-    )
-
-
-def _binding(deal: Deal) -> tuple[Ast, ...]:
-    """Both orders of each."""
-    a, b = _things(deal)
-    u, v = Obj(a.shape, b.colour), Obj(b.shape, a.colour)
-    return And(a, b), And(b, a), And(u, v), And(v, u)
-
-
-def _negation(deal: Deal) -> tuple[Ast, ...]:
-    """The denied thing stands last in the grammar of the world, so this is order as well."""
-    a, b = _things(deal)
-    return Has(a, Not(b)), Has(b, Not(a))
-
-
-MOST = 4
-"""Copies of one thing where they are counted."""
-SIZES: tuple[Size, Size] = ("small", "large")
 
 
 def picture_sheets(*, seed: int, pictures: int, is_full: bool) -> tuple[Sheet[Picture], ...]:
@@ -225,6 +105,27 @@ def orbit_sheet(relation: Relation, sets: int, *, seed: int) -> Sheet[Picture]:
     )
 
 
+def _orbit(deal: Deal, relation: Relation, rng: np.random.Generator) -> Iterator[Scene]:
+    while True:
+        sizes = [SIZES[at] for at in rng.integers(2, size=2).tolist()]
+        a, b = map(Look, deal.shapes, deal.colours, sizes)
+        pair = place_exchanged(DEFAULT, a, b, relation, rng)
+        scenes = (*pair, *map(exchange_colours, pair))
+        if all(map(is_clear, scenes)):
+            yield from scenes
+            return
+
+
+def _places(deal: Deal, relation: Relation) -> tuple[str, str]:
+    a, b = map(Obj, deal.shapes)
+    return realise(Rel(a, relation, b)), realise(Rel(b, relation, a))
+
+
+def _bindings(deal: Deal) -> tuple[str, str]:
+    (a, b), (c, d) = deal.shapes, deal.colours
+    return realise(And(Obj(a, c), Obj(b, d))), realise(And(Obj(a, d), Obj(b, c)))
+
+
 def count_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
     """One to four copies of one thing, the group.
 
@@ -270,26 +171,123 @@ def presence_sheet(sets: int, *, seed: int) -> Sheet[Picture]:
     return Sheet(_pictures(scenes, "presence"), tuple(groups), (label,))
 
 
-def _orbit(deal: Deal, relation: Relation, rng: np.random.Generator) -> Iterator[Scene]:
-    while True:
-        sizes = [SIZES[at] for at in rng.integers(2, size=2).tolist()]
-        a, b = map(Look, deal.shapes, deal.colours, sizes)
-        pair = place_exchanged(DEFAULT, a, b, relation, rng)
-        scenes = (*pair, *map(exchange_colours, pair))
-        if all(map(is_clear, scenes)):
-            yield from scenes
-            return
-
-
-def _places(deal: Deal, relation: Relation) -> tuple[str, str]:
-    a, b = map(Obj, deal.shapes)
-    return realise(Rel(a, relation, b)), realise(Rel(b, relation, a))
-
-
-def _bindings(deal: Deal) -> tuple[str, str]:
-    (a, b), (c, d) = deal.shapes, deal.colours
-    return realise(And(Obj(a, c), Obj(b, d))), realise(And(Obj(a, d), Obj(b, c)))
-
-
 def _pictures(scenes: list[Scene], name: str) -> tuple[ScenePicture, ...]:
     return tuple(ScenePicture(scene, f"extract/{name}/{i}") for i, scene in enumerate(scenes))
+
+
+def caption_sheets(*, seed: int, captions: int, is_full: bool) -> tuple[Sheet[str], ...]:
+    """Order, binding and negation; with `is_full` also relation, whatever the order of words.
+
+    Each sheet has about as many captions.
+    """
+    forms: list[tuple[str, Callable[[Deal], tuple[Ast, ...]], tuple[int, ...]]] = [
+        ("order", _order, (0, 1)),
+        ("binding", _binding, (0, 0, 1, 1)),
+        ("negation", _negation, (0, 1)),
+    ]
+    forms += [("relation", _relation, (0, 0, 1, 1))] if is_full else []
+    return tuple(_sheet(name, said, row, captions, seed) for name, said, row in forms)
+
+
+def _sheet(
+    name: str,
+    said: Callable[[Deal], tuple[Ast, ...]],
+    row: tuple[int, ...],
+    captions: int,
+    seed: int,
+) -> Sheet[str]:
+    dealt = deals(captions // len(row), seed=seed, use=f"captions {name}")
+    return Sheet(
+        tuple(realise(ast, STYLE) for deal in dealt for ast in said(deal)),
+        tuple(deal.group for deal in dealt for _ in row),
+        (Label(name, classes(row, len(dealt)), 0.5),),
+    )
+
+
+def _order(deal: Deal) -> tuple[Ast, ...]:
+    a, b = _things(deal)
+    return Rel(a, "left of", b), Rel(b, "left of", a)
+
+
+def _relation(deal: Deal) -> tuple[Ast, ...]:
+    """Both ways to say each, so that neither order nor the word for the side gives it away."""
+    a, b = _things(deal)
+    return (
+        Rel(a, "left of", b),
+        Rel(b, "right of", a),
+        Rel(b, "left of", a),
+        Rel(a, "right of", b),
+    )
+
+
+def _binding(deal: Deal) -> tuple[Ast, ...]:
+    """Both orders of each."""
+    a, b = _things(deal)
+    u, v = Obj(a.shape, b.colour), Obj(b.shape, a.colour)
+    return And(a, b), And(b, a), And(u, v), And(v, u)
+
+
+def _negation(deal: Deal) -> tuple[Ast, ...]:
+    """The denied thing stands last in the grammar of the world, so this is order as well."""
+    a, b = _things(deal)
+    return Has(a, Not(b)), Has(b, Not(a))
+
+
+def _things(deal: Deal) -> tuple[Obj, Obj]:
+    return Obj(deal.shapes[0], deal.colours[0]), Obj(deal.shapes[1], deal.colours[1])
+
+
+def classes(row: Sequence[int], count: int) -> IntArray:
+    """The same classes for each of `count` sets, one after the other."""
+    return np.tile(np.array(row, dtype=np.int64), count)
+
+
+@dataclass(frozen=True)
+class Hands:
+    """Shapes and colours, each in two hands."""
+
+    shapes: tuple[tuple[str, ...], tuple[str, ...]]
+    colours: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Every shape of the first hand with every one of the second."""
+        return tuple((a, b) for a in self.shapes[0] for b in self.shapes[1])
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Two shapes and two colours of different hands."""
+
+    shapes: tuple[str, str]
+    colours: tuple[str, str]
+
+    @property
+    def group(self) -> str:
+        """The pair of things."""
+        return " + ".join(self.shapes)
+
+
+def hands(seed: int) -> Hands:
+    """Dealt by the seed."""
+    rng = generator(seed, "hands")
+    return Hands(_dealt(DEFAULT.shapes, SHAPES, rng), _dealt(DEFAULT.colours, COLOURS, rng))
+
+
+def _dealt(
+    values: Sequence[str], size: int, rng: np.random.Generator
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    chosen = [values[at] for at in rng.permutation(len(values))[: 2 * size].tolist()]
+    return tuple(chosen[:size]), tuple(chosen[size:])
+
+
+def deals(count: int, *, seed: int, use: str) -> tuple[Deal, ...]:
+    """All pairs of shapes in turn, with colours by chance; number i is the same for any count."""
+    found = hands(seed)
+    pairs = found.pairs
+    rows = []
+    for i in range(count):
+        at = generator(seed, use, str(i)).integers(COLOURS, size=2).tolist()
+        colours = (found.colours[0][at[0]], found.colours[1][at[1]])
+        rows.append(Deal(pairs[i % len(pairs)], colours))
+    return tuple(rows)

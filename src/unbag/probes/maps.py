@@ -1,6 +1,12 @@
-"""A picture and a caption come in; how near each patch is to each word goes out as maps.
+"""Maps of the words of a caption over the patches of an image, for the page of a diagnosis.
 
-Dimensions: N captions, L patches or pieces of words, D joint space, S patches of a side.
+Cosines of words and patches (`word_maps`), what a trained reader draws itself (`reader_maps`), and,
+for models that are asked, what becomes worse without one patch (`occlusion_maps`) or with one cell
+of the image painted over (`covered_maps`), so that nothing needs to be known of its image tokens.
+
+Dimensions: N captions or numbers that are looked at, T parts of a caption, L patches, cells or
+pieces of words, D joint space, H height, W width, C colours, B pictures (as it is, then without
+each cell).
 """
 
 from __future__ import annotations
@@ -35,7 +41,15 @@ from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
 from unbag.types import FloatArray, Generator, Picture, Scorer
 
+SHOWN = 3
+"""Pictures; more of them make a page heavy and teach little."""
 MOST_WORDS = 24
+GRID = 6
+"""Cells of a row and of a column: a chat model runs once for each, and it is slow."""
+AT_ONCE = 8
+"""Pictures given to the model together; if they do not fit, it takes fewer by itself."""
+NOTE = "no map of words over patches"
+WHOLE = "(the whole caption)"
 ABOUT = (
     "Cosine of the vector of each word with the vector of each patch, in the joint space. Towers "
     "are trained on their read-out only, so a map shows what the parts came to hold, not what the "
@@ -43,144 +57,7 @@ ABOUT = (
 )
 
 
-def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
-    """The cosine of each word with each patch, rows of patches from the top left.
-
-    A word of several pieces is the mean of their vectors. Where it cannot be known which pieces
-    form a word, pieces are shown by number. A model that shows no patches or words, patches that
-    make no square, and a picture that cannot be opened raise UserError.
-    """
-    view = space.tokens
-    if view is None:
-        raise UserError(f"{space.name} shows no vectors of patches and words")
-    patch_LD = _patches(view, picture, space.name)
-    found = _words(view, caption)
-    shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in found)
-    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
-
-
-def _patches(view: TokenView, picture: Picture, name: str) -> Vectors:
-    found = view.pictures([picture])
-    patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
-    if not len(patch_LD) or not np.isfinite(patch_LD).all():
-        raise UserError(f"{name} has no vectors for the patches of {picture.name}")
-    check_square(len(patch_LD), name=name, picture=picture)
-    return patch_LD
-
-
-def check_square(patches: int, *, name: str, picture: Picture) -> None:
-    """Refuse patches that cannot be drawn over a square."""
-    if isqrt(patches) ** 2 != patches:
-        raise UserError(
-            f"{name} has {patches} patches in {picture.name}",
-            expected="as many in a row as in a column",
-        )
-
-
-def squared(cosine_L: Vectors) -> tuple[tuple[float, ...], ...]:
-    """Rows of patches from the top left."""
-    side = isqrt(len(cosine_L))
-    rows = np.round(cosine_L.astype(float), 4).reshape(side, side).tolist()
-    return tuple(tuple(row) for row in rows)
-
-
-def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
-    words = caption.split()
-    # A word once and twice: the difference is its pieces, what is left of it is special ones.
-    asked = [caption, *words, *(f"{word} {word}" for word in words)]
-    found = view.captions(asked)
-    count_N = found.mask_NL.sum(axis=1)
-    once, twice = count_N[1 : 1 + len(words)], count_N[1 + len(words) :]
-    piece_LD = found.vector_NLW[0][found.mask_NL[0]]
-    columns = ends(int(count_N[0]), once.tolist(), twice.tolist())
-    if columns is None:
-        named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]
-        return named[:MOST_WORDS]
-    named = [
-        (word, _mean(piece_LD[start:stop]))
-        for word, (start, stop) in zip(words, columns, strict=True)
-        if stop > start
-    ]
-    return named[:MOST_WORDS]
-
-
-def _mean(piece_LD: Vectors) -> Vectors:
-    mean_D: FloatArray = piece_LD.mean(axis=0)
-    size = float(np.linalg.norm(mean_D))
-    return (mean_D / size if size else mean_D).astype(np.float32)
-
-
-# Dimensions: N captions, T parts of a caption, L patches.
-
-WHOLE = "(the whole caption)"
-
-
-def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
-    """The reader's own number for each word and patch, rows of patches from the top left.
-
-    A word of several pieces is their mean. A scorer that is no reader of patches, or one that draws
-    no map, raises UserError.
-    """
-    if not isinstance(scorer, ReaderScorer) or not isinstance(scorer.reader, MappedReader):
-        raise UserError(f"{scorer.name} scores without a map of words over patches")
-    map_TL = _maps(scorer, picture, [caption])[0]
-    check_square(map_TL.shape[1], name=scorer.name, picture=picture)
-    if len(map_TL) == 1:
-        words = caption.split()[:MOST_WORDS]
-        alone = [one_TL[0] for one_TL in _maps(scorer, picture, words)] if words else []
-        found = [(WHOLE, map_TL[0]), *zip(words, alone, strict=True)]
-    else:
-        found = _reader_maps_words(scorer, caption, map_TL)
-    shown = tuple(WordMap(word, squared(map_L)) for word, map_L in found)
-    reader = scorer.reader
-    is_signed = reader.maps_are_signed
-    return Maps(scorer.name, thumbnail(picture), caption, shown, reader.maps_show, is_signed)
-
-
-@torch.inference_mode()
-def _maps(scorer: ReaderScorer, picture: Picture, captions: Sequence[str]) -> Vectors:
-    """[N, T, L] of the patches that there are."""
-    assert isinstance(scorer.reader, MappedReader)
-    device = scorer.read_from.device
-    seen = scorer.store.pictures([picture]).to(device)
-    said = scorer.store.captions(captions).to(device)
-    map_NTL = scorer.reader.word_maps(seen.rows(torch.zeros(len(said), dtype=torch.long)), said)
-    found: Vectors = map_NTL[:, :, seen.mask_NL[0]].float().cpu().numpy()
-    return found
-
-
-def _reader_maps_words(
-    scorer: ReaderScorer, caption: str, map_TL: Vectors
-) -> list[tuple[str, Vectors]]:
-    """By word; by piece where it cannot be known which pieces form a word."""
-    words = caption.split()
-    twice = [f"{word} {word}" for word in words]
-    count, *counts = scorer.count_tokens([caption, *words, *twice])
-    columns = ends(count, counts[: len(words)], counts[len(words) :]) if words else None
-    if columns is None:
-        pieces = map_TL[:count]
-        return [(f"piece {at}", map_L) for at, map_L in enumerate(pieces, start=1)][:MOST_WORDS]
-    return [
-        (word, map_TL[start:stop].mean(axis=0))
-        for word, (start, stop) in zip(words, columns, strict=True)
-        # Beyond the reader's last column there is nothing to show.
-        if start < min(stop, len(map_TL))
-    ][:MOST_WORDS]
-
-
-# A number says what becomes worse without one patch (`unbag.readouts.occlusion`).
-#
-# Dimensions: L patches.
-
-"""A decoder or a VLM2Vec on patches, a picture and a caption come in; maps of words go out.
-
-A number says what becomes worse without one patch (`unbag.readouts.occlusion`).
-
-Dimensions: L patches.
-"""
-
-
-def about_said(taken: str, part: str, parts: str) -> str:
+def about_logs(taken: str, part: str, parts: str) -> str:
     """What a map of log-probabilities shows; `taken` says how, `part` what is taken away."""
     return (
         f"It is asked to say the caption. {taken}the log-probability of the word, behind the words "
@@ -191,7 +68,7 @@ def about_said(taken: str, part: str, parts: str) -> str:
     )
 
 
-def about_met(taken: str, part: str, parts: str) -> str:
+def about_cosines(taken: str, part: str, parts: str) -> str:
     """The same of a map of cosines."""
     return (
         f"{taken}its cosine with the caption then falls: orange where the {part} brings both "
@@ -205,234 +82,17 @@ def about_met(taken: str, part: str, parts: str) -> str:
 _TAKEN = (
     "One patch at a time is replaced by the mean patch of the picture, and a number is by how much "
 )
-OCCLUSION_MAPS_SAID = about_said(_TAKEN, "patch", "patches")
-OCCLUSION_MAPS_MET = about_met(_TAKEN, "patch", "patches")
-Found = tuple[str, Tensor, str]
-"""A word, its map [L], and its number with all patches in words."""
-
-
-def model_of(scorer: Scorer) -> object:
-    """The model that a scorer asks or embeds with; None where it has no such model."""
-    if isinstance(scorer, Cosine) and isinstance(scorer.encoder, Vlm2Vec):
-        return scorer.encoder.model
-    return getattr(scorer, "model", None)
-
-
-def decoder_of(scorer: Scorer) -> PatchDecoder | None:
-    """The decoder on patches that a scorer asks or embeds with; None for every other scorer."""
-    model = model_of(scorer)
-    return model if isinstance(model, PatchDecoder) else None
-
-
-def asked_of(scorer: AskedCosine | Cosine, caption: str) -> str:
-    """What stands behind the picture where VLM2Vec embeds it."""
-    question = about_relation([caption], is_turned=False)
-    return instruction(question if isinstance(scorer, AskedCosine) else None)
-
-
-def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
-    """What each patch does for each word, rows of patches from the top left.
-
-    A scorer without a decoder on patches, one that sees no patches or was never taught to say
-    captions, and patches that make no square raise UserError.
-    """
-    decoder = decoder_of(scorer)
-    if decoder is None:
-        raise UserError(f"{scorer.name} shows no patches that could be taken away")
-    if isinstance(scorer, AskedCosine | Cosine):
-        text = asked_of(scorer, caption)
-        taken = met(decoder, picture, text, with_less(caption))
-        found, about = list(of_caption(caption, taken)), OCCLUSION_MAPS_MET
-    else:
-        text = PROMPT if decoder.settings.asks else ""
-        found, about = list(_occlusion_maps_said(decoder, picture, caption)), OCCLUSION_MAPS_SAID
-    shown = tuple(
-        WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
-    )
-    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
-
-
-def _grid(map_L: Tensor, scorer: Scorer, picture: Picture) -> tuple[tuple[float, ...], ...]:
-    check_square(len(map_L), name=scorer.name, picture=picture)
-    return squared(map_L.float().numpy())
-
-
-def _occlusion_maps_said(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[Found]:
-    """Logarithms of the pieces of a word add up to that of the word."""
-    found = said(decoder, picture, caption)
-    for span in spans(decoder, caption)[:MOST_WORDS]:
-        pieces = slice(span.start, span.stop)
-        fall_L = found.fall_NL[pieces].sum(dim=0)
-        yield of_word(span.word, float(found.whole_N[pieces].sum()), fall_L)
-
-
-def of_word(word: str, log: float, fall_L: Tensor) -> Found:
-    """A word that is said, with the logarithm of its probability."""
-    # Adding nothing takes the sign off zero.
-    return word, fall_L, f"log p {round(log, 2) + 0.0:.2f}"
-
-
-def with_less(caption: str) -> list[str]:
-    """The whole caption, then without each word that is shown."""
-    words = caption.split()
-    return [caption, *(_without(words, at) for at in range(len(_shown(words))))]
-
-
-def of_caption(caption: str, found: Taken) -> Iterator[Found]:
-    """The whole caption, then what each word changes in it; found of `with_less`."""
-    whole_L, *less_L = found.fall_NL
-    yield WHOLE, whole_L, f"cosine {float(found.whole_N[0]):.3f}"
-    for word, one_L in zip(_shown(caption.split()), less_L, strict=True):
-        yield word, whole_L - one_L, ""
-
-
-def _shown(words: Sequence[str]) -> Sequence[str]:
-    return words[:MOST_WORDS] if len(words) > 1 else []
-
-
-def _without(words: Sequence[str], at: int) -> str:
-    return " ".join([*words[:at], *words[at + 1 :]])
-
-
-# Cells of the picture itself are painted over before the model prepares it, so that nothing needs
-# to be known of its image tokens. A number says what becomes worse without one cell.
-#
-# Dimensions: H height, W width, C colours, L cells, B pictures (as it is, then without each cell),
-# N numbers that are looked at.
-
-GRID = 6
-"""Cells of a row and of a column: a chat model runs once for each, and it is slow."""
-AT_ONCE = 8
-"""Pictures given to the model together; if they do not fit, it takes fewer by itself."""
+OCCLUSION_LOGS = about_logs(_TAKEN, "patch", "patches")
+OCCLUSION_COSINES = about_cosines(_TAKEN, "patch", "patches")
 _PAINTED = (
     f"The picture is cut into {GRID} x {GRID} cells. One at a time is painted with the mean colour "
     "of the picture, before the model prepares it, and a number is by how much "
 )
 _PAINT = " A painted cell is itself something to see, so small numbers may be the paint's."
-COVERED_MAPS_SAID = about_said(_PAINTED, "cell", "cells") + _PAINT
-COVERED_MAPS_MET = about_met(_PAINTED, "cell", "cells") + _PAINT
-
-
-def chat_of(scorer: Scorer) -> Generator | None:
-    """The chat model that a scorer asks or embeds with; None for every other scorer."""
-    model = model_of(scorer)
-    return model if isinstance(model, Generator) and not scorer.is_blind else None
-
-
-def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
-    """What each cell does for each word, rows of cells from the top left.
-
-    A scorer without a chat model, one behind a server, and a picture smaller than the grid raise
-    UserError.
-    """
-    model = chat_of(scorer)
-    if model is None:
-        raise UserError(f"{scorer.name} asks no chat model about pictures")
-    if isinstance(model, ServerModel):
-        raise UserError(
-            f"{model.name} is behind a server, which tells the probability of one token and not "
-            "of a caption",
-            expected="a chat model on this machine, such as hf:FOLDER",
-        )
-    pictures = covered(picture)
-    if isinstance(scorer, AskedCosine | Cosine):
-        text, about = asked_of(scorer, caption), COVERED_MAPS_MET
-        found = list(_met(hidden_generator(model), pictures, text, caption))
-    else:
-        text, about = PROMPT, COVERED_MAPS_SAID
-        found = list(_covered_maps_said(model, pictures, caption))
-    shown = tuple(WordMap(word, squared(map_L.numpy()), whole) for word, map_L, whole in found)
-    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
-
-
-def covered(picture: Picture) -> Iterator[PixelPicture]:
-    """The picture as it is, then one for each cell in which that cell has the mean colour.
-
-    All are of one size, and painted when they are asked for: a photograph is large, and all of its
-    copies together may not fit. Cells differ by a pixel where the sides do not divide evenly.
-    """
-    pixel_HWC = np.asarray(picture.open().convert("RGB"))
-    height, width = pixel_HWC.shape[:2]
-    if min(height, width) < GRID:
-        raise UserError(
-            f"{picture.name} has {width} x {height} pixels",
-            expected=f"at least {GRID} x {GRID}, one for each cell of a map",
-        )
-    colour_C = pixel_HWC.mean(axis=(0, 1)).round().astype(np.uint8)
-    yield PixelPicture(pixel_HWC, picture.name)
-    for rows, columns in product(cells(height, GRID), cells(width, GRID)):
-        painted_HWC = pixel_HWC.copy()
-        painted_HWC[rows, columns] = colour_C
-        yield PixelPicture(painted_HWC, picture.name)
-
-
-def cells(pixels: int, count: int) -> list[slice]:
-    """Which pixels of a side each of so many cells takes."""
-    edges = [round(at * pixels / count) for at in range(count + 1)]
-    return [slice(start, stop) for start, stop in pairwise(edges)]
-
-
-def _met(
-    model: HiddenGenerator, pictures: Iterable[Picture], text: str, caption: str
-) -> Iterator[Found]:
-    """Cosines of the caption, and of it without each word."""
-    hidden = [model.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
-    caption_NW = unit(model.last_hidden([(None, one) for one in with_less(caption)])).double()
-    cosine_BN = unit(torch.cat(hidden)).double() @ caption_NW.T
-    yield from of_caption(caption, _taken(cosine_BN))
-
-
-def _covered_maps_said(
-    model: Generator, pictures: Iterable[Picture], caption: str
-) -> Iterator[Found]:
-    """Log-probabilities of words, each behind those before it.
-
-    Where pieces of words are known, those of a word are added up; else a word is what it takes
-    from the probability of the words before it, which asks for every beginning of the caption.
-    """
-    if isinstance(model, ChatModel):
-        parts = spans(model, caption)[:MOST_WORDS]
-        words = [span.word for span in parts]
-        log_BN = torch.tensor(
-            [
-                [sum(log_A[span.start : span.stop]) for span in parts]
-                for (log_A,) in _logs(model, pictures, (caption,))
-            ],
-            dtype=torch.float64,
-        )
-    else:
-        matches = list(WORD.finditer(caption))[:MOST_WORDS]
-        words = [match.group() for match in matches]
-        begun = tuple(caption[: match.end()] for match in matches)
-        sums = [[0.0, *(sum(one) for one in row)] for row in _logs(model, pictures, begun)]
-        log_BN = torch.tensor(sums, dtype=torch.float64).diff(dim=1)
-    found = _taken(log_BN)
-    for word, log, fall_L in zip(words, found.whole_N.tolist(), found.fall_NL, strict=True):
-        yield of_word(word, log, fall_L)
-
-
-def _logs(
-    model: Generator, pictures: Iterable[Picture], answers: tuple[str, ...]
-) -> Iterator[list[list[float]]]:
-    """For each picture, the log-probabilities of the tokens of each answer."""
-    for some in _some(pictures):
-        yield from logprobs_of(model, [Ask(one, PROMPT, answers) for one in some])
-
-
-def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
-    left = iter(pictures)
-    while some := list(islice(left, AT_ONCE)):
-        yield some
-
-
-def _taken(value_BN: Tensor) -> Taken:
-    return Taken(value_BN[0], (value_BN[:1] - value_BN[1:]).T)
-
-
-SHOWN = 3
-"""Pictures; more of them make a page heavy and teach little."""
-
-NOTE = "no map of words over patches"
+COVERED_LOGS = about_logs(_PAINTED, "cell", "cells") + _PAINT
+COVERED_COSINES = about_cosines(_PAINTED, "cell", "cells") + _PAINT
+WordFall = tuple[str, Tensor, str]
+"""A word, its map [L], and its number with all patches in words."""
 
 
 def map_words(
@@ -509,3 +169,320 @@ def _candidates(material: Material) -> Iterator[tuple[Picture, str]]:
 def _both(pair: PicturePair) -> Iterator[tuple[Picture, str]]:
     assert pair.captions is not None
     yield from zip((pair.first, pair.second), pair.captions, strict=True)
+
+
+def word_maps(space: Space, picture: Picture, caption: str) -> Maps:
+    """The cosine of each word with each patch, rows of patches from the top left.
+
+    A word of several pieces is the mean of their vectors. Where it cannot be known which pieces
+    form a word, pieces are shown by number. A model that shows no patches or words, patches that
+    make no square, and a picture that cannot be opened raise UserError.
+    """
+    view = space.tokens
+    if view is None:
+        raise UserError(f"{space.name} shows no vectors of patches and words")
+    patch_LD = _patches(view, picture, space.name)
+    found = _words(view, caption)
+    shown = tuple(WordMap(word, squared(patch_LD @ vector_D)) for word, vector_D in found)
+    return Maps(space.name, thumbnail(picture), caption, shown, ABOUT)
+
+
+def _patches(view: TokenView, picture: Picture, name: str) -> Vectors:
+    found = view.pictures([picture])
+    patch_LD: Vectors = found.vector_NLW[0][found.mask_NL[0]]
+    if not len(patch_LD) or not np.isfinite(patch_LD).all():
+        raise UserError(f"{name} has no vectors for the patches of {picture.name}")
+    check_square(len(patch_LD), name=name, picture=picture)
+    return patch_LD
+
+
+def _words(view: TokenView, caption: str) -> list[tuple[str, Vectors]]:
+    words = caption.split()
+    # A word once and twice: the difference is its pieces, what is left of it is special ones.
+    asked = [caption, *words, *(f"{word} {word}" for word in words)]
+    found = view.captions(asked)
+    count_N = found.mask_NL.sum(axis=1)
+    once, twice = count_N[1 : 1 + len(words)], count_N[1 + len(words) :]
+    piece_LD = found.vector_NLW[0][found.mask_NL[0]]
+    columns = ends(int(count_N[0]), once.tolist(), twice.tolist())
+    if columns is None:
+        named = [(f"piece {at}", row_D) for at, row_D in enumerate(piece_LD, start=1)]
+        return named[:MOST_WORDS]
+    named = [
+        (word, _unit_mean(piece_LD[start:stop]))
+        for word, (start, stop) in zip(words, columns, strict=True)
+        if stop > start
+    ]
+    return named[:MOST_WORDS]
+
+
+def _unit_mean(piece_LD: Vectors) -> Vectors:
+    mean_D: FloatArray = piece_LD.mean(axis=0)
+    size = float(np.linalg.norm(mean_D))
+    return (mean_D / size if size else mean_D).astype(np.float32)
+
+
+def reader_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """The reader's own number for each word and patch, rows of patches from the top left.
+
+    A word of several pieces is their mean. A scorer that is no reader of patches, or one that draws
+    no map, raises UserError.
+    """
+    if not isinstance(scorer, ReaderScorer) or not isinstance(scorer.reader, MappedReader):
+        raise UserError(f"{scorer.name} scores without a map of words over patches")
+    map_TL = _part_maps(scorer, picture, [caption])[0]
+    check_square(map_TL.shape[1], name=scorer.name, picture=picture)
+    if len(map_TL) == 1:
+        words = caption.split()[:MOST_WORDS]
+        alone = [one_TL[0] for one_TL in _part_maps(scorer, picture, words)] if words else []
+        found = [(WHOLE, map_TL[0]), *zip(words, alone, strict=True)]
+    else:
+        found = _by_word(scorer, caption, map_TL)
+    shown = tuple(WordMap(word, squared(map_L)) for word, map_L in found)
+    reader = scorer.reader
+    is_signed = reader.maps_are_signed
+    return Maps(scorer.name, thumbnail(picture), caption, shown, reader.maps_show, is_signed)
+
+
+@torch.inference_mode()
+def _part_maps(scorer: ReaderScorer, picture: Picture, captions: Sequence[str]) -> Vectors:
+    """[N, T, L] of the patches that there are."""
+    assert isinstance(scorer.reader, MappedReader)
+    device = scorer.read_from.device
+    seen = scorer.store.pictures([picture]).to(device)
+    said = scorer.store.captions(captions).to(device)
+    map_NTL = scorer.reader.word_maps(seen.rows(torch.zeros(len(said), dtype=torch.long)), said)
+    found: Vectors = map_NTL[:, :, seen.mask_NL[0]].float().cpu().numpy()
+    return found
+
+
+def _by_word(scorer: ReaderScorer, caption: str, map_TL: Vectors) -> list[tuple[str, Vectors]]:
+    """By word; by piece where it cannot be known which pieces form a word."""
+    words = caption.split()
+    twice = [f"{word} {word}" for word in words]
+    count, *counts = scorer.count_tokens([caption, *words, *twice])
+    columns = ends(count, counts[: len(words)], counts[len(words) :]) if words else None
+    if columns is None:
+        pieces = map_TL[:count]
+        return [(f"piece {at}", map_L) for at, map_L in enumerate(pieces, start=1)][:MOST_WORDS]
+    return [
+        (word, map_TL[start:stop].mean(axis=0))
+        for word, (start, stop) in zip(words, columns, strict=True)
+        # Beyond the reader's last column there is nothing to show.
+        if start < min(stop, len(map_TL))
+    ][:MOST_WORDS]
+
+
+def occlusion_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """What each patch does for each word, rows of patches from the top left.
+
+    A scorer without a decoder on patches, one that sees no patches or was never taught to say
+    captions, and patches that make no square raise UserError.
+    """
+    decoder = decoder_of(scorer)
+    if decoder is None:
+        raise UserError(f"{scorer.name} shows no patches that could be taken away")
+    if isinstance(scorer, AskedCosine | Cosine):
+        text = asked_of(scorer, caption)
+        taken = met(decoder, picture, text, with_less(caption))
+        found, about = list(of_caption(caption, taken)), OCCLUSION_COSINES
+    else:
+        text = PROMPT if decoder.settings.asks else ""
+        found, about = list(_said_by_patch(decoder, picture, caption)), OCCLUSION_LOGS
+    shown = tuple(
+        WordMap(word, _grid(map_L, scorer, picture), whole) for word, map_L, whole in found
+    )
+    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+
+
+def decoder_of(scorer: Scorer) -> PatchDecoder | None:
+    """The decoder on patches that a scorer asks or embeds with; None for every other scorer."""
+    model = model_of(scorer)
+    return model if isinstance(model, PatchDecoder) else None
+
+
+def model_of(scorer: Scorer) -> object:
+    """The model that a scorer asks or embeds with; None where it has no such model."""
+    if isinstance(scorer, Cosine) and isinstance(scorer.encoder, Vlm2Vec):
+        return scorer.encoder.model
+    return getattr(scorer, "model", None)
+
+
+def _grid(map_L: Tensor, scorer: Scorer, picture: Picture) -> tuple[tuple[float, ...], ...]:
+    check_square(len(map_L), name=scorer.name, picture=picture)
+    return squared(map_L.float().numpy())
+
+
+def _said_by_patch(decoder: PatchDecoder, picture: Picture, caption: str) -> Iterator[WordFall]:
+    """Logarithms of the pieces of a word add up to that of the word."""
+    found = said(decoder, picture, caption)
+    for span in spans(decoder, caption)[:MOST_WORDS]:
+        pieces = slice(span.start, span.stop)
+        fall_L = found.fall_NL[pieces].sum(dim=0)
+        yield of_word(span.word, float(found.whole_N[pieces].sum()), fall_L)
+
+
+def covered_maps(scorer: Scorer, picture: Picture, caption: str) -> Maps:
+    """What each cell does for each word, rows of cells from the top left.
+
+    A scorer without a chat model, one behind a server, and a picture smaller than the grid raise
+    UserError.
+    """
+    model = chat_of(scorer)
+    if model is None:
+        raise UserError(f"{scorer.name} asks no chat model about pictures")
+    if isinstance(model, ServerModel):
+        raise UserError(
+            f"{model.name} is behind a server, which tells the probability of one token and not "
+            "of a caption",
+            expected="a chat model on this machine, such as hf:FOLDER",
+        )
+    pictures = covered(picture)
+    if isinstance(scorer, AskedCosine | Cosine):
+        text, about = asked_of(scorer, caption), COVERED_COSINES
+        found = list(_cosines_by_cell(hidden_generator(model), pictures, text, caption))
+    else:
+        text, about = PROMPT, COVERED_LOGS
+        found = list(_said_by_cell(model, pictures, caption))
+    shown = tuple(WordMap(word, squared(map_L.numpy()), whole) for word, map_L, whole in found)
+    return Maps(scorer.name, thumbnail(picture), caption, shown, about, is_signed=True, asked=text)
+
+
+def chat_of(scorer: Scorer) -> Generator | None:
+    """The chat model that a scorer asks or embeds with; None for every other scorer."""
+    model = model_of(scorer)
+    return model if isinstance(model, Generator) and not scorer.is_blind else None
+
+
+def covered(picture: Picture) -> Iterator[PixelPicture]:
+    """The picture as it is, then one for each cell in which that cell has the mean colour.
+
+    All are of one size, and painted when they are asked for: a photograph is large, and all of its
+    copies together may not fit. Cells differ by a pixel where the sides do not divide evenly.
+    """
+    pixel_HWC = np.asarray(picture.open().convert("RGB"))
+    height, width = pixel_HWC.shape[:2]
+    if min(height, width) < GRID:
+        raise UserError(
+            f"{picture.name} has {width} x {height} pixels",
+            expected=f"at least {GRID} x {GRID}, one for each cell of a map",
+        )
+    colour_C = pixel_HWC.mean(axis=(0, 1)).round().astype(np.uint8)
+    yield PixelPicture(pixel_HWC, picture.name)
+    for rows, columns in product(cells(height, GRID), cells(width, GRID)):
+        painted_HWC = pixel_HWC.copy()
+        painted_HWC[rows, columns] = colour_C
+        yield PixelPicture(painted_HWC, picture.name)
+
+
+def cells(pixels: int, count: int) -> list[slice]:
+    """Which pixels of a side each of so many cells takes."""
+    edges = [round(at * pixels / count) for at in range(count + 1)]
+    return [slice(start, stop) for start, stop in pairwise(edges)]
+
+
+def _cosines_by_cell(
+    model: HiddenGenerator, pictures: Iterable[Picture], text: str, caption: str
+) -> Iterator[WordFall]:
+    """Cosines of the caption, and of it without each word."""
+    hidden = [model.last_hidden([(one, text) for one in some]) for some in _some(pictures)]
+    caption_NW = unit(model.last_hidden([(None, one) for one in with_less(caption)])).double()
+    cosine_BN = unit(torch.cat(hidden)).double() @ caption_NW.T
+    yield from of_caption(caption, _taken(cosine_BN))
+
+
+def _said_by_cell(
+    model: Generator, pictures: Iterable[Picture], caption: str
+) -> Iterator[WordFall]:
+    """Log-probabilities of words, each behind those before it.
+
+    Where pieces of words are known, those of a word are added up; else a word is what it takes
+    from the probability of the words before it, which asks for every beginning of the caption.
+    """
+    if isinstance(model, ChatModel):
+        parts = spans(model, caption)[:MOST_WORDS]
+        words = [span.word for span in parts]
+        log_BN = torch.tensor(
+            [
+                [sum(log_A[span.start : span.stop]) for span in parts]
+                for (log_A,) in _logs(model, pictures, (caption,))
+            ],
+            dtype=torch.float64,
+        )
+    else:
+        matches = list(WORD.finditer(caption))[:MOST_WORDS]
+        words = [match.group() for match in matches]
+        begun = tuple(caption[: match.end()] for match in matches)
+        sums = [[0.0, *(sum(one) for one in row)] for row in _logs(model, pictures, begun)]
+        log_BN = torch.tensor(sums, dtype=torch.float64).diff(dim=1)
+    found = _taken(log_BN)
+    for word, log, fall_L in zip(words, found.whole_N.tolist(), found.fall_NL, strict=True):
+        yield of_word(word, log, fall_L)
+
+
+def _logs(
+    model: Generator, pictures: Iterable[Picture], answers: tuple[str, ...]
+) -> Iterator[list[list[float]]]:
+    """For each picture, the log-probabilities of the tokens of each answer."""
+    for some in _some(pictures):
+        yield from logprobs_of(model, [Ask(one, PROMPT, answers) for one in some])
+
+
+def _some(pictures: Iterable[Picture]) -> Iterator[list[Picture]]:
+    left = iter(pictures)
+    while some := list(islice(left, AT_ONCE)):
+        yield some
+
+
+def _taken(value_BN: Tensor) -> Taken:
+    return Taken(value_BN[0], (value_BN[:1] - value_BN[1:]).T)
+
+
+def asked_of(scorer: AskedCosine | Cosine, caption: str) -> str:
+    """What stands behind the picture where VLM2Vec embeds it."""
+    question = about_relation([caption], is_turned=False)
+    return instruction(question if isinstance(scorer, AskedCosine) else None)
+
+
+def of_word(word: str, log: float, fall_L: Tensor) -> WordFall:
+    """A word that is said, with the logarithm of its probability."""
+    # Adding nothing takes the sign off zero.
+    return word, fall_L, f"log p {round(log, 2) + 0.0:.2f}"
+
+
+def with_less(caption: str) -> list[str]:
+    """The whole caption, then without each word that is shown."""
+    words = caption.split()
+    return [caption, *(_without(words, at) for at in range(len(_shown(words))))]
+
+
+def of_caption(caption: str, found: Taken) -> Iterator[WordFall]:
+    """The whole caption, then what each word changes in it; found of `with_less`."""
+    whole_L, *less_L = found.fall_NL
+    yield WHOLE, whole_L, f"cosine {float(found.whole_N[0]):.3f}"
+    for word, one_L in zip(_shown(caption.split()), less_L, strict=True):
+        yield word, whole_L - one_L, ""
+
+
+def _shown(words: Sequence[str]) -> Sequence[str]:
+    return words[:MOST_WORDS] if len(words) > 1 else []
+
+
+def _without(words: Sequence[str], at: int) -> str:
+    return " ".join([*words[:at], *words[at + 1 :]])
+
+
+def check_square(patches: int, *, name: str, picture: Picture) -> None:
+    """Refuse patches that cannot be drawn over a square."""
+    if isqrt(patches) ** 2 != patches:
+        raise UserError(
+            f"{name} has {patches} patches in {picture.name}",
+            expected="as many in a row as in a column",
+        )
+
+
+def squared(cosine_L: Vectors) -> tuple[tuple[float, ...], ...]:
+    """Rows of patches from the top left."""
+    side = isqrt(len(cosine_L))
+    rows = np.round(cosine_L.astype(float), 4).reshape(side, side).tolist()
+    return tuple(tuple(row) for row in rows)

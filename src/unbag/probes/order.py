@@ -1,4 +1,4 @@
-"""Vectors with and without their order come in; what a model keeps of order goes out.
+"""The probe `order`: what a model keeps when words, or parts of pictures, change their order.
 
 Order-free retrieval (methods.md 3.4; Yuksekgonul et al. 2023, section 2.3): recall at 1 when the
 captions, or the pictures, are shuffled as queries and in the gallery alike, over that of the
@@ -6,7 +6,10 @@ original. Order precision (3.3): how often a picture prefers its caption to a sh
 is no preference. Limits: a shuffle into nonsense can be told from a sentence by language alone, so
 only swaps that make another sentence show that order is understood.
 
-Dimensions: P pictures, C captions, B pictures of a block, N captions with a shuffle, D space.
+The verdict is about the headline: order precision on swaps, else on a shuffle.
+
+Dimensions: P pictures, C captions, Q queries of one direction, A captions asked about, N captions
+with a shuffle or swap, S seeds, D space.
 """
 
 from __future__ import annotations
@@ -59,114 +62,42 @@ from unbag.types import BoolArray, FloatArray, IntArray, Picture, Sparse
 from unbag.world.grammar import CONTENT_WORDS
 from unbag.world.oracles import semantic
 
-
-def found_first(
-    picture_PD: FloatArray, caption_CD: FloatArray, truth: Sparse
-) -> dict[Direction, FloatArray]:
-    """1 where what belongs to a query comes first, else 0; a tie at the top is 0 as well.
-
-    NaN for a query without anything true, and for one whose vector is missing.
-    """
-    if picture_PD.shape[1] != caption_CD.shape[1]:
-        # A space that could open no picture does not know how wide their vectors are.
-        picture_PD = np.full((len(picture_PD), caption_CD.shape[1]), np.nan)
-
-    def block(start: int, stop: int) -> FloatArray:
-        score_BC: FloatArray = picture_PD[start:stop] @ caption_CD.T
-        return score_BC
-
-    by_text, by_picture = rank_blocks(block, truth, keep=1, tie_eps=TIE)
-    return {"text_to_image": hits(by_text, 1)[0], "image_to_text": hits(by_picture, 1)[0]}
-
-
-def preferred(picture_ND: FloatArray, caption_ND: FloatArray, other_ND: FloatArray) -> FloatArray:
-    """1 where the picture is nearer to its caption than to the other one, else 0; NaN unknown."""
-    ahead_N = cosines(picture_ND, caption_ND) - cosines(picture_ND, other_ND)
-    return np.where(np.isfinite(ahead_N), ahead_N > TIE, np.nan)
-
-
-@dataclass(frozen=True)
-class Shuffled:
-    """One draw of one shuffle of all captions."""
-
-    name: str
-    seed: int
-    captions: tuple[str | None, ...]
-    """None where there is no other order."""
-
-
-@dataclass(frozen=True)
-class WorldTagger:
-    """Parts of speech in captions of the world: its words are known, so no parser is needed."""
-
-    name: str = "the words of the world"
-
-    def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
-        """Nouns and adjectives by name; all else is another part of speech."""
-        for caption in captions:
-            yield [(word, _tag(word)) for word in caption.split()]
-
-
-def _tag(word: str) -> str:
-    known = CONTENT_WORDS.get(word)
-    if known is None:
-        return "XX"
-    if known.attribute != "shape":
-        return "JJ"
-    return "NNS" if known.plural else "NN"
-
-
-def tagger_for(material: Material) -> Tagger | None:
-    """That of the world for its captions, else the spaCy pipeline that is installed, if any."""
-    return WorldTagger() if material.is_world else find_tagger("auto")
-
-
-def shuffle_captions(
-    captions: Sequence[str], *, seeds: Sequence[int], tagger: Tagger | None
-) -> list[Shuffled]:
-    """Every shuffle at every seed; those by part of speech only with a tagger."""
-    texts = [spaced(caption) for caption in captions]
-    tagged = tags_of(tagger, texts) if tagger is not None else None
-    return [
-        Shuffled(name, seed, _draw(texts, name, seed, tagged if name in BY_TAG else None))
-        for name in TEXT
-        if tagged is not None or name not in BY_TAG
-        for seed in seeds
-    ]
-
-
-def _draw(
-    texts: Sequence[str], name: str, seed: int, tagged: Sequence[Tagged] | None
-) -> tuple[str | None, ...]:
-    tags = tagged if tagged is not None else [None] * len(texts)
-    return tuple(
-        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
-        for text, tag in zip(texts, tags, strict=True)
-    )
-
-
-def is_still_true(picture: Picture, caption: str) -> bool:
-    """A shuffle can say the same: "a red star and a blue cup" the other way round.
-
-    Known of scenes of the world only.
-    """
-    return semantic().judge(picture, caption) == 1
-
-
-# The verdict is about the headline: order precision on swaps, else on a shuffle.
-
+NAME = "order"
 PRECISION, SIMILARITY = "order precision, ", "similarity, "
 SWAPS, OTHER = "swaps", "another caption"
 KEPT, WHOLE = "retention, all_words, text to image", "R@1, original, text to image"
-LEAST = 20
-"""Queries that must be answered as they are before it makes sense to say how many still are, and
-captions of a kind of swap before it is named: the interval of one right answer holds chance."""
+ORIGINAL = "original"
+CHANCE = 0.5
 SEES = 0.9
 """Order precision above which, by its interval, order is seen."""
 UNSURE = 0.75
 """Half way from chance to all: an interval from chance to above it decides nothing."""
 ALIKE = 0.95
 """Cosine above which captions of other words are all alike."""
+LEAST = 20
+"""Queries that must be answered as they are before it makes sense to say how many still are, and
+captions of a kind of swap before it is named: the interval of one right answer holds chance."""
+MOST_PICTURES = 160
+"""Of the gallery whose captions are shuffled, unless all is asked for."""
+MOST_SHUFFLED_PICTURES = 80
+"""Of the gallery whose pictures are shuffled: each must be encoded anew."""
+SEEDS = 3
+ABOUT = """\
+R@1 of retrieval with the words of all captions, or the parts of all pictures, in another order, and
+its retention: R@1 shuffled over R@1 as it is (methods.md 3.4; Yuksekgonul et al. 2023). Order
+precision: the share of captions that their picture prefers to the same words in another order; a
+tie is no preference. Similarity: the mean cosine of a caption to the same words in another order,
+from the text tower alone; 1 is blind to order. "Swaps" are negatives of the same words that make
+another sentence, false of the picture; the other shuffles mostly make nonsense, which a model of
+language can tell without any picture, so the verdict is about swaps where there are any. Limits: a
+shuffle that happens to say the same is left out on the world, where that is known, and nowhere
+else; retention says little where R@1 is low to begin with."""
+
+
+def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of captions")
+    return order(subject.space, material, options, tagger=tagger_for(material))
 
 
 def say(finding: Finding) -> Verdict:
@@ -189,16 +120,16 @@ def say(finding: Finding) -> Verdict:
     told = (
         f"the picture prefers a caption to {other} in {shown(found)} of cases, where 50 % is "
         f"chance; their vectors have cosine {shown(similar)}"
-        f"{_order_verdict_beside(finding)}{_retained(finding)}"
+        f"{_unrelated(finding)}{_retained(finding)}"
     )
-    if found.low <= 0.5:
+    if found.low <= CHANCE:
         if found.high > UNSURE:
             return Verdict(f"Not decided: {told}.", "mixed")
         return Verdict(f"No: {told}.", "fails")
     if not is_swap:
         return Verdict(f"Perhaps, since language alone tells nonsense: {told}.", "mixed")
     worst = min(_by_kind(finding), key=lambda one: one.estimate.low, default=None)
-    if worst is not None and worst.estimate.low <= 0.5:
+    if worst is not None and worst.estimate.low <= CHANCE:
         kind = worst.name.removeprefix(f"{PRECISION}{SWAPS}: ")
         return Verdict(f"In part ({kind}: {shown(worst.estimate)}): {told}.", "mixed")
     if found.low < SEES:
@@ -206,25 +137,40 @@ def say(finding: Finding) -> Verdict:
     return Verdict(f"Yes: {told}.", "holds")
 
 
-def _by_kind(finding: Finding) -> list[Quantity]:
-    begin = f"{PRECISION}{SWAPS}: "
-    every = [one for one in finding.quantities if one.name.startswith(begin)]
-    return [one for one in every if one.estimate.n >= LEAST]
+ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say)
 
 
-def _order_verdict_beside(finding: Finding) -> str:
-    other = finding.get(SIMILARITY + OTHER)
-    if other is None or not other.estimate.n:
-        return ""
-    alike = " (all captions are alike)" if other.estimate.value > ALIKE else ""
-    return f", those of unrelated captions {other.estimate.show(other.estimate.value)}{alike}"
-
-
-def _retained(finding: Finding) -> str:
-    kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
-    if kept is None or whole is None or not whole.estimate.value * whole.estimate.n >= LEAST:
-        return ""
-    return f"; {shown(kept.estimate)} of retrieval is left with all words shuffled"
+def order(
+    space: Space, material: Material, options: Options, *, tagger: Tagger | None = None
+) -> Finding:
+    """Retrieval without order, order precision and similarity in any space of vectors."""
+    gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
+    asked = of_rows(material.rows, _most(MOST_PICTURES, options))
+    if gallery is not None:
+        asked = of_gallery(gallery)
+    if not asked:
+        return Finding(NAME, skipped=f"{material.about}: no captions with their pictures")
+    seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
+    texts = [one.caption for one in asked] if gallery is None else gallery.captions
+    drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
+    swaps = choose_rows(list(filter(is_swap, material.rows)), options)
+    quantities = swapped_captions(space, swaps, options) if swaps else []
+    asked_AD = space.pictures([one.picture for one in asked])
+    for name in dict.fromkeys(one.name for one in drawn):
+        every = [one for one in drawn if one.name == name]
+        quantities += shuffled_captions(
+            space, asked_AD, asked, every, options, is_world=material.is_world
+        )
+    quantities += other_captions(space, asked, options)
+    if gallery is not None and _can_search(gallery):
+        quantities += _text_search(space, gallery, drawn, options)
+        quantities += _picture_search(space, gallery, seeds, options)
+    # Whatever caption has another order has one when all of its words move.
+    headline = PRECISION + (SWAPS if swaps else "all_words")
+    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps)) + _looked_at(
+        gallery, material, swaps
+    )
+    return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
 
 
 def plots(quantities: Sequence[Quantity]) -> tuple[Plot, ...]:
@@ -250,11 +196,75 @@ def plots(quantities: Sequence[Quantity]) -> tuple[Plot, ...]:
     return tuple(one for one in found if one.bars)
 
 
-# Dimensions: N captions with another, A captions asked about, P pictures, S seeds, D space.
+def _notes(
+    gallery: Gallery | None, drawn: Sequence[Shuffled], tagger: Tagger | None, *, has_swaps: bool
+) -> tuple[str, ...]:
+    notes = []
+    if tagger is None:
+        without = " and ".join(name for name in TEXT if name in BY_TAG)
+        notes.append(f"No tagger, so {without} are not asked: {HOW_TO}.")
+    else:
+        notes.append(f"Parts of speech: {tagger.name}.")
+    same = {
+        name: sum(one.captions.count(None) for one in drawn if one.name == name)
+        for name in dict.fromkeys(one.name for one in drawn)
+    }
+    counts = ", ".join(f"{name} {count}" for name, count in same.items() if count)
+    if counts:
+        notes.append(f"Captions without another order are left out: {counts}.")
+    if gallery is None or not _can_search(gallery):
+        notes.append("Retrieval is not asked: it needs two pictures and two captions.")
+    if not has_swaps:
+        notes.append(
+            "No negative has the words of its caption, so all other orders are shuffles, mostly "
+            "into nonsense: these can be told by language alone."
+        )
+    return tuple(notes)
+
+
+def _looked_at(
+    gallery: Gallery | None, material: Material, swaps: Sequence[Row]
+) -> tuple[str, ...]:
+    """What was left out to be quick."""
+    every = sum(map(is_swap, material.rows))
+    notes = told_part(len(swaps), every, "captions with swaps")
+    if gallery is None or material.gallery is None:
+        return notes
+    whole = len(material.gallery.pictures)
+    return notes + told_part(len(gallery.pictures), whole, "pictures of the gallery")
+
+
+def _most(most: int, options: Options) -> int | None:
+    return None if options.is_full else most
+
+
+def _can_search(gallery: Gallery) -> bool:
+    return len(gallery.pictures) > 1 and len(gallery.captions) > 1
+
+
+def _by_kind(finding: Finding) -> list[Quantity]:
+    begin = f"{PRECISION}{SWAPS}: "
+    every = [one for one in finding.quantities if one.name.startswith(begin)]
+    return [one for one in every if one.estimate.n >= LEAST]
+
+
+def _unrelated(finding: Finding) -> str:
+    other = finding.get(SIMILARITY + OTHER)
+    if other is None or not other.estimate.n:
+        return ""
+    alike = " (all captions are alike)" if other.estimate.value > ALIKE else ""
+    return f", those of unrelated captions {other.estimate.show(other.estimate.value)}{alike}"
+
+
+def _retained(finding: Finding) -> str:
+    kept, whole = (finding.get(name) for name in (KEPT, WHOLE))
+    if kept is None or whole is None or not whole.estimate.value * whole.estimate.n >= LEAST:
+        return ""
+    return f"; {shown(kept.estimate)} of retrieval is left with all words shuffled"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCaption:
     """A caption with a picture it is true of."""
 
     picture: Picture
@@ -265,7 +275,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Beside:
+class CaptionPair:
     """A caption beside the same words in another order."""
 
     picture: Picture
@@ -276,39 +286,41 @@ class Beside:
     kind: str
 
 
-def of_gallery(gallery: Gallery) -> list[Asked]:
+def of_gallery(gallery: Gallery) -> list[AskedCaption]:
     """Every caption with its first picture; one without a picture only distracts."""
     first = first_pictures(gallery).tolist()
     return [
-        Asked(gallery.pictures[place], caption, at, f"picture {place}")
+        AskedCaption(gallery.pictures[place], caption, at, f"picture {place}")
         for at, (caption, place) in enumerate(zip(gallery.captions, first, strict=True))
         if place >= 0
     ]
 
 
-def of_rows(rows: Sequence[Row], most: int | None) -> list[Asked]:
+def of_rows(rows: Sequence[Row], most: int | None) -> list[AskedCaption]:
     """Every picture with its caption once, or so many of them, chosen by hash."""
     every = {(row.picture.key, row.caption): row for row in rows}
     chosen = sorted(every, key=lambda pair: hashed("\0".join(pair)))[:most]
     found = unite([every[pair] for pair in chosen])
-    return [Asked(row.picture, row.caption, at, cluster_of(row)) for at, row in enumerate(found)]
+    return [
+        AskedCaption(row.picture, row.caption, at, cluster_of(row)) for at, row in enumerate(found)
+    ]
 
 
 def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> list[Quantity]:
     """Captions beside another sentence of the same words, false of the picture; by kind too."""
     pairs = [
-        Beside(row.picture, row.caption, row.negative, row.id, cluster_of(row), row.kind)
+        CaptionPair(row.picture, row.caption, row.negative, row.id, cluster_of(row), row.kind)
         for row in rows
         if row.negative is not None
     ]
     picture_ND = space.pictures([pair.picture for pair in pairs])
     what = "another sentence of the same words"
-    found = _order_pairs_beside(space, picture_ND, pairs, SWAPS, what, options)
+    found = _precision_and_similarity(space, picture_ND, pairs, SWAPS, what, options)
     kinds = sorted({pair.kind for pair in pairs})
     for kind in kinds if len(kinds) > 1 else ():
         places = [at for at, pair in enumerate(pairs) if pair.kind == kind]
         some = [pairs[at] for at in places]
-        found += _order_pairs_beside(
+        found += _precision_and_similarity(
             space, picture_ND[places], some, f"{SWAPS}: {kind}", what, options
         )
     return found
@@ -317,7 +329,7 @@ def swapped_captions(space: Space, rows: Sequence[Row], options: Options) -> lis
 def shuffled_captions(
     space: Space,
     picture_AD: FloatArray,
-    asked: Sequence[Asked],
+    asked: Sequence[AskedCaption],
     drawn: Sequence[Shuffled],
     options: Options,
     *,
@@ -332,17 +344,34 @@ def shuffled_captions(
                 continue
             id = f"{ask.at}/{one.seed - options.seed}"
             places.append(place)
-            pairs.append(Beside(ask.picture, ask.caption, other, id, ask.cluster, one.name))
+            pairs.append(CaptionPair(ask.picture, ask.caption, other, id, ask.cluster, one.name))
     picture_ND = picture_AD[np.array(places, dtype=np.int64)]
-    return _order_pairs_beside(
+    return _precision_and_similarity(
         space, picture_ND, pairs, drawn[0].name, "the same words shuffled", options
     )
 
 
-def _order_pairs_beside(
+def other_captions(space: Space, asked: Sequence[AskedCaption], options: Options) -> list[Quantity]:
+    """How near two captions of other words are: what the similarity to a shuffle is read by."""
+    texts = sorted({one.caption for one in asked}, key=hashed)
+    if len(texts) < 2:
+        return []
+    caption_ND = space.captions(texts)
+    return [
+        mean(
+            f"{SIMILARITY}{OTHER}",
+            cosines(caption_ND, np.roll(caption_ND, 1, axis=0)),
+            about="Mean cosine of a caption and one drawn at random, to read the others by",
+            options=options,
+            units=texts,
+        )
+    ]
+
+
+def _precision_and_similarity(
     space: Space,
     picture_ND: FloatArray,
-    pairs: Sequence[Beside],
+    pairs: Sequence[CaptionPair],
     label: str,
     what: str,
     options: Options,
@@ -377,21 +406,10 @@ def _order_pairs_beside(
     return [precision, similarity]
 
 
-def other_captions(space: Space, asked: Sequence[Asked], options: Options) -> list[Quantity]:
-    """How near two captions of other words are: what the similarity to a shuffle is read by."""
-    texts = sorted({one.caption for one in asked}, key=hashed)
-    if len(texts) < 2:
-        return []
-    caption_ND = space.captions(texts)
-    return [
-        mean(
-            f"{SIMILARITY}{OTHER}",
-            cosines(caption_ND, np.roll(caption_ND, 1, axis=0)),
-            about="Mean cosine of a caption and one drawn at random, to read the others by",
-            options=options,
-            units=texts,
-        )
-    ]
+def preferred(picture_ND: FloatArray, caption_ND: FloatArray, other_ND: FloatArray) -> FloatArray:
+    """1 where the picture is nearer to its caption than to the other one, else 0; NaN unknown."""
+    ahead_N = cosines(picture_ND, caption_ND) - cosines(picture_ND, other_ND)
+    return np.where(np.isfinite(ahead_N), ahead_N > TIE, np.nan)
 
 
 def shuffled_pictures(
@@ -414,211 +432,72 @@ def shuffled_pictures(
     return found
 
 
-def encode_shuffled(
-    space: Space, pictures: Sequence[Picture], seeds: Sequence[int]
-) -> dict[str, FloatArray]:
-    """Vectors [S, P, D] of all pictures cut and put together anew, by kind of cut."""
-    return {
-        kind: np.array(
-            [
-                space.pictures([ShuffledPicture(one, kind, seed) for one in pictures])
-                for seed in seeds
-            ]
-        )
-        for kind in GRIDS
-    }
-
-
-# Dimensions: P pictures, C captions, Q queries of one direction, S seeds, D space.
-
-ORIGINAL = "original"
-
-
-@dataclass(frozen=True, eq=False)
-class Search:
-    """What is found first in a gallery under one shuffle."""
+@dataclass(frozen=True)
+class Shuffled:
+    """One draw of one shuffle of all captions."""
 
     name: str
-    hit: Mapping[Direction, FloatArray]
-    """[S, Q], one row a seed; NaN where nothing was asked."""
+    seed: int
+    captions: tuple[str | None, ...]
+    """None where there is no other order."""
 
 
-def search(picture_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
-    """As it is."""
-    found = found_first(picture_PD, caption_CD, truth_of(gallery))
-    return Search(ORIGINAL, {direction: hit_Q[None] for direction, hit_Q in found.items()})
+def tagger_for(material: Material) -> Tagger | None:
+    """That of the world for its captions, else the spaCy pipeline that is installed, if any."""
+    return WorldTagger() if material.is_world else find_tagger("auto")
 
 
-def search_captions(
-    space: Space, picture_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
-) -> list[Search]:
-    """With all captions shuffled, in every way that was drawn.
+@dataclass(frozen=True)
+class WorldTagger:
+    """Parts of speech in captions of the world: its words are known, so no parser is needed."""
 
-    A caption that has no other order stays in the gallery, and is no query.
+    name: str = "the words of the world"
+
+    def __call__(self, captions: Sequence[str]) -> Iterator[Tagged]:
+        """Nouns and adjectives by name; all else is another part of speech."""
+        for caption in captions:
+            yield [(word, _tag(word)) for word in caption.split()]
+
+
+def _tag(word: str) -> str:
+    known = CONTENT_WORDS.get(word)
+    if known is None:
+        return "XX"
+    if known.attribute != "shape":
+        return "JJ"
+    return "NNS" if known.plural else "NN"
+
+
+def shuffle_captions(
+    captions: Sequence[str], *, seeds: Sequence[int], tagger: Tagger | None
+) -> list[Shuffled]:
+    """Every shuffle at every seed; those by part of speech only with a tagger."""
+    texts = [spaced(caption) for caption in captions]
+    tagged = tags_of(tagger, texts) if tagger is not None else None
+    return [
+        Shuffled(name, seed, _draw(texts, name, seed, tagged if name in BY_TAG else None))
+        for name in TEXT
+        if tagged is not None or name not in BY_TAG
+        for seed in seeds
+    ]
+
+
+def _draw(
+    texts: Sequence[str], name: str, seed: int, tagged: Sequence[Tagged] | None
+) -> tuple[str | None, ...]:
+    tags = tagged if tagged is not None else [None] * len(texts)
+    return tuple(
+        shuffle(text, name, rng=generator(seed, name, text), tagged=tag, form=spaced)
+        for text, tag in zip(texts, tags, strict=True)
+    )
+
+
+def is_still_true(picture: Picture, caption: str) -> bool:
+    """A shuffle can say the same: "a red star and a blue cup" the other way round.
+
+    Known of scenes of the world only.
     """
-    found = []
-    for name, every in groupby(drawn, key=lambda one: one.name):
-        hits = [_shuffled_captions(space, picture_PD, gallery, one) for one in every]
-        found.append(_search(name, hits))
-    return found
-
-
-def _shuffled_captions(
-    space: Space, picture_PD: FloatArray, gallery: Gallery, one: Shuffled
-) -> Mapping[Direction, FloatArray]:
-    pairs = zip(one.captions, gallery.captions, strict=True)
-    caption_CD = space.captions([old if new is None else new for new, old in pairs])
-    hit = found_first(picture_PD, caption_CD, truth_of(gallery))
-    is_new_C = np.array([new is not None for new in one.captions], dtype=np.bool_)
-    is_new_P = np.zeros(len(gallery.pictures), dtype=np.bool_)
-    is_new_P[gallery.picture_T[is_new_C[gallery.caption_T]]] = True
-    asked: Mapping[Direction, BoolArray] = {"text_to_image": is_new_C, "image_to_text": is_new_P}
-    return {direction: np.where(asked[direction], hit[direction], np.nan) for direction in hit}
-
-
-def search_pictures(
-    shuffled_SPD: Mapping[str, FloatArray], caption_CD: FloatArray, gallery: Gallery
-) -> list[Search]:
-    """With all pictures cut and put together in another order, for each kind of cut."""
-    truth = truth_of(gallery)
-    return [
-        _search(kind, [found_first(picture_PD, caption_CD, truth) for picture_PD in every_SPD])
-        for kind, every_SPD in shuffled_SPD.items()
-    ]
-
-
-def _search(name: str, hits: Sequence[Mapping[Direction, FloatArray]]) -> Search:
-    return Search(name, {way: np.stack([hit[way] for hit in hits]) for way in DIRECTIONS})
-
-
-def recalls(found: Search, gallery: Gallery, options: Options, beside: str = "") -> list[Quantity]:
-    """R@1 in both directions."""
-    is_original = found.name == ORIGINAL
-    return [
-        mean(
-            f"R@1, {found.name}{beside}, {_spoken(way)}",
-            found.hit[way][:, asked.query_Q].ravel(),
-            about=f"Share of queries whose counterpart comes first, {_spoken(way)}; a tie is wrong",
-            options=options,
-            units=asked.units(len(found.hit[way])),
-            clusters=asked.clusters * len(found.hit[way]),
-            known=Known(perfect=1.0 if is_original else None, chance=asked.chance),
-            better="higher" if is_original else "neither",
-            is_rate=True,
-        )
-        for way, asked in _asked(gallery)
-    ]
-
-
-def retentions(
-    found: Search, original: Search, gallery: Gallery, options: Options
-) -> list[Quantity]:
-    """R@1 under the shuffle over R@1 of the same queries as they are, in both directions."""
-    quantities = []
-    for way, asked in _asked(gallery):
-        value_SQ = found.hit[way][:, asked.query_Q]
-        weight_SQ = np.broadcast_to(original.hit[way][:, asked.query_Q], value_SQ.shape)
-        is_valid_SQ = np.isfinite(value_SQ) & np.isfinite(weight_SQ)
-        quantity = mean(
-            f"retention, {found.name}, {_spoken(way)}",
-            np.where(is_valid_SQ, value_SQ, np.nan).ravel(),
-            about=f"R@1 with {found.name} shuffled over R@1 as it is, {_spoken(way)}",
-            options=options,
-            units=asked.units(len(value_SQ)),
-            clusters=asked.clusters * len(value_SQ),
-            weight_N=np.where(is_valid_SQ, weight_SQ, 0.0).ravel(),
-            known=Known(bag=None if found.name in GRIDS else 1.0),
-            better="lower",
-            is_rate=True,
-        )
-        quantities.append(quantity)
-    return quantities
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """The queries of one direction that have a counterpart."""
-
-    query_Q: IntArray
-    clusters: tuple[str, ...]
-    """The picture that each is about."""
-    chance: float
-
-    def units(self, seeds: int) -> tuple[str, ...]:
-        return tuple(f"{query}/{seed}" for seed in range(seeds) for query in self.query_Q)
-
-
-def _asked(gallery: Gallery) -> Iterator[tuple[Direction, _Asked]]:
-    first_C = first_pictures(gallery)
-    for way in DIRECTIONS:
-        is_text = way == "text_to_image"
-        asking_T = gallery.caption_T if is_text else gallery.picture_T
-        query_Q, true_Q = np.unique(asking_T, return_counts=True)
-        picture_Q = first_C[query_Q] if is_text else query_Q
-        size = len(gallery.pictures if is_text else gallery.captions)
-        chance = float(hit_chance(size, true_Q, 1).mean()) if len(query_Q) else float("nan")
-        yield way, _Asked(query_Q, tuple(f"picture {at}" for at in picture_Q), chance)
-
-
-def _spoken(way: Direction) -> str:
-    return way.replace("_", " ")
-
-
-NAME = "order"
-MOST_PICTURES = 160
-"""Of the gallery whose captions are shuffled, unless all is asked for."""
-MOST_SHUFFLED_PICTURES = 80
-"""Of the gallery whose pictures are shuffled: each must be encoded anew."""
-SEEDS = 3
-ABOUT = """\
-R@1 of retrieval with the words of all captions, or the parts of all pictures, in another order, and
-its retention: R@1 shuffled over R@1 as it is (methods.md 3.4; Yuksekgonul et al. 2023). Order
-precision: the share of captions that their picture prefers to the same words in another order; a
-tie is no preference. Similarity: the mean cosine of a caption to the same words in another order,
-from the text tower alone; 1 is blind to order. "Swaps" are negatives of the same words that make
-another sentence, false of the picture; the other shuffles mostly make nonsense, which a model of
-language can tell without any picture, so the verdict is about swaps where there are any. Limits: a
-shuffle that happens to say the same is left out on the world, where that is known, and nowhere
-else; retention says little where R@1 is low to begin with."""
-
-
-def order(
-    space: Space, material: Material, options: Options, *, tagger: Tagger | None = None
-) -> Finding:
-    """Retrieval without order, order precision and similarity in any space of vectors."""
-    gallery = material.gallery and choose_gallery(material.gallery, _most(MOST_PICTURES, options))
-    asked = of_rows(material.rows, _most(MOST_PICTURES, options))
-    if gallery is not None:
-        asked = of_gallery(gallery)
-    if not asked:
-        return Finding(NAME, skipped=f"{material.about}: no captions with their pictures")
-    seeds = range(options.seed, options.seed + (SEEDS if options.is_full else 1))
-    texts = [one.caption for one in asked] if gallery is None else gallery.captions
-    drawn = shuffle_captions(texts, seeds=seeds, tagger=tagger)
-    swaps = choose_rows(list(filter(is_swap, material.rows)), options)
-    quantities = swapped_captions(space, swaps, options) if swaps else []
-    asked_AD = space.pictures([one.picture for one in asked])
-    for name in dict.fromkeys(one.name for one in drawn):
-        every = [one for one in drawn if one.name == name]
-        quantities += shuffled_captions(
-            space, asked_AD, asked, every, options, is_world=material.is_world
-        )
-    quantities += other_captions(space, asked, options)
-    if gallery is not None and _can_search(gallery):
-        quantities += _text_search(space, gallery, drawn, options)
-        quantities += _picture_search(space, gallery, seeds, options)
-    # Whatever caption has another order has one when all of its words move.
-    headline = PRECISION + (SWAPS if swaps else "all_words")
-    notes = _notes(gallery, drawn, tagger, has_swaps=bool(swaps)) + _parts(gallery, material, swaps)
-    return Finding(NAME, tuple(quantities), headline, plots(quantities), notes)
-
-
-def _most(most: int, options: Options) -> int | None:
-    return None if options.is_full else most
-
-
-def _can_search(gallery: Gallery) -> bool:
-    return len(gallery.pictures) > 1 and len(gallery.captions) > 1
+    return semantic().judge(picture, caption) == 1
 
 
 def _text_search(
@@ -646,46 +525,165 @@ def _picture_search(
     return found + shuffled_pictures(picture_PD, shuffled_SPD, options)
 
 
-def _notes(
-    gallery: Gallery | None, drawn: Sequence[Shuffled], tagger: Tagger | None, *, has_swaps: bool
-) -> tuple[str, ...]:
-    notes = []
-    if tagger is None:
-        without = " and ".join(name for name in TEXT if name in BY_TAG)
-        notes.append(f"No tagger, so {without} are not asked: {HOW_TO}.")
-    else:
-        notes.append(f"Parts of speech: {tagger.name}.")
-    same = {
-        name: sum(one.captions.count(None) for one in drawn if one.name == name)
-        for name in dict.fromkeys(one.name for one in drawn)
-    }
-    counts = ", ".join(f"{name} {count}" for name, count in same.items() if count)
-    if counts:
-        notes.append(f"Captions without another order are left out: {counts}.")
-    if gallery is None or not _can_search(gallery):
-        notes.append("Retrieval is not asked: it needs two pictures and two captions.")
-    if not has_swaps:
-        notes.append(
-            "No negative has the words of its caption, so all other orders are shuffles, mostly "
-            "into nonsense: these can be told by language alone."
+def encode_shuffled(
+    space: Space, pictures: Sequence[Picture], seeds: Sequence[int]
+) -> dict[str, FloatArray]:
+    """Vectors [S, P, D] of all pictures cut and put together anew, by kind of cut."""
+    return {
+        kind: np.array(
+            [
+                space.pictures([ShuffledPicture(one, kind, seed) for one in pictures])
+                for seed in seeds
+            ]
         )
-    return tuple(notes)
+        for kind in GRIDS
+    }
 
 
-def _parts(gallery: Gallery | None, material: Material, swaps: Sequence[Row]) -> tuple[str, ...]:
-    """What was left out to be quick."""
-    every = sum(map(is_swap, material.rows))
-    notes = told_part(len(swaps), every, "captions with swaps")
-    if gallery is None or material.gallery is None:
-        return notes
-    whole = len(material.gallery.pictures)
-    return notes + told_part(len(gallery.pictures), whole, "pictures of the gallery")
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is found first in a gallery under one shuffle."""
+
+    name: str
+    hit: Mapping[Direction, FloatArray]
+    """[S, Q], one row a seed; NaN where nothing was asked."""
 
 
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of captions")
-    return order(subject.space, material, options, tagger=tagger_for(material))
+def search(picture_PD: FloatArray, caption_CD: FloatArray, gallery: Gallery) -> Search:
+    """As it is."""
+    found = found_first(picture_PD, caption_CD, truth_of(gallery))
+    return Search(ORIGINAL, {direction: hit_Q[None] for direction, hit_Q in found.items()})
 
 
-ORDER = Probe(NAME, "Does the text tower see order?", ABOUT, _ask, say)
+def search_captions(
+    space: Space, picture_PD: FloatArray, gallery: Gallery, drawn: Sequence[Shuffled]
+) -> list[Search]:
+    """With all captions shuffled, in every way that was drawn.
+
+    A caption that has no other order stays in the gallery, and is no query.
+    """
+    found = []
+    for name, every in groupby(drawn, key=lambda one: one.name):
+        hits = [_search_shuffled(space, picture_PD, gallery, one) for one in every]
+        found.append(_search(name, hits))
+    return found
+
+
+def _search_shuffled(
+    space: Space, picture_PD: FloatArray, gallery: Gallery, one: Shuffled
+) -> Mapping[Direction, FloatArray]:
+    pairs = zip(one.captions, gallery.captions, strict=True)
+    caption_CD = space.captions([old if new is None else new for new, old in pairs])
+    hit = found_first(picture_PD, caption_CD, truth_of(gallery))
+    is_new_C = np.array([new is not None for new in one.captions], dtype=np.bool_)
+    is_new_P = np.zeros(len(gallery.pictures), dtype=np.bool_)
+    is_new_P[gallery.picture_T[is_new_C[gallery.caption_T]]] = True
+    asked: Mapping[Direction, BoolArray] = {"text_to_image": is_new_C, "image_to_text": is_new_P}
+    return {direction: np.where(asked[direction], hit[direction], np.nan) for direction in hit}
+
+
+def search_pictures(
+    shuffled_SPD: Mapping[str, FloatArray], caption_CD: FloatArray, gallery: Gallery
+) -> list[Search]:
+    """With all pictures cut and put together in another order, for each kind of cut."""
+    truth = truth_of(gallery)
+    return [
+        _search(kind, [found_first(picture_PD, caption_CD, truth) for picture_PD in every_SPD])
+        for kind, every_SPD in shuffled_SPD.items()
+    ]
+
+
+def _search(name: str, hits: Sequence[Mapping[Direction, FloatArray]]) -> Search:
+    return Search(name, {way: np.stack([hit[way] for hit in hits]) for way in DIRECTIONS})
+
+
+def found_first(
+    picture_PD: FloatArray, caption_CD: FloatArray, truth: Sparse
+) -> dict[Direction, FloatArray]:
+    """1 where what belongs to a query comes first, else 0; a tie at the top is 0 as well.
+
+    NaN for a query without anything true, and for one whose vector is missing.
+    """
+    if picture_PD.shape[1] != caption_CD.shape[1]:
+        # A space that could open no picture does not know how wide their vectors are.
+        picture_PD = np.full((len(picture_PD), caption_CD.shape[1]), np.nan)
+
+    def block(start: int, stop: int) -> FloatArray:
+        score_BC: FloatArray = picture_PD[start:stop] @ caption_CD.T
+        return score_BC
+
+    by_text, by_picture = rank_blocks(block, truth, keep=1, tie_eps=TIE)
+    return {"text_to_image": hits(by_text, 1)[0], "image_to_text": hits(by_picture, 1)[0]}
+
+
+def recalls(found: Search, gallery: Gallery, options: Options, beside: str = "") -> list[Quantity]:
+    """R@1 in both directions."""
+    is_original = found.name == ORIGINAL
+    return [
+        mean(
+            f"R@1, {found.name}{beside}, {_spoken(way)}",
+            found.hit[way][:, asked.query_Q].ravel(),
+            about=f"Share of queries whose counterpart comes first, {_spoken(way)}; a tie is wrong",
+            options=options,
+            units=asked.units(len(found.hit[way])),
+            clusters=asked.clusters * len(found.hit[way]),
+            known=Known(perfect=1.0 if is_original else None, chance=asked.chance),
+            better="higher" if is_original else "neither",
+            is_rate=True,
+        )
+        for way, asked in _queries(gallery)
+    ]
+
+
+def retentions(
+    found: Search, original: Search, gallery: Gallery, options: Options
+) -> list[Quantity]:
+    """R@1 under the shuffle over R@1 of the same queries as they are, in both directions."""
+    quantities = []
+    for way, asked in _queries(gallery):
+        value_SQ = found.hit[way][:, asked.query_Q]
+        weight_SQ = np.broadcast_to(original.hit[way][:, asked.query_Q], value_SQ.shape)
+        is_valid_SQ = np.isfinite(value_SQ) & np.isfinite(weight_SQ)
+        quantity = mean(
+            f"retention, {found.name}, {_spoken(way)}",
+            np.where(is_valid_SQ, value_SQ, np.nan).ravel(),
+            about=f"R@1 with {found.name} shuffled over R@1 as it is, {_spoken(way)}",
+            options=options,
+            units=asked.units(len(value_SQ)),
+            clusters=asked.clusters * len(value_SQ),
+            weight_N=np.where(is_valid_SQ, weight_SQ, 0.0).ravel(),
+            known=Known(bag=None if found.name in GRIDS else 1.0),
+            better="lower",
+            is_rate=True,
+        )
+        quantities.append(quantity)
+    return quantities
+
+
+@dataclass(frozen=True, eq=False)
+class _Queries:
+    """The queries of one direction that have a counterpart."""
+
+    query_Q: IntArray
+    clusters: tuple[str, ...]
+    """The picture that each is about."""
+    chance: float
+
+    def units(self, seeds: int) -> tuple[str, ...]:
+        return tuple(f"{query}/{seed}" for seed in range(seeds) for query in self.query_Q)
+
+
+def _queries(gallery: Gallery) -> Iterator[tuple[Direction, _Queries]]:
+    first_C = first_pictures(gallery)
+    for way in DIRECTIONS:
+        is_text = way == "text_to_image"
+        asking_T = gallery.caption_T if is_text else gallery.picture_T
+        query_Q, true_Q = np.unique(asking_T, return_counts=True)
+        picture_Q = first_C[query_Q] if is_text else query_Q
+        size = len(gallery.pictures if is_text else gallery.captions)
+        chance = float(hit_chance(size, true_Q, 1).mean()) if len(query_Q) else float("nan")
+        yield way, _Queries(query_Q, tuple(f"picture {at}" for at in picture_Q), chance)
+
+
+def _spoken(way: Direction) -> str:
+    return way.replace("_", " ")

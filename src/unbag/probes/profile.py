@@ -1,6 +1,11 @@
-"""Where does a model know who is where, and what is which? Accuracy on scenes, told apart by cause.
+"""The probe `profile`: where a model knows who is where and which colour is whose, by cause.
 
-Dimensions: N questions, C captions of a question, R relations.
+A case is two things in one arrangement, in the opposite one, and with their colours exchanged, with
+up to three other things around that no caption names. Each caption is true of one scene of its case
+and false of another, and so is its opposite: a scorer that never looks is right in exactly half of
+all two-way questions, in every breakdown.
+
+Dimensions: N questions, P pictures and C captions of a question, R relations.
 """
 
 from __future__ import annotations
@@ -30,8 +35,7 @@ from unbag.probes.base import (
     mean,
     shown,
 )
-from unbag.probes.space import TIE as ROUNDING
-from unbag.probes.space import Space
+from unbag.probes.space import TIE, Space
 from unbag.runs.progress import Progress
 from unbag.types import BoolArray, Estimate, FloatArray, Item
 from unbag.world.benchmarks import combination
@@ -40,64 +44,123 @@ from unbag.world.placement import Look, exchange_colours, jittered, place_exchan
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, Thing, is_clear, lie_apart, pair_is_clear
 from unbag.world.stream import split_seed
-from unbag.world.vocabulary import DEFAULT, INVERSE, Relation, Size, withheld_combinations
-from unbag.world.vocabulary import RELATIONS as WORDS_RELATIONS
+from unbag.world.vocabulary import (
+    DEFAULT,
+    INVERSE,
+    RELATIONS,
+    Relation,
+    Size,
+    withheld_combinations,
+)
 
-RELATIONS = "relations"
-BINDING = "binding"
+NAME = "profile"
+ON_RELATIONS = "relations"
+ON_BINDING = "binding"
+"""Names of the two questions, and of their quantities."""
+CHANCE = 0.5
 KNOWN = 0.9
 """Share above which a model is said to know, by the low end of its interval."""
-_PARTS = ("relation ", "distance ", "size ", "objects ", "combination ")
+TWO_WAY = Known(bag=0.0, perfect=1.0, chance=0.5)
+"""A bag of words ties every caption with its opposite, and a tie is a miss; half credit would give
+it 0.5."""
+ORDER: tuple[Relation, ...] = tuple(RELATIONS)
+CHOICE = Known(bag=0.0, perfect=1.0, chance=1 / len(ORDER))
+FLAT: frozenset[Relation] = frozenset({"left of", "right of", "above", "below"})
+FAR = 32
+"""Pixels between the centres of two things from which on they are far: half of the canvas."""
+BLOCK = 64
+"""Cases after which every relation has met each size, distance and number of things equally."""
+CASES = 2 * BLOCK
+FULL_CASES = 16 * BLOCK
+FEW_CASES = BLOCK
+"""For models without vectors, which are asked every question by itself."""
+TIED = -1
+_TAGS = ("relation", "distance", "size", "objects", "combination")
+_FIRST = (*ORDER, "near", "small", "seen")
+"""Values of tags as they are listed; the others follow by name."""
+_TRIES = 60
+_SIZES: tuple[Size, Size] = ("small", "large")
+Kind = Literal["relation", "binding", "choice"]
 
 
-def taken(relation: Relation) -> str:
-    """Name of the confusion of a relation with its opposite."""
-    return f"{relation} taken for {INVERSE[relation]}"
-
-
-def parts_of(quantities: Sequence[Quantity]) -> list[str]:
-    """Names of the breakdowns of both questions."""
-    ours = (*_PARTS, *(f"{BINDING}, {part}" for part in _PARTS))
-    return [one.name for one in quantities if one.name.startswith(ours)]
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Scenes of the test split that no benchmark shows."""
+    if not material.is_world:
+        return Finding(NAME, skipped="needs scenes of the world, whose causes are known")
+    count = CASES if subject.space is not None else FEW_CASES
+    items = profile_items(n=FULL_CASES if options.is_full else count, seed=options.seed)
+    scores = score_items(subject, items, progress)
+    quantities = (
+        *two_way(items, scores, "relation", ON_RELATIONS, options),
+        *two_way(items, scores, "binding", ON_BINDING, options),
+        *confusions(items, scores, options),
+    )
+    return Finding(
+        NAME,
+        quantities,
+        headline=ON_RELATIONS,
+        plots=(_bars(quantities), confusion_grid(items, scores)),
+        notes=(
+            "a tie is a miss: a bag of words, which ties every caption with its opposite, is at 0, "
+            "and would be at 50 if ties counted half",
+        ),
+    )
 
 
 def say(finding: Finding) -> Verdict:
     """Relations first, then bindings; where neither is above chance, which relation is mistaken."""
-    both = [finding[name].estimate for name in (RELATIONS, BINDING)]
+    both = [finding[name].estimate for name in (ON_RELATIONS, ON_BINDING)]
     parts = [finding[name] for name in parts_of(finding.quantities)]
     if not any(one.n for one in both):
         return Verdict("Nothing could be measured: no picture and caption have a score.", "told")
     if not any(one.value for one in both):
-        told = " and ".join(map(_share, (RELATIONS, "bindings"), both))
+        told = " and ".join(map(_share, (ON_RELATIONS, "bindings"), both))
         return Verdict(f"As of a bag of words, every caption ties or loses: {told}.", "fails")
-    if not any(one.low > 0.5 for one in (*both, *(part.estimate for part in parts))):
-        told = " and ".join(map(_share, (RELATIONS, "bindings"), both))
+    if not any(one.low > CHANCE for one in (*both, *(part.estimate for part in parts))):
+        told = " and ".join(map(_share, (ON_RELATIONS, "bindings"), both))
         return Verdict(f"Chance everywhere: {told}; {_confused(finding)}.", "fails")
-    is_binding = [part.name.startswith(BINDING) for part in parts]
+    is_binding = [part.name.startswith(ON_BINDING) for part in parts]
     of = [
         [p for p, is_b in zip(parts, is_binding, strict=True) if is_b == b] for b in (False, True)
     ]
-    told = "; ".join(map(_told, ("Relations", "bindings"), both, of))
+    told = "; ".join(map(_range, ("Relations", "bindings"), both, of))
     if min(one.low for one in both) >= KNOWN:
         return Verdict(f"{told}.", "holds")
-    tone: Tone = "mixed" if any(one.low > 0.5 for one in both) else "fails"
+    tone: Tone = "mixed" if any(one.low > CHANCE for one in both) else "fails"
     return Verdict(f"{told}; {_confused(finding)}.", tone)
+
+
+PROFILE = Probe(
+    name=NAME,
+    question="Where does it know who is where, and which colour is whose?",
+    about="Scenes of the world in pairs: two things in both arrangements, and in exchanged "
+    'colours, with up to three others around. "a star left of a cup" must beat "a cup left of a '
+    'star", and "a red star and a blue cup" must beat the one with exchanged colours; the share '
+    "of such questions is told apart by relation, distance (near: centres under half of the canvas "
+    "apart), size, number of things, and whether a shape has a colour that tiny:base never saw it "
+    "in. All eight relations are then offered at once, for what is taken for what. Every caption "
+    "is true as often as false, so a scorer that never looks has exactly 50 %. Ours; after "
+    "What'sUp (Kamath et al. 2023). Limits: drawn scenes; where many things lie around, pairs have "
+    "less room.",
+    ask=ask,
+    say=say,
+)
 
 
 def _share(name: str, found: Estimate) -> str:
     return f"{shown(found)} of {name}"
 
 
-def _told(name: str, found: Estimate, parts: Sequence[Quantity]) -> str:
+def _range(name: str, found: Estimate, parts: Sequence[Quantity]) -> str:
     """The share, and between which parts it varies."""
-    if not found.low > 0.5:
+    if not found.low > CHANCE:
         return f"{name} are at chance, {shown(found)}"
     ordered = sorted(parts, key=lambda one: (one.estimate.value, one.name))
     worst, best = ordered[0], ordered[-1]
     if worst.estimate.value == best.estimate.value:
         return f"{name} are right in {shown(found)}"
     ends = [
-        f"{one.estimate.show(one.estimate.value)} % ({one.name.removeprefix(f'{BINDING}, ')})"
+        f"{one.estimate.show(one.estimate.value)} % ({one.name.removeprefix(f'{ON_BINDING}, ')})"
         for one in (worst, best)
     ]
     return f"{name} are right in {shown(found)}, from {ends[0]} to {ends[1]}"
@@ -111,27 +174,254 @@ def _confused(finding: Finding) -> str:
     return f"of eight captions, {most.name.replace(' taken ', ' is taken ')} in {share} %"
 
 
-# A case is two things in one arrangement, in the opposite one, and with their colours exchanged,
-# with up to three other things around that no caption names. Each caption is true of one scene of
-# its case and false of another, and so is its opposite: a scorer that never looks is right in
-# exactly half of all two-way questions, in every breakdown.
-#
-# Dimensions: P pictures, C captions.
+def taken(relation: Relation) -> str:
+    """Name of the confusion of a relation with its opposite."""
+    return f"{relation} taken for {INVERSE[relation]}"
 
-ORDER: tuple[Relation, ...] = tuple(WORDS_RELATIONS)
-FLAT: frozenset[Relation] = frozenset({"left of", "right of", "above", "below"})
-FAR = 32
-"""Pixels between the centres of two things from which on they are far: half of the canvas."""
-BLOCK = 64
-"""Cases after which every relation has met each size, distance and number of things equally."""
-_TRIES = 60
-_SIZES: tuple[Size, Size] = ("small", "large")
 
-Kind = Literal["relation", "binding", "choice"]
+def parts_of(quantities: Sequence[Quantity]) -> list[str]:
+    """Names of the breakdowns of both questions."""
+    parts = [f"{tag} " for tag in _TAGS]
+    ours = (*parts, *(f"{ON_BINDING}, {part}" for part in parts))
+    return [one.name for one in quantities if one.name.startswith(ours)]
+
+
+def _bars(quantities: Sequence[Quantity]) -> Bars:
+    names = {ON_RELATIONS, ON_BINDING, *parts_of(quantities)}
+    return Bars(
+        title="Who is where, and what is which",
+        bars=tuple(bar(one, one.name) for one in quantities if one.name in names),
+        about="true captions that beat their opposite; chance is 50 %",
+    )
+
+
+def score_items(
+    subject: Subject, items: Sequence[Item], progress: Progress
+) -> tuple[FloatArray, ...]:
+    """[C] for each question: cosines of vectors, or what a read-out or another scorer says."""
+    if subject.space is not None and not subject.has_readout:
+        return _by_vectors(subject.space, items)
+    asking = QueryScoring(subject.scorer)
+    found: list[FloatArray] = []
+    with progress.task(f"{subject.name}: scenes", len(items)) as advance:
+        for at in range(0, len(items), CHUNK):
+            some = items[at : at + CHUNK]
+            value_of = {one.item: one.values for one in asking.chunk(some)}
+            for item in some:
+                value_PC = value_of[item.id]
+                assert value_PC is not None
+                found.append(value_PC[0])
+            advance(len(some))
+    return tuple(found)
+
+
+def _by_vectors(space: Space, items: Sequence[Item]) -> tuple[FloatArray, ...]:
+    picture_ND = space.pictures([item.pictures[0] for item in items])
+    captions = list(dict.fromkeys(str(c) for item in items for c in item.captions))
+    place = {caption: at for at, caption in enumerate(captions)}
+    caption_MD = space.captions(captions)
+    rows = [[place[str(caption)] for caption in item.captions] for item in items]
+    return tuple(
+        _tied((caption_MD[row] * picture_D).sum(axis=-1))
+        for row, picture_D in zip(rows, picture_ND, strict=True)
+    )
+
+
+def _tied(cosine_C: FloatArray) -> FloatArray:
+    """What differs from the highest by rounding only is as high."""
+    highest = cosine_C.max()
+    return np.where(cosine_C >= highest - TIE, highest, cosine_C)
+
+
+def two_way(
+    items: Sequence[Item],
+    scores: Sequence[FloatArray],
+    question: str,
+    name: str,
+    options: Options,
+) -> Iterator[Quantity]:
+    """The share of questions whose true caption, the first, beats its opposite; then by tag."""
+    found = [(i, s) for i, s in zip(items, scores, strict=True) if i.tags["question"] == question]
+    credit_N = np.array([_wins(score_C) for _, score_C in found])
+    asked = [item for item, _ in found]
+    about = "true captions that beat their opposite"
+    yield _mean(name, credit_N, asked, about, TWO_WAY, options)
+    for tag in _TAGS:
+        values = sorted({item.tags[tag] for item in asked} - {""}, key=_rank)
+        for value in values:
+            at = [i for i, item in enumerate(asked) if item.tags[tag] == value]
+            some = [asked[i] for i in at]
+            part = f"{tag} {value}" if name == ON_RELATIONS else f"{name}, {tag} {value}"
+            yield _mean(part, credit_N[at], some, f"{about}: {tag} {value}", TWO_WAY, options)
+
+
+def _wins(score_C: FloatArray) -> float:
+    """1 if the first is above the second, 0 if not or at a tie, NaN if either is missing."""
+    return float(score_C[0] > score_C[1]) if np.isfinite(score_C).all() else float("nan")
+
+
+def _rank(value: str) -> tuple[int, str]:
+    first = value.split("/")[0]
+    return (_FIRST.index(first) if first in _FIRST else len(_FIRST)), value
+
+
+def confusions(
+    items: Sequence[Item], scores: Sequence[FloatArray], options: Options
+) -> Iterator[Quantity]:
+    """How often the true one of eight relations is chosen, and how often its opposite."""
+    asked, true_N, chosen_N = _choices(items, scores)
+    right_N = np.where(np.isnan(chosen_N), np.nan, (chosen_N == true_N).astype(float))
+    about = "scenes whose relation is chosen among all eight"
+    yield _mean("choice of eight", right_N, asked, about, CHOICE, options)
+    for at, relation in enumerate(ORDER):
+        opposite = ORDER.index(INVERSE[relation])
+        own = np.flatnonzero(true_N == at)
+        taken_N = np.where(np.isnan(chosen_N), np.nan, (chosen_N == opposite).astype(float))[own]
+        yield _mean(
+            taken(relation),
+            taken_N,
+            [asked[i] for i in own],
+            f"scenes with {relation} whose highest caption of eight says {INVERSE[relation]}",
+            Known(perfect=0.0, chance=1 / len(ORDER)),
+            options,
+        )
+
+
+def confusion_grid(items: Sequence[Item], scores: Sequence[FloatArray]) -> Grid:
+    """Shares of each true relation; a last column for ties, where there are any."""
+    _, true_N, chosen_N = _choices(items, scores)
+    columns = [*range(len(ORDER)), *([TIED] if (chosen_N == TIED).any() else [])]
+    values = []
+    for at in range(len(ORDER)):
+        own_N = chosen_N[(true_N == at) & np.isfinite(chosen_N)]
+        count = len(own_N) or np.nan
+        values.append(tuple(float((own_N == one).sum() / count) for one in columns))
+    return Grid(
+        title="Which relation is taken for which",
+        rows=ORDER,
+        columns=tuple("tie" if one == TIED else ORDER[one] for one in columns),
+        values=tuple(values),
+        row_name="what the scene shows",
+        column_name="the caption with the highest score",
+        about='captions "a star left of a cup" in all eight relations, the same two things; a '
+        "column that is high throughout is a preference for one word, not a confusion",
+    )
+
+
+def _choices(
+    items: Sequence[Item], scores: Sequence[FloatArray]
+) -> tuple[list[Item], FloatArray, FloatArray]:
+    """Questions with eight captions, the true relation of each and the one chosen, or NaN."""
+    pairs = [(i, s) for i, s in zip(items, scores, strict=True) if i.tags["question"] == "choice"]
+    asked = [item for item, _ in pairs]
+    true_N = np.array([ORDER.index(item.tags["relation"]) for item in asked], dtype=float)
+    found = [chosen(s) if np.isfinite(s).all() else np.nan for _, s in pairs]
+    return asked, true_N, np.array(found, dtype=float)
+
+
+def chosen(score_R: FloatArray) -> int:
+    """The relation with the highest score; TIED where several share it."""
+    best = np.flatnonzero(score_R == score_R.max())
+    return int(best[0]) if len(best) == 1 else TIED
+
+
+def _mean(
+    name: str,
+    credit_N: FloatArray,
+    items: Sequence[Item],
+    about: str,
+    known: Known,
+    options: Options,
+) -> Quantity:
+    return mean(
+        name,
+        credit_N,
+        about=about,
+        options=options,
+        units=[item.id for item in items],
+        clusters=[item.group for item in items],
+        known=known,
+        better="lower" if known.perfect == 0 else "higher",
+        is_rate=True,
+    )
+
+
+@cache
+def profile_items(*, n: int, seed: int = 0) -> tuple[Item, ...]:
+    """All questions of `n` cases; made once, since every model is asked the same."""
+    return tuple(
+        item
+        for i, case in enumerate(cases(n=n, seed=seed))
+        for item in questions(case, f"profile/{seed}/{i}")
+    )
+
+
+def questions(case: SceneCase, name: str) -> Iterator[Item]:
+    """Four about relations, two about binding, two with all eight relations to choose from.
+
+    The opposite of "a star left of a cup" is "a cup left of a star": the same words, and for each
+    the other scene in which it is true.
+    """
+    pictures = [ScenePicture(s, f"{name}/{at}") for at, s in enumerate(case.scenes)]
+    x, y = Obj(case.first.shape), Obj(case.second.shape)
+    inverse = INVERSE[case.relation]
+    for relation in (case.relation, inverse):
+        both = (Rel(x, relation, y), Rel(y, relation, x))
+        # The first scene makes the caption with x true of the case's own relation only.
+        own, other = both if relation == case.relation else both[::-1]
+        yield _two_way(case, name, "relation", pictures[0], (own, other), relation)
+        yield _two_way(case, name, "relation", pictures[1], (other, own), relation)
+    bound, exchanged = bindings(case)
+    axis = "/".join(sorted((case.relation, inverse), key=ORDER.index))
+    yield _two_way(case, name, "binding", pictures[0], (bound, exchanged), axis)
+    yield _two_way(case, name, "binding", pictures[2], (exchanged, bound), axis)
+    for picture, relation in ((pictures[0], case.relation), (pictures[1], inverse)):
+        truth_PC = np.array([[r == relation for r in ORDER]])
+        yield _item(case, name, "choice", picture, _eight(case), truth_PC, relation)
+
+
+def _two_way(
+    case: SceneCase,
+    name: str,
+    kind: Kind,
+    picture: ScenePicture,
+    said: Sequence[Ast],
+    relation: str,
+) -> Item:
+    return _item(case, name, kind, picture, said, np.array([[True, False]]), relation)
+
+
+def _item(
+    case: SceneCase,
+    name: str,
+    kind: Kind,
+    picture: ScenePicture,
+    said: Sequence[Ast],
+    truth_PC: BoolArray,
+    relation: str,
+) -> Item:
+    scenes = [replace(s, things=s.things[:2]) for s in case.scenes]
+    shown = (scenes[0], scenes[2]) if kind == "binding" else scenes[:1]
+    tags = {
+        "question": kind,
+        "relation": relation,
+        "distance": case.distance,
+        "size": case.first.size,
+        "objects": str(len(case.scenes[0].things)),
+        "combination": combination(shown),
+    }
+    return Item(
+        id=f"{picture.name}/{kind}/{relation}",
+        pictures=(picture,),
+        captions=tuple(map(realise, said)),
+        truth=truth_PC,
+        group=name,
+        tags=tags,
+    )
 
 
 @dataclass(frozen=True)
-class Case:
+class SceneCase:
     """Two things, and the scenes they are shown in."""
 
     first: Look
@@ -144,7 +434,7 @@ class Case:
     """Empty where things touch or overlap."""
 
 
-def cases(*, n: int, seed: int = 0) -> Iterator[Case]:
+def cases(*, n: int, seed: int = 0) -> Iterator[SceneCase]:
     """`n` cases of the test split, number i the same whatever n is; take multiples of `BLOCK`."""
     for i in range(n):
         rng = np.random.default_rng((split_seed("test", seed), crc32(b"profile"), i))
@@ -156,7 +446,7 @@ def cases(*, n: int, seed: int = 0) -> Iterator[Case]:
 
 def _case(
     relation: Relation, size: Size, others: int, is_far: bool, rng: np.random.Generator
-) -> Case:
+) -> SceneCase:
     while True:
         a, b = (replace(sample_look(DEFAULT, rng), size=size) for _ in range(2))
         if a.shape == b.shape or a.colour == b.colour:
@@ -169,7 +459,9 @@ def _case(
             replace(scene, things=(*scene.things, *around))
             for scene in (kept, exchanged, exchange_colours(kept))
         ]
-        case = Case(a, b, relation, (scenes[0], scenes[1], scenes[2]), _distance(relation, is_far))
+        case = SceneCase(
+            a, b, relation, (scenes[0], scenes[1], scenes[2]), _distance(relation, is_far)
+        )
         if len(around) == others and _is_right(case):
             return case
 
@@ -216,7 +508,7 @@ def _is_apart(other: Thing, thing: Thing) -> bool:
     return lie_apart(other, thing, DEFAULT) and pair_is_clear(other, thing, DEFAULT)
 
 
-def _is_right(case: Case) -> bool:
+def _is_right(case: SceneCase) -> bool:
     """Nothing in doubt, and every caption true of its own scene only."""
     kept, exchanged, recoloured = case.scenes
     of_kept = [holds(ast, kept) for ast in _eight(case)]
@@ -231,299 +523,15 @@ def _is_right(case: Case) -> bool:
     )
 
 
-def _eight(case: Case) -> list[Rel]:
+def _eight(case: SceneCase) -> list[Rel]:
     """The first thing in every relation to the second."""
     return [Rel(Obj(case.first.shape), r, Obj(case.second.shape)) for r in ORDER]
 
 
-def bindings(case: Case) -> tuple[And, And]:
+def bindings(case: SceneCase) -> tuple[And, And]:
     """Both things with their colours, and with each other's."""
     a, b = case.first, case.second
     return (
         And(Obj(a.shape, a.colour), Obj(b.shape, b.colour)),
         And(Obj(a.shape, b.colour), Obj(b.shape, a.colour)),
     )
-
-
-def questions(case: Case, name: str) -> Iterator[Item]:
-    """Four about relations, two about binding, two with all eight relations to choose from.
-
-    The opposite of "a star left of a cup" is "a cup left of a star": the same words, and for each
-    the other scene in which it is true.
-    """
-    pictures = [ScenePicture(s, f"{name}/{at}") for at, s in enumerate(case.scenes)]
-    x, y = Obj(case.first.shape), Obj(case.second.shape)
-    inverse = INVERSE[case.relation]
-    for relation in (case.relation, inverse):
-        both = (Rel(x, relation, y), Rel(y, relation, x))
-        # The first scene makes the caption with x true of the case's own relation only.
-        own, other = both if relation == case.relation else both[::-1]
-        yield _two_way(case, name, "relation", pictures[0], (own, other), relation)
-        yield _two_way(case, name, "relation", pictures[1], (other, own), relation)
-    bound, exchanged = bindings(case)
-    axis = "/".join(sorted((case.relation, inverse), key=ORDER.index))
-    yield _two_way(case, name, "binding", pictures[0], (bound, exchanged), axis)
-    yield _two_way(case, name, "binding", pictures[2], (exchanged, bound), axis)
-    for picture, relation in ((pictures[0], case.relation), (pictures[1], inverse)):
-        truth_PC = np.array([[r == relation for r in ORDER]])
-        yield _item(case, name, "choice", picture, _eight(case), truth_PC, relation)
-
-
-def _two_way(
-    case: Case, name: str, kind: Kind, picture: ScenePicture, said: Sequence[Ast], relation: str
-) -> Item:
-    return _item(case, name, kind, picture, said, np.array([[True, False]]), relation)
-
-
-def _item(
-    case: Case,
-    name: str,
-    kind: Kind,
-    picture: ScenePicture,
-    said: Sequence[Ast],
-    truth_PC: BoolArray,
-    relation: str,
-) -> Item:
-    scenes = [replace(s, things=s.things[:2]) for s in case.scenes]
-    shown = (scenes[0], scenes[2]) if kind == "binding" else scenes[:1]
-    tags = {
-        "question": kind,
-        "relation": relation,
-        "distance": case.distance,
-        "size": case.first.size,
-        "objects": str(len(case.scenes[0].things)),
-        "combination": combination(shown),
-    }
-    return Item(
-        id=f"{picture.name}/{kind}/{relation}",
-        pictures=(picture,),
-        captions=tuple(map(realise, said)),
-        truth=truth_PC,
-        group=name,
-        tags=tags,
-    )
-
-
-@cache
-def profile_items(*, n: int, seed: int = 0) -> tuple[Item, ...]:
-    """All questions of `n` cases; made once, since every model is asked the same."""
-    return tuple(
-        item
-        for i, case in enumerate(cases(n=n, seed=seed))
-        for item in questions(case, f"profile/{seed}/{i}")
-    )
-
-
-CASES = 2 * BLOCK
-FULL_CASES = 16 * BLOCK
-FEW_CASES = BLOCK
-"""For models without vectors, which are asked every question by itself."""
-TIE = -1
-TWO_WAY = Known(bag=0.0, perfect=1.0, chance=0.5)
-"""A bag of words ties every caption with its opposite, and a tie is a miss; half credit would give
-it 0.5."""
-CHOICE = Known(bag=0.0, perfect=1.0, chance=1 / len(ORDER))
-_TAGS = ("relation", "distance", "size", "objects", "combination")
-_FIRST = (*ORDER, "near", "small", "seen")
-"""Values of tags as they are listed; the others follow by name."""
-
-
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    """Scenes of the test split that no benchmark shows."""
-    if not material.is_world:
-        return Finding("profile", skipped="needs scenes of the world, whose causes are known")
-    count = CASES if subject.space is not None else FEW_CASES
-    items = profile_items(n=FULL_CASES if options.is_full else count, seed=options.seed)
-    scores = score_items(subject, items, progress)
-    quantities = (
-        *two_way(items, scores, "relation", RELATIONS, options),
-        *two_way(items, scores, "binding", BINDING, options),
-        *confusions(items, scores, options),
-    )
-    return Finding(
-        "profile",
-        quantities,
-        headline=RELATIONS,
-        plots=(_bars(quantities), confusion_grid(items, scores)),
-        notes=(
-            "a tie is a miss: a bag of words, which ties every caption with its opposite, is at 0, "
-            "and would be at 50 if ties counted half",
-        ),
-    )
-
-
-def score_items(
-    subject: Subject, items: Sequence[Item], progress: Progress
-) -> tuple[FloatArray, ...]:
-    """[C] for each question: cosines of vectors, or what a read-out or another scorer says."""
-    if subject.space is not None and not subject.has_readout:
-        return _by_vectors(subject.space, items)
-    asking = QueryScoring(subject.scorer)
-    found: list[FloatArray] = []
-    with progress.task(f"{subject.name}: scenes", len(items)) as advance:
-        for at in range(0, len(items), CHUNK):
-            some = items[at : at + CHUNK]
-            value_of = {one.item: one.values for one in asking.chunk(some)}
-            for item in some:
-                value_PC = value_of[item.id]
-                assert value_PC is not None
-                found.append(value_PC[0])
-            advance(len(some))
-    return tuple(found)
-
-
-def _by_vectors(space: Space, items: Sequence[Item]) -> tuple[FloatArray, ...]:
-    picture_ND = space.pictures([item.pictures[0] for item in items])
-    captions = list(dict.fromkeys(str(c) for item in items for c in item.captions))
-    place = {caption: at for at, caption in enumerate(captions)}
-    caption_MD = space.captions(captions)
-    rows = [[place[str(caption)] for caption in item.captions] for item in items]
-    return tuple(
-        _tied((caption_MD[row] * picture_D).sum(axis=-1))
-        for row, picture_D in zip(rows, picture_ND, strict=True)
-    )
-
-
-def _tied(cosine_C: FloatArray) -> FloatArray:
-    """What differs from the highest by rounding only is as high."""
-    highest = cosine_C.max()
-    return np.where(cosine_C >= highest - ROUNDING, highest, cosine_C)
-
-
-def two_way(
-    items: Sequence[Item],
-    scores: Sequence[FloatArray],
-    question: str,
-    name: str,
-    options: Options,
-) -> Iterator[Quantity]:
-    """The share of questions whose true caption, the first, beats its opposite; then by tag."""
-    found = [(i, s) for i, s in zip(items, scores, strict=True) if i.tags["question"] == question]
-    credit_N = np.array([_wins(score_C) for _, score_C in found])
-    asked = [item for item, _ in found]
-    about = "true captions that beat their opposite"
-    yield _mean(name, credit_N, asked, about, TWO_WAY, options)
-    for tag in _TAGS:
-        values = sorted({item.tags[tag] for item in asked} - {""}, key=_rank)
-        for value in values:
-            at = [i for i, item in enumerate(asked) if item.tags[tag] == value]
-            some = [asked[i] for i in at]
-            part = f"{tag} {value}" if name == RELATIONS else f"{name}, {tag} {value}"
-            yield _mean(part, credit_N[at], some, f"{about}: {tag} {value}", TWO_WAY, options)
-
-
-def _wins(score_C: FloatArray) -> float:
-    """1 if the first is above the second, 0 if not or at a tie, NaN if either is missing."""
-    return float(score_C[0] > score_C[1]) if np.isfinite(score_C).all() else float("nan")
-
-
-def _rank(value: str) -> tuple[int, str]:
-    first = value.split("/")[0]
-    return (_FIRST.index(first) if first in _FIRST else len(_FIRST)), value
-
-
-def _mean(
-    name: str,
-    credit_N: FloatArray,
-    items: Sequence[Item],
-    about: str,
-    known: Known,
-    options: Options,
-) -> Quantity:
-    return mean(
-        name,
-        credit_N,
-        about=about,
-        options=options,
-        units=[item.id for item in items],
-        clusters=[item.group for item in items],
-        known=known,
-        better="lower" if known.perfect == 0 else "higher",
-        is_rate=True,
-    )
-
-
-def chosen(score_R: FloatArray) -> int:
-    """The relation with the highest score; TIE where several share it."""
-    best = np.flatnonzero(score_R == score_R.max())
-    return int(best[0]) if len(best) == 1 else TIE
-
-
-def confusions(
-    items: Sequence[Item], scores: Sequence[FloatArray], options: Options
-) -> Iterator[Quantity]:
-    """How often the true one of eight relations is chosen, and how often its opposite."""
-    asked, true_N, chosen_N = _choices(items, scores)
-    right_N = np.where(np.isnan(chosen_N), np.nan, (chosen_N == true_N).astype(float))
-    about = "scenes whose relation is chosen among all eight"
-    yield _mean("choice of eight", right_N, asked, about, CHOICE, options)
-    for at, relation in enumerate(ORDER):
-        opposite = ORDER.index(INVERSE[relation])
-        own = np.flatnonzero(true_N == at)
-        taken_N = np.where(np.isnan(chosen_N), np.nan, (chosen_N == opposite).astype(float))[own]
-        yield _mean(
-            taken(relation),
-            taken_N,
-            [asked[i] for i in own],
-            f"scenes with {relation} whose highest caption of eight says {INVERSE[relation]}",
-            Known(perfect=0.0, chance=1 / len(ORDER)),
-            options,
-        )
-
-
-def _choices(
-    items: Sequence[Item], scores: Sequence[FloatArray]
-) -> tuple[list[Item], FloatArray, FloatArray]:
-    """Questions with eight captions, the true relation of each and the one chosen, or NaN."""
-    pairs = [(i, s) for i, s in zip(items, scores, strict=True) if i.tags["question"] == "choice"]
-    asked = [item for item, _ in pairs]
-    true_N = np.array([ORDER.index(item.tags["relation"]) for item in asked], dtype=float)
-    found = [chosen(s) if np.isfinite(s).all() else np.nan for _, s in pairs]
-    return asked, true_N, np.array(found, dtype=float)
-
-
-def confusion_grid(items: Sequence[Item], scores: Sequence[FloatArray]) -> Grid:
-    """Shares of each true relation; a last column for ties, where there are any."""
-    _, true_N, chosen_N = _choices(items, scores)
-    columns = [*range(len(ORDER)), *([TIE] if (chosen_N == TIE).any() else [])]
-    values = []
-    for at in range(len(ORDER)):
-        own_N = chosen_N[(true_N == at) & np.isfinite(chosen_N)]
-        count = len(own_N) or np.nan
-        values.append(tuple(float((own_N == one).sum() / count) for one in columns))
-    return Grid(
-        title="Which relation is taken for which",
-        rows=ORDER,
-        columns=tuple("tie" if one == TIE else ORDER[one] for one in columns),
-        values=tuple(values),
-        row_name="what the scene shows",
-        column_name="the caption with the highest score",
-        about='captions "a star left of a cup" in all eight relations, the same two things; a '
-        "column that is high throughout is a preference for one word, not a confusion",
-    )
-
-
-def _bars(quantities: Sequence[Quantity]) -> Bars:
-    names = {RELATIONS, BINDING, *parts_of(quantities)}
-    return Bars(
-        title="Who is where, and what is which",
-        bars=tuple(bar(one, one.name) for one in quantities if one.name in names),
-        about="true captions that beat their opposite; chance is 50 %",
-    )
-
-
-PROFILE = Probe(
-    name="profile",
-    question="Where does it know who is where, and which colour is whose?",
-    about="Scenes of the world in pairs: two things in both arrangements, and in exchanged "
-    'colours, with up to three others around. "a star left of a cup" must beat "a cup left of a '
-    'star", and "a red star and a blue cup" must beat the one with exchanged colours; the share '
-    "of such questions is told apart by relation, distance (near: centres under half of the canvas "
-    "apart), size, number of things, and whether a shape has a colour that tiny:base never saw it "
-    "in. All eight relations are then offered at once, for what is taken for what. Every caption "
-    "is true as often as false, so a scorer that never looks has exactly 50 %. Ours; after "
-    "What'sUp (Kamath et al. 2023). Limits: drawn scenes; where many things lie around, pairs have "
-    "less room.",
-    ask=ask,
-    say=say,
-)

@@ -1,4 +1,7 @@
-"""Material comes in; the part that a quick probe looks at goes out, chosen by hash."""
+"""Which rows, pairs and pictures a quick probe looks at, chosen by hash; what they have in common.
+
+Dimensions: T true cells, P pictures, C captions.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,12 @@ def choose_gallery(gallery: Gallery, most: int | None) -> Gallery:
     if most is None or len(gallery.pictures) <= most:
         return gallery
     every = sorted(range(len(gallery.pictures)), key=lambda at: hashed(gallery.pictures[at].key))
-    picture_P = np.sort(np.array(every[:most]))
+    return part_of(gallery, every[:most])
+
+
+def part_of(gallery: Gallery, places: Sequence[int]) -> Gallery:
+    """The pictures at these places, in their order, with the captions true of one of them."""
+    picture_P = np.sort(np.array(places))
     is_kept_T = np.isin(gallery.picture_T, picture_P)
     caption_C = np.unique(gallery.caption_T[is_kept_T])
     return Gallery(

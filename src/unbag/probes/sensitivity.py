@@ -1,11 +1,11 @@
-"""Vectors of captions, hard negatives and hard positives come in; whether edits are understood out.
+"""The probe `sensitivity`: whether a model understands edits of captions or only notices them.
 
 Intra-modal similarity and cross-modal gap: CE-CLIP, section 4.5 and figure 8; the same for hard
 positives and the test for a perturbation detector are ours, after the hard-positive paper, section
 4.3. A model that only notices that something was edited has no selectivity, as large a gap for
 positives as for negatives (`detector_ratio` 1) and cannot tell the two (`detector_auc` 0.5).
 
-Dimensions: N captions with one negative and one positive each, D space.
+Dimensions: N captions with one negative and one positive each, M some of them, D space.
 """
 
 from __future__ import annotations
@@ -42,6 +42,229 @@ from unbag.probes.space import TIE, Space, cosines
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray, Outcomes
 
+NAME = "sensitivity"
+SAME_WORDS, OTHER_WORDS, SAME_DISTANCE = "same words", "other words", "same distance"
+SHOWN = 4
+"""Kinds that a sentence names."""
+CHANCE = 0.5
+"""auc of a mere detector."""
+TELLS = 0.9
+"""auc above which, by its interval, edits that matter are told from those that do not."""
+CHEAP = 0.25
+"""rho below which, by its interval, a positive costs next to nothing."""
+UNSURE = 0.75
+"""Half way from a detector to meaning: an auc that may be 0.5 and above this decides nothing."""
+CONFIDENCE = 0.99
+KIND_RESAMPLES = 1_000
+"""There are many kinds, and none of them decides."""
+COSTS = ("intra_hn", "intra_hp", "gap", "gap_hp", "selectivity", "auc", "rho")
+BY_KIND = ("gap", "gap_hp", "selectivity", "auc")
+_BAG = {"intra_hn": 1.0, "gap": 0.0, "gap_hp": 0.0, "selectivity": 0.0, "auc": 0.5}
+"""Of a bag of words, where both edits keep the words."""
+_WHAT = {f", {SAME_WORDS}": "exchanged words", f", {OTHER_WORDS}": "replaced words", "": "edits"}
+State = Literal["blind", "detector", "unsure", "semantic", "partly", "noticed"]
+"""blind: the gap may be 0. detector: there is a gap, and auc may be 0.5. unsure: a gap, and auc may
+be either. semantic: auc above `TELLS` and rho below `CHEAP`. noticed: a gap, and no positives to
+compare."""
+ABOUT = """\
+c is a caption, n a hard negative and p a hard positive of it, i the picture; cosines without scale.
+intra_hn = mean cos(c, n) and gap = mean cos(i, c) - cos(i, n): CE-CLIP, section 4.5 and figure 8.
+intra_hp and gap_hp are the same for p, selectivity = intra_hp - intra_hn (methods.md 4.6). The test
+for a perturbation detector (4.7, after the hard-positive paper, section 4.3): auc is the chance
+that a negative costs more than a positive, ties half; 0.5 cannot tell when an edit matters, 1 can.
+rho = gap_hp / gap, 1 for a mere detector and 0 where only meaning counts. Intervals are 99 %
+bootstraps over clusters of rows that share scenes. Negative and positive are those of the same row;
+edits of one type only are in "same words" (both exchange words) and "other words" (both replace
+some), and "same distance" holds rows in which both change as many words. Rows that turn caption
+and positive of another one round are left out: together they make gap_hp 0 for every model. Limits:
+where a hard negative costs nothing, rho means nothing and is not given."""
+
+
+def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+    base = subject.other.space if subject.other is not None else None
+    return edit_sensitivity(subject.space, material, options, base=base)
+
+
+def say(finding: Finding) -> Verdict:
+    """One clause for each type of edit; any failure decides."""
+    states = {suffix: state(finding, suffix) for suffix in _groups(finding)}
+    known = {suffix: found for suffix, found in states.items() if found is not None}
+    if not known:
+        return Verdict(
+            f"Not known: fewer than {FEW} independent rows have hard negatives and vectors.", "told"
+        )
+    told = "; ".join(_clause(finding, suffix, found) for suffix, found in known.items())
+    told += _unnoticed(finding)
+    found = set(known.values())
+    if found == {"semantic"} and _blind_kinds(finding):
+        return Verdict(f"In part: {told}.", "mixed")
+    if found == {"semantic"}:
+        return Verdict(f"Meaning: {told}.", "holds")
+    if found == {"blind"}:
+        return Verdict(f"Neither: {told}.", "fails")
+    if "detector" in found:
+        return Verdict(f"Only to notice edits: {told}.", "fails")
+    if "blind" in found:
+        return Verdict(f"Some words, not all that is said: {told}.", "fails")
+    if "unsure" in found:
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if found == {"noticed"}:
+        return Verdict(f"It notices edits: {told}.", "told")
+    return Verdict(f"In part: {told}.", "mixed")
+
+
+SENSITIVITY = Probe(NAME, "Did it learn meaning, or only to notice edits?", ABOUT, _ask, say)
+
+
+def state(finding: Finding, suffix: str) -> State | None:
+    """What intervals say of one group of edits; None if too little was measured."""
+    gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
+    if gap is None or gap.outcomes is None or _clusters(gap.outcomes) < FEW:
+        return None
+    if not gap.estimate.low > TIE:
+        return "blind"
+    if auc is None:
+        return "noticed"
+    if not auc.estimate.low > CHANCE:
+        return "detector" if auc.estimate.high <= UNSURE else "unsure"
+    is_cheap = rho is not None and rho.estimate.high < CHEAP
+    return "semantic" if auc.estimate.low > TELLS and is_cheap else "partly"
+
+
+def headline(finding: Finding) -> str:
+    """The test on exchanged words where there are any, else on what there is."""
+    for suffix in _groups(finding):
+        for stem in ("auc", "gap", "gap_hp"):
+            if finding.get(stem + suffix) is not None:
+                return stem + suffix
+    return finding.quantities[0].name if finding.quantities else ""
+
+
+def _groups(finding: Finding) -> list[str]:
+    """Those of one type of edit; all rows where no row has edits of one type."""
+    typed = [suffix for suffix in _WHAT if suffix and finding.get(f"gap{suffix}") is not None]
+    return typed or [""]
+
+
+def _clusters(outcomes: Outcomes) -> int:
+    """Those with a unit that has a number."""
+    there = zip(outcomes.clusters, outcomes.value_U, strict=True)
+    return len({cluster for cluster, value in there if value == value})
+
+
+def _clause(finding: Finding, suffix: str, found: State) -> str:
+    what, gap = _WHAT[suffix], finding[f"gap{suffix}"].estimate
+    if found == "blind":
+        return f"{what} go unnoticed, a hard negative costs {shown(gap, digits=4)}"
+    if found == "noticed":
+        return (
+            f"a hard negative ({what}) costs {shown(gap, digits=4)}; without hard positives it is "
+            "not known whether any edit would"
+        )
+    how = {
+        "detector": "are noticed but not understood",
+        "unsure": "are noticed, whether they are understood is open",
+        "semantic": "are understood",
+        "partly": "are understood in part",
+    }[found]
+    auc, rho = finding[f"auc{suffix}"].estimate, finding.get(f"rho{suffix}")
+    ratio = "" if rho is None else f" (ratio of costs, positive to negative: {shown(rho.estimate)})"
+    return f"{what} {how}, a negative costs more than a positive with chance {shown(auc)}{ratio}"
+
+
+def _unnoticed(finding: Finding) -> str:
+    kinds = _blind_kinds(finding)
+    more = f" and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
+    return f"; by kind, unnoticed are {', '.join(kinds[:SHOWN])}{more}" if kinds else ""
+
+
+def _blind_kinds(finding: Finding) -> list[str]:
+    """Kinds of edit whose gap may be 0."""
+    every = [
+        one.name.removeprefix("gap, ") for one in finding.quantities if one.name.startswith("gap, ")
+    ]
+    kinds = [name for name in every if name not in (SAME_WORDS, OTHER_WORDS, SAME_DISTANCE)]
+    return [kind for kind in kinds if state(finding, f", {kind}") == "blind"]
+
+
+def edit_sensitivity(
+    space: Space, material: Material, options: Options, *, base: Space | None = None
+) -> Finding:
+    """All quantities of sections 4.6 and 4.7, over all rows, by type of edit and by kind."""
+    rows = [row for row in material.rows if row.negative or row.positive]
+    if not rows:
+        needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
+        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+    options = replace(options, confidence=CONFIDENCE)
+    chosen = choose_rows(rows, options)
+    asked = ask_rows(space, once(chosen))
+    every = asked.part([True] * len(asked.rows))
+    quantities = costs(every, "", options, is_swap=False)
+    for label in (SAME_WORDS, OTHER_WORDS):
+        part = asked.part([edit_type(row) == label for row in asked.rows])
+        quantities += costs(part, f", {label}", options, is_swap=label == SAME_WORDS)
+    quantities += _same_distance(every, options) + _scores(every, options, base)
+    quick = replace(options, resamples=min(options.resamples, KIND_RESAMPLES))
+    for kind in sorted({row.kind for row in asked.rows}):
+        part = asked.part([row.kind == kind for row in asked.rows])
+        quantities += costs(part, f", {kind}", quick, only=BY_KIND, is_swap=False)
+    notes = _notes(every, asked) + told_part(len(chosen), len(rows), "rows")
+    found = Finding(NAME, tuple(quantities), notes=notes)
+    return replace(found, headline=headline(found), plots=plots(found))
+
+
+def once(rows: Sequence[Row]) -> list[Row]:
+    """Without rows that turn caption and positive of an earlier one round, as the world's do.
+
+    Over both, what positives cost adds up to 0 for every model. The first to come counts as the
+    original: in the world it has the usual words, and its positive the rarer ones.
+    """
+    seen: set[tuple[str, str | None, str | None]] = set()
+    found = []
+    for row in rows:
+        if (row.picture.key, row.positive, row.caption) not in seen:
+            seen.add((row.picture.key, row.caption, row.positive))
+            found.append(row)
+    return found
+
+
+def edit_type(row: Row) -> str:
+    """Whether both edits exchange words or both replace some; nothing for one of each."""
+    edits = [text for text in (row.negative, row.positive) if text is not None]
+    same = {has_same_words(row.caption, text) for text in edits}
+    if len(same) > 1:
+        return ""
+    return SAME_WORDS if same == {True} else OTHER_WORDS
+
+
+def _same_distance(asked: EditedRows, options: Options) -> list[Quantity]:
+    """How many words both edits change, and the test where these are as many."""
+    negative_N, positive_N = _distances(asked)
+    quantities = [
+        asked.mean(f"words changed, {what}", value_N, f"Words that a {what} changes", options)
+        for what, value_N in (("negative", negative_N), ("positive", positive_N))
+        if not np.isnan(value_N).all()
+    ]
+    alike = asked.at(np.flatnonzero(negative_N == positive_N))
+    if not alike.rows:
+        return quantities
+    return quantities + costs(
+        alike, f", {SAME_DISTANCE}", options, only=("gap", "gap_hp", "auc"), is_swap=False
+    )
+
+
+def _distances(asked: EditedRows) -> tuple[FloatArray, FloatArray]:
+    """Words that the negative and that the positive of each row change, [N]; NaN for none."""
+    found = [
+        [np.nan if edit is None else words_changed(row.caption, edit) for edit in edits]
+        for row in asked.rows
+        for edits in [(row.negative, row.positive)]
+    ]
+    negative_N, positive_N = np.array(found, dtype=float).reshape(-1, 2).T
+    return negative_N, positive_N
+
 
 @lru_cache(maxsize=1 << 16)
 def words_changed(first: str, second: str) -> int:
@@ -54,6 +277,241 @@ def words_changed(first: str, second: str) -> int:
             kept = before if word == wanted else before + 1
             before, row[j] = row[j], min(kept, row[j] + 1, row[j - 1] + 1)
     return row[-1]
+
+
+def _scores(asked: EditedRows, options: Options, base: Space | None) -> list[Quantity]:
+    """Mean cosines of the picture with c, n and p, and what they were in the base model."""
+    means = _mean_scores(asked)
+    quantities = [
+        asked.mean(f"score {name}", value_N, f"Mean cosine of picture and {what}", options)
+        for name, what, value_N in means
+    ]
+    if base is None:
+        return quantities
+    before = {name: value_N for name, _, value_N in _mean_scores(ask_rows(base, asked.rows))}
+    return quantities + [
+        asked.mean(
+            f"score {name} minus base",
+            value_N - before[name],
+            f"Mean cosine of picture and {what}, less that of {base.name}",
+            options,
+        )
+        for name, what, value_N in means
+    ]
+
+
+def _mean_scores(asked: EditedRows) -> list[tuple[str, str, FloatArray]]:
+    found = [
+        ("c", "caption", asked.score_N),
+        ("n", "negative", asked.score_N - asked.found.gap_negative_N),
+        ("p", "positive", asked.score_N - asked.found.gap_positive_N),
+    ]
+    return [one for one in found if not np.isnan(one[2]).all()]
+
+
+def _notes(every: EditedRows, asked: EditedRows) -> tuple[str, ...]:
+    both = [row for row in every.rows if row.negative and row.positive]
+    if not both:
+        return ("No row has both a negative and a positive, so a mere detector is not told apart.",)
+    negative_N, positive_N = _distances(every)
+    alike = int((negative_N == positive_N).sum())
+    return (
+        f"{len(both)} of {len(asked.rows)} rows have both a negative and a positive; all numbers "
+        "but those of kinds without positives are of these rows.",
+        f"A negative changes {negative_N.mean():.1f} words on average, a positive "
+        f"{positive_N.mean():.1f}; in {alike} rows both change as many (same distance).",
+    )
+
+
+def plots(finding: Finding) -> tuple[Plot, ...]:
+    """What both edits cost, and the test, kind by kind."""
+    every = [one for one in finding.quantities if "," in one.name]
+    costs = [bar(one, one.name) for one in every if one.name.startswith(("gap,", "gap_hp,"))]
+    tests = [bar(one, one.name.removeprefix("auc, ")) for one in every if one.name[:4] == "auc,"]
+    found = (
+        Bars(
+            "What an edit costs",
+            tuple(costs),
+            is_rate=False,
+            about="Cosine with the picture lost: gap to negatives, gap_hp to positives.",
+        ),
+        Bars(
+            "Does a negative cost more than a positive?",
+            tuple(tests),
+            is_rate=False,
+            about="0.5 only notices edits, 1 knows which of them matter.",
+        ),
+    )
+    return tuple(one for one in found if one.bars)
+
+
+def costs(
+    asked: EditedRows, suffix: str, options: Options, *, only: Sequence[str] = COSTS, is_swap: bool
+) -> list[Quantity]:
+    """The quantities of methods.md 4.6 and 4.7; none that all rows lack.
+
+    Args:
+        asked: Rows with what their edits cost.
+        suffix: What the name of each quantity ends with.
+        options: How to resample.
+        only: The quantities that are wanted.
+        is_swap: Both edits keep the words, so that a bag of words sees neither.
+    """
+    found, quantities = asked.found, []
+    bag = _BAG if is_swap else {}
+    means: list[tuple[str, FloatArray, str, Known, Better]] = [
+        (
+            "intra_hn",
+            found.intra_negative_N,
+            "Mean cosine of caption and negative",
+            Known(),
+            "lower",
+        ),
+        (
+            "intra_hp",
+            found.intra_positive_N,
+            "Mean cosine of caption and positive",
+            Known(),
+            "higher",
+        ),
+        (
+            "gap",
+            found.gap_negative_N,
+            "What a negative costs: cosine of picture and caption less "
+            "that of picture and negative",
+            Known(chance=0.0),
+            "higher",
+        ),
+        ("gap_hp", found.gap_positive_N, "What a positive costs", Known(perfect=0.0), "neither"),
+        (
+            "selectivity",
+            found.selectivity,
+            "How much nearer a positive is than a negative, in the text tower alone",
+            Known(chance=0.0),
+            "higher",
+        ),
+    ]
+    for name, value_N, about, known, better in means:
+        if name in only and not np.isnan(value_N).all():
+            known = Known(bag.get(name), known.perfect, known.chance)
+            made = asked.mean(name + suffix, value_N, about, options, known=known, better=better)
+            quantities.append(made)
+    both = asked.at(np.flatnonzero(np.isfinite(found.gap_negative_N + found.gap_positive_N)))
+    if both.rows and "auc" in only:
+        quantities.append(_auc(both, suffix, options, bag.get("auc")))
+    if both.rows and "rho" in only and both.found.gap_negative_N.mean() > TIE:
+        quantities.append(_rho(both, suffix, options))
+    return quantities
+
+
+def _auc(asked: EditedRows, suffix: str, options: Options, bag: float | None) -> Quantity:
+    negative_N, positive_N = (
+        _stepped(one) for one in (asked.found.gap_negative_N, asked.found.gap_positive_N)
+    )
+    return statistic(
+        f"auc{suffix}",
+        lambda place_M: detector_auc(negative_N[place_M], positive_N[place_M]),
+        len(asked.rows),
+        about="Chance that a negative costs more than a positive; 0.5 for a mere detector of edits",
+        options=options,
+        clusters=asked.clusters,
+        known=Known(bag, perfect=1.0, chance=0.5),
+        better="higher",
+    )
+
+
+def _stepped(gap_N: FloatArray) -> FloatArray:
+    """Gaps that differ by rounding only are ties."""
+    return np.round(gap_N / TIE) * TIE
+
+
+def _rho(asked: EditedRows, suffix: str, options: Options) -> Quantity:
+    return asked.mean(
+        f"rho{suffix}",
+        asked.found.gap_positive_N,
+        "What a positive costs over what a negative costs; 1 for a mere detector of edits",
+        options,
+        weight_N=asked.found.gap_negative_N,
+        known=Known(perfect=0.0),
+        better="lower",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class EditedRows:
+    """Rows with what they cost."""
+
+    rows: tuple[Row, ...]
+    found: Sensitivity
+    score_N: FloatArray
+
+    def part(self, keep: Sequence[bool]) -> EditedRows:
+        """The rows that belong to a group, and among these those with both edits, if any."""
+        places = [at for at, is_kept in enumerate(keep) if is_kept]
+        both = [at for at in places if self.rows[at].negative and self.rows[at].positive]
+        return self.at(np.array(both or places, dtype=np.int64))
+
+    def at(self, place_M: IntArray) -> EditedRows:
+        """Some of the rows."""
+        found = self.found
+        return EditedRows(
+            tuple(self.rows[at] for at in place_M),
+            Sensitivity(
+                found.intra_negative_N[place_M],
+                found.intra_positive_N[place_M],
+                found.gap_negative_N[place_M],
+                found.gap_positive_N[place_M],
+            ),
+            self.score_N[place_M],
+        )
+
+    @property
+    def clusters(self) -> list[str]:
+        """What is resampled together."""
+        return [cluster_of(row) for row in self.rows]
+
+    def mean(
+        self,
+        name: str,
+        value_N: FloatArray,
+        about: str,
+        options: Options,
+        *,
+        known: Known | None = None,
+        better: Better = "neither",
+        weight_N: FloatArray | None = None,
+    ) -> Quantity:
+        """Over the rows."""
+        return mean(
+            name,
+            value_N,
+            about=about,
+            options=options,
+            units=[row.id for row in self.rows],
+            clusters=self.clusters,
+            weight_N=weight_N,
+            known=known,
+            better=better,
+            tags=[{"kind": row.kind} for row in self.rows],
+        )
+
+
+def ask_rows(space: Space, rows: Sequence[Row]) -> EditedRows:
+    """What the edits of each row cost in a space; NaN where there is no such edit."""
+    picture_ND = space.pictures([row.picture for row in rows])
+    caption_ND = space.captions([row.caption for row in rows])
+    negative_ND = _encoded(space, [row.negative for row in rows], caption_ND)
+    positive_ND = _encoded(space, [row.positive for row in rows], caption_ND)
+    found = sensitivity(picture_ND, caption_ND, negative_ND, positive_ND)
+    return EditedRows(tuple(rows), found, cosines(picture_ND, caption_ND))
+
+
+def _encoded(space: Space, texts: Sequence[str | None], like_ND: FloatArray) -> FloatArray:
+    found_ND = np.full_like(like_ND, np.nan)
+    there = [at for at, text in enumerate(texts) if text is not None]
+    if there:
+        found_ND[there] = space.captions([text for text in texts if text is not None])
+    return found_ND
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,467 +574,3 @@ def detector_auc(gap_negative_N: FloatArray, gap_positive_N: FloatArray) -> floa
     below = np.searchsorted(ordered_N, gap_negative_N).sum()
     not_above = np.searchsorted(ordered_N, gap_negative_N, side="right").sum()
     return float((below + not_above) / (2 * n * p))
-
-
-# Dimensions: N rows, M some of them, D space.
-
-COSTS = ("intra_hn", "intra_hp", "gap", "gap_hp", "selectivity", "auc", "rho")
-BY_KIND = ("gap", "gap_hp", "selectivity", "auc")
-_BAG = {"intra_hn": 1.0, "gap": 0.0, "gap_hp": 0.0, "selectivity": 0.0, "auc": 0.5}
-"""Of a bag of words, where both edits keep the words."""
-
-
-@dataclass(frozen=True, eq=False)
-class Asked:
-    """Rows with what they cost."""
-
-    rows: tuple[Row, ...]
-    found: Sensitivity
-    score_N: FloatArray
-
-    def part(self, keep: Sequence[bool]) -> Asked:
-        """The rows that belong to a group, and among these those with both edits, if any."""
-        places = [at for at, is_kept in enumerate(keep) if is_kept]
-        both = [at for at in places if self.rows[at].negative and self.rows[at].positive]
-        return self.at(np.array(both or places, dtype=np.int64))
-
-    def at(self, place_M: IntArray) -> Asked:
-        """Some of the rows."""
-        found = self.found
-        return Asked(
-            tuple(self.rows[at] for at in place_M),
-            Sensitivity(
-                found.intra_negative_N[place_M],
-                found.intra_positive_N[place_M],
-                found.gap_negative_N[place_M],
-                found.gap_positive_N[place_M],
-            ),
-            self.score_N[place_M],
-        )
-
-    @property
-    def clusters(self) -> list[str]:
-        """What is resampled together."""
-        return [cluster_of(row) for row in self.rows]
-
-    def mean(
-        self,
-        name: str,
-        value_N: FloatArray,
-        about: str,
-        options: Options,
-        *,
-        known: Known | None = None,
-        better: Better = "neither",
-        weight_N: FloatArray | None = None,
-    ) -> Quantity:
-        """Over the rows."""
-        return mean(
-            name,
-            value_N,
-            about=about,
-            options=options,
-            units=[row.id for row in self.rows],
-            clusters=self.clusters,
-            weight_N=weight_N,
-            known=known,
-            better=better,
-            tags=[{"kind": row.kind} for row in self.rows],
-        )
-
-
-def ask_rows(space: Space, rows: Sequence[Row]) -> Asked:
-    """What the edits of each row cost in a space; NaN where there is no such edit."""
-    picture_ND = space.pictures([row.picture for row in rows])
-    caption_ND = space.captions([row.caption for row in rows])
-    negative_ND = _encoded(space, [row.negative for row in rows], caption_ND)
-    positive_ND = _encoded(space, [row.positive for row in rows], caption_ND)
-    found = sensitivity(picture_ND, caption_ND, negative_ND, positive_ND)
-    return Asked(tuple(rows), found, cosines(picture_ND, caption_ND))
-
-
-def _encoded(space: Space, texts: Sequence[str | None], like_ND: FloatArray) -> FloatArray:
-    found_ND = np.full_like(like_ND, np.nan)
-    there = [at for at, text in enumerate(texts) if text is not None]
-    if there:
-        found_ND[there] = space.captions([text for text in texts if text is not None])
-    return found_ND
-
-
-def costs(
-    asked: Asked, suffix: str, options: Options, *, only: Sequence[str] = COSTS, is_swap: bool
-) -> list[Quantity]:
-    """The quantities of methods.md 4.6 and 4.7; none that all rows lack.
-
-    Args:
-        asked: Rows with what their edits cost.
-        suffix: What the name of each quantity ends with.
-        options: How to resample.
-        only: The quantities that are wanted.
-        is_swap: Both edits keep the words, so that a bag of words sees neither.
-    """
-    found, quantities = asked.found, []
-    bag = _BAG if is_swap else {}
-    means: list[tuple[str, FloatArray, str, Known, Better]] = [
-        (
-            "intra_hn",
-            found.intra_negative_N,
-            "Mean cosine of caption and negative",
-            Known(),
-            "lower",
-        ),
-        (
-            "intra_hp",
-            found.intra_positive_N,
-            "Mean cosine of caption and positive",
-            Known(),
-            "higher",
-        ),
-        (
-            "gap",
-            found.gap_negative_N,
-            "What a negative costs: cosine of picture and caption less "
-            "that of picture and negative",
-            Known(chance=0.0),
-            "higher",
-        ),
-        ("gap_hp", found.gap_positive_N, "What a positive costs", Known(perfect=0.0), "neither"),
-        (
-            "selectivity",
-            found.selectivity,
-            "How much nearer a positive is than a negative, in the text tower alone",
-            Known(chance=0.0),
-            "higher",
-        ),
-    ]
-    for name, value_N, about, known, better in means:
-        if name in only and not np.isnan(value_N).all():
-            known = Known(bag.get(name), known.perfect, known.chance)
-            made = asked.mean(name + suffix, value_N, about, options, known=known, better=better)
-            quantities.append(made)
-    both = asked.at(np.flatnonzero(np.isfinite(found.gap_negative_N + found.gap_positive_N)))
-    if both.rows and "auc" in only:
-        quantities.append(_auc(both, suffix, options, bag.get("auc")))
-    if both.rows and "rho" in only and both.found.gap_negative_N.mean() > TIE:
-        quantities.append(_rho(both, suffix, options))
-    return quantities
-
-
-def _auc(asked: Asked, suffix: str, options: Options, bag: float | None) -> Quantity:
-    negative_N, positive_N = (
-        _stepped(one) for one in (asked.found.gap_negative_N, asked.found.gap_positive_N)
-    )
-    return statistic(
-        f"auc{suffix}",
-        lambda place_M: detector_auc(negative_N[place_M], positive_N[place_M]),
-        len(asked.rows),
-        about="Chance that a negative costs more than a positive; 0.5 for a mere detector of edits",
-        options=options,
-        clusters=asked.clusters,
-        known=Known(bag, perfect=1.0, chance=0.5),
-        better="higher",
-    )
-
-
-def _stepped(gap_N: FloatArray) -> FloatArray:
-    """Gaps that differ by rounding only are ties."""
-    return np.round(gap_N / TIE) * TIE
-
-
-def _rho(asked: Asked, suffix: str, options: Options) -> Quantity:
-    return asked.mean(
-        f"rho{suffix}",
-        asked.found.gap_positive_N,
-        "What a positive costs over what a negative costs; 1 for a mere detector of edits",
-        options,
-        weight_N=asked.found.gap_negative_N,
-        known=Known(perfect=0.0),
-        better="lower",
-    )
-
-
-SAME_WORDS, OTHER_WORDS, SAME_DISTANCE = "same words", "other words", "same distance"
-SHOWN = 4
-"""Kinds that a sentence names."""
-TELLS = 0.9
-"""auc above which, by its interval, edits that matter are told from those that do not."""
-CHEAP = 0.25
-"""rho below which, by its interval, a positive costs next to nothing."""
-UNSURE = 0.75
-"""Half way from a detector to meaning: an auc that may be 0.5 and above this decides nothing."""
-
-State = Literal["blind", "detector", "unsure", "semantic", "partly", "noticed"]
-"""blind: the gap may be 0. detector: there is a gap, and auc may be 0.5. unsure: a gap, and auc may
-be either. semantic: auc above `TELLS` and rho below `CHEAP`. noticed: a gap, and no positives to
-compare."""
-_WHAT = {f", {SAME_WORDS}": "exchanged words", f", {OTHER_WORDS}": "replaced words", "": "edits"}
-
-
-def headline(finding: Finding) -> str:
-    """The test on exchanged words where there are any, else on what there is."""
-    for suffix in _groups(finding):
-        for stem in ("auc", "gap", "gap_hp"):
-            if finding.get(stem + suffix) is not None:
-                return stem + suffix
-    return finding.quantities[0].name if finding.quantities else ""
-
-
-def _groups(finding: Finding) -> list[str]:
-    """Those of one type of edit; all rows where no row has edits of one type."""
-    typed = [suffix for suffix in _WHAT if suffix and finding.get(f"gap{suffix}") is not None]
-    return typed or [""]
-
-
-def state(finding: Finding, suffix: str) -> State | None:
-    """What intervals say of one group of edits; None if too little was measured."""
-    gap, auc, rho = (finding.get(stem + suffix) for stem in ("gap", "auc", "rho"))
-    if gap is None or gap.outcomes is None or _clusters(gap.outcomes) < FEW:
-        return None
-    if not gap.estimate.low > TIE:
-        return "blind"
-    if auc is None:
-        return "noticed"
-    if not auc.estimate.low > 0.5:
-        return "detector" if auc.estimate.high <= UNSURE else "unsure"
-    is_cheap = rho is not None and rho.estimate.high < CHEAP
-    return "semantic" if auc.estimate.low > TELLS and is_cheap else "partly"
-
-
-def _clusters(outcomes: Outcomes) -> int:
-    """Those with a unit that has a number."""
-    there = zip(outcomes.clusters, outcomes.value_U, strict=True)
-    return len({cluster for cluster, value in there if value == value})
-
-
-def say(finding: Finding) -> Verdict:
-    """One clause for each type of edit; any failure decides."""
-    states = {suffix: state(finding, suffix) for suffix in _groups(finding)}
-    known = {suffix: found for suffix, found in states.items() if found is not None}
-    if not known:
-        return Verdict(
-            f"Not known: fewer than {FEW} independent rows have hard negatives and vectors.", "told"
-        )
-    told = "; ".join(_clause(finding, suffix, found) for suffix, found in known.items())
-    told += _unnoticed(finding)
-    found = set(known.values())
-    if found == {"semantic"} and _blind_kinds(finding):
-        return Verdict(f"In part: {told}.", "mixed")
-    if found == {"semantic"}:
-        return Verdict(f"Meaning: {told}.", "holds")
-    if found == {"blind"}:
-        return Verdict(f"Neither: {told}.", "fails")
-    if "detector" in found:
-        return Verdict(f"Only to notice edits: {told}.", "fails")
-    if "blind" in found:
-        return Verdict(f"Some words, not all that is said: {told}.", "fails")
-    if "unsure" in found:
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if found == {"noticed"}:
-        return Verdict(f"It notices edits: {told}.", "told")
-    return Verdict(f"In part: {told}.", "mixed")
-
-
-def _blind_kinds(finding: Finding) -> list[str]:
-    """Kinds of edit whose gap may be 0."""
-    every = [
-        one.name.removeprefix("gap, ") for one in finding.quantities if one.name.startswith("gap, ")
-    ]
-    kinds = [name for name in every if name not in (SAME_WORDS, OTHER_WORDS, SAME_DISTANCE)]
-    return [kind for kind in kinds if state(finding, f", {kind}") == "blind"]
-
-
-def _unnoticed(finding: Finding) -> str:
-    kinds = _blind_kinds(finding)
-    more = f" and {len(kinds) - SHOWN} more" if len(kinds) > SHOWN else ""
-    return f"; by kind, unnoticed are {', '.join(kinds[:SHOWN])}{more}" if kinds else ""
-
-
-def _clause(finding: Finding, suffix: str, found: State) -> str:
-    what, gap = _WHAT[suffix], finding[f"gap{suffix}"].estimate
-    if found == "blind":
-        return f"{what} go unnoticed, a hard negative costs {shown(gap, digits=4)}"
-    if found == "noticed":
-        return (
-            f"a hard negative ({what}) costs {shown(gap, digits=4)}; without hard positives it is "
-            "not known whether any edit would"
-        )
-    how = {
-        "detector": "are noticed but not understood",
-        "unsure": "are noticed, whether they are understood is open",
-        "semantic": "are understood",
-        "partly": "are understood in part",
-    }[found]
-    auc, rho = finding[f"auc{suffix}"].estimate, finding.get(f"rho{suffix}")
-    ratio = "" if rho is None else f" (ratio of costs, positive to negative: {shown(rho.estimate)})"
-    return f"{what} {how}, a negative costs more than a positive with chance {shown(auc)}{ratio}"
-
-
-def plots(finding: Finding) -> tuple[Plot, ...]:
-    """What both edits cost, and the test, kind by kind."""
-    every = [one for one in finding.quantities if "," in one.name]
-    costs = [bar(one, one.name) for one in every if one.name.startswith(("gap,", "gap_hp,"))]
-    tests = [bar(one, one.name.removeprefix("auc, ")) for one in every if one.name[:4] == "auc,"]
-    found = (
-        Bars(
-            "What an edit costs",
-            tuple(costs),
-            is_rate=False,
-            about="Cosine with the picture lost: gap to negatives, gap_hp to positives.",
-        ),
-        Bars(
-            "Does a negative cost more than a positive?",
-            tuple(tests),
-            is_rate=False,
-            about="0.5 only notices edits, 1 knows which of them matter.",
-        ),
-    )
-    return tuple(one for one in found if one.bars)
-
-
-NAME = "sensitivity"
-CONFIDENCE = 0.99
-KIND_RESAMPLES = 1_000
-"""There are many kinds, and none of them decides."""
-ABOUT = """\
-c is a caption, n a hard negative and p a hard positive of it, i the picture; cosines without scale.
-intra_hn = mean cos(c, n) and gap = mean cos(i, c) - cos(i, n): CE-CLIP, section 4.5 and figure 8.
-intra_hp and gap_hp are the same for p, selectivity = intra_hp - intra_hn (methods.md 4.6). The test
-for a perturbation detector (4.7, after the hard-positive paper, section 4.3): auc is the chance
-that a negative costs more than a positive, ties half; 0.5 cannot tell when an edit matters, 1 can.
-rho = gap_hp / gap, 1 for a mere detector and 0 where only meaning counts. Intervals are 99 %
-bootstraps over clusters of rows that share scenes. Negative and positive are those of the same row;
-edits of one type only are in "same words" (both exchange words) and "other words" (both replace
-some), and "same distance" holds rows in which both change as many words. Rows that turn caption
-and positive of another one round are left out: together they make gap_hp 0 for every model. Limits:
-where a hard negative costs nothing, rho means nothing and is not given."""
-
-
-def edit_sensitivity(
-    space: Space, material: Material, options: Options, *, base: Space | None = None
-) -> Finding:
-    """All quantities of sections 4.6 and 4.7, over all rows, by type of edit and by kind."""
-    rows = [row for row in material.rows if row.negative or row.positive]
-    if not rows:
-        needs = "captions with hard negatives or hard positives (`unbag edit` makes them)"
-        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
-    options = replace(options, confidence=CONFIDENCE)
-    chosen = choose_rows(rows, options)
-    asked = ask_rows(space, once(chosen))
-    every = asked.part([True] * len(asked.rows))
-    quantities = costs(every, "", options, is_swap=False)
-    for label in (SAME_WORDS, OTHER_WORDS):
-        part = asked.part([edit_type(row) == label for row in asked.rows])
-        quantities += costs(part, f", {label}", options, is_swap=label == SAME_WORDS)
-    quantities += _same_distance(every, options) + _scores(every, options, base)
-    quick = replace(options, resamples=min(options.resamples, KIND_RESAMPLES))
-    for kind in sorted({row.kind for row in asked.rows}):
-        part = asked.part([row.kind == kind for row in asked.rows])
-        quantities += costs(part, f", {kind}", quick, only=BY_KIND, is_swap=False)
-    notes = _notes(every, asked) + told_part(len(chosen), len(rows), "rows")
-    found = Finding(NAME, tuple(quantities), notes=notes)
-    return replace(found, headline=headline(found), plots=plots(found))
-
-
-def once(rows: Sequence[Row]) -> list[Row]:
-    """Without rows that turn caption and positive of an earlier one round, as the world's do.
-
-    Over both, what positives cost adds up to 0 for every model. The first to come counts as the
-    original: in the world it has the usual words, and its positive the rarer ones.
-    """
-    seen: set[tuple[str, str | None, str | None]] = set()
-    found = []
-    for row in rows:
-        if (row.picture.key, row.positive, row.caption) not in seen:
-            seen.add((row.picture.key, row.caption, row.positive))
-            found.append(row)
-    return found
-
-
-def edit_type(row: Row) -> str:
-    """Whether both edits exchange words or both replace some; nothing for one of each."""
-    edits = [text for text in (row.negative, row.positive) if text is not None]
-    same = {has_same_words(row.caption, text) for text in edits}
-    if len(same) > 1:
-        return ""
-    return SAME_WORDS if same == {True} else OTHER_WORDS
-
-
-def _same_distance(asked: Asked, options: Options) -> list[Quantity]:
-    """How many words both edits change, and the test where these are as many."""
-    negative_N, positive_N = _distances(asked)
-    quantities = [
-        asked.mean(f"words changed, {what}", value_N, f"Words that a {what} changes", options)
-        for what, value_N in (("negative", negative_N), ("positive", positive_N))
-        if not np.isnan(value_N).all()
-    ]
-    alike = asked.at(np.flatnonzero(negative_N == positive_N))
-    if not alike.rows:
-        return quantities
-    return quantities + costs(
-        alike, f", {SAME_DISTANCE}", options, only=("gap", "gap_hp", "auc"), is_swap=False
-    )
-
-
-def _distances(asked: Asked) -> tuple[FloatArray, FloatArray]:
-    """Words that the negative and that the positive of each row change, [N]; NaN for none."""
-    found = [
-        [np.nan if edit is None else words_changed(row.caption, edit) for edit in edits]
-        for row in asked.rows
-        for edits in [(row.negative, row.positive)]
-    ]
-    negative_N, positive_N = np.array(found, dtype=float).reshape(-1, 2).T
-    return negative_N, positive_N
-
-
-def _scores(asked: Asked, options: Options, base: Space | None) -> list[Quantity]:
-    """Mean cosines of the picture with c, n and p, and what they were in the base model."""
-    means = _told_scores(asked)
-    quantities = [
-        asked.mean(f"score {name}", value_N, f"Mean cosine of picture and {what}", options)
-        for name, what, value_N in means
-    ]
-    if base is None:
-        return quantities
-    before = {name: value_N for name, _, value_N in _told_scores(ask_rows(base, asked.rows))}
-    return quantities + [
-        asked.mean(
-            f"score {name} minus base",
-            value_N - before[name],
-            f"Mean cosine of picture and {what}, less that of {base.name}",
-            options,
-        )
-        for name, what, value_N in means
-    ]
-
-
-def _told_scores(asked: Asked) -> list[tuple[str, str, FloatArray]]:
-    found = [
-        ("c", "caption", asked.score_N),
-        ("n", "negative", asked.score_N - asked.found.gap_negative_N),
-        ("p", "positive", asked.score_N - asked.found.gap_positive_N),
-    ]
-    return [one for one in found if not np.isnan(one[2]).all()]
-
-
-def _notes(every: Asked, asked: Asked) -> tuple[str, ...]:
-    both = [row for row in every.rows if row.negative and row.positive]
-    if not both:
-        return ("No row has both a negative and a positive, so a mere detector is not told apart.",)
-    negative_N, positive_N = _distances(every)
-    alike = int((negative_N == positive_N).sum())
-    return (
-        f"{len(both)} of {len(asked.rows)} rows have both a negative and a positive; all numbers "
-        "but those of kinds without positives are of these rows.",
-        f"A negative changes {negative_N.mean():.1f} words on average, a positive "
-        f"{positive_N.mean():.1f}; in {alike} rows both change as many (same distance).",
-    )
-
-
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
-    base = subject.other.space if subject.other is not None else None
-    return edit_sensitivity(subject.space, material, options, base=base)
-
-
-SENSITIVITY = Probe(NAME, "Did it learn meaning, or only to notice edits?", ABOUT, _ask, say)

@@ -1,9 +1,10 @@
-"""What a probe asks of a model: vectors of pictures and captions, and what stands before them.
+"""Vectors of pictures and captions that probes ask for, and the geometry they are compared with.
 
-A space can be a model (`unbag.probes.space`) or one that is constructed, so that its verdict is
-known beforehand (`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
+A space is a model (`EncoderSpace`) or constructed, so that its verdict is known beforehand
+(`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
 
-Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
+Dimensions: N pictures or captions, D joint space, M gallery, L patches or
+words, W width of a layer.
 """
 
 from __future__ import annotations
@@ -34,14 +35,6 @@ from unbag.types import (
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-"""What a probe asks of a model: vectors of pictures and captions, and what stands before them.
-
-A space can be a model (`unbag.probes.space`) or one that is constructed, so that its verdict is
-known beforehand (`unbag.probes.reference_spaces`). It remembers vectors: probes ask freely.
-
-Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
-"""
 
 
 class Space(Protocol):
@@ -75,7 +68,7 @@ class Space(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class InnerFeatures:
     """What stands at one place of a tower for N inputs. Single precision, to save memory."""
 
     vector_NLW: Vectors
@@ -99,183 +92,67 @@ class LayerView(Protocol):
     def caption_depth(self) -> int:
         """Number of layers of captions."""
 
-    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
+    def pictures(
+        self, pictures: Sequence[Picture], layers: Sequence[int]
+    ) -> tuple[InnerFeatures, ...]:
         """The layers asked for (-1 is the last), in one pass over the pictures."""
 
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
         """Likewise; captions are padded to the longest."""
 
 
 class TokenView(Protocol):
     """Patches and words as unit vectors in the joint space, [N, L, D]."""
 
-    def pictures(self, pictures: Sequence[Picture]) -> Features:
+    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
         """Patches, row by row from the top left."""
 
-    def captions(self, captions: Sequence[str]) -> Features:
+    def captions(self, captions: Sequence[str]) -> InnerFeatures:
         """Words or their pieces."""
 
 
-# Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
+TIE = 1e-6
+"""Cosines of vectors in single precision that differ by less are equal but for rounding."""
 
-ENCODED_PARTS_BATCH = 32
+
+def unit(vector_ND: FloatArray) -> FloatArray:
+    """At length 1; NaN where there is no direction."""
+    length_N1 = np.linalg.norm(vector_ND, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # What cancels out to rounding errors has no direction either.
+        return np.where(length_N1 > 1e-12, vector_ND / length_N1, np.nan)
+
+
+def cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """Row with row, [N]."""
+    found: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
+    return found
+
+
+def centred(vector_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
+    """Around the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
+    axis_D: FloatArray = gallery_MD.mean(axis=0)
+    return vector_ND - axis_D
+
+
+def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """Rank correlation of the D numbers, row with row, [N]; NaN for a constant vector.
+
+    Source: Li et al. 2024, section 3.2. A high cosine does not mean that vectors hold no
+    difference: (10, 11, 12) and (12, 11, 10) have cosine 0.989 and correlation -1.
+    """
+    from scipy.stats import rankdata
+
+    rank = [np.asarray(rankdata(one, axis=-1), dtype=float) for one in (first_ND, second_ND)]
+    first, second = (one - one.mean(axis=-1, keepdims=True) for one in rank)
+    return cosines(first, second)
+
+
+BATCH = 256
+"""Inputs that are encoded at once."""
+"""Inputs that are encoded at once."""
+LAYERS_BATCH = 32
 """Inputs whose layers are in memory at once: a layer is a hundred times the size of its vector."""
-
-
-class EncoderLayers:
-    """Layers of both towers of a model."""
-
-    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """The encoder must be a LayerEncoder; pictures that cannot be opened go to `damaged`."""
-        assert isinstance(encoder, LayerEncoder)
-        self._encoder: LayerEncoder = encoder
-        self._progress = progress
-        self._damaged = damaged
-
-    @cached_property
-    def picture_depth(self) -> int:
-        """Found by asking for one grey picture."""
-        from PIL import Image
-
-        pixels = self._encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
-        return len(self._encoder.picture_layers(pixels[None]).vector_NLW)
-
-    @cached_property
-    def caption_depth(self) -> int:
-        """Found by asking for one caption."""
-        return len(self._encoder.caption_layers(["a"]).vector_NLW)
-
-    def pictures(self, pictures: Sequence[Picture], layers: Sequence[int]) -> tuple[Features, ...]:
-        """The layers asked for, in one pass over the different pictures."""
-        kept = [_Kept() for _ in layers]
-        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
-            for batch in batches:
-                if batch.pixels is not None:
-                    _keep(kept, layers, batch.keys, self._encoder.picture_layers(batch.pixels))
-        keys = [picture.key for picture in pictures]
-        return tuple(one.features(keys) for one in kept)
-
-    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[Features, ...]:
-        """Likewise; captions are padded to the longest."""
-        kept = [_Kept() for _ in layers]
-        for some in _batches(captions, self._encoder.name, self._progress):
-            _keep(kept, layers, some, self._encoder.caption_layers(some))
-        return tuple(one.features(captions) for one in kept)
-
-
-class EncoderTokens:
-    """Patches and words of a model in the joint space."""
-
-    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
-        """The encoder must be a TokenEncoder; pictures that cannot be opened go to `damaged`."""
-        assert isinstance(encoder, TokenEncoder)
-        self._encoder: TokenEncoder = encoder
-        self._progress = progress
-        self._damaged = damaged
-
-    def pictures(self, pictures: Sequence[Picture]) -> Features:
-        """Patches, row by row from the top left."""
-        kept = _Kept()
-        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
-            for batch in batches:
-                if batch.pixels is not None:
-                    _keep_tokens(kept, batch.keys, self._encoder.encode_patches(batch.pixels))
-        return kept.features([picture.key for picture in pictures])
-
-    def captions(self, captions: Sequence[str]) -> Features:
-        """Words or their pieces."""
-        kept = _Kept()
-        for some in _batches(captions, self._encoder.name, self._progress):
-            _keep_tokens(kept, some, self._encoder.encode_tokens(some))
-        return kept.features(captions)
-
-
-class _Kept:
-    """Vectors of one layer by key; lengths may differ from batch to batch."""
-
-    def __init__(self) -> None:
-        self.vector_LW: dict[str, Vectors] = {}
-        self.mask_L: dict[str, BoolArray] = {}
-        self.pooled_W: dict[str, Vectors] = {}
-
-    def add(
-        self, keys: Sequence[str], vector_NLW: Tensor, mask_NL: Tensor, pooled: Tensor | None
-    ) -> None:
-        self.vector_LW.update(zip(keys, vector_NLW.float().cpu().numpy(), strict=True))
-        self.mask_L.update(zip(keys, mask_NL.cpu().numpy(), strict=True))
-        if pooled is not None:
-            self.pooled_W.update(zip(keys, pooled.float().cpu().numpy(), strict=True))
-
-    def features(self, keys: Sequence[str]) -> Features:
-        """In the order of the keys; NaN for those that are not there."""
-        shapes = [one.shape for one in self.vector_LW.values()] or [(1, 1)]
-        long, wide = max(shape[0] for shape in shapes), shapes[0][1]
-        vector_NLW = np.full((len(keys), long, wide), np.nan, dtype=np.float32)
-        mask_NL = np.zeros((len(keys), long), dtype=np.bool_)
-        pooled_NW = np.full((len(keys), wide), np.nan, dtype=np.float32)
-        for at, key in enumerate(keys):
-            if key not in self.vector_LW:
-                continue
-            # Padding is zeros, so that sums over a mask never meet NaN.
-            vector_NLW[at] = 0
-            vector_NLW[at, : len(self.vector_LW[key])] = self.vector_LW[key]
-            mask_NL[at, : len(self.mask_L[key])] = self.mask_L[key]
-            if key in self.pooled_W:
-                pooled_NW[at] = self.pooled_W[key]
-        return Features(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
-
-
-def _keep(kept: Sequence[_Kept], layers: Sequence[int], keys: Sequence[str], found: Layers) -> None:
-    for one, layer in zip(kept, layers, strict=True):
-        one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
-
-
-def _keep_tokens(kept: _Kept, keys: Sequence[str], found: Tokens) -> None:
-    kept.add(keys, found.vector_NLD, found.mask_NL, None)
-
-
-@contextmanager
-def _opened(
-    encoder: DualEncoder,
-    pictures: Sequence[Picture],
-    progress: Progress,
-    damaged: dict[str, str],
-) -> Iterator[Iterator[Batch]]:
-    """The different pictures, prepared, with a bar."""
-    picture_of = {picture.key: picture for picture in pictures}
-    keys = list(picture_of)
-    todo = [keys[at : at + ENCODED_PARTS_BATCH] for at in range(0, len(keys), ENCODED_PARTS_BATCH)]
-    with (
-        progress.task(f"{encoder.name}: patches", len(keys)) as advance,
-        reading(encoder, picture_of, todo, turn=Turn(encoder.device)) as batches,
-    ):
-        yield _told(batches, picture_of, advance, damaged)
-
-
-def _told(
-    batches: Iterator[Batch],
-    picture_of: Mapping[str, Picture],
-    advance: Callable[[int], None],
-    damaged: dict[str, str],
-) -> Iterator[Batch]:
-    for batch in batches:
-        damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
-        yield batch
-        advance(len(batch.keys) + len(batch.damaged))
-
-
-def _batches(captions: Sequence[str], name: str, progress: Progress) -> Iterator[list[str]]:
-    """The different captions, those of like length together."""
-    unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
-    with progress.task(f"{name}: words", len(unique)) as advance:
-        for at in range(0, len(unique), ENCODED_PARTS_BATCH):
-            yield unique[at : at + ENCODED_PARTS_BATCH]
-            advance(len(unique[at : at + ENCODED_PARTS_BATCH]))
-
-
-# Dimensions: N pictures or captions, D joint space, L patches or words, W width of a layer.
-
-ENCODED_BATCH = 256
 
 
 class EncoderSpace:
@@ -286,7 +163,7 @@ class EncoderSpace:
         encoder: DualEncoder,
         *,
         cache: Path | None = None,
-        batch: int = ENCODED_BATCH,
+        batch: int = BATCH,
         progress: Progress | None = None,
     ) -> None:
         """Nothing is encoded before it is asked for."""
@@ -351,40 +228,156 @@ def _width(known: Mapping[str, FloatArray]) -> int:
     return max((len(row) for row in known.values()), default=1)
 
 
-# Dimensions: N rows, M gallery, D space.
+class EncoderLayers:
+    """Layers of both towers of a model."""
 
-TIE = 1e-6
-"""Cosines of vectors in single precision that differ by less are equal but for rounding."""
+    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
+        """The encoder must be a LayerEncoder; pictures that cannot be opened go to `damaged`."""
+        assert isinstance(encoder, LayerEncoder)
+        self._encoder: LayerEncoder = encoder
+        self._progress = progress
+        self._damaged = damaged
+
+    @cached_property
+    def picture_depth(self) -> int:
+        """Found by asking for one grey picture."""
+        from PIL import Image
+
+        pixels = self._encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
+        return len(self._encoder.picture_layers(pixels[None]).vector_NLW)
+
+    @cached_property
+    def caption_depth(self) -> int:
+        """Found by asking for one caption."""
+        return len(self._encoder.caption_layers(["a"]).vector_NLW)
+
+    def pictures(
+        self, pictures: Sequence[Picture], layers: Sequence[int]
+    ) -> tuple[InnerFeatures, ...]:
+        """The layers asked for, in one pass over the different pictures."""
+        kept = [_LayerVectors() for _ in layers]
+        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
+            for batch in batches:
+                if batch.pixels is not None:
+                    _keep(kept, layers, batch.keys, self._encoder.picture_layers(batch.pixels))
+        keys = [picture.key for picture in pictures]
+        return tuple(one.features(keys) for one in kept)
+
+    def captions(self, captions: Sequence[str], layers: Sequence[int]) -> tuple[InnerFeatures, ...]:
+        """Likewise; captions are padded to the longest."""
+        kept = [_LayerVectors() for _ in layers]
+        for some in _batches(captions, self._encoder.name, self._progress):
+            _keep(kept, layers, some, self._encoder.caption_layers(some))
+        return tuple(one.features(captions) for one in kept)
 
 
-def unit(vector_ND: FloatArray) -> FloatArray:
-    """At length 1; NaN where there is no direction."""
-    length_N1 = np.linalg.norm(vector_ND, axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # What cancels out to rounding errors has no direction either.
-        return np.where(length_N1 > 1e-12, vector_ND / length_N1, np.nan)
+class EncoderTokens:
+    """Patches and words of a model in the joint space."""
+
+    def __init__(self, encoder: DualEncoder, progress: Progress, damaged: dict[str, str]) -> None:
+        """The encoder must be a TokenEncoder; pictures that cannot be opened go to `damaged`."""
+        assert isinstance(encoder, TokenEncoder)
+        self._encoder: TokenEncoder = encoder
+        self._progress = progress
+        self._damaged = damaged
+
+    def pictures(self, pictures: Sequence[Picture]) -> InnerFeatures:
+        """Patches, row by row from the top left."""
+        kept = _LayerVectors()
+        with _opened(self._encoder, pictures, self._progress, self._damaged) as batches:
+            for batch in batches:
+                if batch.pixels is not None:
+                    _keep_tokens(kept, batch.keys, self._encoder.encode_patches(batch.pixels))
+        return kept.features([picture.key for picture in pictures])
+
+    def captions(self, captions: Sequence[str]) -> InnerFeatures:
+        """Words or their pieces."""
+        kept = _LayerVectors()
+        for some in _batches(captions, self._encoder.name, self._progress):
+            _keep_tokens(kept, some, self._encoder.encode_tokens(some))
+        return kept.features(captions)
 
 
-def cosines(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Row with row, [N]."""
-    found: FloatArray = (unit(first_ND) * unit(second_ND)).sum(axis=-1)
-    return found
+class _LayerVectors:
+    """Vectors of one layer by key; lengths may differ from batch to batch."""
+
+    def __init__(self) -> None:
+        self.vector_LW: dict[str, Vectors] = {}
+        self.mask_L: dict[str, BoolArray] = {}
+        self.pooled_W: dict[str, Vectors] = {}
+
+    def add(
+        self, keys: Sequence[str], vector_NLW: Tensor, mask_NL: Tensor, pooled: Tensor | None
+    ) -> None:
+        self.vector_LW.update(zip(keys, vector_NLW.float().cpu().numpy(), strict=True))
+        self.mask_L.update(zip(keys, mask_NL.cpu().numpy(), strict=True))
+        if pooled is not None:
+            self.pooled_W.update(zip(keys, pooled.float().cpu().numpy(), strict=True))
+
+    def features(self, keys: Sequence[str]) -> InnerFeatures:
+        """In the order of the keys; NaN for those that are not there."""
+        shapes = [one.shape for one in self.vector_LW.values()] or [(1, 1)]
+        long, wide = max(shape[0] for shape in shapes), shapes[0][1]
+        vector_NLW = np.full((len(keys), long, wide), np.nan, dtype=np.float32)
+        mask_NL = np.zeros((len(keys), long), dtype=np.bool_)
+        pooled_NW = np.full((len(keys), wide), np.nan, dtype=np.float32)
+        for at, key in enumerate(keys):
+            if key not in self.vector_LW:
+                continue
+            # Padding is zeros, so that sums over a mask never meet NaN.
+            vector_NLW[at] = 0
+            vector_NLW[at, : len(self.vector_LW[key])] = self.vector_LW[key]
+            mask_NL[at, : len(self.mask_L[key])] = self.mask_L[key]
+            if key in self.pooled_W:
+                pooled_NW[at] = self.pooled_W[key]
+        return InnerFeatures(vector_NLW, mask_NL, pooled_NW if self.pooled_W else None)
 
 
-def centred(vector_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
-    """Around the mean of the gallery: vectors of one model lie in a cone, and share its axis."""
-    axis_D: FloatArray = gallery_MD.mean(axis=0)
-    return vector_ND - axis_D
+def _keep(
+    kept: Sequence[_LayerVectors], layers: Sequence[int], keys: Sequence[str], found: Layers
+) -> None:
+    for one, layer in zip(kept, layers, strict=True):
+        one.add(keys, found.vector_NLW[layer], found.mask_NL, found.pooled_NW[layer])
 
 
-def spearman(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """Rank correlation of the D numbers, row with row, [N]; NaN for a constant vector.
+def _keep_tokens(kept: _LayerVectors, keys: Sequence[str], found: Tokens) -> None:
+    kept.add(keys, found.vector_NLD, found.mask_NL, None)
 
-    Source: Li et al. 2024, section 3.2. A high cosine does not mean that vectors hold no
-    difference: (10, 11, 12) and (12, 11, 10) have cosine 0.989 and correlation -1.
-    """
-    from scipy.stats import rankdata
 
-    rank = [np.asarray(rankdata(one, axis=-1), dtype=float) for one in (first_ND, second_ND)]
-    first, second = (one - one.mean(axis=-1, keepdims=True) for one in rank)
-    return cosines(first, second)
+@contextmanager
+def _opened(
+    encoder: DualEncoder,
+    pictures: Sequence[Picture],
+    progress: Progress,
+    damaged: dict[str, str],
+) -> Iterator[Iterator[Batch]]:
+    """The different pictures, prepared, with a bar."""
+    picture_of = {picture.key: picture for picture in pictures}
+    keys = list(picture_of)
+    todo = [keys[at : at + LAYERS_BATCH] for at in range(0, len(keys), LAYERS_BATCH)]
+    with (
+        progress.task(f"{encoder.name}: patches", len(keys)) as advance,
+        reading(encoder, picture_of, todo, turn=Turn(encoder.device)) as batches,
+    ):
+        yield _told(batches, picture_of, advance, damaged)
+
+
+def _told(
+    batches: Iterator[Batch],
+    picture_of: Mapping[str, Picture],
+    advance: Callable[[int], None],
+    damaged: dict[str, str],
+) -> Iterator[Batch]:
+    for batch in batches:
+        damaged.update({picture_of[key].name: why for key, why in batch.damaged.items()})
+        yield batch
+        advance(len(batch.keys) + len(batch.damaged))
+
+
+def _batches(captions: Sequence[str], name: str, progress: Progress) -> Iterator[list[str]]:
+    """The different captions, those of like length together."""
+    unique = sorted(dict.fromkeys(captions), key=lambda caption: (len(caption), caption))
+    with progress.task(f"{name}: words", len(unique)) as advance:
+        for at in range(0, len(unique), LAYERS_BATCH):
+            yield unique[at : at + LAYERS_BATCH]
+            advance(len(unique[at : at + LAYERS_BATCH]))

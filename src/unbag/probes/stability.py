@@ -1,4 +1,4 @@
-"""Vectors and what they are compared with come in; how little would turn the comparison, out.
+"""The probe `stability`: how little noise or rotation turns the preferences of a model.
 
 A unit vector v prefers c to n by the margin m = v (c - n). The smallest rotation of v that reaches
 the boundary between the two is exactly asin(m / |c - n|): v stands at that angle to the plane at
@@ -8,7 +8,7 @@ and renormalising v afterwards changes nothing, since no scale changes a sign. T
 ours; the question is that of Li et al. 2024: vectors that nearly agree may still hold a difference.
 Limits: noise of a real channel, such as compression, is not equal in all directions.
 
-Dimensions: N comparisons, D space.
+Dimensions: N comparisons, M some of them, D space.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from unbag.probes.base import (
     Material,
     Options,
     PicturePair,
-    Point,
     Probe,
     Quantity,
     Row,
     Scatter,
+    ScatterPoint,
     Subject,
     Verdict,
     mean,
@@ -42,209 +42,151 @@ from unbag.probes.space import TIE, Space, cosines, unit
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
 
-LEAST = 3
-"""Numbers that a rank correlation needs."""
-Rounding = Literal["bfloat16", "float16"]
-
-
-@dataclass(frozen=True, eq=False)
-class Decisions:
-    """Comparisons, one number each; NaN where a vector is missing."""
-
-    margin_N: FloatArray
-    """Above 0 where the right one is preferred; 0 where a difference is only rounding."""
-    angle_N: FloatArray
-    """Degrees to the boundary: below 0 on the wrong side, 0 for a tie."""
-    cosine_N: FloatArray
-    """Of the two that are compared."""
-
-    @property
-    def right(self) -> FloatArray:
-        """1, 0 or NaN; a tie is not right."""
-        return np.where(np.isnan(self.margin_N), np.nan, self.margin_N > 0)
-
-    @property
-    def held(self) -> FloatArray:
-        """1 where it is right or tied: a tie is held at no angle at all."""
-        return np.where(np.isnan(self.margin_N), np.nan, self.margin_N >= 0)
-
-
-def decide(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> Decisions:
-    """Row by row, the right one of two against the wrong one."""
-    vector_ND, right_ND, wrong_ND = unit(vector_ND), unit(right_ND), unit(wrong_ND)
-    way_ND = right_ND - wrong_ND
-    margin_N: FloatArray = (vector_ND * way_ND).sum(axis=-1)
-    margin_N = np.where(np.abs(margin_N) <= TIE, 0.0, margin_N)
-    length_N = np.linalg.norm(way_ND, axis=-1)
-    sine_N = margin_N / np.where(margin_N == 0, 1.0, length_N)
-    angle_N = np.degrees(np.arcsin(np.clip(sine_N, -1, 1)))
-    return Decisions(margin_N, angle_N, cosines(right_ND, wrong_ND))
-
-
-def flip_chance(angle_N: FloatArray, *, width: int, size: float) -> FloatArray:
-    """Chance that noise of this size, relative to the vector, turns each preference.
-
-    Args:
-        angle_N: Degrees to the boundary.
-        width: D, the number of directions that the noise is spread over.
-        size: Root of the expected squared length of the noise over that of the vector.
-    """
-    from scipy.special import ndtr
-
-    sine_N = np.sin(np.radians(angle_N))
-    return np.asarray(ndtr(-np.abs(sine_N) * np.sqrt(width) / size), dtype=float)
-
-
-def changed_by(
-    to: Rounding, vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray
-) -> FloatArray:
-    """1 where vectors kept in this precision prefer another one, or none, else 0; NaN unknown.
-
-    Sums are exact: only what is kept is rounded.
-    """
-    before_N = _sides(vector_ND, right_ND, wrong_ND)
-    after_N = _sides(*(rounded(one, to) for one in (vector_ND, right_ND, wrong_ND)))
-    return np.where(np.isnan(before_N + after_N), np.nan, before_N != after_N)
-
-
-def rounded(vector_ND: FloatArray, to: Rounding) -> FloatArray:
-    """To the nearest number of this precision, the even one of two that are as near."""
-    if to == "float16":
-        return vector_ND.astype(np.float16).astype(float)
-    bits = np.ascontiguousarray(vector_ND, dtype=np.float32).view(np.uint32)
-    # bfloat16 is the upper half of single precision; NaN must not be carried over into infinity.
-    even = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(vector_ND), np.nan, even.view(np.float32).astype(float))
-
-
-def rank_correlation(first_N: FloatArray, second_N: FloatArray) -> Callable[[IntArray], float]:
-    """Spearman's correlation of any units, by their places, equal values at their mean rank.
-
-    Values are put in order once, so that thousands of resamples cost little. NaN for fewer than
-    three units, and where one side is constant.
-    """
-    first_M, second_M = (np.unique(one, return_inverse=True)[1] for one in (first_N, second_N))
-
-    def of(place_M: IntArray) -> float:
-        if len(place_M) < LEAST:
-            return float("nan")
-        one, other = _centred_ranks(first_M[place_M]), _centred_ranks(second_M[place_M])
-        return float(cosines(one, other))
-
-    return of
-
-
-def _centred_ranks(code_M: IntArray) -> FloatArray:
-    """Around their mean; equal codes share theirs."""
-    count = np.bincount(code_M)
-    rank = np.cumsum(count) - (count - 1) / 2
-    found: FloatArray = rank[code_M] - (len(code_M) + 1) / 2
-    return found
-
-
-def _sides(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> FloatArray:
-    return np.sign(decide(vector_ND, right_ND, wrong_ND).margin_N)
-
-
-# Dimensions: N comparisons, M some of them, D space.
-
+NAME = "stability"
+SAME_WORDS, PICTURES = ", same words", ", pictures"
 SIZES = (0.05, 0.10)
 """Of noise, relative to the vector."""
+CHANCE = 0.5
+UNSURE = 0.75
+"""Half way from chance to all right: an interval from chance to above it decides nothing."""
+FIRM, FRAGILE = 0.1, 0.25
+"""Share of right preferences that noise of 10 % turns: surely below, surely above."""
+LEAST_RANKED = 3
+"""Numbers that a rank correlation needs."""
+MOST_POINTS = 400
+Rounding = Literal["bfloat16", "float16"]
 ROUNDINGS: tuple[Rounding, ...] = ("bfloat16", "float16")
+_BETWEEN = {
+    SAME_WORDS: "two captions of the same words",
+    "": "two captions",
+    PICTURES: "two pictures",
+}
+ABOUT = """\
+A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
+angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
+it is told in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
+of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
+of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
+brought back to unit length or not. The same for a caption between two pictures. Against the cosine:
+Spearman's rank correlation of the angle with the cosine of the two that are compared; below 0, the
+more alike they are the less it takes. Changed by bfloat16 or float16: the share of all preferences
+that differ when vectors are kept in that precision. The question follows Li et al. 2024, the
+formulas are ours. Limits: noise of a real channel is not equal in all directions, and a model that
+is surely wrong is stable too; look at the share that is right first."""
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """Comparisons with what is known of each."""
+def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    if subject.space is None:
+        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
+    return stability(subject.space, material, options)
 
-    units: tuple[str, ...]
-    clusters: tuple[str, ...]
-    kinds: tuple[str, ...]
-    found: Decisions
-    changed: dict[Rounding, FloatArray]
-    width: int
 
-    def at(self, place_M: IntArray) -> Compared:
-        """Some of them."""
-        units, clusters, kinds = (
-            tuple(one[at] for at in place_M) for one in (self.units, self.clusters, self.kinds)
+def say(finding: Finding) -> Verdict:
+    """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
+    suffix = finding.headline.removeprefix("angle")
+    between = _BETWEEN[suffix]
+    right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
+    flipped = finding[f"flipped at 10 %{suffix}"].estimate
+    if not right.n:
+        return Verdict("Not known: no preference between vectors that are numbers.", "told")
+    if not right.value and angle.value != 0 and right.high > UNSURE:
+        told = f"none of {right.n:,} preferences between {between} is right, too few to say more"
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if not right.value:
+        ties = "ties" if angle.value == 0 else "ties or wrong"
+        at = (
+            ""
+            if angle.n == 0 or angle.value != angle.value
+            else f", {shown(angle, 'degrees', digits=1)}"
         )
-        found = Decisions(
-            *(
-                one[place_M]
-                for one in (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
+        return Verdict(
+            f"Nothing holds them: all preferences between {between} are {ties}{at}.", "fails"
+        )
+    told = (
+        f"{shown(right)} of preferences between {between} are right; a rotation of "
+        f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
+        f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
+    )
+    if right.low <= CHANCE and right.high > UNSURE:
+        return Verdict(f"Not decided: {told}.", "mixed")
+    if right.low <= CHANCE:
+        return Verdict(f"It decides no better than chance: {told}.", "fails")
+    if flipped.low > FRAGILE:
+        return Verdict(f"Very little: {told}.", "fails")
+    if flipped.high < FIRM:
+        return Verdict(f"Much is needed: {told}.", "holds")
+    return Verdict(f"Some noise is enough: {told}.", "mixed")
+
+
+STABILITY = Probe(NAME, "How little turns its preferences?", ABOUT, _ask, say)
+
+
+def _against(finding: Finding, suffix: str) -> str:
+    """What the cosine of the two has to do with it, where the interval leaves 0 out."""
+    side = PICTURES if suffix == PICTURES else ""
+    found = finding.get(f"angle against cosine{side}")
+    if found is None or not (found.estimate.low > 0 or found.estimate.high < 0):
+        return ""
+    how = "less" if found.estimate.high < 0 else "more"
+    return f"; over all kinds, the more alike the two the {how} it takes ({shown(found.estimate)})"
+
+
+def stability(space: Space, material: Material, options: Options) -> Finding:
+    """How firm the preferences of any space of vectors are."""
+    rows = [row for row in material.rows if row.negative is not None]
+    pairs = [pair for pair in material.pairs if pair.captions is not None]
+    if not rows and not pairs:
+        needs = "captions with hard negatives, or pairs of pictures with a caption each"
+        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
+    kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
+    notes = (
+        "A preference that is wrong does not count: see how many are right first.",
+        *told_part(len(kept), len(rows), "rows"),
+        *told_part(len(kept_pairs), len(pairs), "pairs of pictures"),
+    )
+    quantities: list[Quantity] = []
+    plots: list[Scatter] = []
+    if kept:
+        asked = of_rows(space, kept)
+        quantities += _of_captions(asked, kept, options)
+        plots.append(_scatter(asked, "captions", options))
+    if kept_pairs:
+        between = of_pairs(space, kept_pairs)
+        quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
+        plots.append(_scatter(between, "pictures", options))
+    headline = next(one.name for one in quantities if one.name.startswith("angle"))
+    return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
+
+
+def _of_captions(asked: Compared, rows: Sequence[Row], options: Options) -> list[Quantity]:
+    """Where only the order differs first, if it does anywhere: the verdict is about that."""
+    found = []
+    swap_M = np.flatnonzero([is_swap(row) for row in rows])
+    if len(swap_M):
+        found = firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
+    found += firmness(asked, "", options) + by_cosine(asked, "", options)
+    return found + by_rounding(asked, options)
+
+
+def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
+    every = [at for at in range(len(asked.units)) if np.isfinite(asked.found.angle_N[at])]
+    chosen = sorted(every, key=lambda at: hashed(asked.units[at]))
+    return Scatter(
+        title=f"Firmness between two {what}",
+        x=f"cosine of the two {what}",
+        y="degrees to the boundary",
+        points=tuple(
+            ScatterPoint(
+                float(asked.found.cosine_N[at]),
+                float(asked.found.angle_N[at]),
+                asked.kinds[at],
+                asked.units[at],
             )
-        )
-        changed = {name: value_N[place_M] for name, value_N in self.changed.items()}
-        return Compared(units, clusters, kinds, found, changed, self.width)
-
-    def mean(
-        self,
-        name: str,
-        value_N: FloatArray,
-        about: str,
-        options: Options,
-        *,
-        weight_N: FloatArray | None = None,
-        known: Known | None = None,
-        better: Better = "neither",
-        is_rate: bool = False,
-    ) -> Quantity:
-        """Over all, or over those with a weight."""
-        return mean(
-            name,
-            value_N,
-            about=about,
-            options=options,
-            units=self.units,
-            clusters=self.clusters,
-            weight_N=weight_N,
-            known=known,
-            better=better,
-            is_rate=is_rate,
-            tags=[{"kind": kind} for kind in self.kinds],
-        )
-
-
-def of_rows(space: Space, rows: Sequence[Row]) -> Compared:
-    """A picture between its caption and a false one."""
-    there = [row for row in rows if row.negative is not None]
-    return _compared(
-        space.pictures([row.picture for row in there]),
-        space.captions([row.caption for row in there]),
-        space.captions([row.negative or "" for row in there]),
-        [(row.id, cluster_of(row), row.kind) for row in there],
+            for at in (chosen if options.is_full else chosen[:MOST_POINTS])
+        ),
+        lines=(("boundary", 0.0),),
+        about="Below the boundary a preference is wrong. A tie stands on it.",
     )
-
-
-def of_pairs(space: Space, pairs: Sequence[PicturePair]) -> Compared:
-    """A caption between the picture it is true of and the other one, both captions of a pair."""
-    every = [
-        (caption, *pictures, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
-        for pair in pairs
-        if pair.captions is not None
-        for at, (caption, pictures) in enumerate(
-            zip(pair.captions, ((pair.first, pair.second), (pair.second, pair.first)), strict=True)
-        )
-    ]
-    return _compared(
-        space.captions([one[0] for one in every]),
-        space.pictures([one[1] for one in every]),
-        space.pictures([one[2] for one in every]),
-        [one[3] for one in every],
-    )
-
-
-def _compared(
-    vector_ND: FloatArray,
-    right_ND: FloatArray,
-    wrong_ND: FloatArray,
-    names: Sequence[tuple[str, str, str]],
-) -> Compared:
-    changed = {to: changed_by(to, vector_ND, right_ND, wrong_ND) for to in ROUNDINGS}
-    units, clusters, kinds = zip(*names, strict=True) if names else ((), (), ())
-    found = decide(vector_ND, right_ND, wrong_ND)
-    return Compared(units, clusters, kinds, found, changed, vector_ND.shape[-1])
 
 
 def firmness(
@@ -341,143 +283,194 @@ def by_rounding(asked: Compared, options: Options) -> list[Quantity]:
     ]
 
 
-SAME_WORDS, PICTURES = ", same words", ", pictures"
-FIRM, FRAGILE = 0.1, 0.25
-"""Share of right preferences that noise of 10 % turns: surely below, surely above."""
-UNSURE = 0.75
-"""Half way from chance to all right: an interval from chance to above it decides nothing."""
-_BETWEEN = {
-    SAME_WORDS: "two captions of the same words",
-    "": "two captions",
-    PICTURES: "two pictures",
-}
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Comparisons with what is known of each."""
 
+    units: tuple[str, ...]
+    clusters: tuple[str, ...]
+    kinds: tuple[str, ...]
+    found: Decisions
+    changed: dict[Rounding, FloatArray]
+    width: int
 
-def say(finding: Finding) -> Verdict:
-    """Of the group of the headline: chance and ties fail, then what noise of 10 % turns decides."""
-    suffix = finding.headline.removeprefix("angle")
-    between = _BETWEEN[suffix]
-    right, angle = finding[f"right{suffix}"].estimate, finding[f"angle{suffix}"].estimate
-    flipped = finding[f"flipped at 10 %{suffix}"].estimate
-    if not right.n:
-        return Verdict("Not known: no preference between vectors that are numbers.", "told")
-    if not right.value and angle.value != 0 and right.high > UNSURE:
-        told = f"none of {right.n:,} preferences between {between} is right, too few to say more"
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if not right.value:
-        ties = "ties" if angle.value == 0 else "ties or wrong"
-        at = (
-            ""
-            if angle.n == 0 or angle.value != angle.value
-            else f", {shown(angle, 'degrees', digits=1)}"
+    def at(self, place_M: IntArray) -> Compared:
+        """Some of them."""
+        units, clusters, kinds = (
+            tuple(one[at] for at in place_M) for one in (self.units, self.clusters, self.kinds)
         )
-        return Verdict(
-            f"Nothing holds them: all preferences between {between} are {ties}{at}.", "fails"
-        )
-    told = (
-        f"{shown(right)} of preferences between {between} are right; a rotation of "
-        f"{shown(angle, 'degrees', digits=1)} takes the middle one of these away, and noise of "
-        f"10 % turns {shown(flipped)} of them{_against(finding, suffix)}"
-    )
-    if right.low <= 0.5 and right.high > UNSURE:
-        return Verdict(f"Not decided: {told}.", "mixed")
-    if right.low <= 0.5:
-        return Verdict(f"It decides no better than chance: {told}.", "fails")
-    if flipped.low > FRAGILE:
-        return Verdict(f"Very little: {told}.", "fails")
-    if flipped.high < FIRM:
-        return Verdict(f"Much is needed: {told}.", "holds")
-    return Verdict(f"Some noise is enough: {told}.", "mixed")
-
-
-def _against(finding: Finding, suffix: str) -> str:
-    """What the cosine of the two has to do with it, where the interval leaves 0 out."""
-    side = PICTURES if suffix == PICTURES else ""
-    found = finding.get(f"angle against cosine{side}")
-    if found is None or not (found.estimate.low > 0 or found.estimate.high < 0):
-        return ""
-    how = "less" if found.estimate.high < 0 else "more"
-    return f"; over all kinds, the more alike the two the {how} it takes ({shown(found.estimate)})"
-
-
-NAME = "stability"
-MOST_POINTS = 400
-ABOUT = """\
-A picture v prefers its caption c to a false one n by the margin v (c - n), all of unit length. The
-angle is the smallest rotation of v that takes this preference away, exactly asin(margin / |c - n|);
-it is told in degrees of the preferences that are right, with a tie at 0 degrees. Flipped: the share
-of right preferences that Gaussian noise on v would turn, equal in all D directions, with 5 or 10 %
-of the length of v; the chance of each is exactly Phi(-sin(angle) sqrt(D) / size), whether v is
-brought back to unit length or not. The same for a caption between two pictures. Against the cosine:
-Spearman's rank correlation of the angle with the cosine of the two that are compared; below 0, the
-more alike they are the less it takes. Changed by bfloat16 or float16: the share of all preferences
-that differ when vectors are kept in that precision. The question follows Li et al. 2024, the
-formulas are ours. Limits: noise of a real channel is not equal in all directions, and a model that
-is surely wrong is stable too; look at the share that is right first."""
-
-
-def stability(space: Space, material: Material, options: Options) -> Finding:
-    """How firm the preferences of any space of vectors are."""
-    rows = [row for row in material.rows if row.negative is not None]
-    pairs = [pair for pair in material.pairs if pair.captions is not None]
-    if not rows and not pairs:
-        needs = "captions with hard negatives, or pairs of pictures with a caption each"
-        return Finding(NAME, skipped=f"{material.about}: it needs {needs}")
-    kept, kept_pairs = choose_rows(rows, options), choose_pairs(pairs, options)
-    notes = (
-        "A preference that is wrong does not count: see how many are right first.",
-        *told_part(len(kept), len(rows), "rows"),
-        *told_part(len(kept_pairs), len(pairs), "pairs of pictures"),
-    )
-    quantities: list[Quantity] = []
-    plots: list[Scatter] = []
-    if kept:
-        asked = of_rows(space, kept)
-        quantities += _of_captions(asked, kept, options)
-        plots.append(_scatter(asked, "captions", options))
-    if kept_pairs:
-        between = of_pairs(space, kept_pairs)
-        quantities += firmness(between, PICTURES, options) + by_cosine(between, PICTURES, options)
-        plots.append(_scatter(between, "pictures", options))
-    headline = next(one.name for one in quantities if one.name.startswith("angle"))
-    return Finding(NAME, tuple(quantities), headline, tuple(plots), notes)
-
-
-def _of_captions(asked: Compared, rows: Sequence[Row], options: Options) -> list[Quantity]:
-    """Where only the order differs first, if it does anywhere: the verdict is about that."""
-    found = []
-    swap_M = np.flatnonzero([is_swap(row) for row in rows])
-    if len(swap_M):
-        found = firmness(asked.at(swap_M), SAME_WORDS, options, is_swap=True)
-    found += firmness(asked, "", options) + by_cosine(asked, "", options)
-    return found + by_rounding(asked, options)
-
-
-def _scatter(asked: Compared, what: str, options: Options) -> Scatter:
-    every = [at for at in range(len(asked.units)) if np.isfinite(asked.found.angle_N[at])]
-    chosen = sorted(every, key=lambda at: hashed(asked.units[at]))
-    return Scatter(
-        title=f"Firmness between two {what}",
-        x=f"cosine of the two {what}",
-        y="degrees to the boundary",
-        points=tuple(
-            Point(
-                float(asked.found.cosine_N[at]),
-                float(asked.found.angle_N[at]),
-                asked.kinds[at],
-                asked.units[at],
+        found = Decisions(
+            *(
+                one[place_M]
+                for one in (self.found.margin_N, self.found.angle_N, self.found.cosine_N)
             )
-            for at in (chosen if options.is_full else chosen[:MOST_POINTS])
-        ),
-        lines=(("boundary", 0.0),),
-        about="Below the boundary a preference is wrong. A tie stands on it.",
+        )
+        changed = {name: value_N[place_M] for name, value_N in self.changed.items()}
+        return Compared(units, clusters, kinds, found, changed, self.width)
+
+    def mean(
+        self,
+        name: str,
+        value_N: FloatArray,
+        about: str,
+        options: Options,
+        *,
+        weight_N: FloatArray | None = None,
+        known: Known | None = None,
+        better: Better = "neither",
+        is_rate: bool = False,
+    ) -> Quantity:
+        """Over all, or over those with a weight."""
+        return mean(
+            name,
+            value_N,
+            about=about,
+            options=options,
+            units=self.units,
+            clusters=self.clusters,
+            weight_N=weight_N,
+            known=known,
+            better=better,
+            is_rate=is_rate,
+            tags=[{"kind": kind} for kind in self.kinds],
+        )
+
+
+def of_rows(space: Space, rows: Sequence[Row]) -> Compared:
+    """A picture between its caption and a false one."""
+    there = [row for row in rows if row.negative is not None]
+    return _compared(
+        space.pictures([row.picture for row in there]),
+        space.captions([row.caption for row in there]),
+        space.captions([row.negative or "" for row in there]),
+        [(row.id, cluster_of(row), row.kind) for row in there],
     )
 
 
-def _ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    if subject.space is None:
-        return Finding(NAME, skipped=f"{subject.name} has no vectors of pictures and captions")
-    return stability(subject.space, material, options)
+def of_pairs(space: Space, pairs: Sequence[PicturePair]) -> Compared:
+    """A caption between the picture it is true of and the other one, both captions of a pair."""
+    every = [
+        (caption, *pictures, (f"{pair.id}/{at}", pair.cluster or pair.id, pair.relation))
+        for pair in pairs
+        if pair.captions is not None
+        for at, (caption, pictures) in enumerate(
+            zip(pair.captions, ((pair.first, pair.second), (pair.second, pair.first)), strict=True)
+        )
+    ]
+    return _compared(
+        space.captions([one[0] for one in every]),
+        space.pictures([one[1] for one in every]),
+        space.pictures([one[2] for one in every]),
+        [one[3] for one in every],
+    )
 
 
-STABILITY = Probe(NAME, "How little turns its preferences?", ABOUT, _ask, say)
+def _compared(
+    vector_ND: FloatArray,
+    right_ND: FloatArray,
+    wrong_ND: FloatArray,
+    names: Sequence[tuple[str, str, str]],
+) -> Compared:
+    changed = {to: changed_by(to, vector_ND, right_ND, wrong_ND) for to in ROUNDINGS}
+    units, clusters, kinds = zip(*names, strict=True) if names else ((), (), ())
+    found = decide(vector_ND, right_ND, wrong_ND)
+    return Compared(units, clusters, kinds, found, changed, vector_ND.shape[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Comparisons, one number each; NaN where a vector is missing."""
+
+    margin_N: FloatArray
+    """Above 0 where the right one is preferred; 0 where a difference is only rounding."""
+    angle_N: FloatArray
+    """Degrees to the boundary: below 0 on the wrong side, 0 for a tie."""
+    cosine_N: FloatArray
+    """Of the two that are compared."""
+
+    @property
+    def right(self) -> FloatArray:
+        """1, 0 or NaN; a tie is not right."""
+        return np.where(np.isnan(self.margin_N), np.nan, self.margin_N > 0)
+
+    @property
+    def held(self) -> FloatArray:
+        """1 where it is right or tied: a tie is held at no angle at all."""
+        return np.where(np.isnan(self.margin_N), np.nan, self.margin_N >= 0)
+
+
+def decide(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> Decisions:
+    """Row by row, the right one of two against the wrong one."""
+    vector_ND, right_ND, wrong_ND = unit(vector_ND), unit(right_ND), unit(wrong_ND)
+    way_ND = right_ND - wrong_ND
+    margin_N: FloatArray = (vector_ND * way_ND).sum(axis=-1)
+    margin_N = np.where(np.abs(margin_N) <= TIE, 0.0, margin_N)
+    length_N = np.linalg.norm(way_ND, axis=-1)
+    sine_N = margin_N / np.where(margin_N == 0, 1.0, length_N)
+    angle_N = np.degrees(np.arcsin(np.clip(sine_N, -1, 1)))
+    return Decisions(margin_N, angle_N, cosines(right_ND, wrong_ND))
+
+
+def flip_chance(angle_N: FloatArray, *, width: int, size: float) -> FloatArray:
+    """Chance that noise of this size, relative to the vector, turns each preference.
+
+    Args:
+        angle_N: Degrees to the boundary.
+        width: D, the number of directions that the noise is spread over.
+        size: Root of the expected squared length of the noise over that of the vector.
+    """
+    from scipy.special import ndtr
+
+    sine_N = np.sin(np.radians(angle_N))
+    return np.asarray(ndtr(-np.abs(sine_N) * np.sqrt(width) / size), dtype=float)
+
+
+def changed_by(
+    to: Rounding, vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray
+) -> FloatArray:
+    """1 where vectors kept in this precision prefer another one, or none, else 0; NaN unknown.
+
+    Sums are exact: only what is kept is rounded.
+    """
+    before_N = _sides(vector_ND, right_ND, wrong_ND)
+    after_N = _sides(*(rounded(one, to) for one in (vector_ND, right_ND, wrong_ND)))
+    return np.where(np.isnan(before_N + after_N), np.nan, before_N != after_N)
+
+
+def _sides(vector_ND: FloatArray, right_ND: FloatArray, wrong_ND: FloatArray) -> FloatArray:
+    return np.sign(decide(vector_ND, right_ND, wrong_ND).margin_N)
+
+
+def rounded(vector_ND: FloatArray, to: Rounding) -> FloatArray:
+    """To the nearest number of this precision, the even one of two that are as near."""
+    if to == "float16":
+        return vector_ND.astype(np.float16).astype(float)
+    bits = np.ascontiguousarray(vector_ND, dtype=np.float32).view(np.uint32)
+    # bfloat16 is the upper half of single precision; NaN must not be carried over into infinity.
+    even = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(vector_ND), np.nan, even.view(np.float32).astype(float))
+
+
+def rank_correlation(first_N: FloatArray, second_N: FloatArray) -> Callable[[IntArray], float]:
+    """Spearman's correlation of any units, by their places, equal values at their mean rank.
+
+    Values are put in order once, so that thousands of resamples cost little. NaN for fewer than
+    three units, and where one side is constant.
+    """
+    first_M, second_M = (np.unique(one, return_inverse=True)[1] for one in (first_N, second_N))
+
+    def of(place_M: IntArray) -> float:
+        if len(place_M) < LEAST_RANKED:
+            return float("nan")
+        one, other = _centred_ranks(first_M[place_M]), _centred_ranks(second_M[place_M])
+        return float(cosines(one, other))
+
+    return of
+
+
+def _centred_ranks(code_M: IntArray) -> FloatArray:
+    """Around their mean; equal codes share theirs."""
+    count = np.bincount(code_M)
+    rank = np.cumsum(count) - (count - 1) / 2
+    found: FloatArray = rank[code_M] - (len(code_M) + 1) / 2
+    return found

@@ -1,4 +1,4 @@
-"""Vectors of single things and of pairs come in; whether a pair is the sum of its parts goes out.
+"""The probe `superposition`: whether the vector of a pair is the sum of the vectors of its parts.
 
 Claim (S1, section 3.2): the vector of a picture with two things that is closest to both and far
 from all M others is the normalised sum of theirs. The exact optimum is the direction of
@@ -6,7 +6,8 @@ w = 2 (i(x1) + i(x2)) - sum of all M; the claim follows only if that sum is abou
 M times `cone` is small. Real vectors lie in a cone, so everything is measured raw and around the
 gallery's mean. Limits: vectors of single things must not be out of the model's experience.
 
-Dimensions: N pairs, M gallery of single things, D space.
+Dimensions: N pairs, B rings, S things or pairs of a ring, K colourings, M gallery of single things,
+D space.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.random import Generator
 
 from unbag.errors import UserError
 from unbag.metrics.intervals import generator
@@ -34,105 +34,13 @@ from unbag.probes.base import (
     shown,
     statistic,
 )
-from unbag.probes.concepts import THINGS, Concepts
-from unbag.probes.conditions import draw_concepts
+from unbag.probes.concepts import THINGS, Concepts, draw_concepts
 from unbag.probes.space import centred, cosines, unit
 from unbag.runs.progress import Progress
 from unbag.types import FloatArray, IntArray
 
-
-@dataclass(frozen=True, eq=False)
-class Superposition:
-    """Cosines of the vectors of pairs, each [N]; NaN where something has no direction."""
-
-    sum_N: FloatArray
-    """With the normalised sum of the two."""
-    optimum_N: FloatArray
-    """With the exact optimum."""
-    first_N: FloatArray
-    second_N: FloatArray
-    other_N: FloatArray
-    """With the sum of another pair, the baseline."""
-
-
-def superposed(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
-    """The normalised sum; NaN for antipodal vectors, whose sum has no direction."""
-    return unit(unit(first_ND) + unit(second_ND))
-
-
-def optimum(first_ND: FloatArray, second_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
-    """Unit vectors nearest to both and farthest from the rest of the gallery, which has both."""
-    both_ND = unit(first_ND) + unit(second_ND)
-    return unit(2 * both_ND - unit(gallery_MD).sum(axis=0))
-
-
-def cone(gallery_MD: FloatArray) -> float:
-    """Length of the mean unit vector: 0 for a symmetric cloud, 1 for a single direction."""
-    return float(np.linalg.norm(unit(gallery_MD).mean(axis=0)))
-
-
-def superposition(
-    pair_ND: FloatArray,
-    first_ND: FloatArray,
-    second_ND: FloatArray,
-    gallery_MD: FloatArray,
-    *,
-    other_N: IntArray,
-    is_centred: bool = False,
-) -> Superposition:
-    """Compare each pair with what its parts predict; `is_centred` takes the cone's axis away.
-
-    `other_N` is the place of the pair whose sum is the baseline: best one that shares no thing, at
-    random if it may (`others`).
-    """
-    if len(pair_ND) < 2:
-        raise UserError(f"{len(pair_ND)} pairs", expected="at least two, to compare one by another")
-    if is_centred:
-        parts = (pair_ND, first_ND, second_ND, gallery_MD)
-        pair_ND, first_ND, second_ND, gallery_MD = (
-            centred(unit(one), unit(gallery_MD)) for one in parts
-        )
-    sum_ND = superposed(first_ND, second_ND)
-    return Superposition(
-        sum_N=cosines(pair_ND, sum_ND),
-        optimum_N=cosines(pair_ND, optimum(first_ND, second_ND, gallery_MD)),
-        first_N=cosines(pair_ND, first_ND),
-        second_N=cosines(pair_ND, second_ND),
-        other_N=cosines(pair_ND, sum_ND[other_N]),
-    )
-
-
-@dataclass(frozen=True)
-class Additive:
-    """The fit of i(x_a, y_b) = ((1 - shrink) (i(x) + i(y)) + first t(a) + second t(b)) / 2."""
-
-    shrink: float
-    first: float
-    second: float
-    explained: float
-    """Share of the squared length, 1 for all."""
-
-
-def fit_additive(
-    pair_ND: FloatArray,
-    things: tuple[FloatArray, FloatArray],
-    attributes: tuple[FloatArray, FloatArray],
-) -> Additive:
-    """Least squares over all pairs and dimensions (S1, equation 9)."""
-    columns = [things[0] + things[1], attributes[0], attributes[1]]
-    design = np.stack([one.reshape(-1) for one in columns], axis=1) / 2
-    wanted = pair_ND.reshape(-1)
-    found, *_ = np.linalg.lstsq(design, wanted, rcond=None)
-    rest = wanted - design @ found
-    explained = 1 - float(rest @ rest) / float(wanted @ wanted)
-    return Additive(1 - float(found[0]), float(found[1]), float(found[2]), explained)
-
-
-def others(count: int, rng: Generator) -> IntArray:
-    """For each place another one, at random."""
-    return (np.arange(count) + rng.integers(1, count, size=count)) % count
-
-
+NAME = "superposition"
+HEADLINE = "sum, centred"
 MARGIN = 0.1
 """The claim is supported if the own sum is nearer than another pair's by surely more than this."""
 MERGED = 0.95
@@ -146,54 +54,6 @@ _SHOWN = (
     "pair elsewhere",
     "colours exchanged",
 )
-
-
-def say(finding: Finding) -> Verdict:
-    """Whether pairs are sums, and what becomes of colours that are exchanged."""
-    above = finding["sum above other pair, centred"].estimate
-    if not above.n:
-        return Verdict(
-            "Nothing could be measured: around their mean, the vectors have no direction.", "told"
-        )
-    own, other, exchanged = (
-        finding[name].estimate
-        for name in ("sum, centred", "other pair, centred", "colours exchanged")
-    )
-    is_sum = above.low > MARGIN
-    how = "close to" if is_sum else "perhaps close to" if above.high > MARGIN else "not close to"
-    sentence = (
-        f"The vector of a picture of two things is {how} the sum of theirs: around the mean, "
-        f"cosine {shown(own)}, and {shown(other)} for the sum of two other things in the same "
-        f"colours. With their colours exchanged, pictures have cosine {shown(exchanged)}"
-    )
-    if not is_sum:
-        return Verdict(f"{sentence}.", "told")
-    if exchanged.low > MERGED:
-        return Verdict(f"{sentence}: a sum forgets what belongs to what.", "fails")
-    if exchanged.high > MERGED:
-        return Verdict(f"{sentence}: whether that is one picture is not decided.", "mixed")
-    return Verdict(f"{sentence}: what belongs to what is there beside the sum.", "told")
-
-
-def bars(quantities: Sequence[Quantity]) -> Bars:
-    """The cosines that the claim is about."""
-    known = {one.name: one for one in quantities}
-    chosen = [known[name] for name in _SHOWN if name in known]
-    return Bars(
-        "A picture of two things and sums of single things",
-        tuple(
-            Bar(one.name, one.estimate.value, one.estimate.low, one.estimate.high, note=one.about)
-            for one in chosen
-        ),
-        is_rate=False,
-        about="Cosines, around the mean of all single things (centred) and as they are.",
-    )
-
-
-# Dimensions: N pairs, B rings, S things or pairs of a ring, K colourings, M gallery, D space.
-
-NAME = "superposition"
-HEADLINE = "sum, centred"
 NO_VECTORS = "has no vectors of pictures: there is nothing to add up"
 ABOUT = f"""\
 Claim (methods.md 4.5; source S1, section 3.2): i(x,y) is the normalised sum of i(x) and i(y).
@@ -223,6 +83,42 @@ def ask(subject: Subject, material: Material, options: Options, progress: Progre
     return found if isinstance(found, Finding) else superposed_pairs(found, options)
 
 
+def say(finding: Finding) -> Verdict:
+    """Whether pairs are sums, and what becomes of colours that are exchanged."""
+    above = finding["sum above other pair, centred"].estimate
+    if not above.n:
+        return Verdict(
+            "Nothing could be measured: around their mean, the vectors have no direction.", "told"
+        )
+    own, other, exchanged = (
+        finding[name].estimate
+        for name in ("sum, centred", "other pair, centred", "colours exchanged")
+    )
+    is_sum = above.low > MARGIN
+    how = "close to" if is_sum else "perhaps close to" if above.high > MARGIN else "not close to"
+    sentence = (
+        f"The vector of a picture of two things is {how} the sum of theirs: around the mean, "
+        f"cosine {shown(own)}, and {shown(other)} for the sum of two other things in the same "
+        f"colours. With their colours exchanged, pictures have cosine {shown(exchanged)}"
+    )
+    if not is_sum:
+        return Verdict(f"{sentence}.", "told")
+    if exchanged.low > MERGED:
+        return Verdict(f"{sentence}: a sum forgets what belongs to what.", "fails")
+    if exchanged.high > MERGED:
+        return Verdict(f"{sentence}: whether that is one picture is not decided.", "mixed")
+    return Verdict(f"{sentence}: what belongs to what is there beside the sum.", "told")
+
+
+SUPERPOSITION = Probe(
+    NAME,
+    "Is the vector of two things the sum of their vectors?",
+    ABOUT,
+    ask,
+    say,
+)
+
+
 def superposed_pairs(concepts: Concepts, options: Options) -> Finding:
     """Everything that is asked about sums, on vectors of concepts."""
     quantities = [
@@ -233,6 +129,21 @@ def superposed_pairs(concepts: Concepts, options: Options) -> Finding:
         *_fit(concepts, options),
     ]
     return Finding(NAME, tuple(quantities), HEADLINE, (bars(quantities),))
+
+
+def bars(quantities: Sequence[Quantity]) -> Bars:
+    """The cosines that the claim is about."""
+    known = {one.name: one for one in quantities}
+    chosen = [known[name] for name in _SHOWN if name in known]
+    return Bars(
+        "A picture of two things and sums of single things",
+        tuple(
+            Bar(one.name, one.estimate.value, one.estimate.low, one.estimate.high, note=one.about)
+            for one in chosen
+        ),
+        is_rate=False,
+        about="Cosines, around the mean of all single things (centred) and as they are.",
+    )
 
 
 def _sums(concepts: Concepts, options: Options, *, is_centred: bool) -> list[Quantity]:
@@ -328,7 +239,11 @@ def _fit(concepts: Concepts, options: Options) -> list[Quantity]:
             "share of squared length that the fit explains",
         ),
     )
-    return [_statistic(name, read(part), about, concepts, options) for name, part, about in told]
+    count = len(concepts.rings)
+    return [
+        statistic(name, read(part), count, about=about, options=options)
+        for name, part, about in told
+    ]
 
 
 def _reduced(concepts: Concepts) -> FloatArray:
@@ -345,13 +260,8 @@ def _reduced(concepts: Concepts) -> FloatArray:
 
 
 def _gallery(concepts: Concepts) -> FloatArray:
-    """All single things."""
-    return _known(concepts.thing_BSD)
-
-
-def _known(vector_BSD: FloatArray) -> FloatArray:
-    """Those with a vector, since one without would make every mean unknown; NaN if none has."""
-    vector_ND = _flat(vector_BSD)
+    """All single things with a vector: one without would make every mean unknown; else NaN."""
+    vector_ND = _flat(concepts.thing_BSD)
     known_ND = vector_ND[np.isfinite(vector_ND).all(axis=-1)]
     return known_ND if len(known_ND) else vector_ND[:1]
 
@@ -381,20 +291,87 @@ def _mean(
     )
 
 
-def _statistic(
-    name: str,
-    of: Callable[[IntArray], float],
-    about: str,
-    concepts: Concepts,
-    options: Options,
-) -> Quantity:
-    return statistic(name, of, len(concepts.rings), about=about, options=options)
+@dataclass(frozen=True, eq=False)
+class Superposition:
+    """Cosines of the vectors of pairs, each [N]; NaN where something has no direction."""
+
+    sum_N: FloatArray
+    """With the normalised sum of the two."""
+    optimum_N: FloatArray
+    """With the exact optimum."""
+    first_N: FloatArray
+    second_N: FloatArray
+    other_N: FloatArray
+    """With the sum of another pair, the baseline."""
 
 
-SUPERPOSITION = Probe(
-    NAME,
-    "Is the vector of two things the sum of their vectors?",
-    ABOUT,
-    ask,
-    say,
-)
+def superposition(
+    pair_ND: FloatArray,
+    first_ND: FloatArray,
+    second_ND: FloatArray,
+    gallery_MD: FloatArray,
+    *,
+    other_N: IntArray,
+    is_centred: bool = False,
+) -> Superposition:
+    """Compare each pair with what its parts predict; `is_centred` takes the cone's axis away.
+
+    `other_N` is the place of the pair whose sum is the baseline: best one that shares no thing.
+    """
+    if len(pair_ND) < 2:
+        raise UserError(f"{len(pair_ND)} pairs", expected="at least two, to compare one by another")
+    if is_centred:
+        parts = (pair_ND, first_ND, second_ND, gallery_MD)
+        pair_ND, first_ND, second_ND, gallery_MD = (
+            centred(unit(one), unit(gallery_MD)) for one in parts
+        )
+    sum_ND = superposed(first_ND, second_ND)
+    return Superposition(
+        sum_N=cosines(pair_ND, sum_ND),
+        optimum_N=cosines(pair_ND, optimum(first_ND, second_ND, gallery_MD)),
+        first_N=cosines(pair_ND, first_ND),
+        second_N=cosines(pair_ND, second_ND),
+        other_N=cosines(pair_ND, sum_ND[other_N]),
+    )
+
+
+def superposed(first_ND: FloatArray, second_ND: FloatArray) -> FloatArray:
+    """The normalised sum; NaN for antipodal vectors, whose sum has no direction."""
+    return unit(unit(first_ND) + unit(second_ND))
+
+
+def optimum(first_ND: FloatArray, second_ND: FloatArray, gallery_MD: FloatArray) -> FloatArray:
+    """Unit vectors nearest to both and farthest from the rest of the gallery, which has both."""
+    both_ND = unit(first_ND) + unit(second_ND)
+    return unit(2 * both_ND - unit(gallery_MD).sum(axis=0))
+
+
+def cone(gallery_MD: FloatArray) -> float:
+    """Length of the mean unit vector: 0 for a symmetric cloud, 1 for a single direction."""
+    return float(np.linalg.norm(unit(gallery_MD).mean(axis=0)))
+
+
+@dataclass(frozen=True)
+class Additive:
+    """The fit of i(x_a, y_b) = ((1 - shrink) (i(x) + i(y)) + first t(a) + second t(b)) / 2."""
+
+    shrink: float
+    first: float
+    second: float
+    explained: float
+    """Share of the squared length, 1 for all."""
+
+
+def fit_additive(
+    pair_ND: FloatArray,
+    things: tuple[FloatArray, FloatArray],
+    attributes: tuple[FloatArray, FloatArray],
+) -> Additive:
+    """Least squares over all pairs and dimensions (S1, equation 9)."""
+    columns = [things[0] + things[1], attributes[0], attributes[1]]
+    design = np.stack([one.reshape(-1) for one in columns], axis=1) / 2
+    wanted = pair_ND.reshape(-1)
+    found, *_ = np.linalg.lstsq(design, wanted, rcond=None)
+    rest = wanted - design @ found
+    explained = 1 - float(rest @ rest) / float(wanted @ wanted)
+    return Additive(1 - float(found[0]), float(found[1]), float(found[2]), explained)

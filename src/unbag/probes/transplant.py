@@ -1,4 +1,4 @@
-"""Two models of one architecture come in; every combination of their towers and read-outs goes out.
+"""The probe `transplant`: which part of a model was repaired, by exchanging parts with another.
 
 A model falls into three parts: picture tower, text tower, and read-out (the projections of both
 into the joint space, and the scale). If a repair changed a score, the combinations say which part
@@ -7,6 +7,8 @@ did it. Ours; related: model stitching (Bansal et al. 2021), without layers in b
 Limits: parts of models that were trained apart share no space, so their combinations are at chance
 and say nothing. A part that adapted to another brings little alone: read what it brings alone
 beside what is lost without it.
+
+Dimensions: N rows, M captions and negatives, D joint space.
 """
 
 from __future__ import annotations
@@ -41,11 +43,24 @@ from unbag.types import DualEncoder, Estimate, FloatArray
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from unbag.training.towers.base import Part as LayersPart
-    from unbag.training.towers.base import Trainable
+    from unbag.training.towers.base import Part, Trainable
+
 
 Source = Literal["base", "other"]
 SOURCES: tuple[Source, Source] = ("base", "other")
+NAME = "transplant"
+EVERY = "all kinds"
+DIFFERENCE = "difference"
+SUFFICES = 0.8
+"""Share of a difference that a part must bring alone to be named as its place."""
+NEEDED = 0.5
+"""Share that must be lost without a part for it to be called needed."""
+MOST_ROWS = 160
+"""Of a kind on which the models differ most, unless all are asked for."""
+LEAST_ROWS = 20
+"""Of a kind that can be named as one on which the models differ."""
+MOST_KINDS = 2
+"""Kinds on which the models differ most that are shown by themselves."""
 WAY_OUT = (
     "parts fit each other between a model and what it was fine-tuned from; name that one as "
     "--against"
@@ -54,7 +69,21 @@ _PROJECTIONS = frozenset({"proj", "project", "text_projection", "visual_projecti
 """What libraries call a projection that stands by itself at the end of a tower."""
 
 
-class Choice(NamedTuple):
+class ModelPart(NamedTuple):
+    """A part of a model."""
+
+    field: Literal["picture", "text", "read_out"]
+    name: str
+
+
+PARTS = (
+    ModelPart("picture", "picture tower"),
+    ModelPart("text", "text tower"),
+    ModelPart("read_out", "read-out"),
+)
+
+
+class Combination(NamedTuple):
     """Which model each part is taken from."""
 
     picture: Source
@@ -63,66 +92,293 @@ class Choice(NamedTuple):
     """None where there is no projection to take."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Names of all weights of a model, each in exactly one part."""
+Variant = tuple[Source, Source]
+"""Which tower, and whose projection follows it."""
 
-    picture: frozenset[str]
-    text: frozenset[str]
-    """What is neither tower's, such as the decoder of CoCa, counts here."""
-    read_out: frozenset[str]
-    """Empty if neither tower has a projection; the scale then counts to the text tower."""
-    notes: tuple[str, ...] = ()
 
-    def of(self, choice: Choice) -> frozenset[str]:
-        """Names of the weights that come from the other model."""
-        every = (self.picture, self.text, self.read_out)
-        taken = [names for names, source in zip(every, choice, strict=True) if source == "other"]
-        return frozenset().union(*taken)
+def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
+    """Combine the parts of both models; only two new models have to be encoded."""
+    rows = [row for row in material.rows if row.negative is not None]
+    if subject.other is None:
+        return Finding(NAME, skipped="needs a second model: --against")
+    if subject.space is None or subject.other.space is None:
+        return Finding(NAME, skipped="needs two dual encoders: others have no two towers")
+    if not rows:
+        return Finding(NAME, skipped="needs captions with negatives, and there are none")
+    base, model = subject.other.model, subject.model
+    if not isinstance(base, DualEncoder) or not isinstance(model, DualEncoder):
+        return Finding(NAME, skipped="needs two dual encoders: others have no two towers")
+    try:
+        donors = open_donors(base, model)
+    except UserError as error:
+        return Finding(NAME, skipped=error.found)
+    spaces = (subject.other.space, subject.space)
+    scopes = choose_scopes(rows, spaces, options)
+    if not scopes:
+        return Finding(NAME, skipped="no picture could be opened")
+    used = tuple({row.id: row for some in scopes.values() for row in some}.values())
+    right = credits(donors.choices, encode_variants(donors, spaces, used, progress))
+    place = {row.id: at for at, row in enumerate(used)}
+    found = {scope: _part(right, [place[row.id] for row in some]) for scope, some in scopes.items()}
+    names = (subject.other.name, subject.name)
+    return Finding(
+        NAME,
+        tuple(
+            q
+            for scope, some in scopes.items()
+            for q in _quantities(scope, some, found[scope], options)
+        ),
+        headline=f"{list(scopes)[-1]}: {DIFFERENCE}",
+        plots=tuple(_grid(scope, right, names) for scope, right in found.items()),
+        notes=(
+            f"parts come from {names[0]}, or where they are named from {names[1]}",
+            *donors.parts.notes,
+        ),
+    )
+
+
+def say(finding: Finding) -> Verdict:
+    """Of the kind on which the two models differ most."""
+    scope = finding.headline.removesuffix(f": {DIFFERENCE}")
+    whole = finding[finding.headline].estimate
+    where = "over all kinds" if scope == EVERY else f"on {scope}"
+    size = (
+        f"{difference_text(whole.value, is_rate=True)} points "
+        f"[{difference_text(whole.low, is_rate=True)}, {difference_text(whole.high, is_rate=True)}]"
+    )
+    # Written so that an interval that could not be found reads as undecided.
+    if not (whole.low > 0 or whole.high < 0):
+        return Verdict(f"The two models do not differ {where} ({size}): no part to name.", "told")
+    parts = [part for part in PARTS if finding.get(f"{scope}: {alone(part)}")]
+    brought = [finding[f"{scope}: {alone(part)}"].estimate for part in parts]
+    gone = [finding[f"{scope}: {lost(part)}"].estimate for part in parts]
+    told = ", ".join(
+        f"the {part.name} {'alone brings ' if part is parts[0] else ''}"
+        f"{difference_text(one.value, is_rate=True)}"
+        for part, one in zip(parts, brought, strict=True)
+    )
+    place = _where(
+        [part.name for part in parts],
+        [_has(one, whole, SUFFICES) for one in brought],
+        [_has(one, whole, NEEDED) for one in gone],
+    )
+    return Verdict(f"Of {size} from the other model to this one {where}, {told}: {place}.", "told")
+
+
+TRANSPLANT = Probe(
+    name=NAME,
+    question="Which part was repaired?",
+    about="The picture tower, the text tower and the read-out (both projections and the scale) of "
+    "two models are combined in all eight ways; each whole is scored by the share of captions that "
+    "beat their negative, a tie being a miss. Alone: the other model with one part of this one, "
+    "minus the other model. Lost: this model minus itself with that part of the other. Kinds "
+    "shown are those on which the two differ most, so their differences are a little flattered. "
+    "Parts fit only between models of one origin; of two trained apart all combinations are at "
+    "chance.",
+    ask=ask,
+    say=say,
+)
+
+
+def _has(one: Estimate, whole: Estimate, share: float) -> bool | None:
+    """Whether a part has this share of the difference; None where it may as well have nothing."""
+    if not one.value / whole.value >= share:
+        return False
+    return True if (one.low > 0 if whole.value > 0 else one.high < 0) else None
+
+
+def _where(
+    names: Sequence[str], brought: Sequence[bool | None], gone: Sequence[bool | None]
+) -> str:
+    enough = [name for name, has in zip(names, brought, strict=True) if has]
+    needed = [name for name, has in zip(names, gone, strict=True) if has]
+    if len(enough) == 1:
+        return f"it sits in the {enough[0]}"
+    if enough:
+        return f"the {' or the '.join(enough)} suffices"
+    if len(needed) == len(names):
+        return "all parts are needed together"
+    if len(needed) > 1:
+        return f"the {' and the '.join(needed)} are needed together"
+    if needed:
+        return f"the {needed[0]} is needed, but does not suffice"
+    if None in (*brought, *gone):
+        return "so few rows do not say which part it sits in"
+    return "it is spread over the parts"
+
+
+def choose_scopes(
+    rows: Sequence[Row], spaces: tuple[Space, Space], options: Options
+) -> dict[str, tuple[Row, ...]]:
+    """Some of every kind, and more of those on which the two models differ most, the most last.
+
+    Empty if no picture could be opened.
+    """
+    some = choose_rows(rows, options)
+    base_N, other_N = (wins(one.picture_ND, one) for one in (encode(s, some) for s in spaces))
+    changes: dict[str, list[float]] = {}
+    for row, change in zip(some, (other_N - base_N).tolist(), strict=True):
+        if np.isfinite(change):
+            changes.setdefault(row.kind, []).append(change)
+    apart = {k: abs(float(np.mean(c))) for k, c in changes.items() if len(c) >= LEAST_ROWS}
+    kinds = sorted(apart, key=lambda kind: (apart[kind], kind))[-MOST_KINDS:]
+    most = None if options.is_full else MOST_ROWS
+    by_kind = {kind: _chosen([row for row in rows if row.kind == kind], most) for kind in kinds}
+    if len(changes) == len(by_kind) == 1:
+        return {kind or EVERY: found for kind, found in by_kind.items()}
+    return {EVERY: tuple(some)} | by_kind if changes else {}
+
+
+def _chosen(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
+    """By hash, cluster by cluster, as rows are chosen for all probes."""
+    order = sorted(rows, key=lambda row: (hashed(cluster_of(row)), hashed(row.id)))
+    return tuple(unite(order[:most]))
+
+
+def _part(
+    right: Mapping[Combination, FloatArray], at: Sequence[int]
+) -> dict[Combination, FloatArray]:
+    return {choice: value_N[at] for choice, value_N in right.items()}
+
+
+def encode_variants(
+    donors: Donors, spaces: tuple[Space, Space], rows: Sequence[Row], progress: Progress
+) -> dict[Variant, Encoded]:
+    """Rows by every tower with every projection: all combinations are scored from these.
+
+    A picture's vector depends on the picture tower and its projection only, so the two models and
+    the two with their read-outs exchanged hold the vectors of all eight.
+    """
+    found = {(s, s): encode(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
+    if donors.parts.read_out:
+        for tower, read_out in (SOURCES, SOURCES[::-1]):
+            encoder = donors.combine(Combination(tower, tower, read_out))
+            found[tower, read_out] = encode(EncoderSpace(encoder, progress=progress), rows)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
-class Transplant:
-    """One combination."""
+class Encoded:
+    """Vectors of rows by one variant of both towers."""
 
-    choice: Choice
-    encoder: DualEncoder
+    picture_ND: FloatArray
+    caption_ND: FloatArray
+    negative_ND: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Donors:
-    """Two models whose parts fit each other."""
+def encode(space: Space, rows: Sequence[Row]) -> Encoded:
+    """Pictures, captions and negatives of rows."""
+    captions = [row.caption for row in rows]
+    vector_MD = space.captions([*captions, *(str(row.negative) for row in rows)])
+    picture_ND = space.pictures([row.picture for row in rows])
+    return Encoded(picture_ND, vector_MD[: len(rows)], vector_MD[len(rows) :])
 
-    parts: Parts
-    names: tuple[str, str]
-    trainable: Trainable
-    """Of the base's class; its weights are those of the last combination."""
-    base: Mapping[str, Tensor]
-    other: Mapping[str, Tensor]
 
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        """All eight, or four where there is no read-out; the base first, the other model last."""
-        read_outs: tuple[Source | None, ...] = SOURCES if self.parts.read_out else (None,)
-        return tuple(Choice(p, t, r) for p, t, r in product(SOURCES, SOURCES, read_outs))
+def credits(
+    choices: Sequence[Combination], encoded: Mapping[Variant, Encoded]
+) -> dict[Combination, FloatArray]:
+    """Wins of each combination, [N]."""
+    found = {}
+    for choice in choices:
+        picture_ND = encoded[choice.picture, choice.read_out or choice.picture].picture_ND
+        found[choice] = wins(picture_ND, encoded[choice.text, choice.read_out or choice.text])
+    return found
 
-    def combine(self, choice: Choice) -> DualEncoder:
-        """A model of these parts, independent of all others."""
-        taken = self.parts.of(choice)
-        state = {n: self.other[n] if n in taken else weight for n, weight in self.base.items()}
-        self.trainable.module.load_state_dict(state)
-        return self.trainable.encoder(self._name(choice))
 
-    def _name(self, choice: Choice) -> str:
-        who = dict(zip(SOURCES, self.names, strict=True))
-        said = f"pictures of {who[choice.picture]}, captions of {who[choice.text]}"
-        return f"{said}, read-out of {who[choice.read_out]}" if choice.read_out else said
+def wins(picture_ND: FloatArray, said: Encoded) -> FloatArray:
+    """1 where the caption beats its negative, 0 where not or at a tie, NaN without a picture."""
+    true_N, false_N = (
+        (picture_ND * said_ND).sum(axis=-1) for said_ND in (said.caption_ND, said.negative_ND)
+    )
+    return np.where(np.isfinite(true_N), (true_N - false_N > TIE).astype(float), np.nan)
+
+
+def _quantities(
+    scope: str, rows: Sequence[Row], right: Mapping[Combination, FloatArray], options: Options
+) -> Iterator[Quantity]:
+    """The share of each combination, and what each part brings alone and loses when away."""
+    units = [row.id for row in rows]
+    clusters = [cluster_of(row) for row in rows]
+    base, *_, other = right
+
+    def one(name: str, value_N: FloatArray, about: str, known: Known, is_rate: bool) -> Quantity:
+        return mean(
+            f"{scope}: {name}",
+            value_N,
+            about=about,
+            options=options,
+            units=units,
+            clusters=clusters,
+            known=known,
+            is_rate=is_rate,
+        )
+
+    for choice, value_N in right.items():
+        about = f"captions above their negatives; from the model under examination: {label(choice)}"
+        yield one(label(choice), value_N, about, Known(perfect=1.0, chance=0.5), True)
+    change_N = right[other] - right[base]
+    yield one(DIFFERENCE, change_N, "share of this model minus that of the other", Known(), False)
+    for part in PARTS if base.read_out else PARTS[:2]:
+        added_N = right[with_part(base, part, "other")] - right[base]
+        lost_N = right[other] - right[with_part(other, part, "base")]
+        yield one(alone(part), added_N, f"gained by the {part.name} of this model", Known(), False)
+        yield one(lost(part), lost_N, f"lost with the {part.name} of the other", Known(), False)
+
+
+def _grid(scope: str, right: Mapping[Combination, FloatArray], names: tuple[str, str]) -> Grid:
+    who = dict(zip(SOURCES, names, strict=True))
+    share = {choice: float(np.nanmean(value_N)) for choice, value_N in right.items()}
+    columns = [(c.text, c.read_out) for c in share if c.picture == "base"]
+    said = [f"text of {who[t]}" + (f", read-out of {who[r]}" if r else "") for t, r in columns]
+    return Grid(
+        title=f"Parts of two models: {scope}",
+        rows=tuple(f"pictures of {who[source]}" for source in SOURCES),
+        columns=tuple(said),
+        values=tuple(tuple(share[Combination(p, t, r)] for t, r in columns) for p in SOURCES),
+        row_name="picture tower",
+        column_name="text tower and read-out",
+        about="share of captions that beat their negatives",
+    )
+
+
+def label(choice: Combination) -> str:
+    """The parts that come from the model under examination."""
+    taken = [part.name for part in PARTS if getattr(choice, part.field) == "other"]
+    whole = len([source for source in choice if source])
+    return {0: "none", whole: "all"}.get(len(taken), " + ".join(taken))
+
+
+def alone(part: ModelPart) -> str:
+    """Name of what it brings by itself."""
+    return f"{part.name} alone"
+
+
+def lost(part: ModelPart) -> str:
+    """Name of what goes with it."""
+    return f"lost without {part.name}"
+
+
+def with_part(choice: Combination, part: ModelPart, source: Source) -> Combination:
+    """The same but for one part."""
+    return Combination(
+        source if part.field == "picture" else choice.picture,
+        source if part.field == "text" else choice.text,
+        source if part.field == "read_out" else choice.read_out,
+    )
 
 
 def transplant(base: DualEncoder, other: DualEncoder) -> tuple[Transplant, ...]:
     """Every combination, all in memory at once; the two models themselves are first and last."""
     donors = open_donors(base, other)
     return tuple(Transplant(choice, donors.combine(choice)) for choice in donors.choices)
+
+
+@dataclass(frozen=True, eq=False)
+class Transplant:
+    """One combination."""
+
+    choice: Combination
+    encoder: DualEncoder
 
 
 def open_donors(base: DualEncoder, other: DualEncoder) -> Donors:
@@ -155,7 +411,55 @@ def _taken_apart(encoder: DualEncoder, *, device: str) -> Trainable:
         ) from error
 
 
-def parts_of(trainable: Trainable) -> Parts:
+@dataclass(frozen=True, eq=False)
+class Donors:
+    """Two models whose parts fit each other."""
+
+    parts: ModelParts
+    names: tuple[str, str]
+    trainable: Trainable
+    """Of the base's class; its weights are those of the last combination."""
+    base: Mapping[str, Tensor]
+    other: Mapping[str, Tensor]
+
+    @property
+    def choices(self) -> tuple[Combination, ...]:
+        """All eight, or four where there is no read-out; the base first, the other model last."""
+        read_outs: tuple[Source | None, ...] = SOURCES if self.parts.read_out else (None,)
+        return tuple(Combination(p, t, r) for p, t, r in product(SOURCES, SOURCES, read_outs))
+
+    def combine(self, choice: Combination) -> DualEncoder:
+        """A model of these parts, independent of all others."""
+        taken = self.parts.of(choice)
+        state = {n: self.other[n] if n in taken else weight for n, weight in self.base.items()}
+        self.trainable.module.load_state_dict(state)
+        return self.trainable.encoder(self._name(choice))
+
+    def _name(self, choice: Combination) -> str:
+        who = dict(zip(SOURCES, self.names, strict=True))
+        said = f"pictures of {who[choice.picture]}, captions of {who[choice.text]}"
+        return f"{said}, read-out of {who[choice.read_out]}" if choice.read_out else said
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """Names of all weights of a model, each in exactly one part."""
+
+    picture: frozenset[str]
+    text: frozenset[str]
+    """What is neither tower's, such as the decoder of CoCa, counts here."""
+    read_out: frozenset[str]
+    """Empty if neither tower has a projection; the scale then counts to the text tower."""
+    notes: tuple[str, ...] = ()
+
+    def of(self, choice: Combination) -> frozenset[str]:
+        """Names of the weights that come from the other model."""
+        every = (self.picture, self.text, self.read_out)
+        taken = [names for names, source in zip(every, choice, strict=True) if source == "other"]
+        return frozenset().union(*taken)
+
+
+def parts_of(trainable: Trainable) -> ModelParts:
     """Every weight and buffer in one part, by its place in the layers."""
     _check_apart(trainable)
     places = _places(trainable.module)
@@ -172,7 +476,7 @@ def parts_of(trainable: Trainable) -> Parts:
     read_out = ends[0] | ends[1] | scale if ends[0] | ends[1] else frozenset()
     rest = [name for name in names if name not in picture | text | scale]
     picture = (picture | {name for name in rest if _is_within(name, picture, text)}) - read_out
-    return Parts(picture, frozenset(names) - picture - read_out, read_out, _notes(ends))
+    return ModelParts(picture, frozenset(names) - picture - read_out, read_out, _notes(ends))
 
 
 def _notes(ends: Sequence[frozenset[str]]) -> tuple[str, ...]:
@@ -221,7 +525,7 @@ def _is_within(name: str, picture: frozenset[str], text: frozenset[str]) -> bool
     return owner != "." and near == [True, False]
 
 
-def _projections(layer: Sequence[LayersPart], places: Mapping[int, Sequence[str]]) -> Iterator[str]:
+def _projections(layer: Sequence[Part], places: Mapping[int, Sequence[str]]) -> Iterator[str]:
     """Where the last map into the joint space lies.
 
     Not what only sounds like one: the head of SigLIP's picture tower pools, and so does that of
@@ -238,307 +542,3 @@ def _projections(layer: Sequence[LayersPart], places: Mapping[int, Sequence[str]
                 yield from (f"{place}.{child}" for child in ("proj", "mlp"))
             elif leaf == "attnpool":
                 yield f"{place}.c_proj"
-
-
-EVERY = "all kinds"
-DIFFERENCE = "difference"
-SUFFICES = 0.8
-"""Share of a difference that a part must bring alone to be named as its place."""
-NEEDED = 0.5
-"""Share that must be lost without a part for it to be called needed."""
-
-
-class Part(NamedTuple):
-    """A part of a model."""
-
-    field: Literal["picture", "text", "read_out"]
-    name: str
-
-
-PARTS = (
-    Part("picture", "picture tower"),
-    Part("text", "text tower"),
-    Part("read_out", "read-out"),
-)
-
-
-def with_part(choice: Choice, part: Part, source: Source) -> Choice:
-    """The same but for one part."""
-    return Choice(
-        source if part.field == "picture" else choice.picture,
-        source if part.field == "text" else choice.text,
-        source if part.field == "read_out" else choice.read_out,
-    )
-
-
-def label(choice: Choice) -> str:
-    """The parts that come from the model under examination."""
-    taken = [part.name for part in PARTS if getattr(choice, part.field) == "other"]
-    whole = len([source for source in choice if source])
-    return {0: "none", whole: "all"}.get(len(taken), " + ".join(taken))
-
-
-def alone(part: Part) -> str:
-    """Name of what it brings by itself."""
-    return f"{part.name} alone"
-
-
-def lost(part: Part) -> str:
-    """Name of what goes with it."""
-    return f"lost without {part.name}"
-
-
-def say(finding: Finding) -> Verdict:
-    """Of the kind on which the two models differ most."""
-    scope = finding.headline.removesuffix(f": {DIFFERENCE}")
-    whole = finding[finding.headline].estimate
-    where = "over all kinds" if scope == EVERY else f"on {scope}"
-    size = (
-        f"{difference_text(whole.value, is_rate=True)} points "
-        f"[{difference_text(whole.low, is_rate=True)}, {difference_text(whole.high, is_rate=True)}]"
-    )
-    # Written so that an interval that could not be found reads as undecided.
-    if not (whole.low > 0 or whole.high < 0):
-        return Verdict(f"The two models do not differ {where} ({size}): no part to name.", "told")
-    parts = [part for part in PARTS if finding.get(f"{scope}: {alone(part)}")]
-    brought = [finding[f"{scope}: {alone(part)}"].estimate for part in parts]
-    gone = [finding[f"{scope}: {lost(part)}"].estimate for part in parts]
-    told = ", ".join(
-        f"the {part.name} {'alone brings ' if part is parts[0] else ''}"
-        f"{difference_text(one.value, is_rate=True)}"
-        for part, one in zip(parts, brought, strict=True)
-    )
-    place = _place(
-        [part.name for part in parts],
-        [_has(one, whole, SUFFICES) for one in brought],
-        [_has(one, whole, NEEDED) for one in gone],
-    )
-    return Verdict(f"Of {size} from the other model to this one {where}, {told}: {place}.", "told")
-
-
-def _has(one: Estimate, whole: Estimate, share: float) -> bool | None:
-    """Whether a part has this share of the difference; None where it may as well have nothing."""
-    if not one.value / whole.value >= share:
-        return False
-    return True if (one.low > 0 if whole.value > 0 else one.high < 0) else None
-
-
-def _place(
-    names: Sequence[str], brought: Sequence[bool | None], gone: Sequence[bool | None]
-) -> str:
-    enough = [name for name, has in zip(names, brought, strict=True) if has]
-    needed = [name for name, has in zip(names, gone, strict=True) if has]
-    if len(enough) == 1:
-        return f"it sits in the {enough[0]}"
-    if enough:
-        return f"the {' or the '.join(enough)} suffices"
-    if len(needed) == len(names):
-        return "all parts are needed together"
-    if len(needed) > 1:
-        return f"the {' and the '.join(needed)} are needed together"
-    if needed:
-        return f"the {needed[0]} is needed, but does not suffice"
-    if None in (*brought, *gone):
-        return "so few rows do not say which part it sits in"
-    return "it is spread over the parts"
-
-
-# Which part of a model was repaired? Parts of two models are combined and each whole is scored.
-#
-# Dimensions: N rows, D joint space.
-
-MOST_ROWS = 160
-"""Of a kind on which the models differ most, unless all are asked for."""
-LEAST_ROWS = 20
-"""Of a kind that can be named as one on which the models differ."""
-MOST_KINDS = 2
-"""Kinds on which the models differ most that are shown by themselves."""
-
-Variant = tuple[Source, Source]
-"""Which tower, and whose projection follows it."""
-
-
-@dataclass(frozen=True, eq=False)
-class Encoded:
-    """Vectors of rows by one variant of both towers."""
-
-    picture_ND: FloatArray
-    caption_ND: FloatArray
-    negative_ND: FloatArray
-
-
-def ask(subject: Subject, material: Material, options: Options, progress: Progress) -> Finding:
-    """Combine the parts of both models; only two new models have to be encoded."""
-    rows = [row for row in material.rows if row.negative is not None]
-    if subject.other is None:
-        return Finding("transplant", skipped="needs a second model: --against")
-    if subject.space is None or subject.other.space is None:
-        return Finding("transplant", skipped="needs two dual encoders: others have no two towers")
-    if not rows:
-        return Finding("transplant", skipped="needs captions with negatives, and there are none")
-    base, model = subject.other.model, subject.model
-    if not isinstance(base, DualEncoder) or not isinstance(model, DualEncoder):
-        return Finding("transplant", skipped="needs two dual encoders: others have no two towers")
-    try:
-        donors = open_donors(base, model)
-    except UserError as error:
-        return Finding("transplant", skipped=error.found)
-    spaces = (subject.other.space, subject.space)
-    scopes = choose_scopes(rows, spaces, options)
-    if not scopes:
-        return Finding("transplant", skipped="no picture could be opened")
-    used = tuple({row.id: row for some in scopes.values() for row in some}.values())
-    right = credits(donors.choices, encode_variants(donors, spaces, used, progress))
-    place = {row.id: at for at, row in enumerate(used)}
-    found = {scope: _part(right, [place[row.id] for row in some]) for scope, some in scopes.items()}
-    names = (subject.other.name, subject.name)
-    return Finding(
-        "transplant",
-        tuple(
-            q for scope, some in scopes.items() for q in _all(scope, some, found[scope], options)
-        ),
-        headline=f"{list(scopes)[-1]}: {DIFFERENCE}",
-        plots=tuple(_grid(scope, right, names) for scope, right in found.items()),
-        notes=(
-            f"parts come from {names[0]}, or where they are named from {names[1]}",
-            *donors.parts.notes,
-        ),
-    )
-
-
-def choose_scopes(
-    rows: Sequence[Row], spaces: tuple[Space, Space], options: Options
-) -> dict[str, tuple[Row, ...]]:
-    """Some of every kind, and more of those on which the two models differ most, the most last.
-
-    Empty if no picture could be opened.
-    """
-    some = choose_rows(rows, options)
-    base_N, other_N = (wins(one.picture_ND, one) for one in (encode(s, some) for s in spaces))
-    changes: dict[str, list[float]] = {}
-    for row, change in zip(some, (other_N - base_N).tolist(), strict=True):
-        if np.isfinite(change):
-            changes.setdefault(row.kind, []).append(change)
-    apart = {k: abs(float(np.mean(c))) for k, c in changes.items() if len(c) >= LEAST_ROWS}
-    kinds = sorted(apart, key=lambda kind: (apart[kind], kind))[-MOST_KINDS:]
-    most = None if options.is_full else MOST_ROWS
-    by_kind = {kind: _first([row for row in rows if row.kind == kind], most) for kind in kinds}
-    if len(changes) == len(by_kind) == 1:
-        return {kind or EVERY: found for kind, found in by_kind.items()}
-    return {EVERY: tuple(some)} | by_kind if changes else {}
-
-
-def _first(rows: Sequence[Row], most: int | None) -> tuple[Row, ...]:
-    """By hash, cluster by cluster, as rows are chosen for all probes."""
-    order = sorted(rows, key=lambda row: (hashed(cluster_of(row)), hashed(row.id)))
-    return tuple(unite(order[:most]))
-
-
-def _part(right: Mapping[Choice, FloatArray], at: Sequence[int]) -> dict[Choice, FloatArray]:
-    return {choice: value_N[at] for choice, value_N in right.items()}
-
-
-def encode_variants(
-    donors: Donors, spaces: tuple[Space, Space], rows: Sequence[Row], progress: Progress
-) -> dict[Variant, Encoded]:
-    """Rows by every tower with every projection: all combinations are scored from these.
-
-    A picture's vector depends on the picture tower and its projection only, so the two models and
-    the two with their read-outs exchanged hold the vectors of all eight.
-    """
-    found = {(s, s): encode(space, rows) for s, space in zip(SOURCES, spaces, strict=True)}
-    if donors.parts.read_out:
-        for tower, read_out in (SOURCES, SOURCES[::-1]):
-            encoder = donors.combine(Choice(tower, tower, read_out))
-            found[tower, read_out] = encode(EncoderSpace(encoder, progress=progress), rows)
-    return found
-
-
-def encode(space: Space, rows: Sequence[Row]) -> Encoded:
-    """Pictures, captions and negatives of rows."""
-    captions = [row.caption for row in rows]
-    vector_MD = space.captions([*captions, *(str(row.negative) for row in rows)])
-    picture_ND = space.pictures([row.picture for row in rows])
-    return Encoded(picture_ND, vector_MD[: len(rows)], vector_MD[len(rows) :])
-
-
-def credits(
-    choices: Sequence[Choice], encoded: Mapping[Variant, Encoded]
-) -> dict[Choice, FloatArray]:
-    """Wins of each combination, [N]."""
-    found = {}
-    for choice in choices:
-        picture_ND = encoded[choice.picture, choice.read_out or choice.picture].picture_ND
-        found[choice] = wins(picture_ND, encoded[choice.text, choice.read_out or choice.text])
-    return found
-
-
-def wins(picture_ND: FloatArray, said: Encoded) -> FloatArray:
-    """1 where the caption beats its negative, 0 where not or at a tie, NaN without a picture."""
-    true_N, false_N = (
-        (picture_ND * said_ND).sum(axis=-1) for said_ND in (said.caption_ND, said.negative_ND)
-    )
-    return np.where(np.isfinite(true_N), (true_N - false_N > TIE).astype(float), np.nan)
-
-
-def _all(
-    scope: str, rows: Sequence[Row], right: Mapping[Choice, FloatArray], options: Options
-) -> Iterator[Quantity]:
-    """The share of each combination, and what each part brings alone and loses when away."""
-    units = [row.id for row in rows]
-    clusters = [cluster_of(row) for row in rows]
-    base, *_, other = right
-
-    def one(name: str, value_N: FloatArray, about: str, known: Known, is_rate: bool) -> Quantity:
-        return mean(
-            f"{scope}: {name}",
-            value_N,
-            about=about,
-            options=options,
-            units=units,
-            clusters=clusters,
-            known=known,
-            is_rate=is_rate,
-        )
-
-    for choice, value_N in right.items():
-        about = f"captions above their negatives; from the model under examination: {label(choice)}"
-        yield one(label(choice), value_N, about, Known(perfect=1.0, chance=0.5), True)
-    change_N = right[other] - right[base]
-    yield one(DIFFERENCE, change_N, "share of this model minus that of the other", Known(), False)
-    for part in PARTS if base.read_out else PARTS[:2]:
-        added_N = right[with_part(base, part, "other")] - right[base]
-        lost_N = right[other] - right[with_part(other, part, "base")]
-        yield one(alone(part), added_N, f"gained by the {part.name} of this model", Known(), False)
-        yield one(lost(part), lost_N, f"lost with the {part.name} of the other", Known(), False)
-
-
-def _grid(scope: str, right: Mapping[Choice, FloatArray], names: tuple[str, str]) -> Grid:
-    who = dict(zip(SOURCES, names, strict=True))
-    share = {choice: float(np.nanmean(value_N)) for choice, value_N in right.items()}
-    columns = [(c.text, c.read_out) for c in share if c.picture == "base"]
-    said = [f"text of {who[t]}" + (f", read-out of {who[r]}" if r else "") for t, r in columns]
-    return Grid(
-        title=f"Parts of two models: {scope}",
-        rows=tuple(f"pictures of {who[source]}" for source in SOURCES),
-        columns=tuple(said),
-        values=tuple(tuple(share[Choice(p, t, r)] for t, r in columns) for p in SOURCES),
-        row_name="picture tower",
-        column_name="text tower and read-out",
-        about="share of captions that beat their negatives",
-    )
-
-
-TRANSPLANT = Probe(
-    name="transplant",
-    question="Which part was repaired?",
-    about="The picture tower, the text tower and the read-out (both projections and the scale) of "
-    "two models are combined in all eight ways; each whole is scored by the share of captions that "
-    "beat their negative, a tie being a miss. Alone: the other model with one part of this one, "
-    "minus the other model. Lost: this model minus itself with that part of the other. Kinds "
-    "shown are those on which the two differ most, so their differences are a little flattered. "
-    "Parts fit only between models of one origin; of two trained apart all combinations are at "
-    "chance.",
-    ask=ask,
-    say=say,
-)

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from unbag.probes.transplant import Choice, parts_of, transplant
+from unbag.probes.transplant import Combination, parts_of, transplant
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder
 
@@ -74,8 +74,8 @@ def test_combinations_of_two_models(loaded: Loaded, kind: str) -> None:
     # The vector of a picture is that of its tower and read-out, whatever the captions come from.
     one, two = found[1], found[3]
     assert (one.choice, two.choice) == (
-        Choice("base", "base", "other"),
-        Choice("base", "other", "other"),
+        Combination("base", "base", "other"),
+        Combination("base", "other", "other"),
     )
     assert torch.equal(vectors(one.encoder)[0], vectors(two.encoder)[0])
     assert not torch.equal(vectors(one.encoder)[1], vectors(two.encoder)[1])

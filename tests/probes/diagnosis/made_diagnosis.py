@@ -15,9 +15,9 @@ from unbag.probes.base import (
     Maps,
     Options,
     Plot,
-    Point,
     Quantity,
     Scatter,
+    ScatterPoint,
     Series,
     Tone,
     Verdict,
@@ -41,7 +41,7 @@ def quantity(name: str, value: float, known: Known, *, is_rate: bool = True) -> 
 def plots(shift: float) -> tuple[Plot, ...]:
     groups = [f"group {i}" for i in range(8)]
     points = tuple(
-        Point(i / 40, ((i * 7) % 40) / 40 - shift, groups[i % 8], HOSTILE) for i in range(40)
+        ScatterPoint(i / 40, ((i * 7) % 40) / 40 - shift, groups[i % 8], HOSTILE) for i in range(40)
     )
     layers = tuple(float(i) for i in range(6))
     rows = tuple(0.5 + i / 12 - shift for i in range(6))

@@ -21,10 +21,10 @@ from unbag.probes.base import (
     Material,
     Options,
     PicturePair,
-    Point,
     Probe,
     Row,
     Scatter,
+    ScatterPoint,
     Series,
     Subject,
     Verdict,
@@ -112,7 +112,7 @@ def _share(subject: Subject, material: Material, options: Options, _: Progress) 
     found = share.estimate
     plots = (
         Scatter("Scores", "true", "false", tuple(
-            Point(float(t), float(f), row.kind, row.id)
+            ScatterPoint(float(t), float(f), row.kind, row.id)
             for t, f, row in zip(true_N, false_N, rows, strict=True)), (("a line", 0.1),)),
         Bars("Bars", (Bar("right", found.value, found.low, found.high, 0.5, "a remark"),)),
         Lines("Layers", "layer", "right", (Series("first", (0, 1), (0.5, 0.75), (0.4, 0.7),

@@ -19,8 +19,8 @@ from unbag.probes.base import (
     Lines,
     Maps,
     Material,
-    Point,
     Scatter,
+    ScatterPoint,
     Series,
     WordMap,
 )
@@ -88,8 +88,8 @@ def test_a_bar_starts_at_zero_on_either_side() -> None:
 
 
 def test_a_scatter_draws_what_is_finite_and_says_what_it_leaves_out() -> None:
-    points = tuple(Point(i, i, f"g{i % 3}", HOSTILE) for i in range(MOST_POINTS + 10))
-    plot = Scatter("t", "x", "y", (Point(nan, 1), *points))
+    points = tuple(ScatterPoint(i, i, f"g{i % 3}", HOSTILE) for i in range(MOST_POINTS + 10))
+    plot = Scatter("t", "x", "y", (ScatterPoint(nan, 1), *points))
     found = scatter(plot, [plot])
     assert found.body.count("<circle") == MOST_POINTS
     assert found.more == "11 more points are not drawn."
@@ -98,8 +98,8 @@ def test_a_scatter_draws_what_is_finite_and_says_what_it_leaves_out() -> None:
 
 
 def test_two_scatters_side_by_side_have_one_axis() -> None:
-    small = Scatter("t", "x", "y", (Point(0, 0),))
-    large = Scatter("t", "x", "y", (Point(10, 10),))
+    small = Scatter("t", "x", "y", (ScatterPoint(0, 0),))
+    large = Scatter("t", "x", "y", (ScatterPoint(10, 10),))
     (view,) = plot_views([("a", [small]), ("b", [large])])
     assert [side.model for side in view.sides] == ["a", "b"]
     first, second = (side.numbers for side in view.sides)

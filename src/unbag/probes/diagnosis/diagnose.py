@@ -1,4 +1,7 @@
-"""A model by name or as it is comes in; its diagnosis goes out: `ub.diagnose(model).print()`."""
+"""Put every probe to a model: `ub.diagnose(model).print()`.
+
+A question that cannot be put, or fails, stops no other; what was answered is handed on at once.
+"""
 
 from __future__ import annotations
 
@@ -25,193 +28,6 @@ from unbag.scorers.cosine import Cosine
 from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import Comparison, DualEncoder, EvalProtocol, Scorer
 
-# What is kept of a diagnosis: every question with what was found, for each of the models.
-
-
-@dataclass(frozen=True)
-class Examined:
-    """A model by name."""
-
-    name: str
-    fingerprint: str
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """One question, and what was found for each model."""
-
-    probe: str
-    question: str
-    about: str
-    finding: Finding
-    verdict: Verdict | None
-    """None if the question could not be put; `finding.skipped` says why."""
-    twin: Finding | None = None
-    """Of the same model with random weights."""
-    other: Finding | None = None
-    """Of the model it is set against."""
-    other_verdict: Verdict | None = None
-    differences: tuple[Comparison, ...] = ()
-    """The model minus the other, a quantity each where it can be paired."""
-    seconds: float = 0.0
-
-    @property
-    def headline(self) -> Quantity | None:
-        """The quantity that the sentence is about."""
-        return self.finding.get(self.finding.headline)
-
-
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
-    """A whole diagnosis."""
-
-    model: Examined
-    material: str
-    options: Options
-    answers: tuple[Answer, ...] = ()
-    twin: Examined | None = None
-    other: Examined | None = None
-    maps: tuple[Maps, ...] = ()
-    """Words over patches, of the model, of its read-out, and of the other."""
-    notes: tuple[str, ...] = ()
-    """What was left out of the material, pictures that could not be opened ..."""
-    seconds: float = 0.0
-    versions: Mapping[str, str] = field(default_factory=dict)
-    started: str = ""
-    """ISO 8601, UTC."""
-    command: str = ""
-    device: str = ""
-    is_whole: bool = True
-    """False if it was stopped before the last question."""
-
-    @property
-    def answered(self) -> tuple[Answer, ...]:
-        """The questions that could be put."""
-        return tuple(answer for answer in self.answers if answer.verdict is not None)
-
-    @property
-    def skipped(self) -> tuple[Answer, ...]:
-        """The others; `finding.skipped` says why."""
-        return tuple(answer for answer in self.answers if answer.verdict is None)
-
-    def print(self) -> None:
-        """The questions with their sentences, as a table on the terminal."""
-        from unbag.probes.diagnosis.text import print_diagnosis
-
-        print_diagnosis(self)
-
-    def write(self, folder: str | Path) -> Path:
-        """Write `diagnosis.json` and `diagnosis.html` into a folder; gives the page."""
-        from unbag.probes.diagnosis.page import write_diagnosis
-
-        return write_diagnosis(self, Path(folder))
-
-
-# Dimensions: R resamples.
-
-
-def differences(
-    finding: Finding, other: Finding, *, names: tuple[str, str], options: Options
-) -> tuple[Comparison, ...]:
-    """The first minus the second, for quantities that both have and that can be paired."""
-    found = []
-    for mine in finding.quantities:
-        theirs = other.get(mine.name)
-        made = None if theirs is None else _difference(finding.probe, mine, theirs, names, options)
-        if made is not None:
-            found.append(made)
-    return tuple(found)
-
-
-def _difference(
-    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
-) -> Comparison | None:
-    if mine.outcomes is not None and theirs.outcomes is not None:
-        protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
-        try:
-            # `compare` gives the second minus the first.
-            return compare(
-                theirs.outcomes,
-                mine.outcomes,
-                names=(names[1], names[0]),
-                benchmark=probe,
-                protocol=protocol,
-                seed=options.seed,
-            )
-        except UserError:
-            # No unit is valid for both; there is nothing to pair.
-            return None
-    return _by_draws(probe, mine, theirs, names, options)
-
-
-def _by_draws(
-    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
-) -> Comparison | None:
-    """Resamples are drawn alike for every model, so their difference is that of one resample.
-
-    Where one model has fewer units, places mean other units: then there is nothing to pair.
-    """
-    if mine.draw_R is None or theirs.draw_R is None or len(mine.draw_R) != len(theirs.draw_R):
-        return None
-    if mine.estimate.n != theirs.estimate.n:
-        return None
-    low, high, _ = percentile(mine.draw_R - theirs.draw_R, options.confidence, "paired bootstrap")
-    return Comparison(
-        benchmark=probe,
-        metric=mine.name,
-        first=names[1],
-        second=names[0],
-        difference=mine.estimate.value - theirs.estimate.value,
-        low=low,
-        high=high,
-        n=mine.estimate.n,
-        p_value=None,
-        p_holm=None,
-        test="",
-        aggregate="micro",
-    )
-
-
-def make_subject(
-    model: Model,
-    *,
-    scorer: Scorer | None = None,
-    cache: Path | None = None,
-    batch: int = 256,
-    progress: Progress | None = None,
-) -> Subject:
-    """Vectors for a dual encoder, and one with a matching head too; none for a chat model.
-
-    `scorer` scores in place of the model's own; a cosine brings the vectors that it compares.
-    """
-    progress = progress or Silent()
-    encoder = model if isinstance(model, DualEncoder) else getattr(model, "encoder", None)
-    if isinstance(scorer, Cosine):
-        encoder = scorer.encoder
-    space = None
-    if isinstance(encoder, DualEncoder):
-        space = EncoderSpace(encoder, cache=cache, batch=batch, progress=progress)
-    if scorer is None:
-        return Subject(model.name, model, space, make_scorer(model))
-    has_readout = not isinstance(scorer, Cosine)
-    return Subject(scorer.name, model, space, scorer, has_readout=has_readout)
-
-
-def with_twin(subject: Subject, *, seed: int, progress: Progress | None = None) -> Subject:
-    """With the same model at random weights beside it, where one can be made.
-
-    Vectors of a twin are cheap to forget and useless to anybody else, so they are not cached.
-    """
-    if not isinstance(subject.model, DualEncoder):
-        return subject
-    twin = random_twin(subject.model, seed=seed)
-    if twin is None:
-        return subject
-    return replace(subject, twin=make_subject(twin, progress=progress))
-
-
-# A question that cannot be put, or fails, stops no other; what was answered is handed on at once.
-
 ORDER = (
     "order",
     "agreement",
@@ -227,223 +43,6 @@ ORDER = (
     "yes_bias",
 )
 """As a reader would ask; probes of plug-ins follow."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inquiry:
-    """What is asked of whom."""
-
-    model: Model
-    against: Model | None = None
-    scorer: Scorer | None = None
-    """Scores in place of the model's own, such as a read-out."""
-    material: Material | None = None
-    """None is the world."""
-    probes: tuple[Probe, ...] | None = None
-    """None is all that are registered."""
-    options: Options = field(default_factory=Options)
-    has_twin: bool = True
-    """Put every question to the same model with random weights as well."""
-    has_maps: bool = True
-    """Draw maps of words over a few pictures, for which a chat model runs dozens of times."""
-    cache: Path | None = None
-    batch: int = 256
-    command: str = ""
-    """As it was typed, for the record."""
-
-
-def examine(
-    inquiry: Inquiry,
-    *,
-    progress: Progress | None = None,
-    keep: Callable[[Diagnosis], None] | None = None,
-) -> Diagnosis:
-    """Put all questions, one after the other; `keep` is given what there is after each."""
-    progress, started = progress or Silent(), perf_counter()
-    subject = _subject(inquiry, progress)
-    material = inquiry.material or world_material()
-    begun = _begun(inquiry, subject, material)
-    answers: list[Answer] = []
-
-    def so_far(*, is_whole: bool = False) -> Diagnosis:
-        return replace(
-            begun,
-            answers=_corrected(answers),
-            notes=(*begun.notes, *_damage(subject)),
-            seconds=perf_counter() - started,
-            is_whole=is_whole,
-        )
-
-    probes = registered_probes() if inquiry.probes is None else inquiry.probes
-    for probe in probes:
-        answers.append(ask(probe, subject, material, inquiry.options, progress))
-        if keep is not None:
-            keep(so_far())
-    has_maps = inquiry.has_maps
-    maps, notes = map_words(subject, material, progress=progress) if has_maps else ((), ())
-    found = so_far(is_whole=True)
-    found = replace(found, maps=maps, notes=(*found.notes, *notes))
-    if keep is not None:
-        keep(found)
-    return found
-
-
-def ask(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
-) -> Answer:
-    """One question to all models."""
-    started = perf_counter()
-    finding = _put(probe, subject, material, options, progress)
-    is_asked = not finding.skipped
-    twin, other = (
-        _put(probe, one, material, options, progress) if one is not None and is_asked else None
-        for one in (subject.twin, subject.other)
-    )
-    said, verdict = _said(probe, finding)
-    assert said is not None
-    other, other_verdict = _said(probe, other)
-    return Answer(
-        probe=probe.name,
-        question=probe.question,
-        about=probe.about,
-        finding=said,
-        verdict=verdict,
-        twin=twin,
-        other=other,
-        other_verdict=other_verdict,
-        differences=differences(
-            finding, other, names=(subject.name, subject.other.name), options=options
-        )
-        if other is not None and subject.other is not None
-        else (),
-        seconds=perf_counter() - started,
-    )
-
-
-def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
-    """Those named, or all in the order of a reader; plug-ins follow ours."""
-    known = names("probe")
-    if chosen is None:
-        chosen = [name for name in ORDER if name in known]
-        chosen += [name for name in known if name not in ORDER]
-    found = []
-    for name in dict.fromkeys(chosen):
-        probe = find("probe", name)
-        if not isinstance(probe, Probe):
-            raise UserError(
-                f"the probe {name!r} is a {type(probe).__name__}",
-                expected="a value of unbag.probes.base.Probe",
-            )
-        found.append(probe)
-    return tuple(found)
-
-
-def _subject(inquiry: Inquiry, progress: Progress) -> Subject:
-    made = [
-        make_subject(
-            model, scorer=scorer, cache=inquiry.cache, batch=inquiry.batch, progress=progress
-        )
-        for model, scorer in ((inquiry.model, inquiry.scorer), (inquiry.against, None))
-        if model is not None
-    ]
-    subject = made[0]
-    if inquiry.has_twin:
-        subject = with_twin(subject, seed=inquiry.options.seed, progress=progress)
-    if len(made) == 1:
-        return subject
-    if made[0].name == made[1].name:
-        raise UserError(
-            f"both models are called {made[0].name!r}",
-            expected="two names, to tell them apart in the tables",
-            way_out="set a model against another one, or rename a file",
-        )
-    return replace(subject, other=_beside(made[1], subject, inquiry, progress))
-
-
-def _beside(other: Subject, subject: Subject, inquiry: Inquiry, progress: Progress) -> Subject:
-    """With a twin too, so that both are judged alike; one of the same build is the same twin."""
-    if not inquiry.has_twin:
-        return other
-    other = with_twin(other, seed=inquiry.options.seed, progress=progress)
-    twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
-    return replace(other, twin=subject.twin) if len(twins) == 2 and len(set(twins)) == 1 else other
-
-
-def _begun(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
-    """Before the first question."""
-    return Diagnosis(
-        model=_examined(subject),
-        material=material.about,
-        options=inquiry.options,
-        twin=_examined(subject.twin) if subject.twin else None,
-        other=_examined(subject.other) if subject.other else None,
-        notes=(*material.notes, *_read_out(subject)),
-        versions=versions(),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=inquiry.command,
-        device=getattr(inquiry.model, "device", ""),
-        is_whole=False,
-    )
-
-
-def _read_out(subject: Subject) -> tuple[str, ...]:
-    """What a read-out changes, and what it cannot."""
-    if not subject.has_readout or subject.space is None:
-        return ()
-    twin = "; random weights are scored by cosine" if subject.twin is not None else ""
-    return (
-        f"{subject.name} scores only the probe profile; all other probes look at vectors of "
-        f"{subject.space.name}, which a read-out leaves as they are{twin}",
-    )
-
-
-def _put(
-    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
-) -> Finding:
-    try:
-        return probe.ask(subject, material, options, progress)
-    except UserError as error:
-        return Finding(probe.name, skipped=str(error))
-    except Exception as error:
-        # A fault of one probe, such as a plug-in's, must not cost what the others found.
-        return Finding(probe.name, skipped=broken(error))
-
-
-def _said(probe: Probe, finding: Finding | None) -> tuple[Finding | None, Verdict | None]:
-    """What was measured stays in the finding, even if no sentence can be made of it."""
-    if finding is None or finding.skipped:
-        return finding, None
-    try:
-        return finding, probe.say(finding)
-    except Exception as error:
-        return replace(finding, skipped=broken(error)), None
-
-
-def broken(error: Exception) -> str:
-    """What went wrong and where: the file and line that a plug-in's author needs."""
-    place = extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}, line {place.lineno}"
-    return f"it broke: {type(error).__name__}: {error} ({where})"
-
-
-def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """Holm's correction over all differences, since all are read together."""
-    corrected = iter(correct([one for answer in answers for one in answer.differences]))
-    return tuple(
-        replace(answer, differences=tuple(next(corrected) for _ in answer.differences))
-        for answer in answers
-    )
-
-
-def _damage(subject: Subject) -> tuple[str, ...]:
-    """Pictures of either model; the twin sees the same."""
-    spaces = [one.space for one in (subject, subject.other) if one is not None]
-    damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
-    return tuple(f"picture {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
-
-
-def _examined(subject: Subject) -> Examined:
-    return Examined(subject.name, subject.scorer.fingerprint)
 
 
 def diagnose(
@@ -515,3 +114,401 @@ def _loaded(model: str | Model, device: str) -> Model:
 def _probes(asked: str | Sequence[str | Probe]) -> tuple[Probe, ...]:
     asked = [asked] if isinstance(asked, str) else asked
     return tuple(one if isinstance(one, Probe) else registered_probes([one])[0] for one in asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """A whole diagnosis."""
+
+    model: Examined
+    material: str
+    options: Options
+    answers: tuple[Answer, ...] = ()
+    twin: Examined | None = None
+    other: Examined | None = None
+    maps: tuple[Maps, ...] = ()
+    """Words over patches, of the model, of its read-out, and of the other."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the material, pictures that could not be opened ..."""
+    seconds: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+    started: str = ""
+    """ISO 8601, UTC."""
+    command: str = ""
+    device: str = ""
+    is_whole: bool = True
+    """False if it was stopped before the last question."""
+
+    @property
+    def answered(self) -> tuple[Answer, ...]:
+        """The questions that could be put."""
+        return tuple(answer for answer in self.answers if answer.verdict is not None)
+
+    @property
+    def skipped(self) -> tuple[Answer, ...]:
+        """The others; `finding.skipped` says why."""
+        return tuple(answer for answer in self.answers if answer.verdict is None)
+
+    def print(self) -> None:
+        """The questions with their sentences, as a table on the terminal."""
+        from unbag.probes.diagnosis.text import print_diagnosis
+
+        print_diagnosis(self)
+
+    def write(self, folder: str | Path) -> Path:
+        """Write `diagnosis.json` and `diagnosis.html` into a folder; gives the page."""
+        from unbag.probes.diagnosis.page import write_diagnosis
+
+        return write_diagnosis(self, Path(folder))
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """One question, and what was found for each model."""
+
+    probe: str
+    question: str
+    about: str
+    finding: Finding
+    verdict: Verdict | None
+    """None if the question could not be put; `finding.skipped` says why."""
+    twin: Finding | None = None
+    """Of the same model with random weights."""
+    other: Finding | None = None
+    """Of the model it is set against."""
+    other_verdict: Verdict | None = None
+    differences: tuple[Comparison, ...] = ()
+    """The model minus the other, a quantity each where it can be paired."""
+    seconds: float = 0.0
+
+    @property
+    def headline(self) -> Quantity | None:
+        """The quantity that the sentence is about."""
+        return self.finding.get(self.finding.headline)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A model by name."""
+
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Inquiry:
+    """What is asked of whom."""
+
+    model: Model
+    against: Model | None = None
+    scorer: Scorer | None = None
+    """Scores in place of the model's own, such as a read-out."""
+    material: Material | None = None
+    """None is the world."""
+    probes: tuple[Probe, ...] | None = None
+    """None is all that are registered."""
+    options: Options = field(default_factory=Options)
+    has_twin: bool = True
+    """Put every question to the same model with random weights as well."""
+    has_maps: bool = True
+    """Draw maps of words over a few pictures, for which a chat model runs dozens of times."""
+    cache: Path | None = None
+    batch: int = 256
+    command: str = ""
+    """As it was typed, for the record."""
+
+
+def examine(
+    inquiry: Inquiry,
+    *,
+    progress: Progress | None = None,
+    keep: Callable[[Diagnosis], None] | None = None,
+) -> Diagnosis:
+    """Put all questions, one after the other; `keep` is given what there is after each."""
+    progress, started = progress or Silent(), perf_counter()
+    subject = _make_subjects(inquiry, progress)
+    material = inquiry.material or world_material()
+    begun = _unanswered(inquiry, subject, material)
+    answers: list[Answer] = []
+
+    def so_far(*, is_whole: bool = False) -> Diagnosis:
+        return replace(
+            begun,
+            answers=_corrected(answers),
+            notes=(*begun.notes, *_damage(subject)),
+            seconds=perf_counter() - started,
+            is_whole=is_whole,
+        )
+
+    probes = registered_probes() if inquiry.probes is None else inquiry.probes
+    for probe in probes:
+        answers.append(ask(probe, subject, material, inquiry.options, progress))
+        if keep is not None:
+            keep(so_far())
+    has_maps = inquiry.has_maps
+    maps, notes = map_words(subject, material, progress=progress) if has_maps else ((), ())
+    found = so_far(is_whole=True)
+    found = replace(found, maps=maps, notes=(*found.notes, *notes))
+    if keep is not None:
+        keep(found)
+    return found
+
+
+def ask(
+    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
+) -> Answer:
+    """One question to all models."""
+    started = perf_counter()
+    finding = _put(probe, subject, material, options, progress)
+    is_asked = not finding.skipped
+    twin, other = (
+        _put(probe, one, material, options, progress) if one is not None and is_asked else None
+        for one in (subject.twin, subject.other)
+    )
+    said, verdict = _verdict(probe, finding)
+    assert said is not None
+    other, other_verdict = _verdict(probe, other)
+    return Answer(
+        probe=probe.name,
+        question=probe.question,
+        about=probe.about,
+        finding=said,
+        verdict=verdict,
+        twin=twin,
+        other=other,
+        other_verdict=other_verdict,
+        differences=differences(
+            finding, other, names=(subject.name, subject.other.name), options=options
+        )
+        if other is not None and subject.other is not None
+        else (),
+        seconds=perf_counter() - started,
+    )
+
+
+def _put(
+    probe: Probe, subject: Subject, material: Material, options: Options, progress: Progress
+) -> Finding:
+    try:
+        return probe.ask(subject, material, options, progress)
+    except UserError as error:
+        return Finding(probe.name, skipped=str(error))
+    except Exception as error:
+        # A fault of one probe, such as a plug-in's, must not cost what the others found.
+        return Finding(probe.name, skipped=broken(error))
+
+
+def _verdict(probe: Probe, finding: Finding | None) -> tuple[Finding | None, Verdict | None]:
+    """What was measured stays in the finding, even if no sentence can be made of it."""
+    if finding is None or finding.skipped:
+        return finding, None
+    try:
+        return finding, probe.say(finding)
+    except Exception as error:
+        return replace(finding, skipped=broken(error)), None
+
+
+def broken(error: Exception) -> str:
+    """What went wrong and where: the file and line that a plug-in's author needs."""
+    place = extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}"
+    return f"it broke: {type(error).__name__}: {error} ({where})"
+
+
+def registered_probes(chosen: Sequence[str] | None = None) -> tuple[Probe, ...]:
+    """Those named, or all in the order of a reader; plug-ins follow ours."""
+    known = names("probe")
+    if chosen is None:
+        chosen = [name for name in ORDER if name in known]
+        chosen += [name for name in known if name not in ORDER]
+    found = []
+    for name in dict.fromkeys(chosen):
+        probe = find("probe", name)
+        if not isinstance(probe, Probe):
+            raise UserError(
+                f"the probe {name!r} is a {type(probe).__name__}",
+                expected="a value of unbag.probes.base.Probe",
+            )
+        found.append(probe)
+    return tuple(found)
+
+
+def _make_subjects(inquiry: Inquiry, progress: Progress) -> Subject:
+    made = [
+        make_subject(
+            model, scorer=scorer, cache=inquiry.cache, batch=inquiry.batch, progress=progress
+        )
+        for model, scorer in ((inquiry.model, inquiry.scorer), (inquiry.against, None))
+        if model is not None
+    ]
+    subject = made[0]
+    if inquiry.has_twin:
+        subject = with_twin(subject, seed=inquiry.options.seed, progress=progress)
+    if len(made) == 1:
+        return subject
+    if made[0].name == made[1].name:
+        raise UserError(
+            f"both models are called {made[0].name!r}",
+            expected="two names, to tell them apart in the tables",
+            way_out="set a model against another one, or rename a file",
+        )
+    return replace(subject, other=_with_same_twin(made[1], subject, inquiry, progress))
+
+
+def _with_same_twin(
+    other: Subject, subject: Subject, inquiry: Inquiry, progress: Progress
+) -> Subject:
+    """With a twin too, so that both are judged alike; one of the same build is the same twin."""
+    if not inquiry.has_twin:
+        return other
+    other = with_twin(other, seed=inquiry.options.seed, progress=progress)
+    twins = [one.twin.scorer.fingerprint for one in (other, subject) if one.twin is not None]
+    return replace(other, twin=subject.twin) if len(twins) == 2 and len(set(twins)) == 1 else other
+
+
+def make_subject(
+    model: Model,
+    *,
+    scorer: Scorer | None = None,
+    cache: Path | None = None,
+    batch: int = 256,
+    progress: Progress | None = None,
+) -> Subject:
+    """Vectors for a dual encoder, and one with a matching head too; none for a chat model.
+
+    `scorer` scores in place of the model's own; a cosine brings the vectors that it compares.
+    """
+    progress = progress or Silent()
+    encoder = model if isinstance(model, DualEncoder) else getattr(model, "encoder", None)
+    if isinstance(scorer, Cosine):
+        encoder = scorer.encoder
+    space = None
+    if isinstance(encoder, DualEncoder):
+        space = EncoderSpace(encoder, cache=cache, batch=batch, progress=progress)
+    if scorer is None:
+        return Subject(model.name, model, space, make_scorer(model))
+    has_readout = not isinstance(scorer, Cosine)
+    return Subject(scorer.name, model, space, scorer, has_readout=has_readout)
+
+
+def with_twin(subject: Subject, *, seed: int, progress: Progress | None = None) -> Subject:
+    """With the same model at random weights beside it, where one can be made.
+
+    Vectors of a twin are cheap to forget and useless to anybody else, so they are not cached.
+    """
+    if not isinstance(subject.model, DualEncoder):
+        return subject
+    twin = random_twin(subject.model, seed=seed)
+    if twin is None:
+        return subject
+    return replace(subject, twin=make_subject(twin, progress=progress))
+
+
+def _unanswered(inquiry: Inquiry, subject: Subject, material: Material) -> Diagnosis:
+    """Before the first question."""
+    return Diagnosis(
+        model=_examined(subject),
+        material=material.about,
+        options=inquiry.options,
+        twin=_examined(subject.twin) if subject.twin else None,
+        other=_examined(subject.other) if subject.other else None,
+        notes=(*material.notes, *_read_out(subject)),
+        versions=versions(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=inquiry.command,
+        device=getattr(inquiry.model, "device", ""),
+        is_whole=False,
+    )
+
+
+def _examined(subject: Subject) -> Examined:
+    return Examined(subject.name, subject.scorer.fingerprint)
+
+
+def _read_out(subject: Subject) -> tuple[str, ...]:
+    """What a read-out changes, and what it cannot."""
+    if not subject.has_readout or subject.space is None:
+        return ()
+    twin = "; random weights are scored by cosine" if subject.twin is not None else ""
+    return (
+        f"{subject.name} scores only the probe profile; all other probes look at vectors of "
+        f"{subject.space.name}, which a read-out leaves as they are{twin}",
+    )
+
+
+def _corrected(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Holm's correction over all differences, since all are read together."""
+    corrected = iter(correct([one for answer in answers for one in answer.differences]))
+    return tuple(
+        replace(answer, differences=tuple(next(corrected) for _ in answer.differences))
+        for answer in answers
+    )
+
+
+def _damage(subject: Subject) -> tuple[str, ...]:
+    """Pictures of either model; the twin sees the same."""
+    spaces = [one.space for one in (subject, subject.other) if one is not None]
+    damaged = {name: why for s in spaces if s is not None for name, why in s.damaged.items()}
+    return tuple(f"picture {name} cannot be used: {why}" for name, why in sorted(damaged.items()))
+
+
+def differences(
+    finding: Finding, other: Finding, *, names: tuple[str, str], options: Options
+) -> tuple[Comparison, ...]:
+    """The first minus the second, for quantities that both have and that can be paired."""
+    found = []
+    for mine in finding.quantities:
+        theirs = other.get(mine.name)
+        made = None if theirs is None else _difference(finding.probe, mine, theirs, names, options)
+        if made is not None:
+            found.append(made)
+    return tuple(found)
+
+
+def _difference(
+    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
+) -> Comparison | None:
+    if mine.outcomes is not None and theirs.outcomes is not None:
+        protocol = EvalProtocol(confidence=options.confidence, resamples=options.resamples)
+        try:
+            # `compare` gives the second minus the first.
+            return compare(
+                theirs.outcomes,
+                mine.outcomes,
+                names=(names[1], names[0]),
+                benchmark=probe,
+                protocol=protocol,
+                seed=options.seed,
+            )
+        except UserError:
+            # No unit is valid for both; there is nothing to pair.
+            return None
+    return _by_draws(probe, mine, theirs, names, options)
+
+
+def _by_draws(
+    probe: str, mine: Quantity, theirs: Quantity, names: tuple[str, str], options: Options
+) -> Comparison | None:
+    """Resamples are drawn alike for every model, so their difference is that of one resample.
+
+    Where one model has fewer units, places mean other units: then there is nothing to pair.
+    """
+    if mine.draw_R is None or theirs.draw_R is None or len(mine.draw_R) != len(theirs.draw_R):
+        return None
+    if mine.estimate.n != theirs.estimate.n:
+        return None
+    low, high, _ = percentile(mine.draw_R - theirs.draw_R, options.confidence, "paired bootstrap")
+    return Comparison(
+        benchmark=probe,
+        metric=mine.name,
+        first=names[1],
+        second=names[0],
+        difference=mine.estimate.value - theirs.estimate.value,
+        low=low,
+        high=high,
+        n=mine.estimate.n,
+        p_value=None,
+        p_holm=None,
+        test="",
+        aggregate="micro",
+    )

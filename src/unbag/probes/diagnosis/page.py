@@ -1,4 +1,4 @@
-"""A diagnosis comes in; one HTML page that needs no network and runs no script goes out."""
+"""A diagnosis as one HTML page that needs no network and runs no script, and the files of both."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from unbag.probes.base import (
     Verdict,
     WordMap,
 )
-from unbag.probes.diagnosis import charts as drawn
-from unbag.probes.diagnosis import charts as strips
-from unbag.probes.diagnosis.charts import Drawing, column_of
+from unbag.probes.diagnosis import charts
 from unbag.probes.diagnosis.diagnose import Answer, Diagnosis
 from unbag.probes.diagnosis.text import (
     KIND,
@@ -52,12 +50,257 @@ from unbag.version import __version__
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+
+JSON, PAGE = "diagnosis.json", "diagnosis.html"
 NEAR = (255, 120, 0)
 """Colour of patches that are near to a word; it is seen on dark and on light pictures."""
 AGAINST = (0, 130, 255)
 """Of those that speak against it, where numbers have a sign."""
 STRONGEST = 190
 """How much of it, of 255, where the word is nearest."""
+
+
+def write_diagnosis(found: Diagnosis, folder: Path) -> Path:
+    """Write both files, each at once; gives the page."""
+    make_folder(check_folder(folder), what="diagnosis", way_out="choose another folder")
+    try:
+        write_text(folder / JSON, to_json(found))
+        write_text(folder / PAGE, render_diagnosis(found))
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror or error}",
+            way_out="make room, or choose another folder",
+        ) from error
+    return folder / PAGE
+
+
+def check_folder(folder: Path) -> Path:
+    """A folder that is new, empty or holds a diagnosis; anything else is not ours to fill."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file", expected="a folder", way_out="name another")
+    if not folder.is_dir() or _is_diagnosis(folder / JSON) or not any(folder.iterdir()):
+        return folder
+    raise UserError(
+        f"the folder {folder} holds something else than a diagnosis",
+        expected="a new or empty folder, or one that a diagnosis was written to",
+        way_out="name another",
+    )
+
+
+def _is_diagnosis(path: Path) -> bool:
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(said, dict) and said.get("kind") == KIND
+
+
+def render_diagnosis(found: Diagnosis) -> str:
+    """Nothing in the page is fetched, run or trusted."""
+    views = tuple(_view(found, answer) for answer in found.answered)
+    names = list(dict.fromkeys(one.title for one in found.maps))
+    sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
+    return (
+        environment()
+        .get_template("diagnosis.html")
+        .render(
+            version=__version__,
+            found=found,
+            views=views,
+            counts=counted(found.answered),
+            # Of the second model, over the same questions.
+            other_counts=counted(
+                [replace(one, verdict=one.other_verdict) for one in found.answered]
+            ),
+            skipped=[(one.question, first_line(one.finding.skipped)) for one in found.skipped],
+            maps=plot_views(sides),
+            map_meanings=list(dict.fromkeys((one.title, one.about) for one in found.maps)),
+            columns=_columns(found),
+            tones=TONES,
+            meaning=MEANING,
+            standing=standing(found),
+        )
+    )
+
+
+@dataclass(frozen=True)
+class AnswerView:
+    """All that a page shows of a question."""
+
+    anchor: str
+    answer: Answer
+    said: tuple[VerdictView, ...]
+    lanes: tuple[Lane, ...]
+    labels: Markup
+    headline: Quantity | None
+    gap: str
+    plots: tuple[PlotView, ...]
+    rows: tuple[RowView, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VerdictView:
+    """The sentence on one model."""
+
+    model: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The headline of one model: a mark, words and a strip."""
+
+    name: str
+    text: str
+    key: Markup
+    strip: Markup
+
+
+@dataclass(frozen=True)
+class RowView:
+    """A quantity in the full table; texts in the order of the columns."""
+
+    name: str
+    about: str
+    arrow: str
+    texts: tuple[str, ...]
+
+
+def _view(found: Diagnosis, answer: Answer) -> AnswerView:
+    from markupsafe import Markup
+
+    assert answer.verdict is not None
+    said = [VerdictView(found.model.name, answer.verdict)]
+    sides = [(found.model.name, answer.finding.plots)]
+    if answer.other is not None and found.other is not None:
+        sides.append((found.other.name, answer.other.plots))
+    if answer.other_verdict is not None and found.other is not None:
+        said.append(VerdictView(found.other.name, answer.other_verdict))
+    headline = answer.headline
+    measured = _measured(found, answer, answer.finding.headline)
+    made = difference_of(answer, answer.finding.headline)
+    labels = ""
+    if headline is not None:
+        # Built by `charts`, which escapes.
+        labels = charts.labels(headline, charts.axis_of([one for _, one in measured]))
+    return AnswerView(
+        anchor=f"probe-{answer.probe.replace(':', '-')}",
+        answer=answer,
+        said=tuple(said),
+        lanes=_lanes(measured, headline),
+        labels=Markup(labels),  # noqa: S704
+        headline=headline,
+        gap=gap_sentence(answer, made) if made is not None and headline is not None else "",
+        plots=plot_views(sides),
+        rows=tuple(_row(found, answer, one) for one in answer.finding.quantities),
+        notes=tuple(_notes(found, answer)),
+    )
+
+
+def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
+    """One quantity of the model, the one it is set against, and the twin."""
+    findings = [answer.finding, answer.other, answer.twin]
+    names = [found.model.name, found.other.name if found.other else "", "random weights"]
+    pairs = []
+    for place, (finding, label) in enumerate(zip(findings, names, strict=True)):
+        quantity = finding.get(name) if finding is not None else None
+        if quantity is not None:
+            pairs.append((Column(label, label, place == 2, place), quantity))
+    return pairs
+
+
+def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -> tuple[Lane, ...]:
+    from markupsafe import Markup
+
+    if headline is None:
+        return ()
+    axis = charts.axis_of([one for _, one in measured])
+    return tuple(
+        Lane(
+            column.label,
+            estimate_text(one.estimate),
+            Markup(key(column)),  # noqa: S704 - no text in it
+            Markup(  # noqa: S704 - built by `charts`, which escapes
+                charts.strip(one.estimate, column, axis, headline.known, name=headline.name)
+            ),
+        )
+        for column, one in measured
+    )
+
+
+def _columns(found: Diagnosis) -> tuple[str, ...]:
+    """Heads of the full table."""
+    names = [found.model.name, *([found.other.name, "difference"] if found.other else [])]
+    names += ["random weights"] if found.twin else []
+    return (*names, "bag of words", "perfect", "chance", "n")
+
+
+def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
+    def of(finding: Finding | None) -> str:
+        quantity = finding.get(one.name) if finding is not None else None
+        return estimate_text(quantity.estimate) if quantity is not None else "–"
+
+    made = difference_of(answer, one.name)
+    gap = gap_text(made, is_rate=one.estimate.is_rate) if made is not None else "–"
+    texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
+    texts += [of(answer.twin)] if found.twin else []
+    texts += [known_text(one, v) for v in (one.known.bag, one.known.perfect, one.known.chance)]
+    invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
+    arrow = {"higher": "↑", "lower": "↓"}.get(one.better, "")
+    about = f"{one.about}; {one.estimate.interval}"
+    return RowView(one.name, about, arrow, (*texts, f"{one.estimate.n:,}{invalid}"))
+
+
+def _notes(found: Diagnosis, answer: Answer) -> list[str]:
+    notes = list(answer.finding.notes)
+    reasons = {one.skipped for one in (answer.other, answer.twin) if one is not None}
+    # A question about both models at once can be put to neither of the others.
+    is_shared = len(reasons) == 1 and answer.other is not None and answer.twin is not None
+    for finding, name in (
+        (answer.other, found.other.name if found.other else ""),
+        (answer.twin, "random weights"),
+    ):
+        if finding is not None and finding.skipped and not is_shared:
+            notes.append(f"{name}: not asked; {first_line(finding.skipped)}")
+    if answer.other is not None and found.other is not None:
+        known = set(notes)
+        notes += [f"{found.other.name}: {one}" for one in answer.other.notes if one not in known]
+    return notes
+
+
+@dataclass(frozen=True)
+class PlotView:
+    """One plot of all models that have it."""
+
+    kind: str
+    title: str
+    about: str
+    across: str
+    up: str
+    sides: tuple[SideView, ...]
+    legend: tuple[tuple[Markup, str], ...] = ()
+    columns: tuple[str, ...] = ()
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class SideView:
+    """What one model has; only the part that belongs to the kind of plot is filled."""
+
+    model: str
+    body: Markup | None = None
+    numbers: Markup | None = None
+    bars: tuple[BarView, ...] = ()
+    axis: Markup | None = None
+    cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
+    tiles: tuple[TileView, ...] = ()
+    picture: str = ""
+    is_signed: bool = False
+    when: str = ""
+    asked: str = ""
+    anchor: str = ""
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,40 +332,6 @@ class TileView:
     whole: str = ""
 
 
-@dataclass(frozen=True)
-class SideView:
-    """What one model has; only the part that belongs to the kind of plot is filled."""
-
-    model: str
-    body: Markup | None = None
-    numbers: Markup | None = None
-    bars: tuple[BarView, ...] = ()
-    axis: Markup | None = None
-    cells: tuple[tuple[str, tuple[CellView, ...]], ...] = ()
-    tiles: tuple[TileView, ...] = ()
-    picture: str = ""
-    is_signed: bool = False
-    when: str = ""
-    asked: str = ""
-    anchor: str = ""
-    more: str = ""
-
-
-@dataclass(frozen=True)
-class PlotView:
-    """One plot of all models that have it."""
-
-    kind: str
-    title: str
-    about: str
-    across: str
-    up: str
-    sides: tuple[SideView, ...]
-    legend: tuple[tuple[Markup, str], ...] = ()
-    columns: tuple[str, ...] = ()
-    caption: str = ""
-
-
 def plot_views(sides: Sequence[tuple[str, Sequence[Plot]]], start: int = 0) -> tuple[PlotView, ...]:
     """Plots of the same kind and title stand beside each other, a side a model."""
     found: dict[tuple[type[Plot], str, str], list[tuple[str, Plot]]] = {}
@@ -131,20 +340,18 @@ def plot_views(sides: Sequence[tuple[str, Sequence[Plot]]], start: int = 0) -> t
             caption = plot.caption if isinstance(plot, Maps) else ""
             title = "" if isinstance(plot, Maps) else plot.title
             found.setdefault((type(plot), title, caption), []).append((model, plot))
-    return tuple(
-        _plot_views_view(some, f"map-{start + at}") for at, some in enumerate(found.values())
-    )
+    return tuple(_plot_view(some, f"map-{start + at}") for at, some in enumerate(found.values()))
 
 
-def _plot_views_view(some: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
+def _plot_view(some: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
     first = some[0][1]
     if isinstance(first, Scatter):
         every = [plot for _, plot in some if isinstance(plot, Scatter)]
-        drawings = [drawn.scatter(plot, every) for plot in every]
-        return _drawing_view("plot", first, some, drawings)
+        drawings = [charts.scatter(plot, every) for plot in every]
+        return _drawing_view(first, some, drawings)
     if isinstance(first, Lines):
         alike = [plot for _, plot in some if isinstance(plot, Lines)]
-        return _drawing_view("plot", first, some, [drawn.lines(plot, alike) for plot in alike])
+        return _drawing_view(first, some, [charts.lines(plot, alike) for plot in alike])
     if isinstance(first, Bars):
         return _bars_view(first, [(name, plot) for name, plot in some if isinstance(plot, Bars)])
     if isinstance(first, Grid):
@@ -154,21 +361,20 @@ def _plot_views_view(some: Sequence[tuple[str, Plot]], anchor: str) -> PlotView:
 
 
 def _drawing_view(
-    kind: str,
     first: Scatter | Lines,
     some: Sequence[tuple[str, Plot]],
-    drawings: Sequence[Drawing],
+    drawings: Sequence[charts.Drawing],
 ) -> PlotView:
     from markupsafe import Markup
 
-    # Built by `drawn`, which escapes.
+    # Built by `charts`, which escapes.
     sides = tuple(
         SideView(name, Markup(one.body), Markup(one.numbers), more=one.more)  # noqa: S704
         for (name, _), one in zip(some, drawings, strict=True)
     )
     keys = dict.fromkeys(pair for one in drawings for pair in one.legend)
     legend = tuple((Markup(key), name) for key, name in keys)  # noqa: S704
-    return PlotView(kind, first.title, first.about, first.x, first.y, sides, legend)
+    return PlotView("plot", first.title, first.about, first.x, first.y, sides, legend)
 
 
 def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
@@ -182,29 +388,23 @@ def _bars_view(first: Bars, some: Sequence[tuple[str, Bars]]) -> PlotView:
         bars = tuple(
             BarView(
                 bar.name,
-                _bar_text(bar.value, bar.low, bar.high, is_rate=plot.is_rate),
+                estimate_text(Estimate(bar.value, bar.low, bar.high, 0, is_rate=plot.is_rate)),
                 bar.note,
-                Markup(  # noqa: S704 - built by strips, which escapes
-                    strips.bar(
+                Markup(  # noqa: S704 - built by `charts`, which escapes
+                    charts.bar(
                         axis,
                         value=bar.value,
                         low=bar.low,
                         high=bar.high,
                         chance=bar.chance,
-                        column=column_of(place),
+                        column=charts.column_of(place),
                     )
                 ),
             )
             for bar in plot.bars
         )
-        sides.append(SideView(name, bars=bars, axis=Markup(strips.axis_ticks(axis))))  # noqa: S704
+        sides.append(SideView(name, bars=bars, axis=Markup(charts.axis_ticks(axis))))  # noqa: S704
     return PlotView("bars", first.title, first.about, "", "", tuple(sides))
-
-
-def _bar_text(value: float, low: float, high: float, *, is_rate: bool) -> str:
-    from unbag.probes.diagnosis.text import estimate_text
-
-    return estimate_text(Estimate(value, low, high, 0, is_rate=is_rate))
 
 
 def _grid_view(first: Grid, some: Sequence[tuple[str, Grid]]) -> PlotView:
@@ -288,221 +488,3 @@ def _glow(one: WordMap, start: float, wide: float) -> str:
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return "data:image/png;base64," + b64encode(buffer.getvalue()).decode()
-
-
-@dataclass(frozen=True)
-class Said:
-    """The sentence on one model."""
-
-    model: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Lane:
-    """The headline of one model: a mark, words and a strip."""
-
-    name: str
-    text: str
-    key: Markup
-    strip: Markup
-
-
-@dataclass(frozen=True)
-class RowView:
-    """A quantity in the full table; texts in the order of the columns."""
-
-    name: str
-    about: str
-    arrow: str
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AnswerView:
-    """All that a page shows of a question."""
-
-    anchor: str
-    answer: Answer
-    said: tuple[Said, ...]
-    lanes: tuple[Lane, ...]
-    labels: Markup
-    headline: Quantity | None
-    gap: str
-    plots: tuple[PlotView, ...]
-    rows: tuple[RowView, ...]
-    notes: tuple[str, ...]
-
-
-def render_diagnosis(found: Diagnosis) -> str:
-    """Nothing in the page is fetched, run or trusted."""
-    views = tuple(_view(found, answer) for answer in found.answered)
-    names = list(dict.fromkeys(one.title for one in found.maps))
-    sides = [(name, [one for one in found.maps if one.title == name]) for name in names]
-    return (
-        environment()
-        .get_template("diagnosis.html")
-        .render(
-            version=__version__,
-            found=found,
-            views=views,
-            counts=counted(found.answered),
-            other_counts=_other_counts(found),
-            skipped=[(one.question, first_line(one.finding.skipped)) for one in found.skipped],
-            maps=plot_views(sides),
-            map_meanings=list(dict.fromkeys((one.title, one.about) for one in found.maps)),
-            columns=_columns(found),
-            tones=TONES,
-            meaning=MEANING,
-            standing=standing(found),
-        )
-    )
-
-
-def _other_counts(found: Diagnosis) -> str:
-    """Of the second model, over the same questions."""
-    return counted([replace(one, verdict=one.other_verdict) for one in found.answered])
-
-
-def _view(found: Diagnosis, answer: Answer) -> AnswerView:
-    from markupsafe import Markup
-
-    assert answer.verdict is not None
-    said = [Said(found.model.name, answer.verdict)]
-    if answer.other_verdict is not None and found.other is not None:
-        said.append(Said(found.other.name, answer.other_verdict))
-    headline = answer.headline
-    measured = _measured(found, answer, answer.finding.headline)
-    made = difference_of(answer, answer.finding.headline)
-    labels = ""
-    if headline is not None:
-        # Built by strips, which escapes.
-        labels = strips.labels(headline, strips.axis_of([one for _, one in measured]))
-    return AnswerView(
-        anchor=f"probe-{answer.probe.replace(':', '-')}",
-        answer=answer,
-        said=tuple(said),
-        lanes=_lanes(measured, headline),
-        labels=Markup(labels),  # noqa: S704
-        headline=headline,
-        gap=gap_sentence(answer, made) if made is not None and headline is not None else "",
-        plots=plot_views(_plots(found, answer)),
-        rows=tuple(_row(found, answer, one) for one in answer.finding.quantities),
-        notes=tuple(_notes(found, answer)),
-    )
-
-
-def _plots(found: Diagnosis, answer: Answer) -> list[tuple[str, tuple[Plot, ...]]]:
-    sides = [(found.model.name, answer.finding.plots)]
-    if answer.other is not None and found.other is not None:
-        sides.append((found.other.name, answer.other.plots))
-    return sides
-
-
-def _measured(found: Diagnosis, answer: Answer, name: str) -> list[tuple[Column, Quantity]]:
-    """One quantity of the model, the one it is set against, and the twin."""
-    findings = [answer.finding, answer.other, answer.twin]
-    names = [found.model.name, found.other.name if found.other else "", "random weights"]
-    pairs = []
-    for place, (finding, label) in enumerate(zip(findings, names, strict=True)):
-        quantity = finding.get(name) if finding is not None else None
-        if quantity is not None:
-            pairs.append((Column(label, label, place == 2, place), quantity))
-    return pairs
-
-
-def _lanes(measured: list[tuple[Column, Quantity]], headline: Quantity | None) -> tuple[Lane, ...]:
-    from markupsafe import Markup
-
-    if headline is None:
-        return ()
-    axis = strips.axis_of([one for _, one in measured])
-    return tuple(
-        Lane(
-            column.label,
-            estimate_text(one.estimate),
-            Markup(key(column)),  # noqa: S704 - no text in it
-            Markup(  # noqa: S704 - built by strips, which escapes
-                strips.strip(one.estimate, column, axis, headline.known, name=headline.name)
-            ),
-        )
-        for column, one in measured
-    )
-
-
-def _columns(found: Diagnosis) -> tuple[str, ...]:
-    """Heads of the full table."""
-    names = [found.model.name, *([found.other.name, "difference"] if found.other else [])]
-    names += ["random weights"] if found.twin else []
-    return (*names, "bag of words", "perfect", "chance", "n")
-
-
-def _row(found: Diagnosis, answer: Answer, one: Quantity) -> RowView:
-    def of(finding: Finding | None) -> str:
-        quantity = finding.get(one.name) if finding is not None else None
-        return estimate_text(quantity.estimate) if quantity is not None else "–"
-
-    made = difference_of(answer, one.name)
-    gap = gap_text(made, is_rate=one.estimate.is_rate) if made is not None else "–"
-    texts = [of(answer.finding), *([of(answer.other), gap] if found.other else [])]
-    texts += [of(answer.twin)] if found.twin else []
-    texts += [known_text(one, v) for v in (one.known.bag, one.known.perfect, one.known.chance)]
-    invalid = f", {one.estimate.invalid:,} invalid" if one.estimate.invalid else ""
-    arrow = {"higher": "↑", "lower": "↓"}.get(one.better, "")
-    about = f"{one.about}; {one.estimate.interval}"
-    return RowView(one.name, about, arrow, (*texts, f"{one.estimate.n:,}{invalid}"))
-
-
-def _notes(found: Diagnosis, answer: Answer) -> list[str]:
-    notes = list(answer.finding.notes)
-    reasons = {one.skipped for one in (answer.other, answer.twin) if one is not None}
-    # A question about both models at once can be put to neither of the others.
-    is_shared = len(reasons) == 1 and answer.other is not None and answer.twin is not None
-    for finding, name in (
-        (answer.other, found.other.name if found.other else ""),
-        (answer.twin, "random weights"),
-    ):
-        if finding is not None and finding.skipped and not is_shared:
-            notes.append(f"{name}: not asked; {first_line(finding.skipped)}")
-    if answer.other is not None and found.other is not None:
-        known = set(notes)
-        notes += [f"{found.other.name}: {one}" for one in answer.other.notes if one not in known]
-    return notes
-
-
-JSON, PAGE = "diagnosis.json", "diagnosis.html"
-
-
-def write_diagnosis(found: Diagnosis, folder: Path) -> Path:
-    """Write both files, each at once; gives the page."""
-    make_folder(check_folder(folder), what="diagnosis", way_out="choose another folder")
-    try:
-        write_text(folder / JSON, to_json(found))
-        write_text(folder / PAGE, render_diagnosis(found))
-    except OSError as error:
-        raise UserError(
-            f"cannot write to {folder}: {error.strerror or error}",
-            way_out="make room, or choose another folder",
-        ) from error
-    return folder / PAGE
-
-
-def check_folder(folder: Path) -> Path:
-    """A folder that is new, empty or holds a diagnosis; anything else is not ours to fill."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file", expected="a folder", way_out="name another")
-    if not folder.is_dir() or _is_diagnosis(folder / JSON) or not any(folder.iterdir()):
-        return folder
-    raise UserError(
-        f"the folder {folder} holds something else than a diagnosis",
-        expected="a new or empty folder, or one that a diagnosis was written to",
-        way_out="name another",
-    )
-
-
-def _is_diagnosis(path: Path) -> bool:
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and said.get("kind") == KIND

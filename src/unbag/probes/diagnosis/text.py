@@ -1,4 +1,4 @@
-"""A diagnosis comes in; a table of questions and sentences for the terminal goes out."""
+"""A diagnosis in words: a table for the terminal, sentences for its page, and JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +25,83 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+
 KIND = "unbag diagnosis"
 """Says what a file is, so that no other folder is written over."""
+TONES: Mapping[str, tuple[str, str]] = {
+    "fails": ("✗", "fails"),
+    "holds": ("✓", "holds"),
+    "mixed": ("≈", "mixed"),
+    "told": ("i", "fact"),
+}
+"""A sign and a word, so that no colour is needed."""
+MEANING: Mapping[str, str] = {
+    "fails": "like a bag of words",
+    "holds": "as one would wish",
+    "mixed": "between the two, or not decided by the interval",
+    "told": "a fact that is neither good nor bad",
+}
+STYLES = {"fails": "red", "holds": "green", "mixed": "yellow", "told": ""}
+
+
+def print_diagnosis(found: Diagnosis, console: Console | None = None) -> None:
+    """Print the table, and what was left out."""
+    from rich.console import Console
+
+    console = console or Console()
+    console.print(diagnosis_table(found))
+    for line in said_under(found):
+        console.print(line, highlight=False, markup=False)
+
+
+def diagnosis_table(found: Diagnosis) -> Table:
+    """A row a question; with a second model, a row for each of them."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_lines=False)
+    table.add_column("question", ratio=3)
+    if found.other is not None:
+        table.add_column("model", overflow="fold")
+    table.add_column("answer", ratio=6)
+    table.add_column("")
+    for answer in found.answered:
+        for at, (name, sentence, tone) in enumerate(_rows(found, answer)):
+            question = Text("" if at else answer.question)
+            names = [Text(name)] if found.other is not None else []
+            sign = Text(f"{sign_of(tone)} {tone_text(tone)}" if tone else "", STYLES.get(tone, ""))
+            table.add_row(question, *names, Text(sentence), sign, end_section=True)
+    return table
+
+
+def _rows(found: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
+    assert answer.verdict is not None
+    rows = [(found.model.name, answer.verdict.sentence, str(answer.verdict.tone))]
+    if answer.other_verdict is not None and found.other is not None:
+        verdict = answer.other_verdict
+        rows.append((found.other.name, verdict.sentence, str(verdict.tone)))
+    return rows
+
+
+def said_under(found: Diagnosis) -> list[str]:
+    """What was not asked and why, notes, and how it stands if it was stopped."""
+    lines = [
+        f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
+    ]
+    lines += [f"note: {note}" for note in (*_not_there(found), *found.notes)]
+    lines += [] if found.is_whole else [standing(found)]
+    return lines
+
+
+def _not_there(found: Diagnosis) -> list[str]:
+    """Layers that were asked for in vain; a tower of pictures and one of captions may differ."""
+    return [
+        f"{answer.probe}: {note}"
+        for answer in found.answered
+        for note in answer.finding.notes
+        if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and found.options.layers
+    ]
 
 
 def to_json(found: Diagnosis) -> str:
@@ -132,11 +207,6 @@ def _estimate(quantity: Quantity) -> dict[str, object]:
     }
 
 
-def difference_of(answer: Answer, name: str) -> Comparison | None:
-    """The paired difference of one quantity, where there is one."""
-    return next((one for one in answer.differences if one.metric == name), None)
-
-
 def _difference(made: Comparison) -> dict[str, object]:
     return {
         "value": made.difference,
@@ -162,21 +232,6 @@ def _strict(value: object) -> object:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_strict(one) for one in value]
     return value
-
-
-TONES: Mapping[str, tuple[str, str]] = {
-    "fails": ("✗", "fails"),
-    "holds": ("✓", "holds"),
-    "mixed": ("≈", "mixed"),
-    "told": ("i", "fact"),
-}
-"""A sign and a word, so that no colour is needed."""
-MEANING: Mapping[str, str] = {
-    "fails": "like a bag of words",
-    "holds": "as one would wish",
-    "mixed": "between the two, or not decided by the interval",
-    "told": "a fact that is neither good nor bad",
-}
 
 
 def sign_of(tone: str) -> str:
@@ -229,6 +284,11 @@ def gap_sentence(answer: Answer, made: Comparison) -> str:
     return f"{made.second} is {side} by {shown}{unit}{f', which is {word}' if word else ''}."
 
 
+def difference_of(answer: Answer, name: str) -> Comparison | None:
+    """The paired difference of one quantity, where there is one."""
+    return next((one for one in answer.differences if one.metric == name), None)
+
+
 def counted(answers: Sequence[Answer]) -> str:
     """How many questions have which tone: "3 fail, 2 hold and 1 is a fact"."""
     words = {"fails": ("fails", "fail"), "holds": ("holds", "hold")}
@@ -241,66 +301,3 @@ def counted(answers: Sequence[Answer]) -> str:
 def standing(found: Diagnosis) -> str:
     """Of one that was stopped, or still goes on."""
     return f"not finished: {count_text(len(found.answers), 'question')} put so far"
-
-
-STYLES = {"fails": "red", "holds": "green", "mixed": "yellow", "told": ""}
-
-
-def print_diagnosis(found: Diagnosis, console: Console | None = None) -> None:
-    """Print the table, and what was left out."""
-    from rich.console import Console
-
-    console = console or Console()
-    console.print(diagnosis_table(found))
-    for line in said_under(found):
-        console.print(line, highlight=False, markup=False)
-
-
-def diagnosis_table(found: Diagnosis) -> Table:
-    """A row a question; with a second model, a row for each of them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_lines=False)
-    table.add_column("question", ratio=3)
-    if found.other is not None:
-        table.add_column("model", overflow="fold")
-    table.add_column("answer", ratio=6)
-    table.add_column("")
-    for answer in found.answered:
-        for at, (name, sentence, tone) in enumerate(_rows(found, answer)):
-            question = Text("" if at else answer.question)
-            names = [Text(name)] if found.other is not None else []
-            sign = Text(f"{sign_of(tone)} {tone_text(tone)}" if tone else "", STYLES.get(tone, ""))
-            table.add_row(question, *names, Text(sentence), sign, end_section=True)
-    return table
-
-
-def _rows(found: Diagnosis, answer: Answer) -> list[tuple[str, str, str]]:
-    assert answer.verdict is not None
-    rows = [(found.model.name, answer.verdict.sentence, str(answer.verdict.tone))]
-    if answer.other_verdict is not None and found.other is not None:
-        verdict = answer.other_verdict
-        rows.append((found.other.name, verdict.sentence, str(verdict.tone)))
-    return rows
-
-
-def _not_there(found: Diagnosis) -> list[str]:
-    """Layers that were asked for in vain; a tower of pictures and one of captions may differ."""
-    return [
-        f"{answer.probe}: {note}"
-        for answer in found.answered
-        for note in answer.finding.notes
-        if note.startswith((NO_SUCH_LAYER, NO_LAYERS)) and found.options.layers
-    ]
-
-
-def said_under(found: Diagnosis) -> list[str]:
-    """What was not asked and why, notes, and how it stands if it was stopped."""
-    lines = [
-        f"not asked: {one.question} {first_line(one.finding.skipped)}" for one in found.skipped
-    ]
-    lines += [f"note: {note}" for note in (*_not_there(found), *found.notes)]
-    lines += [] if found.is_whole else [standing(found)]
-    return lines
