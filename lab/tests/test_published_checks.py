@@ -4,6 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+import unbag.published
+from unbag.published.lookup import Flag, entries, tables
+from unbag.published.lookup import flags as shipped
+from unbag.types import Published
 from unbag_lab.published_checks import (
     CE_CLIP,
     CE_CLIP_PLUS,
@@ -18,11 +23,6 @@ from unbag_lab.published_checks import (
     flags,
     total_of,
 )
-
-import unbag.published
-from unbag.published.lookup import Flag, entries, tables
-from unbag.published.lookup import flags as shipped
-from unbag.types import Published
 
 CLIP_L14_336 = "CLIP ViT-L/14-336 (openai)"
 
