@@ -77,8 +77,15 @@ def test_unknown_names_offer_the_nearest() -> None:
         find("benchmark", "world_swap")
 
 
-def test_every_name_of_ours_leads_somewhere() -> None:
+def test_every_name_of_ours_leads_somewhere_and_says_what_it_is() -> None:
+    tables = registry._ours()
+    assert set(tables) <= set(PLURALS.values())
     for kind in PLURALS.values():
-        for name, entry in names(kind).items():
-            if entry.origin == "unbag":
-                assert find(kind, name) is not None
+        ours = [entry for entry in names(kind).values() if entry.origin == "unbag"]
+        assert [entry.name for entry in ours] == list(tables.get(kind, {}))
+        assert len({entry.target for entry in ours}) == len(ours)
+        for entry in ours:
+            thing = find(kind, entry.name)
+            says_itself = kind in ("benchmark", "edit")
+            assert bool(entry.about) != says_itself
+            assert entry.about or getattr(thing, "about", "")

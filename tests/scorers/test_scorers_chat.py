@@ -10,7 +10,7 @@ import pytest
 from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.huggingface.chat import Ask
-from unbag.registry import ABOUT, names
+from unbag.registry import names
 from unbag.scorers import make_scorer, make_scorers
 from unbag.types import Item, ItemScorer, Picture, Query, Question, Scorer
 
@@ -239,4 +239,4 @@ def test_what_a_model_cannot_do_is_said() -> None:
 
 
 def test_every_scorer_is_listed_with_a_line() -> None:
-    assert all(ABOUT.get(name) for name in names("scorer"))
+    assert all(entry.about for entry in names("scorer").values())

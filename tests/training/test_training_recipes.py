@@ -11,7 +11,7 @@ import pytest
 from unbag.cli.main import main
 from unbag.edits.kinds import find_kinds
 from unbag.errors import UserError
-from unbag.registry import OURS
+from unbag.registry import names
 from unbag.runs.identity import described, differences
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term, ThresholdRule
@@ -19,7 +19,7 @@ from unbag.training.recipes import Locks, Lora, Recipe
 from unbag.training.settings import make_recipe
 from unbag.types import Embedded
 
-RECIPES = sorted(OURS["recipe"])
+RECIPES = sorted(names("recipe"))
 
 
 def terms(recipe: Recipe) -> dict[str, float]:

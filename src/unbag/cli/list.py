@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbag.registry import ABOUT, PLURALS, Kind, find, names
+from unbag.registry import PLURALS, Kind, Name, find, names
 from unbag.types import Benchmark
 
 
@@ -16,17 +16,17 @@ def show_names(kinds: str) -> int:
     width = max(map(len, found))
     for name, entry in found.items():
         origin = "" if entry.origin == "unbag" else f" [{entry.origin}]"
-        print(f"{name:<{width}}  {_about(kind, name)}{origin}")
+        print(f"{name:<{width}}  {_about(kind, entry)}{origin}")
     return 0
 
 
-def _about(kind: Kind, name: str) -> str:
+def _about(kind: Kind, entry: Name) -> str:
     if kind == "benchmark":
-        thing = find(kind, name)
+        thing = find(kind, entry.name)
         return thing.about if isinstance(thing, Benchmark) else ""
     if kind == "edit":
-        return _about_edit(find(kind, name))
-    return ABOUT.get(name, "")
+        return _about_edit(find(kind, entry.name))
+    return entry.about
 
 
 def _about_edit(thing: object) -> str:
