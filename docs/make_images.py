@@ -15,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
 
 import unbag as ub
-from unbag.cli.run import FOLDER
+from unbag.cli.demo import READOUT_FOLDER
 from unbag.types import Picture
 
 IMAGES = Path(__file__).parent / "images"
@@ -96,7 +96,7 @@ def photograph(browser: Browser, report: Path) -> None:
             full_page=True,
         )
         save(png, f"failures-{name}.png")
-    page.goto((report.parent / FOLDER / report.name).resolve().as_uri())
+    page.goto((report.parent / READOUT_FOLDER / report.name).resolve().as_uri())
     save(page.screenshot(clip=overview(page), full_page=True), "another-readout.png")
     page.set_content(strip_html())
     save(page.locator("body").screenshot(), "world-strip.png")

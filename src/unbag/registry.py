@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from unbag.errors import UserError, unknown_name
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PLURALS",
     "Command",
+    "Commands",
     "Kind",
     "Name",
     "find",
@@ -63,6 +64,9 @@ PLURALS: Mapping[str, Kind] = {
     "taggers": "tagger",
 }
 """As `unbag list` and the entry point groups (unbag.benchmarks ...) write the kinds."""
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What `add_subparsers` gives, to which a command adds itself."""
 
 
 _STUDY = {"lab": "published claims, run on the world, with verdicts"}
@@ -112,7 +116,7 @@ def find(kind: Kind, name: str) -> object:
 class Command(Protocol):
     """A module that adds a command to the command line."""
 
-    def add(self, commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> object:
+    def add(self, commands: Commands) -> object:
         """Declare the command and its options."""
         ...
 

@@ -198,7 +198,7 @@ def test_ctrl_c_says_what_is_kept(
     def stopped(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unbag.cli.data.obtain", stopped)
+    monkeypatch.setattr("unbag.data.download.obtain", stopped)
     assert get(tmp_path) == 130
     assert "What came is kept; the same command goes on from the .part file" in (
         capsys.readouterr().err

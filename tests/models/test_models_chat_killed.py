@@ -74,7 +74,7 @@ def carry_out(arguments: Sequence[str], stalls: int, to: Connection) -> None:
 
     # Every chunk is on disk before the next begins, as it is after five seconds of a real run.
     often = partial(Job, save_seconds=0.0)
-    with patch.object(QueryScoring, "chunk", chunk), patch("unbag.cli.run.Job", often):
+    with patch.object(QueryScoring, "chunk", chunk), patch("unbag.evaluation.loading.Job", often):
         sys.exit(main(arguments))
 
 

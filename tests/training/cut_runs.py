@@ -65,7 +65,16 @@ SMALL = Benchmark(
     "small", "Colours.", lambda root: triple_items(["swap"], n=2), (Triples(),), "original"
 )
 """
-PRELOADED = ["unbag.cli.train", "torch._dynamo", "scipy.stats", "pyarrow.parquet", "jinja2"]
+PRELOADED = [
+    "unbag.cli.console",
+    "unbag.evaluation.run",
+    "unbag.training.repair",
+    "unbag.training.settings",
+    "torch._dynamo",
+    "scipy.stats",
+    "pyarrow.parquet",
+    "jinja2",
+]
 COLOURS = {"red": (200, 20, 20), "blue": (20, 20, 200), "green": (20, 160, 20), "white": (250,) * 3}
 
 

@@ -1,41 +1,72 @@
-"""`unbag data`: which benchmarks are read from files, and whether a user's files are complete."""
+"""`unbag data`: which benchmarks need files, whether a user has them all, and getting them."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from rich.console import Console
-
-from unbag.cli.console import ShownBytes
-from unbag.data.archives import readable
-from unbag.data.download import (
-    PATIENCE,
-    Obtained,
-    Patience,
-    UnreachableError,
-    is_there,
-    obtain,
-    wanted,
-)
 from unbag.errors import UserError
-from unbag.evaluation.api import benchmark as find_benchmark
-from unbag.evaluation.loading import absent_pictures
-from unbag.registry import find, names
-from unbag.runs.progress import Task
-from unbag.types import Benchmark, Download
+from unbag.registry import Commands, find, names
 
-_SHOWN = 10
+if TYPE_CHECKING:
+    from unbag.data.download import Obtained, Patience
+    from unbag.runs.progress import Task
+    from unbag.types import Benchmark, Download
+
+
+_SHOWN_FILES, _SHOWN_PICTURES = 12, 10
+"""Lines about files to fetch, and about missing pictures."""
+
+
 _CLASS_FOLDERS = ("*/*", "**/*")
 """Patterns of benchmarks that are read from folders of pictures, one a class."""
 
 
-def list_data() -> int:
+def add(commands: Commands) -> None:
+    """List, check and get."""
+    text = "which benchmarks are read from files, whether yours are complete, and getting them"
+    data = commands.add_parser("data", help=text, description=text[0].upper() + text[1:] + ".")
+    actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="benchmarks that need files")
+    check = actions.add_parser("check", help="what is there and what is missing")
+    check.add_argument("name", metavar="NAME", help="a benchmark")
+    get = actions.add_parser(
+        "get",
+        help="fetch what has a public address",
+        description="Say what will be fetched, fetch it, and check it. A download that was stopped "
+        "goes on where it was. What needs an account or a form is explained.",
+    )
+    get.add_argument("names", nargs="+", metavar="NAME", help="benchmarks")
+    get.add_argument(
+        "--pictures",
+        action="store_true",
+        help="pictures too, often gigabytes (default: annotation files only)",
+    )
+    for action in (check, get):
+        action.add_argument(
+            "--data", type=Path, required=True, metavar="DIR", help="holds one folder a benchmark"
+        )
+
+
+def start(options: argparse.Namespace) -> int:
+    """One of the three."""
+    if options.action == "list":
+        return _list()
+    if options.action == "check":
+        return _check(options.name, options.data)
+    return get_data(options.names, options.data, pictures=options.pictures)
+
+
+def _list() -> int:
     """Every benchmark that needs files: how to get them, its pictures and its licence."""
+    from unbag.types import Benchmark
+
     found = [find("benchmark", name) for name in names("benchmark")]
     needy = [one for one in found if isinstance(one, Benchmark) and one.files]
     if not needy:
@@ -62,6 +93,38 @@ def _way(one: Benchmark) -> str:
     whole = {True: "pictures", False: "files"}
     got = " + ".join(whole[kind] for kind in sorted(kinds))
     return f"get {got}{', rest by hand' if one.gated else ''}"
+
+
+def _check(name: str, data: Path) -> int:
+    """What is there, what is missing, where it comes from and how to lay it out."""
+    from unbag.evaluation.api import benchmark
+
+    one = benchmark(name)
+    if not one.files:
+        print(f"{one.name} makes its own data; nothing is needed")
+        return 0
+    found = _look(one, data)
+    _print_found(one, data, found)
+    if found.problem:
+        raise UserError(
+            found.problem,
+            expected="the official files, laid out as above",
+            way_out=_way_out(name, data, found),
+        )
+    return 0
+
+
+def _look(one: Benchmark, data: Path) -> Found:
+    """Look for the files of a benchmark, then for the pictures that they name."""
+    from unbag.evaluation.loading import absent_pictures
+
+    root = data / one.place
+    # A file may be a pattern: class sets need any picture in any folder.
+    missing = tuple(file for file in one.files if not any(root.glob(file)))
+    if missing:
+        return Found(len(one.files), missing, 0, ())
+    items = one.load(root)
+    return Found(len(one.files), (), len(items), tuple(sorted(absent_pictures(items))))
 
 
 @dataclass(frozen=True)
@@ -91,34 +154,6 @@ class Found:
         return f"{len(self.absent):,} pictures are missing" if self.absent else ""
 
 
-def look(one: Benchmark, data: Path) -> Found:
-    """Look for the files of a benchmark, then for the pictures that they name."""
-    root = data / one.place
-    # A file may be a pattern: class sets need any picture in any folder.
-    missing = tuple(file for file in one.files if not any(root.glob(file)))
-    if missing:
-        return Found(len(one.files), missing, 0, ())
-    items = one.load(root)
-    return Found(len(one.files), (), len(items), tuple(sorted(absent_pictures(items))))
-
-
-def check_data(name: str, data: Path) -> int:
-    """What is there, what is missing, where it comes from and how to lay it out."""
-    one = find_benchmark(name)
-    if not one.files:
-        print(f"{one.name} makes its own data; nothing is needed")
-        return 0
-    found = look(one, data)
-    print_found(one, data, found)
-    if found.problem:
-        raise UserError(
-            found.problem,
-            expected="the official files, laid out as above",
-            way_out=_way_out(name, data, found),
-        )
-    return 0
-
-
 def _way_out(name: str, data: Path, found: Found) -> str:
     if found.missing and not found.lacks_classes:
         return f"`unbag data get {name} --data {data}` fetches or explains them"
@@ -127,11 +162,7 @@ def _way_out(name: str, data: Path, found: Found) -> str:
     return get + skip
 
 
-def _readable(file: str) -> str:
-    return "class folders" if file in _CLASS_FOLDERS else file
-
-
-def print_found(one: Benchmark, data: Path, found: Found) -> None:
+def _print_found(one: Benchmark, data: Path, found: Found) -> None:
     """The summary of a benchmark on disk."""
     print(f"{one.name}: {one.about}")
     print(f"  cite:     {one.cite or 'not stated'}")
@@ -142,7 +173,7 @@ def print_found(one: Benchmark, data: Path, found: Found) -> None:
         print(f"  {'missing' if file in found.missing else 'there  '}   {_readable(file)}")
     if not found.missing:
         print(f"  {found.items:,} items can be read")
-    for path in found.absent[:_SHOWN]:
+    for path in found.absent[:_SHOWN_PICTURES]:
         print(f"  missing   {path}")
     if found.problem and one.gated:
         print(f"  by hand:  {one.gated}")
@@ -150,16 +181,21 @@ def print_found(one: Benchmark, data: Path, found: Found) -> None:
         print("complete")
 
 
-# `unbag data get`: say what will come, fetch what has a public address, explain the rest.
-
-_GET_SHOWN = 12
+def _readable(file: str) -> str:
+    return "class folders" if file in _CLASS_FOLDERS else file
 
 
 def get_data(
-    names: Sequence[str], data: Path, *, pictures: bool, patience: Patience = PATIENCE
+    names: Sequence[str], data: Path, *, pictures: bool, patience: Patience | None = None
 ) -> int:
     """Fetch files, and pictures if asked for; 0 if everything asked for is there in the end."""
-    found = [find_benchmark(name) for name in dict.fromkeys(names)]
+    from rich.console import Console
+
+    from unbag.cli.console import ShownBytes
+    from unbag.data.download import PATIENCE, wanted
+    from unbag.evaluation.api import benchmark
+
+    found = [benchmark(name) for name in dict.fromkeys(names)]
     benchmarks = [one for one in found if one.files]
     for one in found:
         if not one.files:
@@ -167,7 +203,7 @@ def get_data(
     for one in benchmarks:
         _print_plan(one, data, pictures=pictures)
     _print_total(wanted(benchmarks, pictures=pictures), data)
-    work = _Work(data, ShownBytes(Console(stderr=True)).task, patience)
+    work = _Work(data, ShownBytes(Console(stderr=True)).task, patience or PATIENCE)
     try:
         work.get(wanted(benchmarks, pictures=False))
         if pictures:
@@ -182,6 +218,47 @@ def get_data(
     return 1 if work.failed or not all(complete) else 0
 
 
+def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
+    from unbag.data.download import is_there
+
+    print(f"{one.name}")
+    print(f"  licence:  {one.licence or 'not stated'}")
+    later = [d for d in one.downloads if d.has_pictures and not pictures]
+    now = [d for d in one.downloads if d not in later]
+    for download in now[:_SHOWN_FILES]:
+        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {_described(download)}")
+    if len(now) > _SHOWN_FILES:
+        print(f"            and {len(now) - _SHOWN_FILES} more")
+    for download in later[:_SHOWN_FILES]:
+        print(f"  pictures  {_described(download)}: only with --pictures")
+    if len(later) > _SHOWN_FILES:
+        print(f"  pictures  and {len(later) - _SHOWN_FILES} more")
+    if one.gated:
+        print(f"  by hand:  {one.gated}")
+    elif not one.downloads:
+        print("  by hand:  no public address is known; see the page of its authors")
+
+
+def _described(download: Download) -> str:
+    from unbag.data.archives import readable
+
+    size = readable(download.size) if download.size else "size not known"
+    return f"{download.to} ({size})"
+
+
+def _print_total(downloads: Sequence[Download], data: Path) -> None:
+    from unbag.data.archives import readable
+    from unbag.data.download import is_there
+
+    pending = [download for download in downloads if not is_there(download, data)]
+    unknown = sum(not download.size for download in pending)
+    known = sum(download.size for download in pending)
+    more = f" and {unknown} files whose size is not known" if unknown and known else ""
+    size = readable(known) if known or not unknown else "size not known"
+    files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
+    print(f"{files} to fetch into {data} ({size}{more})", flush=True)
+
+
 @dataclass
 class _Work:
     """Gets one download after the other; one that fails stops no other."""
@@ -194,6 +271,8 @@ class _Work:
     """Hosts that did not answer: hundreds of small files must not wait for each anew."""
 
     def get(self, downloads: Iterable[Download]) -> None:
+        from unbag.data.download import UnreachableError, obtain
+
         for download in downloads:
             host = urlsplit(download.url).netloc
             if host in self.silent:
@@ -213,8 +292,18 @@ class _Work:
         print(f"unbag: {message}", file=sys.stderr)
 
 
+def _print_got(download: Download, got: Obtained) -> None:
+    if got.was_there or (download.has_pictures and not download.unpack):
+        return
+    unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
+    known = "as it should be" if download.sha256 else "none is published to compare it with"
+    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
+
+
 def _pictures(benchmarks: Iterable[Benchmark], data: Path) -> tuple[Download, ...]:
     """Pictures of the benchmarks that lack some: what was unpacked by hand is not fetched again."""
+    from unbag.data.download import wanted
+
     lacking = []
     for one in benchmarks:
         if _has_pictures(one, data):
@@ -228,61 +317,19 @@ def _has_pictures(one: Benchmark, data: Path) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # They are said once, with the summary.
-            return not look(one, data).problem
+            return not _look(one, data).problem
     except UserError:
         return False
-
-
-def _print_plan(one: Benchmark, data: Path, *, pictures: bool) -> None:
-    print(f"{one.name}")
-    print(f"  licence:  {one.licence or 'not stated'}")
-    later = [d for d in one.downloads if d.has_pictures and not pictures]
-    now = [d for d in one.downloads if d not in later]
-    for download in now[:_GET_SHOWN]:
-        print(f"  {'there   ' if is_there(download, data) else 'to fetch'}  {_described(download)}")
-    if len(now) > _GET_SHOWN:
-        print(f"            and {len(now) - _GET_SHOWN} more")
-    for download in later[:_GET_SHOWN]:
-        print(f"  pictures  {_described(download)}: only with --pictures")
-    if len(later) > _GET_SHOWN:
-        print(f"  pictures  and {len(later) - _GET_SHOWN} more")
-    if one.gated:
-        print(f"  by hand:  {one.gated}")
-    elif not one.downloads:
-        print("  by hand:  no public address is known; see the page of its authors")
-
-
-def _described(download: Download) -> str:
-    size = readable(download.size) if download.size else "size not known"
-    return f"{download.to} ({size})"
-
-
-def _print_total(downloads: Sequence[Download], data: Path) -> None:
-    pending = [download for download in downloads if not is_there(download, data)]
-    unknown = sum(not download.size for download in pending)
-    known = sum(download.size for download in pending)
-    more = f" and {unknown} files whose size is not known" if unknown and known else ""
-    size = readable(known) if known or not unknown else "size not known"
-    files = "1 file" if len(pending) == 1 else f"{len(pending)} files"
-    print(f"{files} to fetch into {data} ({size}{more})", flush=True)
-
-
-def _print_got(download: Download, got: Obtained) -> None:
-    if got.was_there or (download.has_pictures and not download.unpack):
-        return
-    unpacked = f", {got.members:,} files unpacked to {download.unpack}" if got.members else ""
-    known = "as it should be" if download.sha256 else "none is published to compare it with"
-    print(f"fetched   {download.to}{unpacked}; sha256 {got.sha256}, {known}", flush=True)
 
 
 def _summed_up(one: Benchmark, data: Path, *, pictures: bool) -> bool:
     """Print what `data check` prints; whether everything that was asked for is there."""
     try:
-        found = look(one, data)
+        found = _look(one, data)
     except UserError as error:
         print(f"unbag: {error}", file=sys.stderr)
         return False
-    print_found(one, data, found)
+    _print_found(one, data, found)
     if not found.problem:
         return True
     can_get = found.absent and not pictures and any(d.has_pictures for d in one.downloads)

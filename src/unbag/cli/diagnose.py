@@ -1,50 +1,99 @@
-"""`unbag diagnose`: one or two models in; sentences with numbers, a page and its JSON out."""
+"""`unbag diagnose`: why one or two models answer as they do, as sentences, a page and JSON."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+from unbag.cli.options import add_cache, add_device, add_dtype, cache_of
 
-from unbag.cli.console import Shown, output
-from unbag.cli.run import cache_of
-from unbag.models.loading import choose_device, model_name
-from unbag.probes.base import Options
-from unbag.probes.data import find_material
-from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine, registered_probes
-from unbag.probes.diagnosis.page import JSON, PAGE, check_folder, write_diagnosis
-from unbag.probes.diagnosis.text import print_diagnosis, to_json
-from unbag.reports.formatting import count_text
-from unbag.runs.progress import Progress
-from unbag.scorers.resolve import Model, Placement, load_model, make_scorer, needs_device
+if TYPE_CHECKING:
+    from rich.console import Console
 
-FOLDER = Path("unbag-diagnosis")
+    from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry
+    from unbag.registry import Commands
+    from unbag.runs.progress import Progress
 
+_ABOUT = """\
+Ask why a model answers as it does: does its text tower see order, does its picture tower merge
+different pictures, is the information there but not read out, does it only notice edits? Each
+question gets one sentence, with its number beside that of a bag of words, a perfect model,
+chance and the same model with random weights. Writes diagnosis.html and diagnosis.json.
+"""
 
-class _Kept:
-    """Writes what there is after every question, and tells how far it is."""
+_EXAMPLES = """\
+examples:
+  unbag diagnose --model tiny:base
+  unbag diagnose --model tiny:hard_negative --against tiny:base --out repair
+  unbag diagnose --model tiny:base --scorer pacl@runs/pacl --against tiny:base --probes profile
+  unbag diagnose --model open_clip:ViT-B-32/openai --data whatsup --root data
+  unbag diagnose --model open_clip:ViT-B-32/openai --data my/pictures --probes agreement stability
+"""
 
-    def __init__(self, folder: Path, console: Console) -> None:
-        self.folder, self.console = folder, console
-        self.found: Diagnosis | None = None
-
-    def __call__(self, found: Diagnosis) -> None:
-        write_diagnosis(found, self.folder)
-        self.found = found
-        if not found.is_whole:
-            answer = found.answers[-1]
-            done = "answered" if answer.verdict is not None else "not asked"
-            line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
-            self.console.print(line, style="dim", highlight=False, markup=False)
+_FOLDER = Path("unbag-diagnosis")
 
 
-def diagnose_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """One or two models, what is looked at, and which questions are put."""
+    diagnose = commands.add_parser(
+        "diagnose",
+        help="ask why a model answers as it does",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    text = "a model by name, or the folder of a training run or export"
+    diagnose.add_argument("--model", required=True, metavar="M", help=text)
+    text = "a second model, such as the one a repair started from; differences are paired"
+    diagnose.add_argument("--against", metavar="M", help=text)
+    text = "a trained read-out, NAME@FOLDER: its scores, and its maps beside the model's own"
+    diagnose.add_argument("--scorer", metavar="S", help=text)
+    text = "for diagnosis.html and diagnosis.json (default: unbag-diagnosis/MODEL)"
+    diagnose.add_argument("--out", type=Path, metavar="DIR", help=text)
+    data = diagnose.add_argument_group("what is looked at")
+    text = "world (default), a benchmark or family, a file of captions, or a folder of pictures"
+    data.add_argument("--data", metavar="D", help=text)
+    text = "holds one folder for each benchmark that is read from files"
+    data.add_argument("--root", type=Path, metavar="DIR", help=text)
+    text = "folder that names of pictures in a file of captions start from"
+    data.add_argument("--pictures", type=Path, metavar="DIR", help=text)
+    text = "questions to put, by name (default: all; `unbag list probes`)"
+    diagnose.add_argument("--probes", nargs="+", metavar="P", help=text)
+    text = "all readers, conditions and layers of each probe, not the quick part of them"
+    diagnose.add_argument("--full", action="store_true", help=text)
+    text = "layers to read from, besides the last; -2 is the one before it"
+    diagnose.add_argument("--layers", type=int, nargs="+", default=[], metavar="N", help=text)
+    text = "do not put the questions to the same model with random weights"
+    diagnose.add_argument("--no-twin", action="store_true", help=text)
+    text = "draw no maps of words over pictures, for which a chat model runs dozens of times"
+    diagnose.add_argument("--no-maps", action="store_true", help=text)
+    text = "of samples, readers, intervals and the random twin (default: 0)"
+    diagnose.add_argument("--seed", type=int, default=0, metavar="N", help=text)
+    add_device(diagnose)
+    add_dtype(diagnose)
+    diagnose.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_cache(diagnose)
+
+
+def start(options: argparse.Namespace) -> int:
     """Put the questions, keep every answer, show them."""
+    # NumPy and SciPy get one thread for their products, which are small here: between two of them a
+    # second thread of OpenBLAS spins, which made readers seven times slower on two busy cores.
+    # It must be said before NumPy is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from rich.console import Console
+
+    from unbag.cli.console import Shown, output
+    from unbag.probes.diagnosis.diagnose import examine
+    from unbag.probes.diagnosis.page import JSON, PAGE, check_folder
+    from unbag.probes.diagnosis.text import print_diagnosis, to_json
+
     console = Console(stderr=True)
     readout = f"+{options.scorer.partition('@')[0]}" if options.scorer else ""
-    out = check_folder(options.out or FOLDER / _plain(options.model + readout))
+    out = check_folder(options.out or _FOLDER / _plain(options.model + readout))
     inquiry = _inquiry(options, Shown(console))
     kept = _Kept(out, console)
     try:
@@ -61,7 +110,18 @@ def diagnose_command(options: argparse.Namespace) -> int:
     return 0 if found.answered else 1
 
 
+def _plain(name: str) -> str:
+    """A name as that of a folder."""
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+
+
 def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
+    from unbag.models.loading import choose_device, model_name
+    from unbag.probes.base import Options
+    from unbag.probes.data import find_material
+    from unbag.probes.diagnosis.diagnose import Inquiry, registered_probes
+    from unbag.scorers.resolve import Placement, load_model, make_scorer, needs_device
+
     # What is cheap to check comes before what is slow to load.
     probes = registered_probes(options.probes) if options.probes else None
     named = [model_name(one) for one in (options.model, options.against) if one]
@@ -74,7 +134,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
         seed=options.seed,
         progress=progress,
     )
-    models: list[Model] = [load_model(name, placement=placement) for name in named]
+    models = [load_model(name, placement=placement) for name in named]
     return Inquiry(
         model=models[0],
         against=models[1] if len(models) > 1 else None,
@@ -89,12 +149,29 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
     )
 
 
-def _plain(name: str) -> str:
-    """A name as that of a folder."""
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+class _Kept:
+    """Writes what there is after every question, and tells how far it is."""
+
+    def __init__(self, folder: Path, console: Console) -> None:
+        self.folder, self.console = folder, console
+        self.found: Diagnosis | None = None
+
+    def __call__(self, found: Diagnosis) -> None:
+        from unbag.probes.diagnosis.page import write_diagnosis
+
+        write_diagnosis(found, self.folder)
+        self.found = found
+        if not found.is_whole:
+            answer = found.answers[-1]
+            done = "answered" if answer.verdict is not None else "not asked"
+            line = f"  {answer.probe}: {done} ({answer.seconds:.1f} s)"
+            self.console.print(line, style="dim", highlight=False, markup=False)
 
 
 def _stopped(kept: _Kept) -> str:
+    from unbag.probes.diagnosis.page import PAGE
+    from unbag.reports.formatting import count_text
+
     if kept.found is None:
         return "\nstopped before the first question was answered; nothing was written"
     count = count_text(len(kept.found.answers), "question")

@@ -1,27 +1,41 @@
-"""`unbag edit`: a file of captions or one caption in; their edits and a table of them out."""
+"""`unbag edit`: hard negatives and hard positives of a file of captions, or of one caption."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from unbag.cli.console import Shown, output
-from unbag.data.captions import Source
-from unbag.data.readers import form_of
-from unbag.edits.editor import KindTally, make_editor
-from unbag.edits.filters import make_filters
-from unbag.edits.jobs.run import EditJob, Summary, run_edit
-from unbag.edits.kinds import Kind, Parts, find_kinds
+from unbag.cli.options import CAPTION_FILES, add_device, positive
 from unbag.errors import UserError
-from unbag.models.loading import check_device
-from unbag.runs.cache import default_cache
-from unbag.types import Edited, Given
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from unbag.data.captions import Source
+    from unbag.edits.jobs.run import EditJob, Summary
+    from unbag.edits.kinds import Kind, Parts
+    from unbag.registry import Commands
+    from unbag.types import Edited
+
+_ABOUT = """\
+Make hard negatives and hard positives of the captions of a collection, or of one caption. A job
+that was stopped goes on when the same command is given again.
+"""
+
+_EXAMPLES = """\
+examples:
+  unbag edit --try "A black dog sits to the left of a small child."
+  unbag edit --captions captions.jsonl --out edits.jsonl --workers 8
+  unbag edit --captions coco.json --kinds neg_clip_fixed --out train.tsv --format negclip
+  unbag edit --captions "shards/{000000..000099}.tar" --kinds negatives --out edited
+
+kinds:
+  `unbag list edits` shows all; groups are default, negatives, positives, all, neg_clip_fixed ...
+"""
+
+_FORMS = (*CAPTION_FILES, "shards")
 _LONG = 60
 """Characters of reasons in the table; the summary has all."""
 _OF_COLLECTIONS = (
@@ -41,21 +55,46 @@ _OF_COLLECTIONS = (
 """Options that one caption has no use for; where they were not given they are empty."""
 
 
-def edit_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """A collection or one caption, kinds, and what the kinds need."""
+    edit = commands.add_parser(
+        "edit",
+        help="hard negatives and hard positives of captions",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    edit.add_argument("--try", dest="tried", metavar="CAPTION", help="print edits of one caption")
+    _add_files(edit)
+    _add_edits(edit)
+    _add_parts(edit)
+    _add_work(edit)
+
+
+def start(options: argparse.Namespace) -> int:
     """Edit a collection, or try one caption."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown, output
+    from unbag.edits.jobs.run import run_edit
+    from unbag.edits.kinds import find_kinds
+
     if options.tried is not None:
         return _try(options)
     summary = run_edit(_job(options), progress=Shown(Console(stderr=True)))
     console = output()
     kinds = find_kinds(options.kinds)
-    console.print(as_table(summary, kinds))
-    for line in said(summary):
+    console.print(_table(summary, kinds))
+    for line in _lines(summary):
         console.print(line, highlight=False, markup=False)
     return 0
 
 
-def as_table(summary: Summary, kinds: Sequence[Kind]) -> Table:
+def _table(summary: Summary, kinds: Sequence[Kind]) -> Table:
     """A row a kind: how many captions have a place for it, and what became of it."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
     for name in ("kind", "places", "captions", "share", "edits", "rejected"):
         table.add_column(Text(name), justify="left" if name in ("kind", "rejected") else "right")
@@ -66,8 +105,10 @@ def as_table(summary: Summary, kinds: Sequence[Kind]) -> Table:
     return table
 
 
-def said(summary: Summary) -> list[str]:
-    """The lines below the table."""
+def _lines(summary: Summary) -> list[str]:
+    """What is said below the table."""
+    from unbag.edits.jobs.run import Summary
+
     tally = summary.tally
     lines = [
         f"{tally.captions:,} captions: {tally.edited:,} edited "
@@ -84,6 +125,8 @@ def said(summary: Summary) -> list[str]:
 
 
 def _cells(summary: Summary, kind: Kind) -> list[str]:
+    from unbag.edits.editor import KindTally
+
     of = summary.tally.kinds.get(kind.name) or KindTally()
     rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
     cells = [
@@ -105,6 +148,10 @@ def _share(part: int, whole: int) -> str:
 
 
 def _job(options: argparse.Namespace) -> EditJob:
+    from unbag.data.captions import Source
+    from unbag.data.readers import form_of
+    from unbag.edits.jobs.run import EditJob
+
     if not options.captions or not options.out:
         raise UserError(
             "--captions and --out were not both given",
@@ -137,10 +184,15 @@ def _job(options: argparse.Namespace) -> EditJob:
 
 def _form(out: Path, source: Source) -> str:
     """Of the output: its ending says it; a name without one is a folder, if shards are edited."""
+    from unbag.data.readers import form_of
+
     return "shards" if source.form == "shards" and not out.suffix else form_of(str(out), "--format")
 
 
 def _parts(options: argparse.Namespace) -> Parts:
+    from unbag.edits.kinds import Parts
+    from unbag.runs.cache import default_cache
+
     return Parts(
         pipeline=options.pipeline,
         wordnet=options.wordnet,
@@ -154,6 +206,12 @@ def _parts(options: argparse.Namespace) -> Parts:
 
 
 def _try(options: argparse.Namespace) -> int:
+    from unbag.cli.console import output
+    from unbag.edits.editor import make_editor
+    from unbag.edits.filters import make_filters
+    from unbag.models.loading import check_device
+    from unbag.types import Given
+
     if idle := [name for name in _OF_COLLECTIONS if getattr(options, name) not in (None, "")]:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
         raise UserError(
@@ -182,8 +240,70 @@ def _try(options: argparse.Namespace) -> int:
 
 
 def _tried(found: Edited) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2))
     for edit in found.edits:
         sign = "+" if edit.keeps_meaning else "-"
         table.add_row(Text(sign), Text(edit.kind), Text(edit.text))
     return table
+
+
+def _add_files(edit: argparse.ArgumentParser) -> None:
+    text = "a file of captions; for shards also a folder or a pattern"
+    edit.add_argument("--captions", metavar="FILE", help=text)
+    edit.add_argument("--out", type=Path, metavar="FILE", help="for shards a folder")
+    text = "of --captions: {} (default: by its ending)".format(", ".join(_FORMS))
+    edit.add_argument("--captions-format", choices=_FORMS, metavar="F", help=text)
+    text = "of --out: the same, or negclip (default: by its ending)"
+    edit.add_argument("--format", choices=(*_FORMS, "negclip"), metavar="F", help=text)
+    text = "column or field of captions (default: caption, title or text)"
+    edit.add_argument("--caption-column", default="", metavar="C", help=text)
+    text = "column or field that names the picture (default: filepath, image or url)"
+    edit.add_argument("--picture-column", default="", metavar="C", help=text)
+    edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
+    edit.add_argument(
+        "--bad-lines",
+        choices=("error", "skip"),
+        help="broken lines: stop before anything is computed (default), or leave them out",
+    )
+    text = "nearest pictures, for --format negclip: lines of {picture, neighbours}"
+    edit.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
+
+
+def _add_edits(edit: argparse.ArgumentParser) -> None:
+    text = "kinds of edits or groups of them (default: default)"
+    edit.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
+    text = "edits of each kind for a caption (default: 1)"
+    edit.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
+    edit.add_argument("--seed", type=int, default=0, help="decides what is drawn (default: 0)")
+    text = "besides those always on: fluency:PATH, meaning:PATH, package.module:NAME"
+    edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
+    text = "a language model that tries to tell edits from originals, by kind"
+    edit.add_argument("--leak", default="", metavar="PATH", help=text)
+
+
+def _add_parts(edit: argparse.ArgumentParser) -> None:
+    text = "spaCy pipeline by name or folder (default: auto, the first installed)"
+    edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
+    text = "folder with WordNet (default: auto, where it is usually installed)"
+    edit.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
+    text = "language model for kinds that fill in words: folder or name"
+    edit.add_argument("--fill", default="", metavar="M", help=text)
+    text = "chat model for kinds that rewrite: hf:FOLDER or server:MODEL@URL"
+    edit.add_argument("--rewrite", default="", metavar="M", help=text)
+    add_device(edit)
+    text = "where answers of a server are kept between runs"
+    edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
+    text = "requests to a server at a time (default: 8)"
+    edit.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
+    text = "most requests to a server, for each worker (default: no limit)"
+    edit.add_argument("--budget", type=positive, metavar="N", help=text)
+
+
+def _add_work(edit: argparse.ArgumentParser) -> None:
+    text = "processes; the output is the same for any number (default: 1)"
+    edit.add_argument("--workers", type=positive, metavar="N", help=text)
+    text = "a Ray cluster that does the work instead: host:port, auto, or local"
+    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)

@@ -1,19 +1,55 @@
-"""`unbag export`: a model in; folders for open_clip and transformers, and how to load them, out."""
+"""`unbag export`: write a model as folders that open_clip and transformers load."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from unbag.errors import UserError
-from unbag.reports.cards import Card, Exported, card_of_copy
-from unbag.scorers.resolve import load_model
-from unbag.training.export.export import export
-from unbag.training.repair import read_trained
-from unbag.types import DualEncoder
+
+if TYPE_CHECKING:
+    from unbag.registry import Commands
+    from unbag.reports.cards import Card, Exported
+    from unbag.types import DualEncoder
+
+_ABOUT = """\
+Write a dual encoder so that plain open_clip and plain transformers load it, with a model card.
+Each form is read again by its library and compared with the model before it gets its name; a form
+that a library cannot have is left out, and the reason is said.
+"""
+
+_EXAMPLES = """\
+examples:
+  unbag export --model open_clip:ViT-B-32-quickgelu/openai --out exports/vit-b-32
+  unbag export --run runs/ce --weights best --out exports/ce-best
+"""
 
 
-def export_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """A model and a new folder."""
+    export = commands.add_parser(
+        "export",
+        help="folders that open_clip and transformers load, with a model card",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    text = "a dual encoder: open_clip:, hf:, photo:, joined: or tiny:"
+    what = export.add_mutually_exclusive_group(required=True)
+    what.add_argument("--model", metavar="M", help=text)
+    text = "folder of a training run, finished or not"
+    what.add_argument("--run", type=Path, metavar="DIR", help=text)
+    text = "of the run: the last checkpoint, or the best one by its benchmarks; default: last"
+    export.add_argument("--weights", choices=("last", "best"), help=text)
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+
+
+def start(options: argparse.Namespace) -> int:
     """Write the forms and say how each is loaded."""
+    from unbag.training.export.export import export
+    from unbag.training.repair import read_trained
+
     if options.run is not None:
         encoder, card = read_trained(options.run, weights=options.weights or "last")
     else:
@@ -24,27 +60,12 @@ def export_command(options: argparse.Namespace) -> int:
                 way_out="leave it out, or name the folder of the training run with --run",
             )
         encoder, card = _untrained(options.model, command=options.typed)
-    for line in shown(export(encoder, options.out, card=card)):
+    for line in export_lines(export(encoder, options.out, card=card)):
         print(line)
     return 0
 
 
-def _untrained(model: str, *, command: str) -> tuple[DualEncoder, Card]:
-    """A model by name, with a card that says that nothing was trained.
-
-    A training run has an encoder and a card of its own; both go into the same `export`.
-    """
-    encoder = load_model(model)
-    if not isinstance(encoder, DualEncoder):
-        raise UserError(
-            f"{model} gives no vector for a picture and a caption",
-            expected="a dual encoder, such as open_clip:ViT-B-32/openai",
-            way_out="name another with --model",
-        )
-    return encoder, card_of_copy(model, name=encoder.name, command=command)
-
-
-def shown(found: Exported) -> list[str]:
+def export_lines(found: Exported) -> list[str]:
     """What a user reads after an export."""
     lines = [f"{found.name}, written to {found.path}"]
     for one in found.folders:
@@ -60,3 +81,19 @@ def shown(found: Exported) -> list[str]:
     lines += [f"  unbag run --model {one.model_name(found.path)}" for one in found.folders]
     lines.append(f"card: {found.path / 'README.md'}")
     return lines
+
+
+def _untrained(model: str, *, command: str) -> tuple[DualEncoder, Card]:
+    """A model by name, with a card that says that nothing was trained."""
+    from unbag.reports.cards import card_of_copy
+    from unbag.scorers.resolve import load_model
+    from unbag.types import DualEncoder
+
+    encoder = load_model(model)
+    if not isinstance(encoder, DualEncoder):
+        raise UserError(
+            f"{model} gives no vector for a picture and a caption",
+            expected="a dual encoder, such as open_clip:ViT-B-32/openai",
+            way_out="name another with --model",
+        )
+    return encoder, card_of_copy(model, name=encoder.name, command=command)

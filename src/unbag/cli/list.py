@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from unbag.registry import PLURALS, Kind, Name, find, names
-from unbag.types import Benchmark
+import argparse
+
+from unbag.registry import PLURALS, Commands, Kind, Name, find, names
 
 
-def show_names(kinds: str) -> int:
+def add(commands: Commands) -> None:
+    """The kind."""
+    text = "names that can be used, ours and those of installed plug-ins"
+    parser = commands.add_parser("list", help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("kind", choices=list(PLURALS), metavar="KIND", help=", ".join(PLURALS))
+
+
+def start(options: argparse.Namespace) -> int:
     """Print the names of a kind."""
+    kinds: str = options.kind
     kind = PLURALS[kinds]
     found = names(kind)
     if not found:
@@ -21,18 +30,18 @@ def show_names(kinds: str) -> int:
 
 
 def _about(kind: Kind, entry: Name) -> str:
+    """Benchmarks and edits say it themselves."""
     if kind == "benchmark":
-        thing = find(kind, entry.name)
-        return thing.about if isinstance(thing, Benchmark) else ""
+        from unbag.types import Benchmark
+
+        benchmark = find(kind, entry.name)
+        return benchmark.about if isinstance(benchmark, Benchmark) else ""
     if kind == "edit":
-        return _about_edit(find(kind, entry.name))
+        from unbag.edits.kinds import Kind as Edit
+
+        edit = find(kind, entry.name)
+        if not isinstance(edit, Edit):
+            return ""
+        what = "positive" if edit.keeps_meaning else "negative"
+        return f"[{what}{'' if edit.is_default else ', off by default'}] {edit.about}"
     return entry.about
-
-
-def _about_edit(thing: object) -> str:
-    from unbag.edits.kinds import Kind as Edit
-
-    if not isinstance(thing, Edit):
-        return ""
-    what = "positive" if thing.keeps_meaning else "negative"
-    return f"[{what}{'' if thing.is_default else ', off by default'}] {thing.about}"

@@ -1,4 +1,4 @@
-"""`unbag merge`: a model before and after fine-tuning in; a curve and a mixed model out."""
+"""`unbag merge`: mix the weights of a model before and after fine-tuning, and keep one mix."""
 
 from __future__ import annotations
 
@@ -6,47 +6,84 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from unbag.cli.console import Shown, output
-from unbag.cli.run import cache_of, tagged
+from unbag.cli.options import add_cache, add_device, cache_of, positive
+from unbag.cli.run import tagged
 from unbag.errors import UserError
-from unbag.evaluation.api import find_benchmarks
-from unbag.models.loading import RECORD, choose_device, model_name
-from unbag.reports.cards import Card
-from unbag.runs.files import make_folder, write_text
-from unbag.scorers.resolve import Placement, load_model
-from unbag.training.before_after import DEFAULT, DRAWINGS, Side, are_drawings, side_of
-from unbag.training.export.export import export
-from unbag.training.merge import (
-    Curve,
-    Mix,
-    check_sides,
-    check_weights,
-    curve_csv,
-    curve_json,
-    curve_markdown,
-    curve_page,
-    curve_table,
-    measure_curve,
-    mix,
-)
-from unbag.types import Benchmark, DualEncoder
+
+if TYPE_CHECKING:
+    from unbag.registry import Commands
+    from unbag.training.before_after import Side
+    from unbag.training.merge import Curve, Mix
+    from unbag.types import Benchmark, DualEncoder
+
+_ABOUT = """\
+Mix the weights of a model before and after fine-tuning (WiSE-FT), score every mix, and keep one:
+fine-tuning gains composition and costs recognition, and a mix often keeps most of both.
+"""
+
+_EXAMPLES = """\
+examples:
+  unbag merge --base tiny:base --tuned tiny:tuned.safetensors --out merged
+  unbag merge --base open_clip:ViT-B-32-quickgelu/openai --tuned open_clip:local-dir:trained \\
+    --bench sugarcrepe_pp coco_retrieval cifar100 --data data --out merged
+"""
 
 
-def merge_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """Two models, weights, benchmarks, and how one weight is chosen."""
+    merge = commands.add_parser(
+        "merge",
+        help="mix weights before and after fine-tuning",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    merge.add_argument("--base", required=True, metavar="M", help="the model before fine-tuning")
+    merge.add_argument("--tuned", required=True, metavar="M", help="the same after it")
+    text = "for the curve, the run folder and the mixed model"
+    merge.add_argument("--out", type=Path, required=True, metavar="DIR", help=text)
+    text = "shares of the tuned weights, with commas (default: 0,0.25,0.5,0.75,1)"
+    merge.add_argument("--weights", default="0,0.25,0.5,0.75,1", metavar="W", help=text)
+    text = "benchmarks or families (default: four of the world, which are drawings)"
+    merge.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
+    text = "holds one folder for each benchmark"
+    merge.add_argument("--data", type=Path, metavar="DIR", help=text)
+    merge.add_argument("--pick", type=float, metavar="W", help="keep this weight")
+    text = "without --pick: points of recognition that may be lost (default: 1)"
+    merge.add_argument("--budget", type=float, default=1.0, metavar="P", help=text)
+    for side in ("composition", "recognition"):
+        text = f"benchmarks that count as {side} whatever their metrics"
+        merge.add_argument(f"--{side}", nargs="+", default=[], metavar="B", help=text)
+    merge.add_argument("--seed", type=int, default=0, help="for the intervals (default: 0)")
+    add_device(merge)
+    text = "inputs at once (default: 256)"
+    merge.add_argument("--batch", type=positive, default=256, metavar="N", help=text)
+    add_cache(merge)
+
+
+def start(options: argparse.Namespace) -> int:
     """Mix, measure, write the curve, keep one mix."""
-    weights = check_weights(_numbers(options.weights), options.pick)
+    from rich.console import Console
+
+    from unbag.cli.console import Shown
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.models.loading import choose_device
+    from unbag.runs.files import make_folder, write_text
+    from unbag.training import merge
+    from unbag.training.before_after import DEFAULT
+
+    weights = merge.check_weights(_numbers(options.weights), options.pick)
     asked = [*options.bench, *options.composition, *options.recognition]
     benchmarks = tagged(find_benchmarks(asked), "auto") if asked else list(DEFAULT)
     sides = _sides(benchmarks, options)
-    check_sides(sides, options.pick)
+    merge.check_sides(sides, options.pick)
     device = choose_device(options.device)
     base, tuned = (_encoder(name, device) for name in (options.base, options.tuned))
-    mixes = mix(base, tuned, weights)
+    mixes = merge.mix(base, tuned, weights)
     out = make_folder(options.out, what="results", way_out="name another folder with --out")
-    curve = measure_curve(
+    curve = merge.measure_curve(
         mixes,
         names=(options.base, options.tuned),
         benchmarks=benchmarks,
@@ -61,8 +98,9 @@ def merge_command(options: argparse.Namespace) -> int:
         command=options.typed,
         progress=Shown(Console(stderr=True)),
     )
-    for name, write in (("json", curve_json), ("csv", curve_csv), ("html", curve_page)):
-        write_text(out / f"curve.{name}", write(curve))
+    write_text(out / "curve.json", merge.curve_json(curve))
+    write_text(out / "curve.csv", merge.curve_csv(curve))
+    write_text(out / "curve.html", merge.curve_page(curve))
     _say(curve, benchmarks)
     kept = next(one for one in mixes if one.weight == curve.choice.weight)
     print(f"curve:   {out / 'curve.html'}")
@@ -72,6 +110,10 @@ def merge_command(options: argparse.Namespace) -> int:
 
 
 def _say(curve: Curve, benchmarks: Sequence[Benchmark]) -> None:
+    from unbag.cli.console import output
+    from unbag.training.before_after import DRAWINGS, are_drawings
+    from unbag.training.merge import curve_table
+
     console = output()
     console.print(curve_table(curve))
     said = [f"weight {curve.choice.weight:g} is kept: {curve.choice.why}", *curve.notes]
@@ -82,6 +124,10 @@ def _say(curve: Curve, benchmarks: Sequence[Benchmark]) -> None:
 
 def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
     """Under a name with its weight; one that is there already and the same is left alone."""
+    from unbag.reports.cards import Card
+    from unbag.training.export.export import export
+    from unbag.training.merge import curve_markdown
+
     folder = out / f"weight-{kept.weight:g}"
     if not _is_there(folder, kept.encoder.fingerprint):
         share = f"{kept.weight:g} of {curve.tuned}"
@@ -99,6 +145,8 @@ def _export(kept: Mix, curve: Curve, out: Path, command: str) -> Path:
 
 
 def _is_there(folder: Path, fingerprint: str) -> bool:
+    from unbag.models.loading import RECORD
+
     try:
         said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -116,6 +164,9 @@ def _numbers(text: str) -> list[float]:
 
 
 def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict[str, Side]:
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.training.before_after import side_of
+
     found = {benchmark.name: side_of(benchmark) for benchmark in benchmarks}
     forced: dict[str, Side] = {}
     for one in find_benchmarks(options.composition):
@@ -131,6 +182,10 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
 
 
 def _encoder(name: str, device: str) -> DualEncoder:
+    from unbag.models.loading import model_name
+    from unbag.scorers.resolve import Placement, load_model
+    from unbag.types import DualEncoder
+
     model = load_model(model_name(name), placement=Placement(device))
     if isinstance(model, DualEncoder):
         return model

@@ -1,32 +1,76 @@
-"""`unbag nearest`: the pictures of a caption file in; for each the nearest others out."""
+"""`unbag nearest`: for each picture of a caption file, the nearest other pictures."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from unbag.cli.console import Shown
-from unbag.data.captions import Source
-from unbag.data.readers import entries, form_of
+from unbag.cli.options import CAPTION_FILES, add_cache, add_device, cache_of
 from unbag.errors import UserError
-from unbag.evaluation.neighbours import (
-    check_place,
-    check_search,
-    find_pictures,
-    nearest_pictures,
-    write_neighbours,
-)
-from unbag.models.loading import choose_device
-from unbag.runs.cache import default_cache
-from unbag.runs.files import make_folder
-from unbag.scorers.resolve import Placement, load_model
-from unbag.types import DualEncoder
+
+if TYPE_CHECKING:
+    from unbag.registry import Commands
+
+_ABOUT = """\
+For every picture that a caption file names, find the nearest other pictures by a model's vectors:
+NegCLIP's hard pictures. The output goes into `unbag edit --format negclip --neighbours FILE`.
+"""
+
+_EXAMPLES = """\
+example:
+  unbag nearest --captions captions.jsonl --pictures photos --model open_clip:ViT-B-32/openai \\
+    --out neighbours.jsonl
+"""
 
 
-def nearest_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """A caption file, a folder of pictures, a model."""
+    nearest = commands.add_parser(
+        "nearest",
+        help="the nearest other pictures of each picture",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    text = "a file that names pictures"
+    nearest.add_argument("--captions", required=True, metavar="FILE", help=text)
+    # Pictures inside shards have no path.
+    text = "of --captions: {} (default: by its ending)".format(", ".join(CAPTION_FILES))
+    nearest.add_argument("--captions-format", choices=CAPTION_FILES, metavar="F", help=text)
+    text = "column or field that names the picture (default: filepath, image or url)"
+    nearest.add_argument("--picture-column", default="", metavar="C", help=text)
+    text = "the folder that their names start from"
+    nearest.add_argument("--pictures", type=Path, required=True, metavar="DIR", help=text)
+    nearest.add_argument("--model", required=True, metavar="M", help="a dual encoder")
+    nearest.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON lines")
+    text = "neighbours of each picture (default: 3)"
+    nearest.add_argument("--each", type=int, default=3, metavar="N", help=text)
+    add_device(nearest)
+    text = "pictures encoded at once (default: 256)"
+    nearest.add_argument("--batch", type=int, default=256, metavar="N", help=text)
+    add_cache(nearest)
+
+
+def start(options: argparse.Namespace) -> int:
     """Write the neighbours and say where they are."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown
+    from unbag.data.captions import Source
+    from unbag.data.readers import entries, form_of
+    from unbag.evaluation.neighbours import (
+        check_place,
+        check_search,
+        find_pictures,
+        nearest_pictures,
+        write_neighbours,
+    )
+    from unbag.models.loading import choose_device
+    from unbag.runs.files import make_folder
+    from unbag.scorers.resolve import Placement, load_model
+    from unbag.types import DualEncoder
+
     source = Source(
         options.captions,
         options.captions_format or form_of(options.captions, "--captions-format"),
@@ -43,12 +87,11 @@ def nearest_command(options: argparse.Namespace) -> int:
             expected="a dual encoder, such as open_clip:ViT-B-32/openai",
             way_out="name another with --model",
         )
-    cache = None if options.no_cache else options.cache or default_cache()
     near, damaged = nearest_pictures(
         pictures,
         model,
         each=options.each,
-        cache=cache,
+        cache=cache_of(options),
         batch=options.batch,
         progress=Shown(Console(stderr=True)),
     )

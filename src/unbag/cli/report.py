@@ -1,108 +1,50 @@
-"""`unbag report`: run folders in, one page, table or file out."""
+"""`unbag report`: join run folders into one page, table or file."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unbag.cli.run import cache_of, tagged
-from unbag.errors import UserError
-from unbag.evaluation.api import Verified, benchmark, find_benchmarks, verify
-from unbag.evaluation.loading import Job
-from unbag.published.lookup import known_as
-from unbag.registry import names
-from unbag.reports import (
-    beside_lines,
-    check_place,
-    merge_runs,
-    prompt_lines,
-    read_runs,
-    report,
-    terminal_table,
-    warning_lines,
-)
-from unbag.reports.table import notes, verified_table
-from unbag.scorers import choose_device, load_model, make_scorer, needs_device
-from unbag.types import Benchmark
-
 if TYPE_CHECKING:
-    from rich.console import Console
+    from unbag.registry import Commands
 
 
-def write_report(runs: Sequence[Path], *, out: Path | None) -> int:
-    """Join the runs and write them in the form that the ending of `out` asks for."""
-    if out is not None:
-        check_place(out)
-    contents = read_runs(runs)
-    if out is None:
-        from unbag.cli.console import output
-
-        console = output()
-        for line in warning_lines(contents):
-            console.print(line, style="yellow", highlight=False, markup=False)
-        console.print(terminal_table(contents))
-        for line in (*prompt_lines(contents), *beside_lines(contents.references)):
-            console.print(line, highlight=False, markup=False)
-        return 0
-    print(f"report: {report(contents, out)}")
-    return 0
-
-
-OUTSIDE = 3
-"""Exit code where a number that can be compared lies outside our interval."""
-
-
-def verify_command(options: argparse.Namespace) -> int:
-    """Run every protocol that published numbers of this model need, and compare."""
-    from rich.console import Console
-
-    from unbag.cli.console import Shown, output
-
-    device = choose_device(options.device, is_needed=needs_device(options.model))
-    scorer = make_scorer(load_model(options.model, device=device), options.scorer)
-    name = options.published_as or known_as(options.model)
-    job = Job(
-        scorers=[scorer],
-        benchmarks=tagged(_benchmarks(options.bench), "auto"),
-        out=options.out,
-        data=options.data,
-        cache=cache_of(options),
-        published_as={scorer.name: name} if name else {},
-        missing=options.missing,
-        device=device,
-        command=options.typed,
+def add(commands: Commands) -> None:
+    """Run folders, and a file."""
+    report = commands.add_parser(
+        "report",
+        help="one page (or table, CSV, JSON) from one or more run folders",
+        description="Join run folders into one report. The ending of --out chooses the form: "
+        ".html, .md, .csv or .json. Without --out the table is printed.",
     )
-    return _finish(verify(job, progress=Shown(Console(stderr=True))), options.out, output())
+    report.add_argument("runs", type=Path, nargs="+", metavar="DIR", help="run folders")
+    report.add_argument("--out", type=Path, metavar="FILE", help=".html, .md, .csv or .json")
 
 
-def _benchmarks(asked: list[str]) -> list[Benchmark]:
-    every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
-    return [one for one in every if one.published]
+def start(options: argparse.Namespace) -> int:
+    """Join the runs and write them in the form that the ending of `out` asks for."""
+    from unbag.cli.console import output
+    from unbag.reports import (
+        beside_lines,
+        check_place,
+        prompt_lines,
+        read_runs,
+        report,
+        terminal_table,
+        warning_lines,
+    )
 
-
-def _finish(found: Verified, out: Path, console: Console) -> int:
-    for one in found.skipped:
-        print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)
-    if not found.references:
-        raise UserError(
-            f"nothing published of {found.model!r} could be run",
-            expected="the files of at least one benchmark under --data",
-            way_out="get them with the commands above",
-        )
-    console.print(verified_table(found.references))
-    for text, number in notes(found.references).items():
-        console.print(f"{number:>3}  {text}", highlight=False, markup=False)
-    print(_verdict(found))
-    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
-    return 0 if found.is_reproduced else OUTSIDE
-
-
-def _verdict(found: Verified) -> str:
-    comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
-    inside = sum(bool(r.is_inside) for r in comparable)
-    rest = len(found.references) - len(comparable)
-    more = f"; {rest} cannot be compared" if rest else ""
-    return f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}"
+    if options.out is not None:
+        check_place(options.out)
+    contents = read_runs(options.runs)
+    if options.out is not None:
+        print(f"report: {report(contents, options.out)}")
+        return 0
+    console = output()
+    for line in warning_lines(contents):
+        console.print(line, style="yellow", highlight=False, markup=False)
+    console.print(terminal_table(contents))
+    for line in (*prompt_lines(contents), *beside_lines(contents.references)):
+        console.print(line, highlight=False, markup=False)
+    return 0

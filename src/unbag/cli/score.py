@@ -1,4 +1,4 @@
-"""`unbag score`: pictures and captions in, a table or JSON with a column for each model out.
+"""`unbag score`: score captions for pictures and print a table or JSON, a column for each model.
 
 Dimensions: C captions.
 """
@@ -11,31 +11,127 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL.Image import registered_extensions
-from rich.table import Table
-from rich.text import Text
-
-from unbag.cli.console import output
-from unbag.data import FilePicture
+from unbag.cli.options import add_device
 from unbag.errors import UserError
-from unbag.evaluation.api import answered, opened
-from unbag.evaluation.scoring import (
-    count_bounded,
-    count_cut,
-    said_bounded,
-    said_cut,
-    said_unknown,
-    unknown_words,
-)
-from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
-from unbag.scorers.prompts import PUBLISHED
-from unbag.types import FloatArray, Scorer
 
-BEST, TIED = "*", "="
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from unbag.registry import Commands
+    from unbag.types import FloatArray, Scorer
+
+_EXAMPLES = """\
+examples:
+  unbag score cat.jpg "a cat on a mat" "a mat on a cat" --model tiny:base
+  unbag score cat.jpg "a cat" "a dog" --model hf:models/clip hf:models/blip-itm --json
+  unbag score cat.jpg dog.jpg "a cat" "a dog" --model hf:models/clip
+  unbag score cat.jpg "a cat on a mat" "a mat on a cat" --model tiny:base --scorer pacl@runs/pacl
+"""
+
+_BEST, _TIED = "*", "="
 _LONGEST = 80
 """Characters of a caption or an answer in the table."""
+
+
+def add(commands: Commands) -> None:
+    """Pictures, captions, and models by the names that `unbag run` takes."""
+    text = "a picture or several, a few captions, any models"
+    score = commands.add_parser(
+        "score",
+        help=text,
+        description="Score captions for each picture and print a table, best first. Arguments that "
+        "are files are pictures and stand first, the others are captions.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    score.add_argument("picture", type=Path, metavar="PICTURE", help="a file; more may follow")
+    score.add_argument("captions", nargs="+", metavar="CAPTION", help="in quotes")
+    score.add_argument("--model", nargs="+", required=True, metavar="M", help="models to ask")
+    score.add_argument(
+        "--scorer",
+        metavar="S",
+        help="how a model gives a score, or NAME@FOLDER (default: the natural one)",
+    )
+    add_device(score)
+    score.add_argument(
+        "--dtype",
+        default="auto",
+        choices=["auto", "float32", "bfloat16", "float16"],
+        help="precision of the model (default: auto)",
+    )
+    score.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def start(options: argparse.Namespace) -> int:
+    """Ask every model, one after the other."""
+    from unbag.cli.console import output
+    from unbag.data import FilePicture
+    from unbag.evaluation.api import opened
+    from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
+    from unbag.scorers.prompts import PUBLISHED
+
+    pictures, captions = _split(options.picture, options.captions)
+    # Before any model is loaded, which can take minutes.
+    for picture in pictures:
+        opened(FilePicture(picture, turn_upright=True))
+    is_needed = any(map(needs_device, options.model))
+    device = choose_device(options.device, is_needed=is_needed)
+    placement = Placement(device, options.dtype)
+    columns: list[list[Column]] = [[] for _ in pictures]
+    for name in options.model:
+        model = load_model(name, placement=placement)
+        for scorer in make_scorers(model, options.scorer, PUBLISHED):
+            for picture, own in zip(pictures, columns, strict=True):
+                own.append(ask(picture, captions, scorer))
+    if options.json:
+        print(_json(pictures, captions, columns))
+        return 0
+    for at, (picture, own) in enumerate(zip(pictures, columns, strict=True)):
+        if len(pictures) > 1:
+            print(f"{'' if at == 0 else chr(10)}{picture}")
+        output().print(_table(captions, own))
+        print(_legend(own))
+        for line in [line for column in own for line in _below(column)]:
+            print(line)
+    for note in [note for column in columns[0] for note in column.of_captions]:
+        print(f"note: {note}")
+    return 0
+
+
+def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
+    """One model, with notes on all that its numbers do not say."""
+    import numpy as np
+
+    from unbag.evaluation.api import answered
+    from unbag.evaluation.scoring import (
+        count_bounded,
+        count_cut,
+        said_bounded,
+        said_cut,
+        said_unknown,
+        unknown_words,
+    )
+
+    before = count_bounded(scorer)
+    found = answered(picture, captions, scorer)
+    assert found.values is not None
+    score_C, notes, of_captions = found.values[0], [], []
+    if cut := count_cut(scorer, captions):
+        of_captions.append(said_cut(scorer, cut))
+    if words := unknown_words(scorer, captions):
+        of_captions.append(said_unknown(scorer.name, words))
+    if bounded := count_bounded(scorer) - before:
+        notes.append(said_bounded(scorer.name, bounded))
+    if found.unparsed:
+        notes.append(
+            f"{scorer.name}: no caption could be read from the answer, so none has a score"
+        )
+    elif missing := int(np.isnan(score_C).sum()):
+        notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
+    about = (scorer.name, scorer.scoring, scorer.is_blind)
+    return Column(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +152,8 @@ class Column:
     @property
     def best(self) -> tuple[int, ...]:
         """Captions with the highest score; several are a tie, none if there is no score."""
+        import numpy as np
+
         if np.isnan(self.score_C).all():
             return ()
         return tuple(np.flatnonzero(self.score_C == np.nanmax(self.score_C)).tolist())
@@ -64,41 +162,13 @@ class Column:
         """Of a caption: best, tied for it, or neither."""
         if caption not in self.best:
             return " "
-        return BEST if len(self.best) == 1 else TIED
+        return _BEST if len(self.best) == 1 else _TIED
 
 
-def score_command(options: argparse.Namespace) -> int:
-    """Ask every model, one after the other."""
-    pictures, captions = told_apart(options.picture, options.captions)
-    # Before any model is loaded, which can take minutes.
-    for picture in pictures:
-        opened(FilePicture(picture, turn_upright=True))
-    is_needed = any(map(needs_device, options.model))
-    device = choose_device(options.device, is_needed=is_needed)
-    placement = Placement(device, options.dtype)
-    columns: list[list[Column]] = [[] for _ in pictures]
-    for name in options.model:
-        model = load_model(name, placement=placement)
-        for scorer in make_scorers(model, options.scorer, PUBLISHED):
-            for picture, own in zip(pictures, columns, strict=True):
-                own.append(ask(picture, captions, scorer))
-    if options.json:
-        print(as_json(pictures, captions, columns))
-        return 0
-    for at, (picture, own) in enumerate(zip(pictures, columns, strict=True)):
-        if len(pictures) > 1:
-            print(f"{'' if at == 0 else chr(10)}{picture}")
-        output().print(as_table(captions, own))
-        print(_legend(own))
-        for line in [line for column in own for line in _below(column)]:
-            print(line)
-    for note in [note for column in columns[0] for note in column.of_captions]:
-        print(f"note: {note}")
-    return 0
-
-
-def told_apart(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
+def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
     """Pictures, which are the files that stand first, and the captions behind them."""
+    from PIL.Image import registered_extensions
+
     count = len(list(takewhile(_is_file, rest)))
     pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
     if not captions:
@@ -131,30 +201,12 @@ def _is_file(text: str) -> bool:
         return False
 
 
-def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
-    """One model, with notes on all that its numbers do not say."""
-    before = count_bounded(scorer)
-    found = answered(picture, captions, scorer)
-    assert found.values is not None
-    score_C, notes, of_captions = found.values[0], [], []
-    if cut := count_cut(scorer, captions):
-        of_captions.append(said_cut(scorer, cut))
-    if words := unknown_words(scorer, captions):
-        of_captions.append(said_unknown(scorer.name, words))
-    if bounded := count_bounded(scorer) - before:
-        notes.append(said_bounded(scorer.name, bounded))
-    if found.unparsed:
-        notes.append(
-            f"{scorer.name}: no caption could be read from the answer, so none has a score"
-        )
-    elif missing := int(np.isnan(score_C).sum()):
-        notes.append(f"{scorer.name} gave no number for {missing} of {len(captions)} captions")
-    about = (scorer.name, scorer.scoring, scorer.is_blind)
-    return Column(*about, score_C, found.answers, tuple(notes), tuple(of_captions))
-
-
-def as_table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
+def _table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
     """A row a caption, in the order of the first model."""
+    import numpy as np
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
     table.add_column(Text("caption"))
     for column in columns:
@@ -168,7 +220,7 @@ def as_table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
     return table
 
 
-def as_json(
+def _json(
     pictures: Sequence[Path], captions: Sequence[str], columns: Sequence[Sequence[Column]]
 ) -> str:
     """An object for a picture, in a list where there are several."""
@@ -178,6 +230,8 @@ def as_json(
 
 def _object(picture: Path, captions: Sequence[str], columns: Sequence[Column]) -> dict[str, object]:
     """Scores in the order of the captions; null where there is none."""
+    import numpy as np
+
     return {
         "picture": str(picture),
         "captions": list(captions),
@@ -198,8 +252,8 @@ def _object(picture: Path, captions: Sequence[str], columns: Sequence[Column]) -
 
 def _legend(columns: Sequence[Column]) -> str:
     marks = {column.mark(i) for column in columns for i in column.best}
-    said = {BEST: f"{BEST} best", TIED: f"{TIED} best, but no better than another"}
-    return "; ".join(said[mark] for mark in (BEST, TIED) if mark in marks)
+    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} best, but no better than another"}
+    return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
 
 
 def _below(column: Column) -> list[str]:
@@ -210,6 +264,8 @@ def _below(column: Column) -> list[str]:
 
 def _number(score: float) -> str:
     """Four decimals, or more where they would all be zeros: probabilities can be tiny."""
+    import numpy as np
+
     if np.isnan(score):
         return "not a number"
     return f"{score:.4f}" if score == 0 or abs(score) >= 0.1 else f"{score:#.4g}"

@@ -1,36 +1,89 @@
-"""`unbag train`: a model, a recipe and pairs in; a repaired model and its price out."""
+"""`unbag train`: fine-tune a model and compare it before and after, or train a read-out on it."""
 
 from __future__ import annotations
 
 import argparse
 import os
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from unbag.cli.console import Shown, output
-from unbag.cli.export import shown
-from unbag.cli.run import cache_of
+from unbag.cli.export import export_lines
+from unbag.cli.options import CAPTION_FILES, add_cache, cache_of, not_negative, positive
 from unbag.errors import UserError, unknown_name
-from unbag.evaluation.api import find_benchmarks
-from unbag.models.loading import choose_device, model_name
-from unbag.registry import find, names
-from unbag.runs.distributed import join_team, leave_team
-from unbag.runs.progress import Progress, Silent
-from unbag.scorers.resolve import load_model
-from unbag.training.before_after import price_table
-from unbag.training.data.loader import MOST, left_out_lines
-from unbag.training.job import check_begun
-from unbag.training.recipes import Precision
-from unbag.training.repair import Repaired, Wanted, Where, repair
-from unbag.training.settings import make_recipe
-from unbag.types import DualEncoder
+from unbag.registry import Commands, find, names
+
+if TYPE_CHECKING:
+    from unbag.training.recipes import Precision
+    from unbag.training.repair import Repaired, Wanted, Where
+
+_ABOUT = """\
+Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
+and after with paired intervals, and folders that open_clip and transformers load. Or, with the name
+of a read-out, train a small reader on a model that stays as it is. A run that was stopped or killed
+goes on when the same command is given again.
+"""
+
+_EXAMPLES = """\
+examples:
+  unbag train --model tiny:base --recipe hard_positive --pairs world --out runs/tiny-hp
+  unbag edit --captions captions.jsonl --out edits.jsonl
+  unbag train --model open_clip:ViT-B-32/openai --recipe ce_clip_fixed --pairs edits.jsonl \\
+      --pictures photos/ --bench sugarcrepe --data data/ --out runs/ce
+  torchrun --nproc-per-node 8 -m unbag train ... --set batch=1024
+  unbag train --model tiny:base --recipe dcsm_fixed --pairs world --out runs/dcsm
+  unbag run --model tiny:base --scorer dcsm_fixed@runs/dcsm --bench world
+
+recipes:
+  `unbag list recipes` shows all; package.module:FUNCTION of yours works too. Numbers are settings
+  of the recipe: --set learning_rate=1e-6 epochs=2 locks.picture=all lora.rank=8
+  `unbag list readouts` shows read-outs, whose settings are others: --set steps=5000 scenes=50000
+"""
+_FORMS = (*CAPTION_FILES, "shards", "negclip", "folders")
 
 _WORKERS = 8
 """Processes that read data for one GPU, where there are as many cores."""
 
 
-def train_command(options: argparse.Namespace) -> int:
+def add(commands: Commands) -> None:
+    """Model, recipe, pairs, benchmarks, machine."""
+    train = commands.add_parser(
+        "train",
+        help="repair a dual encoder and say what it cost",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    train.add_argument("--model", required=True, metavar="M", help="a dual encoder by name")
+    train.add_argument(
+        "--recipe", required=True, metavar="R", help="of `unbag list recipes` or readouts"
+    )
+    text = "settings of the recipe, as in learning_rate=1e-6 batch=128"
+    train.add_argument("--set", nargs="+", action="extend", default=[], metavar="K=V", help=text)
+    train.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run")
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="default: 0")
+    _add_pairs(train)
+    _add_benchmarks(train)
+    _add_machine(train)
+    add_cache(train)
+
+
+def start(options: argparse.Namespace) -> int:
     """Train, or go on, and show what came of it."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.models.loading import choose_device, model_name
+    from unbag.runs.distributed import join_team, leave_team
+    from unbag.runs.progress import Progress, Silent
+    from unbag.scorers.resolve import load_model
+    from unbag.training.job import check_begun
+    from unbag.training.repair import repair
+    from unbag.training.settings import make_recipe
+    from unbag.types import DualEncoder
+
     if _is_readout(options.recipe):
         return _train_readout(options)
     recipe = make_recipe(options.recipe, options.set)
@@ -80,107 +133,11 @@ def _is_readout(name: str) -> bool:
     return isinstance(find("recipe", name), Readout)
 
 
-def _check_readout(options: argparse.Namespace) -> None:
-    """What was asked for and would be ignored is an error."""
-    asked = {
-        "--bench": options.bench,
-        "--data": options.data,
-        "--evaluate-every": options.evaluate_every,
-        "--tensorboard": options.tensorboard,
-        "--wandb": options.wandb,
-    }
-    unused = [flag for flag, value in asked.items() if value]
-    if unused:
-        raise UserError(
-            f"{', '.join(unused)} with the read-out {options.recipe!r}",
-            expected="nothing that is for recipes only: training of a read-out measures nothing",
-            way_out=f"leave it out, then: unbag run --model {options.model} "
-            f"--scorer {options.recipe}@{options.out} --bench ...",
-        )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError(
-            f"{os.environ['WORLD_SIZE']} processes for the read-out {options.recipe!r}",
-            expected="one process and one device: a reader is small",
-            way_out="start it without torchrun; `unbag run` takes several",
-        )
-
-
-def _train_readout(options: argparse.Namespace) -> int:
-    """A reader, connector or decoder on a model that stays as it is."""
-    from unbag.readouts.base import train_readout
-    from unbag.readouts.reader import LAST
-
-    _check_readout(options)
-    device = choose_device(options.device)
-    model = load_model(model_name(options.model), device=device)
-    try:
-        found = train_readout(
-            options.recipe,
-            model,
-            _wanted(options),
-            options.out,
-            spec=options.model,
-            settings=options.set,
-            seed=options.seed,
-            where=_where(options, device),
-            progress=Shown(Console(stderr=True)),
-        )
-    except KeyboardInterrupt:
-        # Between steps a run saves and comes back by itself; this one was not there yet.
-        if not (options.out / LAST).exists():
-            output().print("stopped before the first step, so nothing is saved; the same command "
-                           "begins anew")  # fmt: skip
-        raise
-    for line in found.lines:
-        output().print(line, highlight=False, markup=False, soft_wrap=True)
-    if not found.is_done:
-        output().print("stopped; the same command goes on from there")
-    return 0 if found.is_done else 130
-
-
-def _wanted(options: argparse.Namespace) -> Wanted:
-    return Wanted(
-        options.pairs,
-        form=options.form,
-        pictures=options.pictures,
-        neighbours=options.neighbours,
-        caption_column=options.caption_column,
-        picture_column=options.picture_column,
-        skips_missing=options.missing == "skip",
-        skips_bad=options.bad_lines == "skip",
-    )
-
-
-def _where(options: argparse.Namespace, device: str) -> Where:
-    is_gpu = device.startswith("cuda")
-    cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    workers = options.workers
-    if workers is None:
-        workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
-    precision: Precision = options.precision
-    if options.precision == "auto":
-        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
-    return Where(
-        device=device,
-        precision=precision,
-        micro=options.micro,
-        workers=workers,
-        cache=cache_of(options),
-        save_minutes=options.save_minutes,
-        uses_tensorboard=options.tensorboard,
-        wandb_project=options.wandb,
-        command=options.typed,
-    )
-
-
-def _has_bfloat16() -> bool:
-    """Older GPUs compute in it by other means, slower than in float32."""
-    import torch
-
-    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-
 def _show(found: Repaired) -> None:
+    from unbag.cli.console import output
+    from unbag.training.before_after import price_table
+    from unbag.training.data.loader import MOST, left_out_lines
+
     console, trained = output(), found.trained
     standing = trained.standing
     if not trained.is_done:
@@ -210,8 +167,172 @@ def _show(found: Repaired) -> None:
             highlight=False,
         )
     if found.exported is not None:
-        for line in shown(found.exported):
+        for line in export_lines(found.exported):
             console.print(line, highlight=False, markup=False)
     else:
         console.print(f"exported before: {trained.folder / 'export'}", highlight=False)
     console.print(f"log: {trained.folder / 'log.csv'}", highlight=False)
+
+
+def _train_readout(options: argparse.Namespace) -> int:
+    """A reader, connector or decoder on a model that stays as it is."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown, output
+    from unbag.models.loading import choose_device, model_name
+    from unbag.readouts.base import train_readout
+    from unbag.readouts.reader import LAST
+    from unbag.scorers.resolve import load_model
+
+    _check_readout(options)
+    device = choose_device(options.device)
+    model = load_model(model_name(options.model), device=device)
+    try:
+        found = train_readout(
+            options.recipe,
+            model,
+            _wanted(options),
+            options.out,
+            spec=options.model,
+            settings=options.set,
+            seed=options.seed,
+            where=_where(options, device),
+            progress=Shown(Console(stderr=True)),
+        )
+    except KeyboardInterrupt:
+        # Between steps a run saves and comes back by itself; this one was not there yet.
+        if not (options.out / LAST).exists():
+            output().print("stopped before the first step, so nothing is saved; the same command "
+                           "begins anew")  # fmt: skip
+        raise
+    for line in found.lines:
+        output().print(line, highlight=False, markup=False, soft_wrap=True)
+    if not found.is_done:
+        output().print("stopped; the same command goes on from there")
+    return 0 if found.is_done else 130
+
+
+def _check_readout(options: argparse.Namespace) -> None:
+    """What was asked for and would be ignored is an error."""
+    asked = {
+        "--bench": options.bench,
+        "--data": options.data,
+        "--evaluate-every": options.evaluate_every,
+        "--tensorboard": options.tensorboard,
+        "--wandb": options.wandb,
+    }
+    unused = [flag for flag, value in asked.items() if value]
+    if unused:
+        raise UserError(
+            f"{', '.join(unused)} with the read-out {options.recipe!r}",
+            expected="nothing that is for recipes only: training of a read-out measures nothing",
+            way_out=f"leave it out, then: unbag run --model {options.model} "
+            f"--scorer {options.recipe}@{options.out} --bench ...",
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            f"{os.environ['WORLD_SIZE']} processes for the read-out {options.recipe!r}",
+            expected="one process and one device: a reader is small",
+            way_out="start it without torchrun; `unbag run` takes several",
+        )
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    from unbag.training.repair import Wanted
+
+    return Wanted(
+        options.pairs,
+        form=options.form,
+        pictures=options.pictures,
+        neighbours=options.neighbours,
+        caption_column=options.caption_column,
+        picture_column=options.picture_column,
+        skips_missing=options.missing == "skip",
+        skips_bad=options.bad_lines == "skip",
+    )
+
+
+def _where(options: argparse.Namespace, device: str) -> Where:
+    from unbag.training.repair import Where
+
+    is_gpu = device.startswith("cuda")
+    cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    workers = options.workers
+    if workers is None:
+        workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
+    precision: Precision = options.precision
+    if options.precision == "auto":
+        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
+    return Where(
+        device=device,
+        precision=precision,
+        micro=options.micro,
+        workers=workers,
+        cache=cache_of(options),
+        save_minutes=options.save_minutes,
+        uses_tensorboard=options.tensorboard,
+        wandb_project=options.wandb,
+        command=options.typed,
+    )
+
+
+def _has_bfloat16() -> bool:
+    """Older GPUs compute in it by other means, slower than in float32."""
+    import torch
+
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def _add_pairs(train: argparse.ArgumentParser) -> None:
+    pairs = train.add_argument_group("what is trained on")
+    text = "pictures with captions: a file, a folder, a pattern of shards, or `world`"
+    pairs.add_argument("--pairs", required=True, metavar="F", help=text)
+    pairs.add_argument("--form", choices=_FORMS, help="of the pairs; default: by the ending")
+    text = "folder that names of pictures start from; default: that of the pairs"
+    pairs.add_argument("--pictures", type=Path, metavar="DIR", help=text)
+    text = "what `unbag nearest` wrote, for recipes with hard pictures"
+    pairs.add_argument("--neighbours", type=Path, metavar="F", help=text)
+    text = "field or column with the caption; default: the usual names"
+    pairs.add_argument("--caption-column", default="", metavar="NAME", help=text)
+    text = "field or column with the picture"
+    pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
+    text = "what to do about pictures that are not there: stop before training, or leave them out"
+    pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
+    text = "broken lines: stop before training, or leave them out"
+    pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
+
+
+def _add_benchmarks(train: argparse.ArgumentParser) -> None:
+    bench = train.add_argument_group("what it is measured on")
+    text = "benchmarks, before, after and while training; default: the world's, before and after"
+    bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
+    text = "folder with one folder for each benchmark that needs files"
+    bench.add_argument("--data", type=Path, metavar="DIR", help=text)
+    text = "steps between two measurements while training; default: an epoch"
+    bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
+
+
+def _add_machine(train: argparse.ArgumentParser) -> None:
+    machine = train.add_argument_group("machine")
+    text = "auto, cpu, cuda, cuda:1 or mps; default: auto"
+    machine.add_argument("--device", default="auto", metavar="D", help=text)
+    text = "of the towers' arithmetic; weights stay float32. Default: bfloat16 on a GPU"
+    choices = ("auto", "float32", "bfloat16")
+    machine.add_argument("--precision", choices=choices, default="auto", help=text)
+    text = "pictures that go through a tower at once: the batch needs the memory of so many"
+    machine.add_argument("--micro", type=positive, metavar="N", help=text)
+    text = "processes that read data; default: 1, on a GPU up to 8"
+    machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
+    text = "minutes between two checkpoints, beside those of epochs; default: 10"
+    machine.add_argument("--save-minutes", type=_minutes, default=10.0, metavar="N", help=text)
+    machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
+    text = "log to this project of Weights & Biases, if wandb is installed"
+    machine.add_argument("--wandb", default="", metavar="PROJECT", help=text)
+
+
+def _minutes(text: str) -> float:
+    """Of a clock: any number, 0 or more."""
+    with suppress(ValueError):
+        if isfinite(found := float(text)) and found >= 0:
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")

@@ -1,0 +1,117 @@
+"""`unbag demo`: the shipped models on every world benchmark, then one of them by two read-outs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unbag.cli.options import add_cache, cache_of
+from unbag.cli.run import carry_out
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from unbag.evaluation.loading import Job
+    from unbag.evaluation.run import Finished
+    from unbag.registry import Commands
+    from unbag.types import Benchmark, Comparison, RunContents
+
+_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
+"""Before and after a repair, and two that can know nothing."""
+_MODEL, _READOUT = "tiny:base", "decoder"
+_READOUT_BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
+"""Two that gain, one that stays, one that loses."""
+READOUT_FOLDER = "another-readout"
+"""Inside the folder of the demo."""
+_READOUT_TITLE = (
+    f"the same frozen {_MODEL}, by cosine and by a small language model that looks at its "
+    "patches (docs/decoder.md):"
+)
+
+
+def add(commands: Commands) -> None:
+    """The run folder."""
+    text = "the main job on the built-in world: no download, one report"
+    demo = commands.add_parser(
+        "demo",
+        help=text,
+        description="Score the shipped tiny model, its untrained twin and a blind baseline on "
+        "every world benchmark, print the table and write the report.",
+    )
+    demo.add_argument(
+        "--out", type=Path, default=Path("unbag-demo"), metavar="DIR", help="default: %(default)s"
+    )
+    add_cache(demo)
+
+
+def start(options: argparse.Namespace) -> int:
+    """The main job on the built-in world, then one model by another read-out."""
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.evaluation.loading import Job
+    from unbag.scorers.resolve import load_model, make_scorer
+
+    job = Job(
+        scorers=[make_scorer(load_model(name)) for name in _MODELS],
+        benchmarks=find_benchmarks(["world"]),
+        out=options.out,
+        cache=cache_of(options),
+        command=options.typed,
+    )
+    return carry_out(job, beside=lambda: _readout_job(options), show=_show_readout)
+
+
+def _readout_job(options: argparse.Namespace) -> Job:
+    """Both read-outs on some benchmarks."""
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.evaluation.loading import Job
+    from unbag.scorers.resolve import load_model, make_scorer
+
+    model = load_model(_MODEL)
+    return Job(
+        scorers=[make_scorer(model), make_scorer(model, _READOUT)],
+        benchmarks=find_benchmarks(_READOUT_BENCHMARKS),
+        out=options.out / READOUT_FOLDER,
+        cache=cache_of(options),
+        command=options.typed,
+    )
+
+
+def _show_readout(finished: Finished, console: Console) -> None:
+    from unbag.evaluation.api import find_benchmarks
+    from unbag.reports import report, terminal_table
+
+    report(finished.contents, finished.folder.report)
+    console.print(f"\n{_READOUT_TITLE}", highlight=False, markup=False)
+    console.print(terminal_table(finished.contents))
+    said = _changes(finished.contents, find_benchmarks(_READOUT_BENCHMARKS))
+    console.print(said, highlight=False, markup=False)
+    print(f"report:  {finished.folder.report}")
+
+
+def _changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
+    """What the second read-out gains and loses, by headline and by paired intervals."""
+    said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
+    for benchmark in benchmarks:
+        for one in contents.comparisons:
+            if (one.benchmark, one.metric) == (benchmark.name, benchmark.headline):
+                said[_verdict(one)].append(f"{benchmark.name} {_from_to(contents, one)}")
+    return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
+
+
+def _verdict(one: Comparison) -> str:
+    if one.low > 0:
+        return "gained"
+    return "lost" if one.high < 0 else "no difference shown"
+
+
+def _from_to(contents: RunContents, one: Comparison) -> str:
+    from unbag.reports.formatting import value_text
+
+    value = {
+        result.scorer: value_text(result.overall[one.metric])
+        for result in contents.results
+        if result.benchmark == one.benchmark
+    }
+    return f"{value[one.first]} to {value[one.second]}"

@@ -1,0 +1,114 @@
+"""`unbag verify`: run what published numbers of a model need, and compare them with ours."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unbag.cli.options import add_cache, add_device, cache_of
+from unbag.cli.run import tagged
+from unbag.errors import UserError
+from unbag.registry import Commands, names
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from unbag.evaluation.api import Verified
+    from unbag.types import Benchmark
+
+_OUTSIDE = 3
+"""Exit code where a number that can be compared lies outside our interval."""
+
+
+def add(commands: Commands) -> None:
+    """A model, a folder of runs, and what to compare."""
+    text = "published numbers of a model beside ours"
+    verify = commands.add_parser(
+        "verify",
+        help=text,
+        description="Run every protocol that published numbers of a model need, as far as the "
+        "files are there, and say which lie inside our intervals.",
+        epilog="exit code: 0 all that can be compared lie inside, 3 some lie outside",
+    )
+    verify.add_argument("--model", required=True, metavar="M", help="the model to score")
+    verify.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the runs")
+    verify.add_argument("--data", type=Path, metavar="DIR", help="holds one folder a benchmark")
+    verify.add_argument(
+        "--as", dest="published_as", default="", metavar="NAME", help="what papers call the model"
+    )
+    verify.add_argument(
+        "--bench", nargs="+", default=[], metavar="B", help="only these (default: all there are)"
+    )
+    verify.add_argument("--scorer", metavar="S", help="how the model gives a score")
+    add_device(verify)
+    verify.add_argument(
+        "--missing",
+        default="error",
+        choices=["error", "skip"],
+        help="a benchmark with pictures missing: skip it whole (error, default), or its items",
+    )
+    add_cache(verify)
+
+
+def start(options: argparse.Namespace) -> int:
+    """Run every protocol that published numbers of this model need, and compare."""
+    from rich.console import Console
+
+    from unbag.cli.console import Shown, output
+    from unbag.evaluation.api import verify
+    from unbag.evaluation.loading import Job
+    from unbag.published.lookup import known_as
+    from unbag.scorers import choose_device, load_model, make_scorer, needs_device
+
+    device = choose_device(options.device, is_needed=needs_device(options.model))
+    scorer = make_scorer(load_model(options.model, device=device), options.scorer)
+    name = options.published_as or known_as(options.model)
+    job = Job(
+        scorers=[scorer],
+        benchmarks=tagged(_benchmarks(options.bench), "auto"),
+        out=options.out,
+        data=options.data,
+        cache=cache_of(options),
+        published_as={scorer.name: name} if name else {},
+        missing=options.missing,
+        device=device,
+        command=options.typed,
+    )
+    return _finish(verify(job, progress=Shown(Console(stderr=True))), options.out, output())
+
+
+def _benchmarks(asked: list[str]) -> list[Benchmark]:
+    from unbag.evaluation.api import benchmark, find_benchmarks
+
+    every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
+    return [one for one in every if one.published]
+
+
+def _finish(found: Verified, out: Path, console: Console) -> int:
+    from unbag.reports import merge_runs, report
+    from unbag.reports.table import notes, verified_table
+
+    for one in found.skipped:
+        print(f"not run: {one.benchmark}: {one.why}\n         {one.way_out}", file=sys.stderr)
+    if not found.references:
+        raise UserError(
+            f"nothing published of {found.model!r} could be run",
+            expected="the files of at least one benchmark under --data",
+            way_out="get them with the commands above",
+        )
+    console.print(verified_table(found.references))
+    for text, number in notes(found.references).items():
+        console.print(f"{number:>3}  {text}", highlight=False, markup=False)
+    print(_verdict(found))
+    print(f"report: {report(merge_runs(found.runs), out / 'report.html')}")
+    return 0 if found.is_reproduced else _OUTSIDE
+
+
+def _verdict(found: Verified) -> str:
+    comparable = [r for r in found.references if r.is_comparable and r.is_inside is not None]
+    inside = sum(bool(r.is_inside) for r in comparable)
+    rest = len(found.references) - len(comparable)
+    more = f"; {rest} cannot be compared" if rest else ""
+    return f"{found.model}: {inside} of {len(comparable)} published numbers lie inside ours{more}"
