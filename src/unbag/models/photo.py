@@ -174,7 +174,8 @@ class Photo:
 
         The whole picture, squeezed to a square: a cut would lose what captions speak of.
         """
-        return prepare(image)
+        pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
+        return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
     def tokenize(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Token ids and mask [N, L], padded to the longest."""
@@ -217,13 +218,22 @@ class Photo:
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:
-        """Places of stem, blocks and what the head is given, with their means."""
-        return _picture_layers(self.towers.picture, pixels.to(self.device))
+        """Stem, sixteen blocks and what the head is given, all as 7 x 7 places with their mean."""
+        part, pixels = self.towers.picture.part, pixels.to(self.device)
+        last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
+        vectors = of_maps([*maps, last])
+        return laid_out(vectors, [one.mean(dim=1) for one in vectors])
 
     @torch.no_grad()
     def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens, special ones included, of embedding and blocks, with their means."""
-        return _caption_layers(self.towers.caption, *self._placed(captions))
+        """Tokens, special ones included, of embedding and six blocks, with their means.
+
+        The last stands twice, since no norm follows it.
+        """
+        token_NL, mask_NL = self._placed(captions)
+        inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
+        _, hidden = states(self.towers.caption.part, inputs)
+        return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
 
     @torch.inference_mode()
     def picture_features(self, pixels: Tensor) -> Tensor:
@@ -242,12 +252,6 @@ class Photo:
         return token_NL.to(self.device), mask_NL.to(self.device)
 
 
-def prepare(image: Image) -> Tensor:
-    """RGB to [3, 224, 224]."""
-    pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
-
-
 def squeezed(image: Image) -> Image:
     """At the size that the picture part was trained with."""
     if image.size == (SIDE, SIDE):
@@ -255,19 +259,6 @@ def squeezed(image: Image) -> Image:
     from PIL.Image import Resampling
 
     return image.resize((SIDE, SIDE), Resampling.BICUBIC)
-
-
-def _picture_layers(tower: PhotoPicture, pixels: Tensor) -> Layers:
-    """Stem, sixteen blocks and what the head is given, all as 7 x 7 places."""
-    last, maps = recorded(list(tower.part._blocks), lambda: tower.part.extract_features(pixels))
-    vectors = of_maps([*maps, last])
-    return laid_out(vectors, [one.mean(dim=1) for one in vectors])
-
-
-def _caption_layers(tower: PhotoCaption, token_NL: Tensor, mask_NL: Tensor) -> Layers:
-    """Embedding and six blocks; the last stands twice, since no norm follows it."""
-    _, hidden = states(tower.part, {"input_ids": token_NL, "attention_mask": mask_NL})
-    return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
 
 
 @dataclass(frozen=True)

@@ -147,15 +147,36 @@ class HfDual:
 
     @torch.no_grad()
     def picture_layers(self, pixels: Tensor) -> Layers:
-        """Patches after each layer, and the class token where that is read out."""
-        return picture_layers(self.model, self.kind, self._picture_inputs(pixels))
+        """Patches after each layer, and the class token where that is read out.
+
+        SigLIP pools by attention: its last patches are what that is given, its last pooled vector
+        is what it gives. Maps of ALIGN are averaged to the grid of the last.
+        """
+        inputs = self._picture_inputs(pixels)
+        if self.kind.looks is None:
+            known = [name for name, one in KINDS.items() if one.looks is not None]
+            raise _unknown_layers("picture", self.model, known)
+        tower = self.model.vision_model
+        found, hidden = states(tower, inputs)
+        if self.kind.looks == "class":
+            hidden[-1] = tower.post_layernorm(found.last_hidden_state)
+            return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+        pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
+        vectors = of_maps(hidden) if self.kind.looks == "map" else hidden
+        return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
 
     @torch.no_grad()
     def caption_layers(self, captions: Sequence[str]) -> Layers:
         """Tokens after each layer, special ones included, and the one that is read out."""
         inputs = self._caption_inputs(self.captions, captions)
         real_NL = self.captions.real(captions, inputs["input_ids"].shape[1])
-        return caption_layers(self.model, self.kind, inputs, real_NL)
+        if self.kind.tokens is None:
+            known = [name for name, one in KINDS.items() if one.tokens is not None]
+            raise _unknown_layers("caption", self.model, known)
+        _, hidden = states(self.model.text_model, inputs)
+        place_N = _places(self.kind, self.model.config.text_config, inputs["input_ids"])
+        row_N = torch.arange(len(place_N), device=place_N.device)
+        return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
 
     def _embed(self, how: Captions, captions: Sequence[str]) -> Tensor:
         return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))
@@ -325,35 +346,6 @@ class Pictures:
     def said(self) -> str:
         """All that decides a pixel, for the fingerprint."""
         return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
-
-
-def picture_layers(model: Any, kind: Kind, inputs: Mapping[str, Tensor]) -> Layers:
-    """Patches without the class token, which is what is read out where there is one.
-
-    SigLIP pools by attention: its last patches are what that is given, its last pooled vector is
-    what it gives. Maps of ALIGN are averaged to the grid of the last.
-    """
-    if kind.looks is None:
-        known = [name for name, one in KINDS.items() if one.looks is not None]
-        raise _unknown_layers("picture", model, known)
-    found, hidden = states(model.vision_model, inputs)
-    if kind.looks == "class":
-        hidden[-1] = model.vision_model.post_layernorm(found.last_hidden_state)
-        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
-    pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
-    vectors = of_maps(hidden) if kind.looks == "map" else hidden
-    return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
-
-
-def caption_layers(model: Any, kind: Kind, inputs: Mapping[str, Tensor], real_NL: Tensor) -> Layers:
-    """Tokens, special ones included, and the one that is read out."""
-    if kind.tokens is None:
-        known = [name for name, one in KINDS.items() if one.tokens is not None]
-        raise _unknown_layers("caption", model, known)
-    _, hidden = states(model.text_model, inputs)
-    place_N = _places(kind, model.config.text_config, inputs["input_ids"])
-    row_N = torch.arange(len(place_N), device=place_N.device)
-    return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
 
 
 def _places(kind: Kind, text_config: Any, token_NL: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from unbag.errors import UserError
+from unbag.models.huggingface.loading import tokenizer_rules
 from unbag.models.layers import blocks_of, laid_out, recorded
 from unbag.models.open_clip.layers import through
 from unbag.models.open_clip.library import library
@@ -442,8 +443,11 @@ class HubTokenizer:
 
 
 def _digest(inner: Any) -> str:
-    backend = getattr(inner.tokenizer, "backend_tokenizer", None)
-    words = backend.to_str() if backend else repr(sorted(inner.tokenizer.get_vocab().items()))
     clean = getattr(getattr(inner, "clean_fn", None), "__name__", "")
-    said = (clean, str(getattr(inner, "strip_sep_token", "")), getattr(inner, "tokenizer_mode", ""))
-    return blake2b("\0".join((words, *said)).encode(), digest_size=12).hexdigest()
+    said = (
+        tokenizer_rules(inner.tokenizer),
+        clean,
+        str(getattr(inner, "strip_sep_token", "")),
+        getattr(inner, "tokenizer_mode", ""),
+    )
+    return blake2b("\0".join(said).encode(), digest_size=12).hexdigest()
