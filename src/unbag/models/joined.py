@@ -38,6 +38,7 @@ RECORD = "joined.json"
 WEIGHTS = "joined.safetensors"
 _FORMAT = "unbag-joined-1"
 PLAIN = "plain:"
+"""Before a text part whose vectors lie in the joint space already: no connector."""
 _BELOW = (".", "joined", "export/joined")
 """Where in a folder of an export, or of a training run, the record lies."""
 

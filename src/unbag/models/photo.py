@@ -60,7 +60,9 @@ SIDE, PLACES = 224, 7
 CONTEXT = 128
 """Tokens of a caption; the longest of the 24,515 that the shipped heads were trained on has 42."""
 _NOISE_PICTURES = 16
+"""Pictures of noise that give batch norms their averages."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
+"""How the names of the weights begin that every checkpoint has."""
 _SAYS_NOTHING = ("photo", "export")
 _VERSION = "photo-1"
 """Raise it whenever the code here changes a number."""

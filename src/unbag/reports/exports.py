@@ -39,9 +39,9 @@ _BEGINNINGS = {
 }
 """What is near the beginning of each form; of CSV the columns that reports of all versions have."""
 _JSON_KEYS = {"results", "references", "warnings", "problems"}
-"""Of JSON."""
+"""Keys that the JSON form has."""
 _HEAD_CHARACTERS = 2048
-"""Characters in which it is."""
+"""Characters of a file among which its beginning is looked for."""
 Reportable = Result | Sequence[Result] | RunContents | str | Path | Sequence[str | Path]
 """What a report can be written of."""
 

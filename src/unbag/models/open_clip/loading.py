@@ -60,9 +60,9 @@ from unbag.models.weights import fingerprint
 _VERSION = "open_clip-1"
 """Of the forward pass and of `prepare`: raised whenever either changes a number."""
 CONFIG = "open_clip_config.json"
-_GENERIC = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
+_GENERIC_NAMES = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
 _TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "sentencepiece*")
-_TOKENIZER = ("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
+_TOKENIZER_KEYS = ("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 
 
 def load(
@@ -289,7 +289,7 @@ def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], writt
     if is_quick(theirs) != quick and has_activation_choice(ours):
         because = f"the {CONFIG} beside the file says {activation_name(not quick)}"
         raise wrong_activation(arch, quick, Evidence(not quick, because), written)
-    for key in _TOKENIZER:
+    for key in _TOKENIZER_KEYS:
         mine, said = ours["text_cfg"].get(key), theirs["text_cfg"].get(key)
         if (mine or None) != (said or None):
             raise UserError(
@@ -302,7 +302,7 @@ def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], writt
 def label_of_file(weights: Path) -> str:
     """The file's name; with its folder's if every run calls its files so."""
     path = weights.resolve()
-    if not path.stem.lower().startswith(_GENERIC):
+    if not path.stem.lower().startswith(_GENERIC_NAMES):
         return weights.stem
     folders = [
         p for p in path.parent.parts[::-1] if p.lower() not in ("checkpoints", "weights", "/")
