@@ -16,7 +16,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.baselines import read_causal
+from unbag.models.huggingface.loading import read_causal
 from unbag.models.tiny import Tiny, load, write
 from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder import language as decoder_language

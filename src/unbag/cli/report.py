@@ -14,17 +14,16 @@ from unbag.evaluation.api import Verified, benchmark, find_benchmarks, verify
 from unbag.evaluation.loading import Job
 from unbag.published.lookup import known_as
 from unbag.registry import names
-from unbag.reports import (
+from unbag.reports.exports import check_place, read_runs, report
+from unbag.reports.join import merge_runs
+from unbag.reports.table import (
     beside_lines,
-    check_place,
-    merge_runs,
+    notes,
     prompt_lines,
-    read_runs,
-    report,
     terminal_table,
+    verified_table,
     warning_lines,
 )
-from unbag.reports.table import notes, verified_table
 from unbag.scorers import choose_device, load_model, make_scorer, needs_device
 from unbag.types import Benchmark
 

@@ -16,15 +16,15 @@ from unbag.evaluation.loading import Job, Missing, folder_of, without_missing
 from unbag.evaluation.run import Finished, run
 from unbag.models.baselines import ALL
 from unbag.published.lookup import known_as
-from unbag.reports import (
+from unbag.reports.exports import report
+from unbag.reports.formatting import value_text
+from unbag.reports.table import (
     beside_lines,
     prompt_lines,
-    report,
     summary_lines,
     terminal_table,
     warning_lines,
 )
-from unbag.reports.formatting import value_text
 from unbag.runs.cache import default_cache
 from unbag.runs.distributed import join_team, leave_team
 from unbag.runs.progress import Progress, Silent

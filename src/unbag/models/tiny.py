@@ -1,4 +1,7 @@
-"""The tiny dual encoder as a model: shipped (`tiny:base`), `tiny:random`, or a file of your own."""
+"""The tiny dual encoder: shipped (`tiny:base`), untrained (`tiny:random`), or a file of your own.
+
+Dimensions: N inputs, L patches or tokens (with CLS or end), W width of a tower, D joint space.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,6 @@ from unbag.types import IntArray, Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-# Dimensions: N batch, L patches or tokens (with CLS / end), W width, D joint space.
 
 FIRST_SCALE = 1 / 0.07
 LARGEST_SCALE = 100.0
@@ -163,9 +164,6 @@ class TinyTowers(nn.Module):
         """Keep the temperature where CLIP keeps it; called after each optimiser step."""
         with torch.no_grad():
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
-
-
-# Dimensions: N inputs, L patches or tokens, W width of a tower.
 
 
 def picture_layers(tower: PictureTower, pixels: Tensor) -> Layers:

@@ -22,8 +22,7 @@ from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
 from unbag.models.baselines import text_of
-from unbag.reports import report
-from unbag.reports.exports import escaped
+from unbag.reports.exports import escaped, report
 from unbag.reports.formatting import difference_text, interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.runs.progress import Progress

@@ -25,8 +25,7 @@ from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import Joined
-from unbag.reports import report
-from unbag.reports.exports import escaped, guarded
+from unbag.reports.exports import escaped, guarded, report
 from unbag.reports.formatting import interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment

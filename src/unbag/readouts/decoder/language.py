@@ -25,8 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.baselines import read_causal
-from unbag.models.huggingface.loading import Source, read_weights
+from unbag.models.huggingface.loading import Source, read_causal, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 
 
