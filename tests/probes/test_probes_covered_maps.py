@@ -20,7 +20,7 @@ from unbag.probes.diagnosis.diagnose import make_subject
 from unbag.probes.maps import AT_ONCE, GRID, WHOLE, chat_of, covered, covered_maps, map_words
 from unbag.probes.maps import COVERED_MAPS_MET as MET
 from unbag.probes.maps import COVERED_MAPS_SAID as SAID
-from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Vlm2Vec
 from unbag.readouts.vlm2vec.readout import AskedCosine

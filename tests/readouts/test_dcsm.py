@@ -23,7 +23,7 @@ from unbag.readouts.dcsm import (
     standardise,
     with_words,
 )
-from unbag.readouts.dcsm_words import END
+from unbag.readouts.dcsm import END
 from unbag.readouts.features import Parts
 from unbag.readouts.reader import ReaderBatch, Sizes, contrast
 

@@ -11,16 +11,8 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.readouts.dcsm_words import (
-    END,
-    FUNCTIONAL,
-    Align,
-    MapCaptions,
-    Placed,
-    ends,
-    marks,
-    placed_words,
-)
+from unbag.readouts.dcsm import END, FUNCTIONAL, Align, MapCaptions, marks
+from unbag.readouts.features import Placed, ends, placed_words
 from unbag.readouts.features import joint_captions
 from unbag.types import DualEncoder
 

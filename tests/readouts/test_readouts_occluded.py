@@ -20,7 +20,7 @@ from unbag.probes.maps import OCCLUSION_MAPS_MET as MET
 from unbag.probes.maps import OCCLUSION_MAPS_SAID as SAID
 from unbag.probes.maps import WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
-from unbag.readouts.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine

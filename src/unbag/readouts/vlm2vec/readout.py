@@ -27,17 +27,9 @@ from unbag.readouts.vlm2vec.data import (
     instruction,
     question_of,
 )
-from unbag.readouts.vlm2vec.model import (
-    TEMPERATURE,
-    Adapted,
-    Vlm2Vec,
-    adapt,
-    hidden_generator,
-    on_patches,
-    unit,
-)
+from unbag.readouts.vlm2vec.model import Adapted, Vlm2Vec, adapt, hidden_generator, on_patches, unit
 from unbag.readouts.vlm2vec.saving import About, is_adapter, load, read_about, save
-from unbag.readouts.vlm2vec.training import LAST, Vlm2VecSettings, fit, measure
+from unbag.readouts.vlm2vec.training import LAST, TEMPERATURE, Vlm2VecSettings, fit, measure
 from unbag.runs.cache import Shelf, open_shelf
 from unbag.runs.files import locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
