@@ -12,8 +12,7 @@ import torch
 from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts.dcsm import END, FUNCTIONAL, Align, MapCaptions, marks
-from unbag.readouts.features import Placed, ends, placed_words
-from unbag.readouts.features import joint_captions
+from unbag.readouts.features import Placed, ends, joint_captions, placed_words
 from unbag.types import DualEncoder
 
 

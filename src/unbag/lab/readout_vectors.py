@@ -22,8 +22,8 @@ from unbag.readouts.decoder.language import lean
 from unbag.readouts.decoder.lessons import DecoderSettings
 from unbag.readouts.decoder.training import autocast
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
-from unbag.readouts.vlm2vec.training import contrast, share_of_rate
 from unbag.readouts.vlm2vec.model import unit
+from unbag.readouts.vlm2vec.training import contrast, share_of_rate
 from unbag.training.data.world import FindWorldTruth
 from unbag.training.optim import put_rate
 from unbag.training.recipes import Precision

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from unbag.errors import unknown_name
-from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.training.data.world import DEFAULT_PRESET
 from unbag.training.objective import Objective
 from unbag.training.recipes import (

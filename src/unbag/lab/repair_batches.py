@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from unbag.lab.repair_arms import View
-from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.runs.files import paused_collector
 from unbag.training.data.batch import Batch, Group, Pixels, Said, Truth, make_batch
 from unbag.training.data.loader import Waiting, load

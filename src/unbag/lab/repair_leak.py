@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.data.world import Told, WorldBatches
 from unbag.world.grammar import Ast, Rel, words

@@ -1,4 +1,7 @@
-"""The name of a read-out, a model and pairs come in; a trained reader in a folder goes out."""
+"""What a read-out is: something trained on a frozen model, that then scores with it.
+
+Read-outs are registered by name; `train_readout` is what `unbag train --recipe NAME` calls.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A seed comes in; scenes of the world in opposite pairs go out, as DCSM is taught with (7.1).
+"""Scenes of the world in opposite pairs, with which DCSM is taught (methods.md 7.1).
 
 Spatial: two things exchanged. Colour and size: what they look like exchanged. Negation: one thing
 and not the other, and the reverse. Each pair comes with two versions of its captions ("a above b"
 and "b below a"); every caption is checked to hold in its own scene only.
 
-Dimensions: S scenes, N rows: a scene with one version of its caption.
+Dimensions: S scenes, N rows (a scene with one version of its caption), B rows of a batch.
 """
 
 from __future__ import annotations

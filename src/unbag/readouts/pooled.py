@@ -1,4 +1,4 @@
-"""The control of every reader: the same training, but one pooled vector for each input.
+"""The control of every reader: the same training, but on one pooled vector of each input.
 
 What it gains is gained by training; what another reader gains beside it is in the parts.
 """

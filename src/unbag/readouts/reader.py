@@ -130,21 +130,14 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
         row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
         negative_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
     negative_BK = (reader.scale * negative_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
-    rows, columns = [], []
-    for start in range(0, size, crowd):
-        part = slice(start, min(start + crowd, size))
-        score_GG = reader.scale * reader.compare_all(
+    found = []
+    for part in crowds(size, crowd):
+        logit_GG = reader.scale * reader.compare_all(
             batch.picture.rows(part), batch.caption.rows(part)
         )
-        score_GG = score_GG.masked_fill(batch.also_true_BB[part, part], -torch.inf)
-        own_G = torch.arange(len(score_GG), device=score_GG.device)
-        rows.append(_lost(torch.cat([score_GG, negative_BK[part]], dim=1), own_G))
-        columns.append(_lost(score_GG.T, own_G))
-    return (torch.cat(rows).mean() + torch.cat(columns).mean()) / 2
-
-
-def _lost(logit_GM: Tensor, own_G: Tensor) -> Tensor:
-    return functional.cross_entropy(logit_GM.float(), own_G, reduction="none")
+        found.append(find_own(logit_GG, negative_BK[part], batch.also_true_BB[part, part]))
+    lost_2B = torch.cat(found, dim=1)
+    return (lost_2B[0].mean() + lost_2B[1].mean()) / 2
 
 
 @torch.inference_mode()
@@ -270,7 +263,9 @@ def load_reader(
     said = {key: value for key, value in head.settings.items() if key in known}
     try:
         reader = build(settings(**said), head.sizes)
-        reader.load_state_dict({name: _loaded(value) for name, value in state.items()})
+        reader.load_state_dict(
+            {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+        )
     except (RuntimeError, TypeError) as error:
         raise UserError(
             f"{path} does not fit the read-out {readout!r}: {said_by(error)}",
@@ -296,10 +291,6 @@ def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
         ) from error
     check_finite(state, source=f"{path}")
     return head, state
-
-
-def _loaded(value: Tensor) -> Tensor:
-    return value.float() if value.is_floating_point() else value
 
 
 def check_encoder(

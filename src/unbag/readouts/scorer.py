@@ -1,4 +1,4 @@
-"""A frozen encoder and a reader of its parts come in; a scorer goes out.
+"""Scorers that compare pictures and captions by a trained reader of their parts.
 
 Dimensions: N queries, P pictures, C captions.
 """
@@ -205,9 +205,8 @@ class _Met:
         return self.laid.row_of.get(picture.key) if at is None else at
 
 
-def _rounded(at_N: Tensor) -> Tensor:
-    """The next power of two of them: the first is repeated."""
-    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)
+def _prompts(caption: Caption) -> tuple[str, ...]:
+    return (caption,) if isinstance(caption, str) else caption.prompts
 
 
 def _that_fit(seen: Parts) -> int:
@@ -216,5 +215,6 @@ def _that_fit(seen: Parts) -> int:
     return max(1, min(QUERIES, MOST_BYTES // each))
 
 
-def _prompts(caption: Caption) -> tuple[str, ...]:
-    return (caption,) if isinstance(caption, str) else caption.prompts
+def _rounded(at_N: Tensor) -> Tensor:
+    """The next power of two of them: the first is repeated."""
+    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)
