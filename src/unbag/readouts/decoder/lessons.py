@@ -1,4 +1,8 @@
-"""Questions with answers come in; tensors of tokens that a decoder learns from go out, made once.
+"""What a decoder is taught: its settings, questions with answers, their tokens, batches of them.
+
+The questions are those that the protocols of chat models ask (`unbag.scorers.prompts`), so that a
+decoder is asked what it was taught. Yes and No, A and B are equally often right: each negative
+makes two questions of a kind, one for each answer.
 
 Dimensions: M lessons, T tokens of prompt and answer, A tokens of an answer with its end, B rows.
 """
@@ -25,11 +29,6 @@ from unbag.types import IntArray, Item
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# What can be chosen about a decoder on frozen patches, with the controls that it is read against.
-#
-# A share of 0 leaves a kind of question out. Steps and rates are for a small language model from
-# scratch; those of a real one are LLaVA's.
-
 SCRATCH = "scratch"
 """In place of a folder: a language model that is trained from nothing."""
 KINDS = ("yes", "letters", "describe", "answer")
@@ -42,11 +41,23 @@ _BOUNDS: Mapping[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
     "0 or more": (lambda value: value >= 0, (*KINDS, "weight_decay", "warm_up", "lora")),
     "a number above 0": (lambda value: value > 0, ("connector_rate",)),
 }
+SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
+"""First ids of a word-level vocabulary, in this order."""
+_PAD, _UNKNOWN, _ASK, _ANSWER, _END = range(len(SPECIAL))
+_PIECE = re.compile(r"\w+|[^\w\s]")
+ASKED, UNASKED = "USER: {prompt} ASSISTANT:", "ASSISTANT:"
+"""As a real language model is asked, with and without the question."""
+NOTHING = -100
+"""Stands behind the end of an answer; losses of torch leave it out."""
 
 
 @dataclass(frozen=True)
 class DecoderSettings:
-    """Everything that decides the weights, besides model, data and seed."""
+    """Everything that decides the weights, besides model, data and seed.
+
+    A share of 0 leaves a kind of question out. Steps and rates are for a small language model from
+    scratch; those of a real one are LLaVA's.
+    """
 
     sees: Literal["patches", "cls", "nothing"] = "patches"
     """cls: one token, the vector that the picture tower reads out; nothing: captions only."""
@@ -151,11 +162,6 @@ class DecoderSettings:
         return 3e-4 if self.is_scratch else 2e-5
 
 
-# The questions are those that the protocols of chat models ask (`unbag.scorers.prompts`), so that
-# a decoder is asked what it was taught. Yes and No, A and B are equally often right: each negative
-# makes two questions of a kind, one for each answer.
-
-
 @dataclass(frozen=True)
 class Fact:
     """What is said of one picture."""
@@ -176,17 +182,6 @@ class Lesson:
     answer: str
 
 
-@dataclass(frozen=True)
-class _Nothing:
-    """Stands for a picture where only the words of a question are wanted."""
-
-    key: str = ""
-    name: str = ""
-
-    def open(self) -> Image:
-        raise NotImplementedError
-
-
 def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -> list[Lesson]:
     """Of every kind with a share, in the order of the facts."""
     wanted = {k for k, share in zip(KINDS, settings.shares, strict=True) if share}
@@ -196,14 +191,6 @@ def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -
         for lesson in _of_one(fact, settings.prompts, seed)
         if lesson.kind in wanted
     ]
-
-
-def words_asked() -> list[str]:
-    """Every fixed prompt and answer, so that a vocabulary knows their words."""
-    every = [prompt for some in sets.PROMPTS.values() for prompt in some]
-    texts = [text for prompt in every for text in (prompt.caption, prompt.question)]
-    plain = [filled(text, text="", options="", question="") for text in texts]
-    return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]
 
 
 def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
@@ -252,20 +239,32 @@ def _number(below: int, *what: object) -> int:
     return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
 
 
-# Word by word for a language model from scratch: `<ask> words of the prompt <answer>`, then words
-# of the answer and `<end>`. With the tokenizer of a real one: `USER: {prompt} ASSISTANT:`, then `
-# {answer}` and its end of text. The picture stands before all of it.
+@dataclass(frozen=True)
+class _Nothing:
+    """Stands for a picture where only the words of a question are wanted."""
 
-SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
-"""First ids of a word-level vocabulary, in this order."""
-_PAD, _UNKNOWN, _ASK, _ANSWER, _END = range(len(SPECIAL))
-_PIECE = re.compile(r"\w+|[^\w\s]")
-ASKED, UNASKED = "USER: {prompt} ASSISTANT:", "ASSISTANT:"
-"""As a real language model is asked, with and without the question."""
+    key: str = ""
+    name: str = ""
+
+    def open(self) -> Image:
+        raise NotImplementedError
+
+
+def words_asked() -> list[str]:
+    """Every fixed prompt and answer, so that a vocabulary knows their words."""
+    every = [prompt for some in sets.PROMPTS.values() for prompt in some]
+    texts = [text for prompt in every for text in (prompt.caption, prompt.question)]
+    plain = [filled(text, text="", options="", question="") for text in texts]
+    return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]
 
 
 class Words(Protocol):
-    """Tokens of prompts and answers."""
+    """Tokens of prompts and answers, with the picture before all of it.
+
+    Word by word for a language model from scratch: `<ask> words of the prompt <answer>`, then words
+    of the answer and `<end>`. With the tokenizer of a real one: `USER: {prompt} ASSISTANT:`, then
+    ` {answer}` and its end of text.
+    """
 
     @property
     def size(self) -> int:
@@ -404,24 +403,6 @@ def _some(tokens: list[int], answer: str) -> list[int]:
     return tokens
 
 
-NOTHING = -100
-"""Stands behind the end of an answer; losses of torch leave it out."""
-
-
-@dataclass(frozen=True, eq=False)
-class LessonBatch:
-    """Some lessons, cut to the longest of them."""
-
-    picture_B: Tensor
-    """Rows among the pictures."""
-    token_BT: Tensor
-    """Prompt and answer; its end is not read, only predicted."""
-    at_BA: Tensor
-    """Places among T after which each token of the answer comes."""
-    target_BA: Tensor
-    """Tokens of the answer and its end; NOTHING behind it."""
-
-
 @dataclass(frozen=True, eq=False)
 class Lessons:
     """All lessons of a training. Tensors may lie on a GPU; lengths and kinds stay with Python."""
@@ -473,6 +454,20 @@ class Lessons:
             self.at_MA[row_B, :answer].long(),
             self.target_MA[row_B, :answer].long(),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class LessonBatch:
+    """Some lessons, cut to the longest of them."""
+
+    picture_B: Tensor
+    """Rows among the pictures."""
+    token_BT: Tensor
+    """Prompt and answer; its end is not read, only predicted."""
+    at_BA: Tensor
+    """Places among T after which each token of the answer comes."""
+    target_BA: Tensor
+    """Tokens of the answer and its end; NOTHING behind it."""
 
 
 def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Lessons:
@@ -538,7 +533,10 @@ class Draws:
 
 
 def _counts(shares: Sequence[float], batch: int) -> list[int]:
-    """Whole numbers that sum to the batch; what is left over goes to the largest remainders."""
+    """Questions of each kind in a batch.
+
+    Whole numbers that sum to the batch; what is left over goes to the largest remainders.
+    """
     exact = np.array(shares) * batch / sum(shares)
     counts = np.floor(exact).astype(int)
     rest = np.argsort(counts - exact, kind="stable")[: batch - int(counts.sum())]

@@ -1,4 +1,4 @@
-"""A dual encoder and pairs come in; a language model that answers from its patches goes out."""
+"""The read-out `decoder`: trained by `unbag train`, scored with, or asked as `decoder:FOLDER`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from unbag.readouts.decoder.training import (
     gather,
     share_right,
 )
-from unbag.readouts.reader import shipped_decoder
+from unbag.readouts.reader import LAST, shipped_decoder
 from unbag.readouts.training import (
+    CARD,
     MOMENT,
     WEIGHT,
     Standing,
@@ -59,9 +60,60 @@ from unbag.version import __version__
 if TYPE_CHECKING:
     from unbag.scorers.resolve import Model
 
-LAST, CARD = "last.safetensors", "README.md"
+NAME = "decoder"
 _MOST_ASKED = 2_000
 """Lessons that the numbers of the card are from."""
+
+
+@dataclass(frozen=True)
+class DecoderReadout:
+    """Trained by `unbag train`; scores by the probability of Yes, or of the caption itself."""
+
+    name: str = NAME
+
+    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
+        """On features that are computed once; the same job goes on where it stopped."""
+        settings = choose(DecoderSettings(), job.settings, readout=self.name)
+        return train_decoder(job, settings, encoder_of(job.model, self.name), progress=progress)
+
+    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
+        """One: yes-probability; without questions, how probable the caption is as the answer.
+
+        Without a folder the one that is shipped for the model, if any is.
+        """
+        encoder = encoder_of(model, self.name)
+        place = folder or shipped_decoder(self.name, encoder)
+        if place is None:
+            raise UserError(
+                f"the read-out {self.name!r} scores with a trained decoder, and none is named nor "
+                f"shipped for {encoder.name}",
+                expected=f"--scorer {self.name}@FOLDER",
+                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
+            )
+        # What ships is scored without transformers, which a core installation does not have.
+        kept = read_decoder(place, read=small_language if folder is None else saved_language)
+        if kept.made.embeds:
+            raise UserError(
+                f"{place} was taught to embed, not to answer",
+                expected=f"a decoder that `unbag train --recipe {self.name}` made",
+                way_out=f"score it with --scorer vlm2vec@{place}",
+            )
+        decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))
+        scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)
+        if kept.made.settings.sees == "nothing":
+            scorer = replace(scorer, is_blind=True)  # type: ignore[type-var]
+        return [scorer]
+
+
+DECODER = DecoderReadout()
+
+
+def load(folder: str, *, device: str = "cpu") -> PatchDecoder:
+    """`decoder:FOLDER`: with the encoder that it was trained on, loaded by its name."""
+    path = Path(folder).expanduser()
+    kept = read_decoder(path)
+    encoder = load_model(kept.origin.spec, device=device)
+    return on_encoder(kept, encoder_of(encoder, NAME), path, name=f"decoder:{path.name}")
 
 
 def train_decoder(
@@ -78,11 +130,11 @@ def train_decoder(
         remove_leftovers(job.out)
         if (job.out / CONFIG).exists():
             raise trained_already(job.out, what="a decoder")
-        return _Run(job, settings, encoder, progress).go()
+        return _Training(job, settings, encoder, progress).go()
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Training:
     """One run while it goes on."""
 
     job: ReadoutJob
@@ -204,60 +256,6 @@ def _restore(path: Path, teaching: Teaching, asked: str) -> float:
     standing, tensors = read_standing(path, asked, what="a decoder")
     teaching.restore(under(WEIGHT, tensors), under(MOMENT, tensors), standing.step)
     return standing.seconds
-
-
-NAME = "decoder"
-
-
-@dataclass(frozen=True)
-class DecoderReadout:
-    """Trained by `unbag train`; scores by the probability of Yes, or of the caption itself."""
-
-    name: str = NAME
-
-    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """On features that are computed once; the same job goes on where it stopped."""
-        settings = choose(DecoderSettings(), job.settings, readout=self.name)
-        return train_decoder(job, settings, encoder_of(job.model, self.name), progress=progress)
-
-    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """One: yes-probability; without questions, how probable the caption is as the answer.
-
-        Without a folder the one that is shipped for the model, if any is.
-        """
-        encoder = encoder_of(model, self.name)
-        place = folder or shipped_decoder(self.name, encoder)
-        if place is None:
-            raise UserError(
-                f"the read-out {self.name!r} scores with a trained decoder, and none is named nor "
-                f"shipped for {encoder.name}",
-                expected=f"--scorer {self.name}@FOLDER",
-                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/decoder.md",
-            )
-        # What ships is scored without transformers, which a core installation does not have.
-        kept = read_decoder(place, read=small_language if folder is None else saved_language)
-        if kept.made.embeds:
-            raise UserError(
-                f"{place} was taught to embed, not to answer",
-                expected=f"a decoder that `unbag train --recipe {self.name}` made",
-                way_out=f"score it with --scorer vlm2vec@{place}",
-            )
-        decoder = on_encoder(kept, encoder, place, name=named(encoder, self.name, folder))
-        scorer = (YES if kept.made.settings.asks else PERPLEXITY)(decoder)
-        if kept.made.settings.sees == "nothing":
-            scorer = replace(scorer, is_blind=True)  # type: ignore[type-var]
-        return [scorer]
-
-
-DECODER = DecoderReadout()
-
-
-def load(folder: str, *, device: str = "cpu") -> PatchDecoder:
-    """`decoder:FOLDER`: with the encoder that it was trained on, loaded by its name."""
-    path = Path(folder).expanduser()
-    kept = read_decoder(path)
-    encoder = load_model(kept.origin.spec, device=device)
-    return on_encoder(kept, encoder_of(encoder, NAME), path, name=f"decoder:{path.name}")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,10 @@
-"""What a decoder is and how it was made come in; its card goes out as Markdown."""
+"""Teaching a decoder: features and facts of the data, the steps, and how much it has learned.
+
+There are two stages, as for LLaVA: first the connector alone, then connector and language model.
+Nothing of a step asks the device for a number, and the features never leave it.
+
+Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tokens of an answer.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +54,15 @@ from unbag.training.recipes import Precision
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.types import DualEncoder, IntArray, Picture
 
-# Dimensions: N pictures.
-
 HELD, MOST_HELD = 0.1, 2_000
 """Share of the pictures that no step sees, and the most of them."""
 MOST_BYTES = 24 << 30
 """Of features that are kept in memory."""
 _AT_ONCE = 512
+_LOOK = 50
+"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
+_CLIP = 1.0
+"""Longest gradient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,24 +197,77 @@ def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) 
     return f"facts-{digest.hexdigest()}"
 
 
-# Two stages, as for LLaVA: first the connector alone, then connector and language model. Nothing
-# of a step asks the device for a number, and the features never leave it.
-#
-# Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tokens of an answer.
+def begin(
+    material: Material,
+    settings: DecoderSettings,
+    *,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    seed: int = 0,
+    language: Language | None = None,
+) -> Begun:
+    """Tokens of all questions, first weights, and features on the device.
 
-_LOOK = 50
-"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
-_CLIP = 1.0
-"""Longest gradient."""
+    `language` is that of the settings, where it was read before; it is changed by teaching.
+    """
+    every = lessons_of(material.facts, settings, seed=seed)
+    if language is None and not settings.is_scratch:
+        language = read_language(settings.language, asks=settings.asks)
+    words: Words = _vocabulary(every, settings) if language is None else language.words
+    first = material.count - material.held
+    trained = [lesson for lesson in every if lesson.picture < first]
+    held = [lesson for lesson in every if lesson.picture >= first]
+    lessons = make_lessons(trained, words, context=settings.context)
+    seen_NLV = material.seen_NLV
+    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
+    net = _net(settings, words, language, places=places, width=width, seed=seed)
+    context = getattr(net.language.config, "max_position_embeddings", None)
+    made = Made(net, words, settings, places, context or places + settings.context)
+    if made.context < places + settings.context:
+        raise UserError(
+            f"{places} tokens of a picture and {settings.context} of text",
+            expected=f"at most {made.context}, the context of the language model",
+            way_out=f"--set context={max(1, made.context - places)}",
+        )
+    teaching = Teaching(
+        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
+    )
+    apart = make_lessons(held, words, context=settings.context) if held else None
+    return Begun(made, teaching, apart)
 
 
-@dataclass(frozen=True)
-class Taught:
-    """A step that was taken."""
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A decoder with everything that is needed to teach it, and to ask it afterwards."""
 
-    step: int
-    loss: float | None
-    """None where it was not read."""
+    made: Made
+    teaching: Teaching
+    held: Lessons | None
+    """Questions about pictures that no step sees, if there are any."""
+
+
+def _vocabulary(lessons: Sequence[Lesson], settings: DecoderSettings) -> Words:
+    """All words of the questions, of their answers and of fixed prompts."""
+    texts = {text for one in lessons for text in (one.prompt, one.answer)}
+    return words_of([*texts, *words_asked()], asks=settings.asks)
+
+
+def _net(
+    settings: DecoderSettings,
+    words: Words,
+    language: Language | None,
+    *,
+    places: int,
+    width: int,
+    seed: int,
+) -> DecoderNet:
+    """Connector and language model before training, the same for the same seed."""
+    with seeded(seed):
+        if language is None:
+            return DecoderNet(scratch_language(settings, words, places=places), width=width)
+        if settings.lora:
+            add_lora(language.model, settings.lora)
+        return DecoderNet(language.model, width=width)
 
 
 class Teaching:
@@ -343,13 +404,19 @@ class Teaching:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Lessons that a decoder answers right: the most probable token is the right one throughout."""
+class Taught:
+    """A step that was taken."""
 
-    share: float
-    """Of all lessons."""
-    by_kind: Mapping[str, float]
-    count: int
+    step: int
+    loss: float | None
+    """None where it was not read."""
+
+
+def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
+    """Products in bfloat16, where asked for."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
 
 
 @torch.inference_mode()
@@ -382,6 +449,16 @@ def share_right(
     return Fitted(float(right_M.mean()), MappingProxyType(by_kind), len(every))
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """Lessons that a decoder answers right: the most probable token is the right one throughout."""
+
+    share: float
+    """Of all lessons."""
+    by_kind: Mapping[str, float]
+    count: int
+
+
 def fits(
     net: DecoderNet,
     seen_NLV: Tensor | None,
@@ -401,83 +478,3 @@ def fits(
     )
     teaching.run()
     return share_right(net, teaching.seen_NLV, teaching.lessons, device=device, precision=precision)
-
-
-def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16, where asked for."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
-
-
-@dataclass(frozen=True, eq=False)
-class Begun:
-    """A decoder with everything that is needed to teach it, and to ask it afterwards."""
-
-    made: Made
-    teaching: Teaching
-    held: Lessons | None
-    """Questions about pictures that no step sees, if there are any."""
-
-
-def begin(
-    material: Material,
-    settings: DecoderSettings,
-    *,
-    device: str = "cpu",
-    precision: Precision = "float32",
-    seed: int = 0,
-    language: Language | None = None,
-) -> Begun:
-    """Tokens of all questions, first weights, and features on the device.
-
-    `language` is that of the settings, where it was read before; it is changed by teaching.
-    """
-    every = lessons_of(material.facts, settings, seed=seed)
-    if language is None and not settings.is_scratch:
-        language = read_language(settings.language, asks=settings.asks)
-    words: Words = _vocabulary(every, settings) if language is None else language.words
-    first = material.count - material.held
-    trained = [lesson for lesson in every if lesson.picture < first]
-    held = [lesson for lesson in every if lesson.picture >= first]
-    lessons = make_lessons(trained, words, context=settings.context)
-    seen_NLV = material.seen_NLV
-    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    net = _net(settings, words, language, places=places, width=width, seed=seed)
-    context = getattr(net.language.config, "max_position_embeddings", None)
-    made = Made(net, words, settings, places, context or places + settings.context)
-    if made.context < places + settings.context:
-        raise UserError(
-            f"{places} tokens of a picture and {settings.context} of text",
-            expected=f"at most {made.context}, the context of the language model",
-            way_out=f"--set context={max(1, made.context - places)}",
-        )
-    teaching = Teaching(
-        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
-    )
-    apart = make_lessons(held, words, context=settings.context) if held else None
-    return Begun(made, teaching, apart)
-
-
-def _vocabulary(lessons: Sequence[Lesson], settings: DecoderSettings) -> Words:
-    """All words of the questions, of their answers and of fixed prompts."""
-    texts = {text for one in lessons for text in (one.prompt, one.answer)}
-    return words_of([*texts, *words_asked()], asks=settings.asks)
-
-
-def _net(
-    settings: DecoderSettings,
-    words: Words,
-    language: Language | None,
-    *,
-    places: int,
-    width: int,
-    seed: int,
-) -> DecoderNet:
-    """Connector and language model before training, the same for the same seed."""
-    with seeded(seed):
-        if language is None:
-            return DecoderNet(scratch_language(settings, words, places=places), width=width)
-        if settings.lora:
-            add_lora(language.model, settings.lora)
-        return DecoderNet(language.model, width=width)

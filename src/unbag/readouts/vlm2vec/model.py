@@ -1,6 +1,9 @@
-"""A frozen dual encoder comes in; a language model that embeds what its patches show goes out.
+"""VLM2Vec as a dual encoder, and the copy of a chat model that training adapts.
 
-Such a head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
+The vector of a picture is read behind "Represent the given image", that of a caption behind the
+caption alone; so every benchmark and probe takes a chat model as it takes a CLIP.
+
+Dimensions: N pictures or captions, D width of the language model, F bytes.
 """
 
 from __future__ import annotations
@@ -34,194 +37,18 @@ from unbag.types import DualEncoder
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# The copy shares all weights that stay as they are, so that a large model is in memory once. What
-# is trained is saved alone, as safetensors.
-
 PROJECTIONS = (
     "q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "out_proj", "gate_proj", "up_proj",
     "gate_up_proj", "down_proj",
 )  # fmt: skip
 """Names of the linear layers that get small matrices, in the language model only."""
-
-
-@dataclass(frozen=True)
-class Adapting:
-    """What is trained."""
-
-    lora: int = 8
-    """Rank; 0 trains the whole language model."""
-    alpha: float = 64.0
-    dropout: float = 0.1
-    dora: bool = True
-    """Train the length of each matrix's columns apart from their direction."""
-
-    def __post_init__(self) -> None:
-        if self.lora < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
-            raise UserError(
-                f"lora={self.lora} alpha={self.alpha} dropout={self.dropout}",
-                expected="a rank of 0 or more, an alpha above 0, a dropout from 0 to below 1",
-                way_out="--set lora=8 alpha=64 dropout=0.1",
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class Adapted:
-    """A copy of a chat model, ready to learn."""
-
-    model: ChatModel
-    weights: Mapping[str, nn.Parameter]
-    """What training changes, by name."""
-
-    @property
-    def runner(self) -> CausalRunner:
-        """Runs it, with gradients where they are on."""
-        assert isinstance(self.model.runner, CausalRunner)
-        return self.model.runner
-
-    def train(self, is_training: bool = True) -> None:
-        """Dropout beside the language model's matrices; all else is as when it is asked."""
-        for part in self.runner.model.modules():
-            if hasattr(part, "lora_dropout"):
-                part.train(is_training)
-
-    def state(self) -> dict[str, Tensor]:
-        """The trained weights, on the CPU."""
-        return {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
-
-    def load(self, state: Mapping[str, Tensor], *, source: str) -> None:
-        """Put trained weights in their places."""
-        shapes = {name: tuple(weight.shape) for name, weight in self.weights.items()}
-        given = {name: tuple(tensor.shape) for name, tensor in state.items()}
-        if shapes != given:
-            wrong = sorted(set(shapes.items()) ^ set(given.items()))[0]
-            raise UserError(
-                f"{source} holds other weights than {self.model.name} has a place for: {wrong[0]}",
-                expected=f"{len(shapes)} tensors beside its language model",
-                way_out="take the folder as training wrote it",
-            )
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                weight.copy_(state[name])
-
-
-def adapt(model: ChatModel, adapting: Adapting, *, seed: int = 0) -> Adapted:
-    """A copy with matrices to train; the model stays as it is."""
-    if not isinstance(model.runner, CausalRunner):
-        # Says why there is nothing to embed with.
-        model.hidden_rows([])
-    module, name = model.runner.model, _language_model(model)
-    copied = deepcopy(module, _shared(module, name, adapting))
-    copied.requires_grad_(False)
-    if adapting.lora:
-        _add_lora(copied, name, adapting, seed=seed, device=model.device)
-        found = {n: p for n, p in copied.named_parameters() if ".lora_" in n}
-    else:
-        # Steps of 2e-5 are lost in half precision; widening changes no frozen bit.
-        copied = copied.float()
-        language = copied.get_submodule(name)
-        found = {f"{name}.{n}": p for n, p in language.named_parameters()}
-    for weight in found.values():
-        weight.requires_grad_(True)
-    copied.eval()
-    runner: Any = replace(model.runner, model=copied)
-    return Adapted(replace(model, runner=runner), found)
-
-
-def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:
-    """Of the base and of what was trained on top of it."""
-    digest = blake2b(digest_size=8)
-    for name in sorted(state):
-        digest.update(name.encode())
-        digest.update(state[name].detach().float().cpu().numpy().tobytes())
-    return f"{model.fingerprint}-{digest.hexdigest()}"
-
-
-def _shared(module: nn.Module, name: str, adapting: Adapting) -> dict[int, Any]:
-    """Weights that the copy may have in common with the model."""
-    frozen = {id(weight): weight for weight in module.parameters()}
-    if adapting.lora:
-        return frozen
-    if any(weight.dtype != torch.float32 for weight in frozen.values()):
-        # The copy is widened, which changes weights in their place.
-        return {}
-    inside = {id(weight) for weight in module.get_submodule(name).parameters()}
-    return {key: weight for key, weight in frozen.items() if key not in inside}
-
-
-def _language_model(model: ChatModel) -> str:
-    """Its name in the model."""
-    module: Any = model.runner.model
-    # Decoders on patches keep theirs under a name of its own.
-    own = getattr(getattr(module, "language", None), "base_model", None)
-    decoder = module.get_decoder() if hasattr(module, "get_decoder") else own
-    names = [str(name) for name, part in module.named_modules() if part is decoder and name]
-    if not names:
-        raise UserError(
-            f"{model.name} does not say which of its parts is the language model",
-            expected="a chat model of transformers with get_decoder()",
-            way_out="unbag.readouts.vlm2vec.model trains anything that embeds",
-        )
-    return names[0]
-
-
-def _add_lora(module: nn.Module, name: str, adapting: Adapting, *, seed: int, device: str) -> None:
-    targets = [
-        f"{name}.{inner}"
-        for inner, part in module.get_submodule(name).named_modules()
-        if isinstance(part, nn.Linear) and inner.rpartition(".")[2] in PROJECTIONS
-    ]
-    if not targets:
-        raise UserError(
-            f"the language model {name} has none of the layers {', '.join(PROJECTIONS)}",
-            expected="linear layers of attention and MLP under these names",
-            way_out="--set lora=0 trains the whole language model",
-        )
-    config = _peft().LoraConfig(
-        r=adapting.lora,
-        lora_alpha=adapting.alpha,
-        lora_dropout=adapting.dropout,
-        use_dora=adapting.dora,
-        init_lora_weights="gaussian",
-        # As a pattern: of a list, peft takes every name that ends in one, so the eyes' too.
-        target_modules="|".join(map(re.escape, targets)),
-        bias="none",
-    )
-    torch.manual_seed(seed)
-    _peft().inject_adapter_in_model(config, module)
-    for inner, part in module.named_parameters():
-        if ".lora_" in f".{inner}":
-            part.data = part.data.to(device=device, dtype=torch.float32)
-
-
-def _peft() -> Any:
-    try:
-        return import_module("peft")
-    except ImportError as error:
-        raise UserError(
-            f"lora needs the package 'peft' ({error})",
-            way_out="pip install 'unbag[train]', or --set lora=0 to train the language model",
-        ) from error
-
-
-# Nothing here knows of a model: functions on tensors, wherever these lie, and on whatever embeds.
-#
-# Dimensions: B queries, T targets, N vectors, D width.
-
-
-def unit(vector_ND: Tensor) -> Tensor:
-    """At unit norm, in float32 or more: squares of hidden states do not fit into half precision."""
-    wide = torch.promote_types(vector_ND.dtype, torch.float32)
-    return functional.normalize(vector_ND.to(wide), dim=-1)
-
-
-# The vector of a picture is read behind "Represent the given image", that of a caption behind the
-# caption alone; so every benchmark and probe takes a chat model as it takes a CLIP.
-#
-# Dimensions: N pictures or captions, D width of the language model, F bytes.
-
 _SIDES = 8
 """Bytes in front of a prepared picture: its height and its width."""
 _UNLIMITED = 1_000_000
+_TRAIN = (
+    "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
+    "docs/vlm2vec.md"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +120,18 @@ class Vlm2Vec:
         return self.encode_captions([text_instruction(question) for question in questions])
 
 
+def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
+    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
+    end = _SIDES + height * width * 3
+    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
+
+
+def unit(vector_ND: Tensor) -> Tensor:
+    """At unit norm, in float32 or more: squares of hidden states do not fit into half precision."""
+    wide = torch.promote_types(vector_ND.dtype, torch.float32)
+    return functional.normalize(vector_ND.to(wide), dim=-1)
+
+
 def hidden_generator(model: object) -> HiddenGenerator:
     """The model, if it can show what it made of all that it read."""
     if isinstance(model, HiddenGenerator):
@@ -304,26 +143,11 @@ def hidden_generator(model: object) -> HiddenGenerator:
     )
 
 
-def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
-    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
-    end = _SIDES + height * width * 3
-    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
-
-
-"""A frozen dual encoder comes in; a language model that embeds what its patches show goes out.
-
-Such a head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
-"""
-
-
-_TRAIN = (
-    "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
-    "docs/vlm2vec.md"
-)
-
-
 def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> PatchDecoder:
-    """The head of a folder, or the one that is shipped for this encoder."""
+    """The head of a folder, or the one that is shipped for this encoder.
+
+    A head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
+    """
     place = folder or shipped_decoder(readout, encoder)
     if place is None:
         raise UserError(
@@ -344,3 +168,166 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
             f"unbag train --recipe {readout} --model decoder:{place}",
         )
     return on_encoder(kept, encoder, place, name=encoder.name)
+
+
+@dataclass(frozen=True)
+class Adapting:
+    """What is trained."""
+
+    lora: int = 8
+    """Rank; 0 trains the whole language model."""
+    alpha: float = 64.0
+    dropout: float = 0.1
+    dora: bool = True
+    """Train the length of each matrix's columns apart from their direction."""
+
+    def __post_init__(self) -> None:
+        if self.lora < 0 or self.alpha <= 0 or not 0 <= self.dropout < 1:
+            raise UserError(
+                f"lora={self.lora} alpha={self.alpha} dropout={self.dropout}",
+                expected="a rank of 0 or more, an alpha above 0, a dropout from 0 to below 1",
+                way_out="--set lora=8 alpha=64 dropout=0.1",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """A copy of a chat model, ready to learn.
+
+    It shares all weights that stay as they are, so that a large model is in memory once. What is
+    trained is saved alone, as safetensors.
+    """
+
+    model: ChatModel
+    weights: Mapping[str, nn.Parameter]
+    """What training changes, by name."""
+
+    @property
+    def runner(self) -> CausalRunner:
+        """Runs it, with gradients where they are on."""
+        assert isinstance(self.model.runner, CausalRunner)
+        return self.model.runner
+
+    def train(self, is_training: bool = True) -> None:
+        """Dropout beside the language model's matrices; all else is as when it is asked."""
+        for part in self.runner.model.modules():
+            if hasattr(part, "lora_dropout"):
+                part.train(is_training)
+
+    def state(self) -> dict[str, Tensor]:
+        """The trained weights, on the CPU."""
+        return {name: weight.detach().cpu().clone() for name, weight in self.weights.items()}
+
+    def load(self, state: Mapping[str, Tensor], *, source: str) -> None:
+        """Put trained weights in their places."""
+        shapes = {name: tuple(weight.shape) for name, weight in self.weights.items()}
+        given = {name: tuple(tensor.shape) for name, tensor in state.items()}
+        if shapes != given:
+            wrong = sorted(set(shapes.items()) ^ set(given.items()))[0]
+            raise UserError(
+                f"{source} holds other weights than {self.model.name} has a place for: {wrong[0]}",
+                expected=f"{len(shapes)} tensors beside its language model",
+                way_out="take the folder as training wrote it",
+            )
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                weight.copy_(state[name])
+
+
+def adapt(model: ChatModel, adapting: Adapting, *, seed: int = 0) -> Adapted:
+    """A copy with matrices to train; the model stays as it is."""
+    if not isinstance(model.runner, CausalRunner):
+        # Says why there is nothing to embed with.
+        model.hidden_rows([])
+    module, name = model.runner.model, _language_model(model)
+    copied = deepcopy(module, _shared(module, name, adapting))
+    copied.requires_grad_(False)
+    if adapting.lora:
+        _add_lora(copied, name, adapting, seed=seed, device=model.device)
+        found = {n: p for n, p in copied.named_parameters() if ".lora_" in n}
+    else:
+        # Steps of 2e-5 are lost in half precision; widening changes no frozen bit.
+        copied = copied.float()
+        language = copied.get_submodule(name)
+        found = {f"{name}.{n}": p for n, p in language.named_parameters()}
+    for weight in found.values():
+        weight.requires_grad_(True)
+    copied.eval()
+    runner: Any = replace(model.runner, model=copied)
+    return Adapted(replace(model, runner=runner), found)
+
+
+def _shared(module: nn.Module, name: str, adapting: Adapting) -> dict[int, Any]:
+    """Weights that the copy may have in common with the model."""
+    frozen = {id(weight): weight for weight in module.parameters()}
+    if adapting.lora:
+        return frozen
+    if any(weight.dtype != torch.float32 for weight in frozen.values()):
+        # The copy is widened, which changes weights in their place.
+        return {}
+    inside = {id(weight) for weight in module.get_submodule(name).parameters()}
+    return {key: weight for key, weight in frozen.items() if key not in inside}
+
+
+def _language_model(model: ChatModel) -> str:
+    """Its name in the model."""
+    module: Any = model.runner.model
+    # Decoders on patches keep theirs under a name of its own.
+    own = getattr(getattr(module, "language", None), "base_model", None)
+    decoder = module.get_decoder() if hasattr(module, "get_decoder") else own
+    names = [str(name) for name, part in module.named_modules() if part is decoder and name]
+    if not names:
+        raise UserError(
+            f"{model.name} does not say which of its parts is the language model",
+            expected="a chat model of transformers with get_decoder()",
+            way_out="unbag.readouts.vlm2vec.model trains anything that embeds",
+        )
+    return names[0]
+
+
+def _add_lora(module: nn.Module, name: str, adapting: Adapting, *, seed: int, device: str) -> None:
+    targets = [
+        f"{name}.{inner}"
+        for inner, part in module.get_submodule(name).named_modules()
+        if isinstance(part, nn.Linear) and inner.rpartition(".")[2] in PROJECTIONS
+    ]
+    if not targets:
+        raise UserError(
+            f"the language model {name} has none of the layers {', '.join(PROJECTIONS)}",
+            expected="linear layers of attention and MLP under these names",
+            way_out="--set lora=0 trains the whole language model",
+        )
+    config = _peft().LoraConfig(
+        r=adapting.lora,
+        lora_alpha=adapting.alpha,
+        lora_dropout=adapting.dropout,
+        use_dora=adapting.dora,
+        init_lora_weights="gaussian",
+        # As a pattern: of a list, peft takes every name that ends in one, so the eyes' too.
+        target_modules="|".join(map(re.escape, targets)),
+        bias="none",
+    )
+    torch.manual_seed(seed)
+    _peft().inject_adapter_in_model(config, module)
+    for inner, part in module.named_parameters():
+        if ".lora_" in f".{inner}":
+            part.data = part.data.to(device=device, dtype=torch.float32)
+
+
+def _peft() -> Any:
+    try:
+        return import_module("peft")
+    except ImportError as error:
+        raise UserError(
+            f"lora needs the package 'peft' ({error})",
+            way_out="pip install 'unbag[train]', or --set lora=0 to train the language model",
+        ) from error
+
+
+def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:
+    """Of the base and of what was trained on top of it."""
+    digest = blake2b(digest_size=8)
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].detach().float().cpu().numpy().tobytes())
+    return f"{model.fingerprint}-{digest.hexdigest()}"

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from unbag.errors import UserError, said_by
 from unbag.models.huggingface.chat_inputs import Row
+from unbag.readouts.reader import LAST
 from unbag.readouts.training import other_run
 from unbag.readouts.vlm2vec.data import Lesson, Lessons, Showing
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
@@ -32,7 +33,6 @@ from unbag.runs.progress import Progress, stops_gently
 from unbag.training.checkpoint import moments_of, put_moments
 from unbag.training.repair import Where
 
-LAST = "last.safetensors"
 _HEADER = "vlm2vec_training"
 TEMPERATURE = 0.02
 _ABOVE_0 = ("steps", "batch", "chunk", "learning_rate", "temperature", "clip_norm")
