@@ -13,7 +13,7 @@ from unbag.data.pairs import Pair
 from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts import data as pools
-from unbag.readouts.data import Pool, Row, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.lessons import Fact
 from unbag.readouts.decoder.training import Material
 from unbag.readouts.features import JOINT, POOLED_ONLY
@@ -142,13 +142,18 @@ def test_lines_that_cannot_be_read_are_counted() -> None:
         rows_of(Listed([None]))
 
 
-def pooled(given: Sequence[Row], progress: Silent | None = None) -> Pool:
+def pooled(given: Sequence[PoolRow], progress: Silent | None = None) -> Pool:
     return pool_of(given, small(), JOINT, cache=None, progress=progress or Silent(), about="halves")
 
 
 def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> None:
     red, blue = halves("red", "blue"), halves("blue", "red")
-    given = [Row(red, "a red"), Row(red, "red left of blue"), Row(blue, "A red."), Row(blue, "of")]
+    given = [
+        PoolRow(red, "a red"),
+        PoolRow(red, "red left of blue"),
+        PoolRow(blue, "A red."),
+        PoolRow(blue, "of"),
+    ]
     batch = pooled(given).batch(torch.arange(4), device="cpu")
     assert batch.also_true_BB.long().tolist() == [
         [0, 1, 1, 0],
@@ -160,16 +165,16 @@ def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> N
 
 def test_unreadable_pictures_are_left_out_and_said() -> None:
     progress = Silent()
-    pool = pooled([Row(Broken(), "red"), *rows()], progress)
+    pool = pooled([PoolRow(Broken(), "red"), *rows()], progress)
     assert len(pool) == 12
     assert progress.said[0] == "1 picture cannot be read and is left out"
     assert progress.said[1].startswith("  left out: torn.jpg: ")
     assert progress.said[1].endswith("the file ends too early")
     with pytest.raises(UserError, match="no picture can be opened"):
-        pooled([Row(Broken(), "red")])
+        pooled([PoolRow(Broken(), "red")])
     with pytest.raises(UserError) as caught:
         pool_of(
-            [Row(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
+            [PoolRow(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
             about="", group=2,
         )  # fmt: skip
     assert caught.value.expected == "all of them, since each has its opposite"
@@ -188,27 +193,29 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
 
 
 def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
-    given = [Row(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"]
+    given = [
+        PoolRow(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"
+    ]
     every = mixed([*given, *given])
     names = [row.picture.name for row in every]
     changes = sum(a != b for a, b in pairwise(names))
     assert changes == len(set(names)) - 1
     two: list[Picture] = [halves("red", "blue"), halves("blue", "red")]
-    pool = pooled([Row(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
+    pool = pooled([PoolRow(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
     # A tenth is two rows, and they are of the same picture as the row before them.
     assert held_rows(pool) == 0
-    pool = pooled([Row(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
+    pool = pooled([PoolRow(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
     assert held_rows(pool) == 2
 
 
 @pytest.mark.parametrize(("edit", "held"), [("a cup left of a plate", 1), ("a plate", 2)])
 def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held: int) -> None:
-    first = [Row(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
+    first = [PoolRow(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
     opposite = [
-        Row(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),
-        Row(halves("blue", "red"), "a cup right of a plate", (edit,)),
+        PoolRow(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),
+        PoolRow(halves("blue", "red"), "a cup right of a plate", (edit,)),
     ]
-    last = Row(halves("green", "blue"), "a spoon", (None,))
+    last = PoolRow(halves("green", "blue"), "a spoon", (None,))
     # A tenth is two rows, which would part the two.
     every = [*first, *opposite, last]
     assert held_rows(pooled(every)) == held

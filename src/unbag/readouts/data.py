@@ -170,7 +170,7 @@ class Pool:
         return also_BB
 
 
-class Order:
+class RowOrder:
     """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
 
     def __init__(self, pool: Pool, *, batch: int, seed: int) -> None:
@@ -214,7 +214,7 @@ def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
 
 
 def pool_of(
-    rows: Sequence[Row],
+    rows: Sequence[PoolRow],
     encoder: DualEncoder,
     view: View,
     *,
@@ -266,7 +266,7 @@ def pool_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class PoolRow:
     """A picture, a caption that fits it, and some that do not."""
 
     picture: Picture
@@ -274,9 +274,9 @@ class Row:
     negatives: tuple[str | None, ...] = ()
 
 
-def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
+def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
     """A row for each caption; pairs that cannot be read are left out, and counted."""
-    found: list[Row] = []
+    found: list[PoolRow] = []
     bad: list[UserError] = []
     for place in range(len(pairs)):
         try:
@@ -284,7 +284,9 @@ def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
         except UserError as error:
             bad.append(error)
             continue
-        found += [Row(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)]
+        found += [
+            PoolRow(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
+        ]
     if not found:
         raise UserError(
             f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
@@ -309,14 +311,14 @@ def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
     return (*chosen, *[None] * (NEGATIVES_PER_CAPTION - len(chosen)))
 
 
-def mixed(rows: Sequence[Row]) -> list[Row]:
+def mixed(rows: Sequence[PoolRow]) -> list[PoolRow]:
     """Pictures in an order that only their names decide, rows of one picture together.
 
     The last of them can then be kept apart: they are like all the others. Two opposite pictures
     that were pasted stand beside each other.
     """
 
-    def drawn_and_name(row: Row) -> tuple[bytes, str]:
+    def drawn_and_name(row: PoolRow) -> tuple[bytes, str]:
         name = pair_name(row.picture.name)
         return blake2b(name.encode(errors="replace")).digest(), row.picture.name
 

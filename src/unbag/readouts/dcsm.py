@@ -322,7 +322,7 @@ DCSM_FIXED = ReaderReadout("dcsm_fixed", DcsmSettings(), _view, partial(Dcsm, na
 
 
 @dataclass
-class Tally:
+class MarkTally:
     """What was met on the way, for people."""
 
     captions: int = 0
@@ -341,7 +341,7 @@ class MapCaptions:
     align: Align
     length: int
     padding: Literal["kept", "zero"]
-    tally: Tally = field(default_factory=Tally)
+    tally: MarkTally = field(default_factory=MarkTally)
     _said: set[str] = field(default_factory=set, repr=False)
 
     @property

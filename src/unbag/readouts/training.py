@@ -24,7 +24,7 @@ from unbag.errors import UserError, said_by
 from unbag.models.weights import seeded
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.composites import composite_pool, composites
-from unbag.readouts.data import Order, Pool, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.data import Pool, RowOrder, mixed, pool_of, rows_of, world_pool, world_rows
 from unbag.readouts.features import View
 from unbag.readouts.reader import (
     FILE,
@@ -359,7 +359,7 @@ class Fit:
         _check_pool(pool, effort)
         self.reader = reader.to(device)
         self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
-        self.order = Order(pool, batch=effort.batch, seed=seed)
+        self.order = RowOrder(pool, batch=effort.batch, seed=seed)
         weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
         is_recorded = device.startswith("cuda")
         rate = effort.learning_rate

@@ -276,13 +276,13 @@ class DecoderNet(nn.Module):
         logits_to_keep: int = 1,
         pixels: Tensor | None = None,
         return_dict: bool = True,
-    ) -> Read:
+    ) -> NetOutput:
         """As chat models of transformers are run; rows are padded on the left."""
         found = self.base_model(
             input_ids, attention_mask, position_ids, past_key_values, use_cache, pixels
         )
         last = found.last_hidden_state[:, -logits_to_keep:]
-        return Read(self.language.get_output_embeddings()(last), found.past_key_values)
+        return NetOutput(self.language.get_output_embeddings()(last), found.past_key_values)
 
     def base_model(
         self,
@@ -316,7 +316,7 @@ class DecoderNet(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class NetOutput:
     """What the protocols of chat models look at."""
 
     logits: Tensor

@@ -61,16 +61,16 @@ def met(decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[s
     return Taken(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(model: ChatModel, caption: str) -> tuple[Span, ...]:
+def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
     """Which pieces are which word; pieces by number where a tokenizer goes across words."""
     whole = _pieces(model, caption)
-    found: list[Span] = []
+    found: list[WordSpan] = []
     start = 0
     for match in WORD.finditer(caption):
         so_far = _pieces(model, caption[: match.end()])
         if so_far != whole[: len(so_far)]:
-            return tuple(Span(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
-        found.append(Span(match.group(), start, len(so_far)))
+            return tuple(WordSpan(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
+        found.append(WordSpan(match.group(), start, len(so_far)))
         start = len(so_far)
     return tuple(span for span in found if span.stop > span.start)
 
@@ -87,7 +87,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Span:
+class WordSpan:
     """A word, and the pieces of the caption that it is made of."""
 
     word: str

@@ -79,7 +79,7 @@ def save_change(folder: Path, made: Made, origin: Origin, *, base: Path, rank: i
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / CHANGE, lambda temporary: save_file(half, temporary))
     _write_config(
-        folder, made, origin, change_of=asdict(_Base(base.name, _weights_fingerprint(first)))
+        folder, made, origin, change_of=asdict(_BaseDecoder(base.name, _weights_fingerprint(first)))
     )
 
 
@@ -110,7 +110,7 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class SavedDecoder:
     """What a folder holds."""
 
     made: Made
@@ -118,7 +118,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class _Base:
+class _BaseDecoder:
     """The decoder that a change belongs to."""
 
     folder: str
@@ -128,7 +128,7 @@ class _Base:
 
 def read_decoder(
     folder: Path, *, read: Callable[[Path], Any] = saved_language, way_out: str = _TRAIN
-) -> Kept:
+) -> SavedDecoder:
     """What `save_decoder` wrote; raises UserError for anything else, with this way out.
 
     `read` makes a language model of weights alone, where words are those of the config.
@@ -139,7 +139,7 @@ def read_decoder(
         settings, origin = DecoderSettings(**said["settings"]), Origin(**said["origin"])
         places, context, known = int(said["places"]), int(said["context"]), said["words"]
         embeds = bool(said.get("embeds", False))
-        base = _Base(**said["change_of"]) if "change_of" in said else None
+        base = _BaseDecoder(**said["change_of"]) if "change_of" in said else None
     except (KeyError, TypeError, ValueError) as error:
         raise refused(wrong_config(error)) from error
     if base:
@@ -159,7 +159,7 @@ def read_decoder(
         net = DecoderNet(model, width=held["0.weight"].shape[1])
         _fill(net, held, folder)
     check_finite(net.state_dict(), source=str(folder))
-    return Kept(Made(net.eval(), words, settings, places, context, embeds), origin)
+    return SavedDecoder(Made(net.eval(), words, settings, places, context, embeds), origin)
 
 
 def _weights(folder: Path, file: str, refused: Callable[[str], UserError]) -> State:
@@ -194,7 +194,7 @@ def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> 
     net.connector.load_state_dict(connector)
 
 
-def _beside(folder: Path, base: _Base, read: Callable[[Path], Any]) -> Kept:
+def _beside(folder: Path, base: _BaseDecoder, read: Callable[[Path], Any]) -> SavedDecoder:
     """The decoder that a folder changes, which holds its weights itself."""
     place = folder.absolute().parent / base.folder
     if place == folder.absolute() or not (place / LANGUAGE).is_dir():
@@ -207,7 +207,7 @@ def _beside(folder: Path, base: _Base, read: Callable[[Path], Any]) -> Kept:
     return read_decoder(place, read=read)
 
 
-def _change(net: DecoderNet, change: State, base: _Base, folder: Path) -> None:
+def _change(net: DecoderNet, change: State, base: _BaseDecoder, folder: Path) -> None:
     """Make of the decoder beside it what the folder is about; any other is refused."""
     if _weights_fingerprint(net) != base.fingerprint:
         raise UserError(
@@ -231,7 +231,9 @@ def _refused(folder: Path, why: str, *, way_out: str, holds: str = _HOLDS) -> Us
     )
 
 
-def on_encoder(kept: Kept, encoder: DualEncoder, folder: Path, *, name: str) -> PatchDecoder:
+def on_encoder(
+    kept: SavedDecoder, encoder: DualEncoder, folder: Path, *, name: str
+) -> PatchDecoder:
     """Ready to be asked; an encoder that it was not trained on is refused."""
     trained = kept.origin
     check_encoder(

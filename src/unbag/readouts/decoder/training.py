@@ -21,7 +21,7 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.models.weights import seeded
-from unbag.readouts.data import Row, WorldRows, rows_of, world_pool, world_rows
+from unbag.readouts.data import PoolRow, WorldRows, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.language import (
     Language,
     add_lora,
@@ -139,7 +139,7 @@ def of_world(
 
 def _of_pairs(
     encoder: DualEncoder,
-    rows: Sequence[Row],
+    rows: Sequence[PoolRow],
     settings: DecoderSettings,
     *,
     where: Where,

@@ -65,7 +65,7 @@ _FRESH = 10_000_000
 """Steps of the world from here on are never trained on."""
 
 
-class Lessons(Protocol):
+class EmbeddingLessons(Protocol):
     """All steps of a run, each made when it is asked for."""
 
     @property
@@ -76,15 +76,15 @@ class Lessons(Protocol):
     def fingerprint(self) -> str:
         """Of all that decides a step."""
 
-    def step(self, number: int) -> Lesson:
+    def step(self, number: int) -> EmbeddingLesson:
         """Any step, from 0."""
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Those on which before and after are compared, no picture twice."""
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class EmbeddingLesson:
     """One step."""
 
     queries: tuple[tuple[Picture, str], ...]
@@ -133,7 +133,7 @@ class WorldLessons:
         """Of all that decides a step."""
         return f"world-{DEFAULT.name}-{self.showing.fingerprint}"
 
-    def step(self, number: int) -> Lesson:
+    def step(self, number: int) -> EmbeddingLesson:
         """Scenes, captions and their negatives, with what holds in which scene."""
         showing, knobs = self.showing, find_preset(DEFAULT_PRESET)
         seed = split_seed("train", _SEEDS + showing.seed)
@@ -160,7 +160,7 @@ class WorldLessons:
             negative_true_BBK=truth.negative_true_BBK,
         )
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Scenes that no step of training has."""
         return [self.step(_FRESH + at) for at in range(_MEASURED)]
 
@@ -197,7 +197,7 @@ class PairLessons:
     def _negatives(self) -> int:
         return self.showing.negatives if self.pairs.has_edits else 0
 
-    def step(self, number: int) -> Lesson:
+    def step(self, number: int) -> EmbeddingLesson:
         """Pairs in the order of their epoch; one that cannot be opened is replaced by the next."""
         showing = self.showing
         epoch, part = divmod(number, len(self.pairs) // showing.batch)
@@ -207,7 +207,7 @@ class PairLessons:
         shown = [self._shown(int(place), draw) for place in places]
         return lesson(*(list(column) for column in zip(*shown, strict=True)))
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Of the first epoch: pairs that were trained on."""
         count = min(_MEASURED, len(self.pairs) // self.showing.batch)
         return [self.step(at) for at in range(count)]
@@ -248,7 +248,7 @@ def lesson(
     *,
     also_true_BB: Tensor | None = None,
     negative_true_BBK: Tensor | None = None,
-) -> Lesson:
+) -> EmbeddingLesson:
     """Number the texts; one that several pictures share is one target, so no false negative."""
     row: dict[str, int] = {}
     own = [row.setdefault(caption, len(row)) for caption in captions]
@@ -262,7 +262,7 @@ def lesson(
             for k, place in enumerate(places):
                 if place is not None:
                     masked_BT[:, place] |= negative_true_BBK[:, j, k]
-    return Lesson(tuple(queries), tuple(row), torch.tensor(own), masked_BT)
+    return EmbeddingLesson(tuple(queries), tuple(row), torch.tensor(own), masked_BT)
 
 
 def question_of(item: Item) -> str | None:

@@ -24,7 +24,7 @@ from unbag.readouts.reader import LAST
 from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITHOUT,
-    Lessons,
+    EmbeddingLessons,
     PairLessons,
     Showing,
     WorldLessons,
@@ -124,7 +124,7 @@ VLM2VEC = Vlm2VecReadout("vlm2vec", asks=True)
 VLM2VEC_PLAIN = Vlm2VecReadout("vlm2vec_plain", asks=False)
 
 
-def open_lessons(wanted: Wanted, showing: Showing) -> Lessons:
+def open_lessons(wanted: Wanted, showing: Showing) -> EmbeddingLessons:
     """Steps of the world, or of pairs in files."""
     if wanted.path == WORLD:
         return WorldLessons(showing)

@@ -19,7 +19,7 @@ from unbag.readouts.decoder.saving import CONFIG, read_config, wrong_config
 from unbag.readouts.training import CARD
 from unbag.readouts.vlm2vec.data import WITH_QUESTION, WITHOUT
 from unbag.readouts.vlm2vec.model import Adapting, adapt, trained_fingerprint
-from unbag.readouts.vlm2vec.training import Share
+from unbag.readouts.vlm2vec.training import ShareNearest
 from unbag.runs.files import write_atomically, write_text
 from unbag.version import __version__
 
@@ -49,8 +49,8 @@ class About:
     seed: int
     steps: int
     seconds: float
-    before: Share
-    after: Share
+    before: ShareNearest
+    after: ShareNearest
     version: str = __version__
 
     def numbers(self) -> str:
@@ -66,7 +66,11 @@ def read_about(folder: Path) -> About:
         raise refused(f"it has no {WEIGHTS}")
     try:
         del found["kind"]
-        for key, kind in (("adapting", Adapting), ("before", Share), ("after", Share)):
+        for key, kind in (
+            ("adapting", Adapting),
+            ("before", ShareNearest),
+            ("after", ShareNearest),
+        ):
             found[key] = kind(**found[key])
         return About(**found)
     except (KeyError, TypeError, ValueError) as error:
@@ -145,7 +149,7 @@ Licence: that of the weights it was made from. Written by unbag {about.version}.
 """
 
 
-def _said(share: Share) -> str:
+def _said(share: ShareNearest) -> str:
     found = wilson(share.right, share.asked)
     part = share.right / share.asked
     between = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"

@@ -25,7 +25,7 @@ from unbag.errors import UserError, said_by
 from unbag.models.huggingface.chat_inputs import Row
 from unbag.readouts.reader import LAST
 from unbag.readouts.training import other_run
-from unbag.readouts.vlm2vec.data import Lesson, Lessons, Showing
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
 from unbag.runs.distributed import ALONE
 from unbag.runs.files import write_atomically
@@ -89,7 +89,7 @@ class Vlm2VecSettings:
 
 def fit(
     adapted: Adapted,
-    lessons: Lessons,
+    lessons: EmbeddingLessons,
     settings: Vlm2VecSettings,
     *,
     run: str,
@@ -149,7 +149,7 @@ class Stand:
 
 
 def take_gradient(
-    adapted: Adapted, lesson: Lesson, settings: Vlm2VecSettings, where: Where, *, seed: int
+    adapted: Adapted, lesson: EmbeddingLesson, settings: Vlm2VecSettings, where: Where, *, seed: int
 ) -> Tensor:
     """Of one step, added to the weights; gives the loss."""
     queries, targets = _rows(adapted, lesson)
@@ -175,7 +175,7 @@ def take_gradient(
     )
 
 
-def _rows(adapted: Adapted, lesson: Lesson) -> tuple[list[Row], list[Row]]:
+def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[Row], list[Row]]:
     model = adapted.model
     return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
 
@@ -204,7 +204,7 @@ def _mean(recent: Sequence[Tensor], step: int) -> float:
     return found
 
 
-def measure(adapted: Adapted, lessons: Sequence[Lesson], *, chunk: int) -> Share:
+def measure(adapted: Adapted, lessons: Sequence[EmbeddingLesson], *, chunk: int) -> ShareNearest:
     """How often a query's own target is strictly nearest, those that also fit left out."""
     right = asked = 0
     for lesson in lessons:
@@ -222,11 +222,11 @@ def measure(adapted: Adapted, lessons: Sequence[Lesson], *, chunk: int) -> Share
         others_BT = cosine_BT.scatter(1, own_B1, -torch.inf)
         right += int((others_BT < own_value_B1).all(dim=1).sum())
         asked += len(lesson.queries)
-    return Share(right, asked)
+    return ShareNearest(right, asked)
 
 
 @dataclass(frozen=True)
-class Share:
+class ShareNearest:
     """Of queries whose own target is nearer than all others of its step."""
 
     right: int
