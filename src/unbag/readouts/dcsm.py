@@ -299,12 +299,14 @@ def _even(size: int, crowd: int) -> Iterator[tuple[slice, int]]:
 
 
 def _blocks(also_BB: Tensor, calls: int) -> Tensor:
+    """What is also true within each call, [K, G, G]."""
     each = len(also_BB) // calls
     at_K = torch.arange(calls, device=also_BB.device)
     return also_BB.view(calls, each, calls, each)[at_K, :, at_K]
 
 
 def _lost(logit: Tensor, calls: int) -> Tensor:
+    """Cross-entropy of each row, whose own column is the one of its place in its call."""
     own_N = torch.arange(len(logit) // calls, device=logit.device).repeat(calls)
     return functional.cross_entropy(logit, own_N, reduction="none")
 
@@ -527,7 +529,7 @@ def kept_cells(only: Only, mark_NL: Tensor, *, rows: int, calls: int) -> Tensor 
 
 
 class Moments(NamedTuple):
-    """Mean and sample standard deviation, shaped to be taken off maps."""
+    """Mean and sample standard deviation, in shapes that broadcast over maps."""
 
     mean: Tensor
     deviation: Tensor

@@ -43,7 +43,7 @@ _VERSION = "parts-2"
 _READERS = 8
 """Files that are read and checked at once."""
 PICTURES, CAPTIONS = 32, 256
-"""Whose parts are computed and written together."""
+"""Inputs whose parts are computed and written together."""
 MOST_BYTES = 2 << 30
 """Of parts that are kept in memory."""
 _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]+")
@@ -246,13 +246,13 @@ class PartsStore:
         self._meet_pictures({picture.key: picture for picture in pictures})
 
     def laid_pictures(self, pictures: Sequence[Picture], device: str) -> Laid | None:
-        """Met, and all that can be used on the device; None where memory is not for so many."""
+        """Parts of all pictures that can be opened, on the device; None where they are too large."""
         picture_of = {picture.key: picture for picture in pictures}
         self._meet_pictures(picture_of)
         return self._pictures.laid([k for k in picture_of if k not in self.damaged], device)
 
     def laid_captions(self, captions: Sequence[str], device: str) -> Laid | None:
-        """Likewise; rows are found by the captions themselves."""
+        """Parts of all captions likewise; rows are found by the captions themselves."""
         key_of = _keys(captions)
         self._meet_captions(key_of)
         laid = self._captions.laid(list(key_of.values()), device)

@@ -39,8 +39,7 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReaderCard
-from unbag.reports.cards import reader_card_render as render
+from unbag.reports.cards import ReaderCard, reader_card_render
 from unbag.runs.distributed import Team
 from unbag.runs.files import (
     locked_folder,
@@ -222,7 +221,7 @@ def train_reader(
             kept=kept,
             kept_count=count,
         )
-        write_text(job.out / CARD, render(card))
+        write_text(job.out / CARD, reader_card_render(card))
         return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
 
 

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.scorers import prompts as sets
-from unbag.scorers.prompts import Prompt, filled
+from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
 from unbag.scorers.questions import CLOSED, Asked, asked_of, lettered
 from unbag.types import IntArray, Item
 
@@ -201,19 +200,19 @@ def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
     def lesson(kind: str, prompt: str, answer: str) -> Lesson:
         return Lesson(fact.picture, kind, prompt, answer)
 
-    describe = worded(sets.OPTIONS, "describe").caption
+    describe = worded(OPTIONS, "describe").caption
     yield lesson("describe", describe, fact.caption)
     for negative in fact.negatives:
         for text, answer in ((fact.caption, "Yes"), (negative, "No")):
-            prompt = worded(sets.YES, "yes", negative, answer)
+            prompt = worded(YES, "yes", negative, answer)
             yield lesson("yes", filled(prompt.caption, text=text), answer)
         for letter, pair in (("A", (fact.caption, negative)), ("B", (negative, fact.caption))):
-            prompt = worded(sets.LETTERS, "letters", negative, letter)
+            prompt = worded(LETTERS, "letters", negative, letter)
             yield lesson("letters", filled(prompt.caption, options=lettered(pair)), letter)
         for turned in (False, True):
             beside = 1 + _number(2, seed, fact.picture, negative, turned)
             asked, answer = _freely(fact.caption, negative, turned, beside)
-            prompt = worded(sets.ANSWER, "answer", negative, turned)
+            prompt = worded(ANSWER, "answer", negative, turned)
             yield lesson("answer", filled(prompt.caption, question=asked), answer)
 
 
@@ -252,7 +251,7 @@ class _Nothing:
 
 def words_asked() -> list[str]:
     """Every fixed prompt and answer, so that a vocabulary knows their words."""
-    every = [prompt for some in sets.PROMPTS.values() for prompt in some]
+    every = [prompt for some in PROMPTS.values() for prompt in some]
     texts = [text for prompt in every for text in (prompt.caption, prompt.question)]
     plain = [filled(text, text="", options="", question="") for text in texts]
     return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]

@@ -77,7 +77,7 @@ def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """Numbers with all patches, and by how much each falls without one of them.
+    """Numbers with all patches, and by how much each falls when one of them is taken away.
 
     L counts the places that hold a patch. N are pieces of a caption, or captions.
     """

@@ -186,11 +186,13 @@ def _features(
 
 
 def _fact(picture: int, caption: str, negatives: Sequence[str | None]) -> Fact:
+    """Each negative once, without gaps and without the caption itself."""
     some = (one for one in negatives if one is not None and one != caption)
     return Fact(picture, caption, tuple(dict.fromkeys(some)))
 
 
 def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) -> str:
+    """The fingerprint of facts."""
     digest = blake2b(digest_size=12)
     for both in zip(captions, negatives, strict=True):
         digest.update(repr(both).encode())
@@ -213,7 +215,12 @@ def begin(
     every = lessons_of(material.facts, settings, seed=seed)
     if language is None and not settings.is_scratch:
         language = read_language(settings.language, asks=settings.asks)
-    words: Words = _vocabulary(every, settings) if language is None else language.words
+    words: Words
+    if language is None:
+        texts = {text for lesson in every for text in (lesson.prompt, lesson.answer)}
+        words = words_of([*texts, *words_asked()], asks=settings.asks)
+    else:
+        words = language.words
     first = material.count - material.held
     trained = [lesson for lesson in every if lesson.picture < first]
     held = [lesson for lesson in every if lesson.picture >= first]
@@ -244,12 +251,6 @@ class Begun:
     teaching: Teaching
     held: Lessons | None
     """Questions about pictures that no step sees, if there are any."""
-
-
-def _vocabulary(lessons: Sequence[Lesson], settings: DecoderSettings) -> Words:
-    """All words of the questions, of their answers and of fixed prompts."""
-    texts = {text for one in lessons for text in (one.prompt, one.answer)}
-    return words_of([*texts, *words_asked()], asks=settings.asks)
 
 
 def _net(
@@ -430,7 +431,7 @@ def share_right(
     device: str = "cpu",
     precision: Precision = "float32",
 ) -> Fitted:
-    """On lessons of your choice, all by default."""
+    """The share of some lessons, of all by default, that are answered right."""
     net.eval()
     every = np.arange(len(lessons)) if rows is None else rows
     # Of like length together, so that little is padded.

@@ -280,7 +280,7 @@ def _language_model(model: ChatModel) -> str:
         raise UserError(
             f"{model.name} does not say which of its parts is the language model",
             expected="a chat model of transformers with get_decoder()",
-            way_out="unbag.readouts.vlm2vec.model trains anything that embeds",
+            way_out="unbag.readouts.vlm2vec.training trains anything that embeds",
         )
     return names[0]
 
