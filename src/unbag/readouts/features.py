@@ -246,7 +246,7 @@ class PartsStore:
         self._meet_pictures({picture.key: picture for picture in pictures})
 
     def laid_pictures(self, pictures: Sequence[Picture], device: str) -> Laid | None:
-        """Parts of all pictures that can be opened, on the device; None where they are too large."""
+        """Parts of all pictures that can be opened, on the device; None if they are too large."""
         picture_of = {picture.key: picture for picture in pictures}
         self._meet_pictures(picture_of)
         return self._pictures.laid([k for k in picture_of if k not in self.damaged], device)

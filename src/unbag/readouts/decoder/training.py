@@ -35,7 +35,6 @@ from unbag.readouts.decoder.lessons import (
     DecoderSettings,
     Draws,
     Fact,
-    Lesson,
     LessonBatch,
     Lessons,
     Words,
