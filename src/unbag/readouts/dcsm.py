@@ -323,19 +323,6 @@ DCSM_FIXED = ReaderReadout("dcsm_fixed", DcsmSettings(), _view, partial(Dcsm, na
 """A word marks its own tokens, each map is standardised by itself."""
 
 
-@dataclass
-class MarkTally:
-    """What was met on the way, for people."""
-
-    captions: int = 0
-    cut: int = 0
-    """Beyond the columns of the map."""
-    plain: int = 0
-    """Without a functional word."""
-    unplaced: int = 0
-    """With functional words whose columns could not be found."""
-
-
 @dataclass(eq=False)
 class MapCaptions:
     """Reads captions into so many columns each; `mark_NL` says where functional words stand."""
@@ -343,7 +330,6 @@ class MapCaptions:
     align: Align
     length: int
     padding: Literal["kept", "zero"]
-    tally: MarkTally = field(default_factory=MarkTally)
     _said: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -356,7 +342,7 @@ class MapCaptions:
         """Always [N, length, D]; the mask is True wherever there is a vector, of padding too."""
         vector_NKD, mask_NK, pooled_ND = self._vectors(encoder, captions)
         found = marks(encoder, captions, align=self.align, length=self.length)
-        self._count(encoder, len(captions), found.cut, found.plain, found.unplaced)
+        self._warn_about(encoder, found)
         part_NLD = _to_length(vector_NKD, self.length)
         mask_NL = _to_length(mask_NK[..., None], self.length)[..., 0]
         return Parts(part_NLD, mask_NL, pooled_ND, torch.from_numpy(found.mark_NL))
@@ -377,20 +363,13 @@ class MapCaptions:
         pooled_ND = encoder.encode_captions(captions).float()
         return vector_NKD, (vector_NKD != 0).any(dim=-1), pooled_ND
 
-    def _count(
-        self, encoder: DualEncoder, captions: int, cut: int, plain: int, unplaced: int
-    ) -> None:
-        tally = self.tally
-        tally.captions += captions
-        tally.cut += cut
-        tally.plain += plain
-        tally.unplaced += unplaced
-        if cut:
+    def _warn_about(self, encoder: DualEncoder, found: Marks) -> None:
+        if found.cut:
             self._say(
                 f"captions of {encoder.name} with more than {self.length} tokens are cut: a map "
                 f"has {self.length} columns"
             )
-        if unplaced:
+        if found.unplaced:
             self._say(
                 f"{encoder.name}: words and pieces of some captions do not add up, so their "
                 "functional words are not marked"

@@ -87,11 +87,14 @@ class ReaderReadout:
         """On frozen parts that are computed once; the same job goes on where it stopped."""
         settings = choose(self.settings, job.settings, readout=self.name)
         encoder = encoder_of(job.model, self.name)
-        view = self.view(settings)
-
-        fresh = partial(self.fresh, settings, seed=job.seed)
         return train_reader(
-            self.name, job, settings, encoder, view=view, fresh=fresh, progress=progress
+            self.name,
+            job,
+            settings,
+            encoder,
+            view=self.view(settings),
+            fresh=partial(self.fresh, settings, seed=job.seed),
+            progress=progress,
         )
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
