@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from unbag.evaluation.scoring import unknown_to
 from unbag.readouts.features import Laid, Parts, PartsStore
-from unbag.readouts.reader import reader_fingerprint
+from unbag.readouts.reader import Reader, reader_fingerprint
 from unbag.runs.progress import Progress
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from unbag.readouts.reader import Reader
-
 ROWS, COLUMNS = 32, 1_024
-"""Of a matrix that are filled at once."""
+"""Of a matrix of scores that are filled at once."""
 QUERIES, QUERIES_ON_CPU = 1_024, 128
 """Pairs at most that are compared at once; a processor's cache holds no more."""
 MOST_BYTES = 256 << 20

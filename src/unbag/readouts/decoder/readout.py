@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,14 +50,11 @@ from unbag.runs.files import (
 )
 from unbag.runs.progress import Progress, stops_gently
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.scorers.resolve import load_model
+from unbag.scorers.resolve import Model, load_model
 from unbag.training.repair import Where
 from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
 from unbag.version import __version__
-
-if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
 
 NAME = "decoder"
 _MOST_ASKED = 2_000

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING
 from warnings import warn
 
 import torch
@@ -38,14 +37,11 @@ from unbag.runs.cache import Shelf, open_shelf
 from unbag.runs.files import locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.scorers.resolve import Placement, load_model
+from unbag.scorers.resolve import Dtype, Model, Placement, load_model
 from unbag.training.job import check_empty
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
-
-if TYPE_CHECKING:
-    from unbag.scorers.resolve import Dtype, Model
 
 
 @dataclass(frozen=True)
