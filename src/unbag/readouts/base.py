@@ -41,7 +41,7 @@ class ReadoutJob:
 
 @dataclass(frozen=True)
 class ReadoutTrained:
-    """What came of it."""
+    """What a training left behind."""
 
     folder: Path
     """Named behind NAME@ when scoring; holds safetensors and a card."""
@@ -57,7 +57,7 @@ class Readout(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is registered."""
+        """The name under which it is registered."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
         """Train, or go on where it stopped. Wrong settings are told before anything is computed."""

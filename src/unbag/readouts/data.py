@@ -110,7 +110,7 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Of the features."""
+        """Memory that the features take."""
         return self.picture.nbytes + self.caption.nbytes
 
     def near(self, device: str) -> Pool:
@@ -162,6 +162,7 @@ class Pool:
         )
 
     def _also_true(self, row_B: Tensor) -> Tensor:
+        """Which captions fit a picture of the batch besides its own, [B, B]."""
         if self.find_truth is None:
             return torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
         truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
@@ -361,6 +362,7 @@ def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[
 
 
 def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None:
+    """Parts of the first picture that can be opened."""
     for picture in pictures:
         try:
             return store.pictures([picture])

@@ -216,6 +216,7 @@ class Dcsm(Reader):
         return self._read(map_KPCRL, keep, found)
 
     def _read(self, map_KPCRL: Tensor, keep: Tensor | None, found: Moments) -> Tensor:
+        """Scores of maps that are not standardised yet, [K, P, C]."""
         map_KPCRL = standardise(map_KPCRL, found, keep)
         score_N: Tensor = self.net(map_KPCRL.reshape(-1, *map_KPCRL.shape[3:]))
         return score_N.view(map_KPCRL.shape[:3])
@@ -259,6 +260,7 @@ class Dcsm(Reader):
 
     @property
     def _cells_kept(self) -> int:
+        """Cells of a map that count."""
         rows, length = self.patches + 1, self.settings.length
         every: dict[Only, int] = {
             "all": rows * length,
@@ -279,6 +281,7 @@ class Dcsm(Reader):
         return copies * (1 + CHANNELS) * (self.patches + 1) * self.settings.length
 
     def _check_parts(self, picture: Parts, caption: Parts) -> Tensor:
+        """The marks of the captions; raises for parts that this reader was not built for."""
         if picture.part_NLW.shape[1] != self.patches:
             raise UserError(
                 f"pictures of {picture.part_NLW.shape[1]} patches",
@@ -350,6 +353,7 @@ class MapCaptions:
     def _vectors(
         self, encoder: DualEncoder, captions: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Vectors of the columns, which of them are there, and pooled vectors."""
         if self.padding == "zero" or not isinstance(encoder, PaddedEncoder):
             found = joint_captions(encoder, captions)
             if self.padding == "kept":
@@ -376,6 +380,7 @@ class MapCaptions:
             )
 
     def _say(self, said: str) -> None:
+        """Warn, once."""
         if said not in self._said:
             self._said.add(said)
             warn(said, stacklevel=4)
@@ -590,7 +595,7 @@ class _Windows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, found_NRC: Tensor) -> Tensor:
-        """Written once."""
+        """Write each window once."""
         maps, rows, size = found_NRC.shape
         window = found_NRC.new_empty((maps, rows, 3 * size))
         above, own, below = torch.chunk(window, 3, dim=2)

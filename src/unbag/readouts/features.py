@@ -51,7 +51,7 @@ _WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]+")
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """N pictures or captions."""
+    """Vectors of the parts of N pictures or captions."""
 
     part_NLW: Tensor
     """Patches, rows from the top left, or words; zeros where there is none."""
@@ -68,7 +68,7 @@ class Parts:
 
     @property
     def device(self) -> torch.device:
-        """Where they lie."""
+        """Where the tensors lie."""
         return self.part_NLW.device
 
     @property
@@ -137,6 +137,7 @@ def joint_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
 
 def _joint(found: Tokens, pooled: Callable[[], Tensor]) -> Parts:
     # One pass is enough for a model that shows its read-out beside its parts.
+    """Parts from tokens in the joint space, and the pooled vector."""
     pooled_ND = found.pooled_ND if found.pooled_ND is not None else pooled()
     vector_NLD = found.vector_NLD.float().masked_fill(~found.mask_NL[..., None], 0)
     return Parts(vector_NLD, found.mask_NL, pooled_ND.float())
@@ -149,7 +150,7 @@ def last_pictures(encoder: DualEncoder, pixels: Tensor) -> Parts:
 
 
 def last_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
-    """Words likewise."""
+    """Words as the projection into the joint space is given them, not at unit norm."""
     layers = _layer_encoder(encoder).caption_layers(captions)
     return _last(layers.vector_NLW[-1], layers.mask_NL, layers.pooled_NW[-1], encoder)
 
@@ -157,6 +158,7 @@ def last_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
 def _last(
     vector_NLW: Tensor, mask_NL: Tensor, pooled_NW: Tensor | None, encoder: DualEncoder
 ) -> Parts:
+    """Parts from the last layer; raises UserError where that has no pooled vector."""
     vector_NLW = vector_NLW.float().cpu()
     mask_NL = mask_NL.cpu()
     vector_NLW = vector_NLW.masked_fill(~mask_NL[..., None], 0)
@@ -175,7 +177,7 @@ def pooled_pictures(encoder: DualEncoder, pixels: Tensor) -> Parts:
 
 
 def pooled_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
-    """Likewise: no word."""
+    """What the projection is given of the read-out alone: no word."""
     return _without_parts(last_captions(encoder, captions))
 
 
@@ -278,6 +280,7 @@ class PartsStore:
         return self._captions.get([key_of[caption] for caption in captions])
 
     def _meet_pictures(self, picture_of: Mapping[str, Picture]) -> None:
+        """Compute the parts of pictures that are not known yet."""
         self._pictures.sound(list(picture_of))
         missing = [k for k in picture_of if k not in self._pictures and k not in self.damaged]
         if not missing:
@@ -298,6 +301,7 @@ class PartsStore:
                 advance(len(batch.keys) + len(batch.damaged))
 
     def _meet_captions(self, key_of: Mapping[str, str]) -> None:
+        """Compute the parts of captions that are not known yet."""
         self._captions.sound(list(key_of.values()))
         missing = [c for c, key in key_of.items() if key not in self._captions]
         if not missing:
@@ -423,6 +427,7 @@ class PartsShelf:
         return Laid(table, row_of)
 
     def _index(self, path: Path) -> None:
+        """Note what a file holds, from its header."""
         try:
             with safe_open(path, framework="pt") as file:
                 keys = json.loads(file.metadata()["keys"])
@@ -449,6 +454,7 @@ class PartsShelf:
                         self._forget(path, error)
 
     def _forget(self, path: Path, error: Exception) -> None:
+        """A file that cannot be used is computed again; a damaged one is deleted."""
         self._progress.say(f"cache file {path.name} cannot be used ({error}); computing it again")
         self._place_of = {key: at for key, at in self._place_of.items() if at[0] != path}
         # What is wrong with the file is wrong for good; a disk that did not answer is not.
@@ -478,13 +484,14 @@ class PartsShelf:
 
 
 class _Size(NamedTuple):
-    """Of a row."""
+    """Parts and bytes of one row of a file."""
 
     length: int
     nbytes: int
 
 
 def _read(path: Path, *, checks: bool) -> Parts:
+    """A file; ValueError where its content does not match its name."""
     with safe_open(path, framework="pt") as file:
         keys = json.loads(file.metadata()["keys"])
         whole = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

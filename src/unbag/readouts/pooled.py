@@ -17,7 +17,7 @@ from unbag.readouts.training import Effort, ReaderReadout
 
 @dataclass(frozen=True)
 class PooledSettings(Effort):
-    """Of the control."""
+    """What decides the control, besides its weights."""
 
     width: int = 256
     """Of the joint space and of the hidden layers."""

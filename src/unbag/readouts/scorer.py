@@ -114,7 +114,7 @@ class ReaderScorer:
             yield self.reader.compare(shown, told)[:count]
 
     def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[Parts, Tensor]:
-        """Parts among which theirs are, and in which rows."""
+        """Parts among which those of the pictures are, and in which rows."""
         if self._seen is not None:
             rows = [self._seen.row(picture) for picture in pictures]
             if None not in rows:
@@ -126,7 +126,7 @@ class ReaderScorer:
         return self.store.pictures(list(different.values())), torch.tensor(rows)
 
     def _find_captions(self, captions: Sequence[str]) -> tuple[Parts, Tensor]:
-        """Likewise."""
+        """Parts among which those of the captions are, and in which rows."""
         if self._said is not None and all(c in self._said.row_of for c in captions):
             return self._said.parts, torch.tensor([self._said.row_of[c] for c in captions])
         row_of = {caption: at for at, caption in enumerate(dict.fromkeys(captions))}
@@ -134,7 +134,7 @@ class ReaderScorer:
 
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """[P, C]."""
+        """Scores of all pictures with all captions, [P, C]."""
         prompts = [prompt for caption in captions for prompt in _prompts(caption)]
         counts = [len(_prompts(caption)) for caption in captions]
         score_PM = torch.empty((len(pictures), len(prompts)), dtype=torch.float64)
@@ -164,6 +164,7 @@ class ReaderScorer:
         return self._on_device(parts.rows(row_N.to(parts.device)))
 
     def _at_once(self, seen: Parts) -> int:
+        """Pairs that are compared at once."""
         if self.read_from.device == "cpu" and not self.reader.depends_on_call:
             return min(QUERIES_ON_CPU, _that_fit(seen))
         return _that_fit(seen)

@@ -236,6 +236,7 @@ def _make_pool(
     where: Where,
     progress: Progress,
 ) -> Pool:
+    """Of the world, of opposite scenes of it, or of pairs in files."""
     wanted = job.pairs
     if wanted.path == WORLD and settings.opposites:
         twos = composites(settings.scenes // 2, seed=job.seed)
@@ -456,6 +457,7 @@ def check_effort(effort: Effort) -> None:
 
 
 def _check_pool(pool: Pool, effort: Effort) -> None:
+    """Refuse a pool from which nothing can be learned."""
     if len(pool) < 2:
         raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
     if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):

@@ -148,14 +148,14 @@ class DecoderSettings:
 
     @property
     def locked_steps(self) -> int:
-        """Of the first stage."""
+        """Steps of the first stage, with the language model locked."""
         if self.connector_steps is not None:
             return self.connector_steps
         return 0 if self.is_scratch else self.steps // 10
 
     @property
     def rate(self) -> float:
-        """Of the second stage."""
+        """Learning rate of the second stage."""
         if self.learning_rate is not None:
             return self.learning_rate
         return 3e-4 if self.is_scratch else 2e-5
@@ -193,6 +193,8 @@ def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -
 
 
 def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
+    """All questions about one fact."""
+
     def worded(prompts: Sequence[Prompt], *what: object) -> Prompt:
         some = [p for p in prompts if wording == "all" or p.is_published]
         return some[_number(len(some), seed, fact.picture, fact.caption, *what)]
@@ -267,18 +269,18 @@ class Words(Protocol):
 
     @property
     def size(self) -> int:
-        """Of the vocabulary."""
+        """Tokens of the vocabulary."""
 
     @property
     def pad(self) -> int:
-        """Fills what is too short."""
+        """The token that fills what is too short."""
 
     @property
     def end(self) -> int:
-        """Ends an answer."""
+        """The token that ends an answer."""
 
     def plain(self, text: str) -> list[int]:
-        """A text as it is."""
+        """Tokens of a text as it is."""
 
     def ask(self, prompt: str) -> list[int]:
         """A prompt in the form that an answer follows."""
@@ -309,7 +311,7 @@ class WordLevel:
         return {word: at + len(SPECIAL) for at, word in enumerate(self.words)}
 
     def plain(self, text: str) -> list[int]:
-        """Words and marks."""
+        """Tokens of words and marks."""
         ids = self._ids
         return [ids.get(one, ids.get(one.lower(), _UNKNOWN)) for one in _PIECE.findall(text)]
 
@@ -323,7 +325,7 @@ class WordLevel:
         return [_ASK, *self.plain(prompt), _ANSWER] if self.asks else [_ANSWER]
 
     def answer(self, prompt: str, answer: str) -> list[int]:
-        """As it is."""
+        """Tokens of the answer; the prompt changes nothing."""
         return _some(self.plain(answer), answer)
 
     def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -358,7 +360,7 @@ class Pretrained:
 
     @property
     def end(self) -> int:
-        """The end of text."""
+        """The tokenizer's end of text."""
         return int(self.tokenizer.eos_token_id)
 
     @property
@@ -397,6 +399,7 @@ class Pretrained:
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:
+    """The tokens; raises UserError where there is none."""
     if not tokens:
         raise UserError(f"the answer {answer!r} has no word", expected="words to be scored")
     return tokens

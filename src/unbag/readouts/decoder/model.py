@@ -237,7 +237,7 @@ class DecoderNet(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights."""
+        """Precision of the weights."""
         return next(self.connector.parameters()).dtype
 
     def hidden(self, seen_BLV: Tensor | None, token_BT: Tensor) -> Tensor:
@@ -305,6 +305,7 @@ class DecoderNet(nn.Module):
         )
 
     def _embedded(self, token_BT: Tensor, pixels: Tensor | None) -> Tensor:
+        """Vectors of the tokens, with the connector's in place of the picture's."""
         is_picture_BT = token_BT == self.picture_token
         text_BTW: Tensor = self.language.get_input_embeddings()(
             token_BT.masked_fill(is_picture_BT, 0)
@@ -329,7 +330,7 @@ class _Prompts(Prompts):
 
     @property
     def tokenizer(self) -> Words:
-        """Of the language model."""
+        """The vocabulary of the language model."""
         words: Words = self.processor
         return words
 
@@ -342,12 +343,12 @@ class _Prompts(Prompts):
         return self.tokenizer.answer(rendered.text, answer) + ([self.end] if ends else [])
 
     def tokens(self, text: str, *, is_start: bool = False) -> list[int]:
-        """Of a text as it is."""
+        """Tokens of a text as it is."""
         return self.tokenizer.plain(text)
 
     @property
     def end(self) -> int:
-        """Ends an answer."""
+        """The token that ends an answer."""
         return self.tokenizer.end
 
 

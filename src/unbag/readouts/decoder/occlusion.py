@@ -137,6 +137,7 @@ def _pieces(model: ChatModel, text: str) -> list[int]:
 
 
 def _check_says(decoder: PatchDecoder) -> None:
+    """Refuse a decoder that was never taught to say a caption."""
     settings = decoder.settings
     has_learned = not settings.asks or settings.describe > 0
     if decoder.embeds or not has_learned:

@@ -139,6 +139,7 @@ class _Training:
     progress: Progress
 
     def go(self) -> ReadoutTrained:
+        """To its end, or to where somebody stops it."""
         job, settings = self.job, self.settings
         where = job.where or Where()
         # What is wrong with it is told before pictures are encoded.
@@ -218,6 +219,7 @@ class _Training:
         return seconds
 
     def _asked_again(self, teaching: Teaching, lessons: Lessons) -> Fitted:
+        """Share of right answers to some of the lessons."""
         rng = np.random.default_rng(self.job.seed)
         return share_right(
             teaching.net,

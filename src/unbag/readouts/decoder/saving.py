@@ -111,7 +111,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class SavedDecoder:
-    """What a folder holds."""
+    """What the folder of a decoder holds."""
 
     made: Made
     origin: Origin

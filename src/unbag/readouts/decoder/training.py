@@ -171,6 +171,7 @@ def _of_pairs(
 def _features(
     store: PartsStore, pictures: Sequence[Picture], settings: DecoderSettings
 ) -> Tensor | None:
+    """Features of the pictures; refused where memory cannot hold them."""
     size = store.pictures(pictures[:1]).part_NLW.nbytes * len(pictures)
     if settings.sees == "patches" and size > MOST_BYTES:
         raise UserError(
@@ -333,6 +334,7 @@ class Teaching:
         return loss
 
     def _replayed(self, row_B: IntArray, *, is_blind: bool) -> Tensor:
+        """A step as it was recorded; with and without the picture are recorded apart."""
         self._row_B.copy_(torch.from_numpy(row_B))
         if is_blind not in self._recorded:
             self._recorded[is_blind] = Recorded(
@@ -405,7 +407,7 @@ class Teaching:
 
 @dataclass(frozen=True)
 class Taught:
-    """A step that was taken."""
+    """A step of teaching that was taken."""
 
     step: int
     loss: float | None

@@ -77,7 +77,7 @@ class EmbeddingLessons(Protocol):
         """Of all that decides a step."""
 
     def step(self, number: int) -> EmbeddingLesson:
-        """Any step, from 0."""
+        """What a step is shown; steps count from 0."""
 
     def measured(self) -> list[EmbeddingLesson]:
         """Those on which before and after are compared, no picture twice."""
@@ -85,7 +85,7 @@ class EmbeddingLessons(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingLesson:
-    """One step."""
+    """What one step is shown."""
 
     queries: tuple[tuple[Picture, str], ...]
     targets: tuple[str, ...]
@@ -109,7 +109,7 @@ class Showing:
 
     @property
     def fingerprint(self) -> str:
-        """Of these settings."""
+        """Of the form of prompts and of these settings."""
         return f"{_FORM}-{self.batch}-{self.negatives}-{int(self.asks)}-{self.seed}"
 
     def prompt(self, caption: str, *, is_turned: bool) -> str:
@@ -125,7 +125,7 @@ class WorldLessons:
 
     @property
     def about(self) -> str:
-        """For people."""
+        """The data, for people."""
         return f"the built-in world, preset {DEFAULT_PRESET}: fresh scenes in every step"
 
     @property
@@ -184,7 +184,7 @@ class PairLessons:
 
     @property
     def about(self) -> str:
-        """For people."""
+        """The data, for people."""
         edits = "with hard negatives" if self._negatives else "without hard negatives"
         return f"{self.pairs.about}, {edits}"
 
@@ -323,7 +323,7 @@ class Stated:
 
     @property
     def things(self) -> frozenset[str]:
-        """Whichever comes first."""
+        """The things, in no order."""
         return frozenset({self.first, self.second})
 
     def seen_from(self, first: str) -> str:

@@ -72,7 +72,7 @@ class Vlm2Vec:
 
     @property
     def device(self) -> str:
-        """The model's."""
+        """Where the model computes."""
         return str(getattr(self.model, "device", "cpu"))
 
     @property
@@ -121,6 +121,7 @@ class Vlm2Vec:
 
 
 def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
+    """The picture that `Vlm2Vec.prepare` packed."""
     height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
     end = _SIDES + height * width * 3
     return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
@@ -172,7 +173,7 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
 
 @dataclass(frozen=True)
 class Adapting:
-    """What is trained."""
+    """Which weights of a chat model are trained."""
 
     lora: int = 8
     """Rank; 0 trains the whole language model."""
@@ -270,7 +271,7 @@ def _shared(module: nn.Module, name: str, adapting: Adapting) -> dict[int, Any]:
 
 
 def _language_model(model: ChatModel) -> str:
-    """Its name in the model."""
+    """Name of the language model among the parts of the model."""
     module: Any = model.runner.model
     # Decoders on patches keep theirs under a name of its own.
     own = getattr(getattr(module, "language", None), "base_model", None)

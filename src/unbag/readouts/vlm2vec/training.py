@@ -176,6 +176,7 @@ def take_gradient(
 
 
 def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[Row], list[Row]]:
+    """Queries and targets as rows of the model."""
     model = adapted.model
     return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
 
@@ -194,6 +195,7 @@ def _embed(adapted: Adapted, rows: Sequence[Row], where: Where) -> Callable[[sli
 
 
 def _mean(recent: Sequence[Tensor], step: int) -> float:
+    """Of the last losses; refused where it is not finite."""
     found = float(torch.stack(list(recent)).mean())
     if found != found or abs(found) == float("inf"):
         raise UserError(
@@ -304,6 +306,7 @@ def cached_step(
 def _parts(
     embed: Embed, rows: int, chunk: int | None, *, seed: int, side: int
 ) -> list[tuple[slice, Callable[[], Tensor]]]:
+    """Chunks of a side, each with the call that embeds it."""
     size = chunk or rows
     found: list[tuple[slice, Callable[[], Tensor]]] = []
     for number, at in enumerate(range(0, rows, size)):
@@ -313,6 +316,8 @@ def _parts(
 
 
 def _seeded(embed: Embed, part: slice, seed: int) -> Callable[[], Tensor]:
+    """Embed these rows with draws of a seed."""
+
     def run() -> Tensor:
         torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
         return embed(part)
