@@ -88,8 +88,8 @@ class ReaderScorer:
         """One number a query; a caption of several prompts gets their mean."""
         if not queries:
             return torch.zeros(0, dtype=torch.float64)
-        pairs = [(q.picture, prompt) for q in queries for prompt in _prompts(q.caption)]
-        counts = [len(_prompts(query.caption)) for query in queries]
+        pairs = [(q.picture, prompt) for q in queries for prompt in prompts_of(q.caption)]
+        counts = [len(prompts_of(query.caption)) for query in queries]
         found = [
             value_N
             for start in range(0, len(pairs), QUERIES)
@@ -135,8 +135,8 @@ class ReaderScorer:
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
         """Scores of all pictures with all captions, [P, C]."""
-        prompts = [prompt for caption in captions for prompt in _prompts(caption)]
-        counts = [len(_prompts(caption)) for caption in captions]
+        prompts = [prompt for caption in captions for prompt in prompts_of(caption)]
+        counts = [len(prompts_of(caption)) for caption in captions]
         score_PM = torch.empty((len(pictures), len(prompts)), dtype=torch.float64)
         start = 0
         while start < len(pictures):
@@ -201,7 +201,8 @@ class _Met:
         return self.laid.row_of.get(picture.key) if at is None else at
 
 
-def _prompts(caption: Caption) -> tuple[str, ...]:
+def prompts_of(caption: Caption) -> tuple[str, ...]:
+    """The texts of a caption: itself, or those of its ensemble."""
     return (caption,) if isinstance(caption, str) else caption.prompts
 
 

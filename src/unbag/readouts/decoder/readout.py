@@ -126,11 +126,11 @@ def train_decoder(
         remove_leftovers(job.out)
         if (job.out / CONFIG).exists():
             raise trained_already(job.out, what="a decoder")
-        return _Training(job, settings, encoder, progress).go()
+        return _DecoderRun(job, settings, encoder, progress).go()
 
 
 @dataclass(frozen=True, eq=False)
-class _Training:
+class _DecoderRun:
     """One run while it goes on."""
 
     job: ReadoutJob

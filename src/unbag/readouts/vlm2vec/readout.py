@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.reader import LAST
+from unbag.readouts.scorer import prompts_of
 from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITHOUT,
@@ -203,7 +203,7 @@ class AskedCosine:
         self._say(items, questions)
         prompts = [instruction(question) for question in questions]
         asks = [(p, prompt) for i, prompt in zip(items, prompts, strict=True) for p in i.pictures]
-        texts = [(None, t) for item in items for c in item.captions for t in _texts(c)]
+        texts = [(None, t) for item in items for c in item.captions for t in prompts_of(c)]
         found = self._embed([*asks, *texts])
         scores = []
         for item, prompt in zip(items, prompts, strict=True):
@@ -218,7 +218,7 @@ class AskedCosine:
         """Where there is no item: asked with a question that comes along, else without."""
         prompts = [instruction(q.question.text if q.question else None) for q in queries]
         asks = [(q.picture, prompt) for q, prompt in zip(queries, prompts, strict=True)]
-        found = self._embed([*asks, *((None, t) for q in queries for t in _texts(q.caption))])
+        found = self._embed([*asks, *((None, t) for q in queries for t in prompts_of(q.caption))])
         picture_ND = torch.stack([found[_key(picture, prompt)] for picture, prompt in asks])
         caption_ND = torch.stack([_caption(found, query.caption) for query in queries])
         return (picture_ND.double() * caption_ND.double()).sum(dim=-1)
@@ -226,7 +226,7 @@ class AskedCosine:
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
         """Galleries have no question, [P, C]."""
         found = self._embed(
-            [(p, WITHOUT) for p in pictures] + [(None, t) for c in captions for t in _texts(c)]
+            [(p, WITHOUT) for p in pictures] + [(None, t) for c in captions for t in prompts_of(c)]
         )
         picture_PD = torch.stack([found[_key(picture, WITHOUT)] for picture in pictures])
         caption_CD = torch.stack([_caption(found, caption) for caption in captions])
@@ -255,12 +255,8 @@ class AskedCosine:
             )
 
 
-def _texts(caption: Caption) -> tuple[str, ...]:
-    return (text_of(caption),) if isinstance(caption, str) else caption.prompts
-
-
 def _caption(found: Mapping[str, Tensor], caption: Caption) -> Tensor:
-    return average(torch.stack([found[_key(None, text)] for text in _texts(caption)]))
+    return average(torch.stack([found[_key(None, text)] for text in prompts_of(caption)]))
 
 
 def _key(picture: Picture | None, text: str) -> str:
