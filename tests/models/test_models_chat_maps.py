@@ -16,7 +16,7 @@ from unbag.probes.data import world_material
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.probes.maps import GRID, WHOLE, covered, covered_maps
-from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.readout import AskedCosine, load_encoder
 from unbag.scorers.chat import YES
 from unbag.scorers.resolve import Model

@@ -28,7 +28,7 @@ from unbag.probes.maps import (
     covered_maps,
     map_words,
 )
-from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Vlm2Vec
 from unbag.readouts.vlm2vec.readout import AskedCosine

@@ -18,7 +18,7 @@ from unbag.metrics.intervals import wilson
 from unbag.models.batching import Fitting
 from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
-from unbag.readouts.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine
