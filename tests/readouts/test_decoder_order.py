@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from unbag.readouts.reader import WEIGHTS
+from unbag.models.shipped import find_shipped
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
@@ -19,7 +21,7 @@ STEEP = 6
 
 def card_of(head: str) -> str:
     """In one line."""
-    text = (WEIGHTS / f"tiny-base.{head}" / "README.md").read_text(encoding="utf-8")
+    text = (cast(Path, find_shipped(f"tiny-base.{head}")) / "README.md").read_text(encoding="utf-8")
     return " ".join(text.split())
 
 

@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from unbag.cli.main import main
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
+from unbag.models.shipped import WEIGHTS
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.readout import load
-from unbag.readouts.reader import WEIGHTS, shipped_decoder
+from unbag.readouts.reader import shipped_decoder
 from unbag.scorers.chat import Yes
 from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, FloatArray, Item, Query, Scorer

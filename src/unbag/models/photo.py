@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import as_file, files
 from importlib.util import find_spec
 from math import log
 from pathlib import Path
@@ -32,6 +31,7 @@ from unbag.errors import UserError, unknown_name
 from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
 from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
+from unbag.models.shipped import WEIGHTS
 from unbag.models.weights import check_finite, fingerprint, seeded
 from unbag.types import Layers, Tokens
 
@@ -72,15 +72,14 @@ def load(name: str, *, device: str = "cpu") -> Photo:
     """`mini`, `random` (heads before training), or a .safetensors file of your own."""
     check_parts()
     if name in SHIPPED:
-        shipped = files("unbag.models") / "weights" / f"photo-{name}.safetensors"
+        shipped = WEIGHTS / f"photo-{name}.safetensors"
         if not shipped.is_file():
             raise UserError(
                 f"photo:{name} is not shipped with this version of unbag",
                 expected="a version that has its heads",
-                way_out="build heads of your own from photo:random: docs/photos.md",
+                way_out="build heads of your own from photo:random: lab/docs/photos.md",
             )
-        with as_file(shipped) as path:
-            return read(path, name=f"photo:{name}", device=device)
+        return read(shipped, name=f"photo:{name}", device=device)
     if name == "random":
         return build({}, PhotoConfig(), name="photo:random", device=device)
     path = Path(name).expanduser()
@@ -126,7 +125,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
         return build(state, PhotoConfig(**header), name=name, device=device)
     except FileNotFoundError as error:
         raise UserError(
-            f"no checkpoint at {path}", way_out="check the path, or train one: docs/photos.md"
+            f"no checkpoint at {path}", way_out="check the path, or train one: lab/docs/photos.md"
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
         raise UserError(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
+from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.features import Parts, View
 from unbag.runs.files import write_atomically
@@ -32,7 +32,6 @@ FILE = "reader.safetensors"
 LAST = "last.safetensors"
 """Beside it: what training goes on from."""
 _HEADER = "unbag_reader"
-WEIGHTS = Path(str(files("unbag.models") / "weights"))
 PAIRS_AT_ONCE = 2_048
 """Pairs that are compared together where a reader has no quicker way to fill a matrix."""
 MOST_NUMBERS = 1 << 25
@@ -312,23 +311,23 @@ def reader_fingerprint(reader: Reader, encoder: DualEncoder) -> str:
     return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, said)
 
 
-def shipped_reader(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+def shipped_reader(readout: str, encoder: DualEncoder) -> Path | None:
     """`MODEL.READOUT.reader.safetensors` whose header has this encoder's fingerprint.
 
     None where there is none. What such a file is called says what to look at; only its header
     says whom it was trained for.
     """
-    for path in sorted(weights.glob(f"*.{readout}.reader.safetensors")):
+    for path in shipped_like(f"*.{readout}.reader.safetensors"):
         head, _ = read_head(path)
         if (head.readout, head.fingerprint) == (readout, encoder.fingerprint):
             return path
     return None
 
 
-def shipped_decoder(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+def shipped_decoder(readout: str, encoder: DualEncoder) -> Path | None:
     """The folder `MODEL.READOUT` of a decoder that was trained on this encoder; None if none is."""
-    for config in sorted(weights.glob(f"*.{readout}/config.json")):
-        origin = json.loads(config.read_text(encoding="utf-8"))["origin"]
-        if origin["fingerprint"] == encoder.fingerprint:
-            return config.parent
+    for folder in shipped_like(f"*.{readout}"):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if config["origin"]["fingerprint"] == encoder.fingerprint:
+            return folder
     return None

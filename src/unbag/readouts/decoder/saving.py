@@ -23,6 +23,7 @@ from torch import Tensor
 
 from unbag.errors import UserError, said_by
 from unbag.models.huggingface.loading import quietly
+from unbag.models.shipped import find_shipped, shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.decoder.language import read_language, saved_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, WordLevel, Words
@@ -197,6 +198,9 @@ def _fill(net: DecoderNet, connector: dict[str, torch.Tensor], folder: Path) -> 
 def _beside(folder: Path, base: _BaseDecoder, read: Callable[[Path], Any]) -> SavedDecoder:
     """The decoder that a folder changes, which holds its weights itself."""
     place = folder.absolute().parent / base.folder
+    if not place.exists() and folder in shipped_like(folder.name):
+        # What ships with the study may change what ships with the tool.
+        place = find_shipped(base.folder) or place
     if place == folder.absolute() or not (place / LANGUAGE).is_dir():
         raise UserError(
             f"{folder} is a change of the decoder {base.folder}/, and beside it is none with "
