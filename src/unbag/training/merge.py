@@ -201,7 +201,7 @@ ON_THESE = (
 
 
 @dataclass(frozen=True)
-class Value:
+class CurveValue:
     """One metric of one benchmark at one weight."""
 
     benchmark: str
@@ -215,12 +215,12 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """One weight. Averages are plain means over benchmarks; None where there is none."""
 
     weight: float
     fingerprint: str
-    values: tuple[Value, ...]
+    values: tuple[CurveValue, ...]
 
     @property
     def composition(self) -> float | None:
@@ -238,13 +238,13 @@ class Point:
         found = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
         return self._mean(found)
 
-    def _mean(self, values: Sequence[Value], *, without: str = "") -> float | None:
+    def _mean(self, values: Sequence[CurveValue], *, without: str = "") -> float | None:
         found = [value.estimate.value for value in values if value.metric != without]
         return fmean(found) if found else None
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenWeight:
     """The weight that is kept, and why."""
 
     weight: float
@@ -257,9 +257,9 @@ class Curve:
 
     base: str
     tuned: str
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     """By weight, the base first."""
-    choice: Choice
+    choice: ChosenWeight
     budget: float | None
     """None if the weight was given."""
     folder: Path
@@ -336,7 +336,7 @@ def measure_curve(
     return Curve(*names, points, choice, kept, finished.folder.path, finished.problems)
 
 
-def choose(points: Sequence[Point], budget: float = BUDGET) -> Choice:
+def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight:
     """Most composition among those within `budget` points of the base's recognition.
 
     Of equals the one nearest to the base.
@@ -348,7 +348,7 @@ def choose(points: Sequence[Point], budget: float = BUDGET) -> Choice:
         f"most composition among weights that lose at most {points_text(budget)} of recognition; "
         f"{ON_THESE}"
     )
-    return Choice(best.weight, why)
+    return ChosenWeight(best.weight, why)
 
 
 def points_text(budget: float) -> str:
@@ -356,8 +356,8 @@ def points_text(budget: float) -> str:
     return f"{budget:g} point{'' if budget == 1 else 's'}"
 
 
-def _given(pick: float) -> Choice:
-    return Choice(pick, "given with --pick")
+def _given(pick: float) -> ChosenWeight:
+    return ChosenWeight(pick, "given with --pick")
 
 
 def _loss(base: float | None, value: float | None) -> float:
@@ -380,7 +380,7 @@ def _points(
     benchmarks: Sequence[Benchmark],
     sides: Mapping[str, Side],
     contents: RunContents,
-) -> Iterator[Point]:
+) -> Iterator[CurvePoint]:
     judged = {b.name: _metrics(b, sides[b.name], contents, len(mixes) - 1) for b in benchmarks}
     for one in mixes:
         values = tuple(
@@ -389,7 +389,7 @@ def _points(
             for metric in metrics
             if (value := _value(one, name, metric, sides[name], contents)) is not None
         )
-        yield Point(one.weight, one.encoder.fingerprint, values)
+        yield CurvePoint(one.weight, one.encoder.fingerprint, values)
 
 
 def _metrics(
@@ -404,12 +404,12 @@ def _metrics(
 
 def _value(
     one: Mix, benchmark: str, metric: str, side: Side, contents: RunContents
-) -> Value | None:
+) -> CurveValue | None:
     made = [c for c in contents.comparisons if (c.benchmark, c.metric) == (benchmark, metric)]
     change = next((c for c in made if c.second == one.encoder.name), None)
     rule = made[0].aggregate
     estimate = estimate_of(contents, made[0], one.encoder.name)
-    return None if estimate is None else Value(benchmark, side, metric, rule, estimate, change)
+    return None if estimate is None else CurveValue(benchmark, side, metric, rule, estimate, change)
 
 
 UNDER = (
@@ -465,7 +465,7 @@ def curve_table(curve: Curve) -> Table:
     return table
 
 
-def point_texts(point: Point, base: Point) -> tuple[str, str, str]:
+def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
     """Composition, recognition and brittleness as people read them, with the difference."""
     pairs = (
         (point.composition, base.composition),
@@ -508,14 +508,14 @@ def estimate_text(estimate: Estimate) -> str:
     return f"{value_text(estimate)} {interval_text(estimate)}".strip()
 
 
-def difference_of(value: Value) -> str:
+def difference_of(value: CurveValue) -> str:
     """From weight 0, with its paired interval; a dash at weight 0 itself."""
     if value.change is None:
         return "–"
     return change_text(value.change, is_rate=value.estimate.is_rate)
 
 
-def _point_json(point: Point) -> dict[str, object]:
+def _point_json(point: CurvePoint) -> dict[str, object]:
     return {
         "weight": point.weight,
         "fingerprint": point.fingerprint,
@@ -526,7 +526,7 @@ def _point_json(point: Point) -> dict[str, object]:
     }
 
 
-def _value_json(value: Value) -> dict[str, object]:
+def _value_json(value: CurveValue) -> dict[str, object]:
     change = value.change
     return {
         "benchmark": value.benchmark,
@@ -559,14 +559,14 @@ LEAST = 0.02
 
 
 @dataclass(frozen=True)
-class Axis:
+class CurveAxis:
     """From values to a part of the way, 0 to 1."""
 
     low: float
     high: float
 
     @classmethod
-    def over(cls, values: Sequence[float]) -> Axis:
+    def over(cls, values: Sequence[float]) -> CurveAxis:
         """Holds all values, with room at both ends."""
         low, high = min(values), max(values)
         wide = max(high - low, LEAST)
@@ -613,10 +613,10 @@ def curve_page(curve: Curve) -> str:
     )
 
 
-def _chart(curve: Curve, points: Sequence[Point]) -> str:
+def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
     """To the right more recognition, upwards more composition."""
-    across = Axis.over([p.recognition for p in points if p.recognition is not None])
-    up = Axis.over([p.composition for p in points if p.composition is not None])
+    across = CurveAxis.over([p.recognition for p in points if p.recognition is not None])
+    up = CurveAxis.over([p.composition for p in points if p.composition is not None])
     places = [
         (across.part(p.recognition or 0.0), HIGH * (1 - up.part(p.composition or 0.0)))
         for p in points
@@ -647,7 +647,7 @@ def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
     )
 
 
-def _grid(across: Axis, up: Axis) -> str:
+def _grid(across: CurveAxis, up: CurveAxis) -> str:
     parts = []
     for tick in across.ticks():
         x = across.part(tick)
@@ -662,7 +662,7 @@ def _grid(across: Axis, up: Axis) -> str:
     return "".join(parts)
 
 
-def _bound(curve: Curve, across: Axis) -> str:
+def _bound(curve: Curve, across: CurveAxis) -> str:
     """How little recognition a chosen weight may have, where that is on the axis."""
     base = curve.points[0].recognition
     if curve.budget is None or base is None:

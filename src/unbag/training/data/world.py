@@ -112,7 +112,7 @@ the world means itself."""
 
 
 @dataclass(frozen=True)
-class Columns:
+class WorldColumns:
     """Operators of the world for each slot of a recipe; a slot without any is always masked."""
 
     negatives: tuple[tuple[str, ...], ...]
@@ -135,9 +135,9 @@ def find_preset(name: str) -> Knobs:
     return PRESETS[name]
 
 
-def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> Columns:
+def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> WorldColumns:
     """The world's operators for the slots of a recipe."""
-    found = Columns(
+    found = WorldColumns(
         tuple(_operators(slot, NEGATIVES) for slot in negatives),
         tuple(_operators(slot, POSITIVES) for slot in positives),
     )
@@ -173,7 +173,7 @@ def _same_as(kind: str) -> tuple[str, ...]:
 
 def tell(
     sample: Sample,
-    columns: Columns,
+    columns: WorldColumns,
     rng: np.random.Generator,
     *,
     world: World,
@@ -382,7 +382,7 @@ class WorldBatches:
         return whole[part], told
 
     @cached_property
-    def _columns(self) -> Columns:
+    def _columns(self) -> WorldColumns:
         return columns_of(self.recipe.negatives, self.recipe.positives)
 
     @cached_property
