@@ -98,18 +98,7 @@ def repair(
             model, trainable, batches.pairs, recipe, cache=where.cache, progress=progress
         )
         batches = replace(batches, reads=trainable.reads)
-    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
-        progress.say(line)
-    _check_bias(trainable, recipe)
-    if model.scale > recipe.largest_scale:
-        progress.say(
-            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
-            "--set largest_scale=... allows more"
-        )
-    if recipe.batch == 1:
-        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
-    if recipe.warm_up > len(batches):
-        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
+    _describe_training(model, trainable, batches, recipe, progress)
     job = TrainJob(
         trainable=trainable,
         batches=batches,
@@ -258,6 +247,28 @@ def _batches(
     for line in found.lines():
         progress.say(line)
     return batches
+
+
+def _describe_training(
+    model: DualEncoder,
+    trainable: Trainable,
+    batches: Batches,
+    recipe: Recipe,
+    progress: Progress,
+) -> None:
+    """Say what is trained on, and warn of settings that do not fit the model or the data."""
+    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
+        progress.say(line)
+    _check_bias(trainable, recipe)
+    if model.scale > recipe.largest_scale:
+        progress.say(
+            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
+            "--set largest_scale=... allows more"
+        )
+    if recipe.batch == 1:
+        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
+    if recipe.warm_up > len(batches):
+        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
 
 
 def _check_bias(trainable: Trainable, recipe: Recipe) -> None:

@@ -1,4 +1,4 @@
-"""Steps come in; batches, made ahead of time by worker processes, go out."""
+"""Make batches ahead of time in worker processes, and give them in order."""
 
 from __future__ import annotations
 
@@ -14,32 +14,61 @@ from unbag.errors import UserError, said_by
 from unbag.reports.formatting import count_text
 from unbag.training.data.batch import Batch, Batches
 
-MOST = 100
-"""Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
-_SHOWN = 5
-
-
-def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Names and reasons of both, the first `MOST`."""
-    return dict(list({**known, **more}.items())[:MOST])
-
-
-def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str]:
-    """How many, the first by name and reason, and how many more; `is_all` if none was forgotten."""
-    if not found:
-        return []
-    least = "" if is_all else "at least "
-    verb = "is" if len(found) == 1 and is_all else "are"
-    pictures = count_text(len(found), "picture")
-    lines = [f"{least}{pictures} cannot be read and {verb} left out"]
-    lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"  and {least}{len(found) - _SHOWN:,} more")
-    return lines
-
 
 AHEAD = 4
 """Batches that each worker makes ahead."""
+
+
+MOST = 100
+"""Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
+
+
+_SHOWN = 5
+
+
+def load(
+    batches: Batches, *, first: int, workers: int, device: str, waiting: Waiting
+) -> Generator[Batch]:
+    """Batches from step `first` on, in order."""
+    loader = DataLoader(
+        _Rest(batches, first),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=AHEAD if workers else None,
+        pin_memory=device.startswith("cuda"),
+        worker_init_fn=_ignore_interrupts,
+    )
+    flow = _started(loader)
+    try:
+        while True:
+            start = perf_counter()
+            try:
+                found = next(flow)
+            except StopIteration:
+                return
+            except (RuntimeError, OSError, EOFError) as error:
+                if not workers or not _is_death(error):
+                    raise
+                raise _death(error) from error
+            if isinstance(found, _Refused):
+                raise found.error
+            waiting.seconds += perf_counter() - start
+            yield found
+    finally:
+        # Ends the workers now, not when somebody lets go of the error that is on its way.
+        del flow
+
+
+@dataclass
+class Waiting:
+    """How long the device waited for data."""
+
+    seconds: float = 0.0
+
+    def taken(self) -> float:
+        """What came together since it was last asked."""
+        found, self.seconds = self.seconds, 0.0
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,51 +119,6 @@ def _ignore_interrupts(_: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@dataclass
-class Waiting:
-    """How long the device waited for data."""
-
-    seconds: float = 0.0
-
-    def taken(self) -> float:
-        """What came together since it was last asked."""
-        found, self.seconds = self.seconds, 0.0
-        return found
-
-
-def load(
-    batches: Batches, *, first: int, workers: int, device: str, waiting: Waiting
-) -> Generator[Batch]:
-    """From a step on, in order."""
-    loader = DataLoader(
-        _Rest(batches, first),
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=AHEAD if workers else None,
-        pin_memory=device.startswith("cuda"),
-        worker_init_fn=_ignore_interrupts,
-    )
-    flow = _started(loader)
-    try:
-        while True:
-            start = perf_counter()
-            try:
-                found = next(flow)
-            except StopIteration:
-                return
-            except (RuntimeError, OSError, EOFError) as error:
-                if not workers or not _is_death(error):
-                    raise
-                raise _death(error) from error
-            if isinstance(found, _Refused):
-                raise found.error
-            waiting.seconds += perf_counter() - start
-            yield found
-    finally:
-        # Ends the workers now, not when somebody lets go of the error that is on its way.
-        del flow
-
-
 def _is_death(error: Exception) -> bool:
     """Of a worker, as PyTorch says it, or as the closed connection to it does."""
     said = str(error)
@@ -152,3 +136,22 @@ def _death(error: Exception) -> UserError:
         way_out="give the same command again, with fewer --workers: it goes on from the last "
         "checkpoint",
     )
+
+
+def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Names and reasons of both, the first `MOST`."""
+    return dict(list({**known, **more}.items())[:MOST])
+
+
+def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str]:
+    """How many, the first by name and reason, and how many more; `is_all` if none was forgotten."""
+    if not found:
+        return []
+    least = "" if is_all else "at least "
+    verb = "is" if len(found) == 1 and is_all else "are"
+    pictures = count_text(len(found), "picture")
+    lines = [f"{least}{pictures} cannot be read and {verb} left out"]
+    lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
+    if len(found) > _SHOWN:
+        lines.append(f"  and {least}{len(found) - _SHOWN:,} more")
+    return lines

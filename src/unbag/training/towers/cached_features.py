@@ -33,7 +33,7 @@ from unbag.models.text_encoders import TextTable
 from unbag.models.weights import fingerprint
 from unbag.runs.cache import Shelf, Vectors, open_shelf
 from unbag.runs.progress import Progress
-from unbag.training.data.pairs import columns_of
+from unbag.training.data.pairs import columns_of, readable_pairs
 from unbag.training.recipes import Recipe
 from unbag.training.towers.adapters import JoinedTrainable, PhotoReads, PhotoTrainable
 from unbag.training.towers.base import Reads, Trainable, is_part_locked, is_tower_locked
@@ -232,7 +232,7 @@ def keep_features(
     reads = reads and (pairs.has_edits or not kinds)
     if not sees and not reads:
         return trainable
-    found = list(_read(pairs))
+    found = list(readable_pairs(pairs, range(len(pairs))))
     texts = _texts(found, kinds) if reads else ()
     wide, words_wide = _widths(model)
     numbers = len(found) * wide * sees + len(texts) * words_wide
@@ -350,15 +350,6 @@ def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Prog
         part = getattr(model.towers, tower).part
         name = fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
     return open_shelf(cache, f"{name}-{model.device.partition(':')[0]}", tower, progress=progress)
-
-
-def _read(pairs: Pairs) -> Iterator[Pair]:
-    """Those that can be read; training skips the others too."""
-    for place in range(len(pairs)):
-        try:
-            yield pairs[place]
-        except UserError:
-            continue
 
 
 def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
