@@ -14,7 +14,6 @@ from unbag.errors import UserError, said_by
 from unbag.reports.formatting import count_text
 from unbag.training.data.batch import Batch, Batches
 
-
 AHEAD = 4
 """Batches that each worker makes ahead."""
 
