@@ -1,4 +1,4 @@
-"""What `unbag train` is asked to do, and what it keeps of it in the run folder."""
+"""The job of a training run, and its record in the run folder, by which the run can be resumed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TrainRecord:
 
 
 def identity_of(job: TrainJob, *, processes: int) -> TrainIdentity:
-    """What a job asks, for comparing."""
+    """What a job is compared by."""
     return TrainIdentity(
         model=job.trainable.name,
         model_fingerprint=job.trainable.fingerprint,
@@ -102,7 +102,7 @@ def identity_of(job: TrainJob, *, processes: int) -> TrainIdentity:
 
 
 def write_record(folder: Path, record: TrainRecord) -> None:
-    """Atomically."""
+    """Write training.json."""
     write_text(folder / RECORD_FILE, json.dumps(asdict(record), indent=1))
 
 
