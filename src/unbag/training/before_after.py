@@ -175,7 +175,7 @@ def price(
 
 @dataclass(frozen=True)
 class Priced:
-    """What training gained and cost."""
+    """All rows of a comparison before and after training."""
 
     before: str
     after: str
@@ -266,7 +266,7 @@ def estimate_of(contents: RunContents, change: Comparison, scorer: str) -> Estim
 
 
 def kind_of(benchmark: Benchmark) -> Kind:
-    """By name, then by its metrics."""
+    """What a benchmark asks for, decided by its name, then by its metrics."""
     if benchmark.name in KIND_BY_NAME:
         return KIND_BY_NAME[benchmark.name]
     for form, kind in KIND_BY_METRIC:
@@ -276,7 +276,7 @@ def kind_of(benchmark: Benchmark) -> Kind:
 
 
 def side_of(benchmark: Benchmark) -> Side:
-    """Ratings by people count for neither side."""
+    """The side a benchmark counts for; ratings by people count for neither."""
     kind = kind_of(benchmark)
     if kind in RECOGNITION:
         return "recognition"
@@ -389,7 +389,7 @@ def _style(row: PriceRow) -> str:
 
 
 def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | None:
-    """Told of negatives as training draws them; None where there are too few to tell it of."""
+    """Fit a blind reader to negatives as training draws them; None where there are too few."""
     if not batches.columns.negatives:
         return None
     rows = list(_contrasts(batches))
@@ -425,13 +425,13 @@ class BlindReader:
     _known: dict[str, float] = field(default_factory=dict, repr=False)
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """Caption by caption; one that was asked before is not read again."""
+        """Scores of captions; one that was asked before is not read again."""
         texts = [text_of(query.caption) for query in queries]
         self._learn(texts)
         return [self._known[text] for text in texts]
 
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """All equal, [P, C]: a gallery asks which picture, and that cannot be read."""
+        """All scores equal, [P, C]: a gallery asks which picture, and that cannot be read."""
         return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
 
     def _learn(self, texts: Sequence[str]) -> None:

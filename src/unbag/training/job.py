@@ -57,12 +57,12 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class TrainIdentity:
-    """All that decides the weights. A folder with other settings is not continued."""
+    """Everything that decides the weights. A folder with other settings is not continued."""
 
     model: str
     model_fingerprint: str
     recipe: object
-    """As plain data."""
+    """The recipe as plain data."""
     data_fingerprint: str
     seed: int
     precision: str

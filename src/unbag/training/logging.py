@@ -52,7 +52,7 @@ class Log:
     folder: Path | None
     """None in the processes that do not write."""
     columns: tuple[str, ...]
-    """Of the CSV file, after `step`."""
+    """Columns of the CSV file after `step`."""
     writers: tuple[Any, ...] = ()
     _held: list[tuple[int, dict[str, float], list[str], Tensor]] = field(default_factory=list)
     last: dict[str, float] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Log:
         self._held.append((step, dict(known), list(found), values))
 
     def flush_sometimes(self) -> None:
-        """When enough steps have come together."""
+        """Flush when enough steps have come together."""
         if len(self._held) >= FLUSH_EVERY:
             self.flush()
 
@@ -130,7 +130,7 @@ def columns(job: TrainJob) -> tuple[str, ...]:
 
 
 def known_numbers(job: TrainJob, step: int, *, waited: float) -> dict[str, float]:
-    """Numbers that need no device."""
+    """Numbers of a row that need no device."""
     recipe = job.recipe
     share = share_of_rate(step, steps=job.steps, warm_up=recipe.warm_up)
     return {
@@ -143,7 +143,7 @@ def known_numbers(job: TrainJob, step: int, *, waited: float) -> dict[str, float
 def device_numbers(
     job: TrainJob, taken: StepResult, *, used_K: Tensor | None, length: Tensor, away: Tensor
 ) -> dict[str, Tensor]:
-    """Numbers that are still on the device; `used_K` are the thresholds of this step."""
+    """Numbers of a row that are still on the device; `used_K` are the thresholds of this step."""
     found = {"loss": taken.losses.total, "gradient": length, **taken.losses.terms}
     found["scale"] = job.trainable.temperature[0].exp()
     if used_K is not None:

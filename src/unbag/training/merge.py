@@ -338,7 +338,7 @@ def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, 
 
 
 def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
-    """To choose a weight by the rule, both sides are needed."""
+    """Refuse to choose a weight by the rule without benchmarks of both sides."""
     wanted: tuple[Side, ...] = ("composition", "recognition")
     for side in wanted:
         if pick is None and side not in sides.values():
@@ -366,7 +366,7 @@ def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight
 
 
 def _loss(base: float | None, value: float | None) -> float:
-    """In points."""
+    """Loss in percentage points."""
     return 100 * (_known(base) - _known(value))
 
 
@@ -400,7 +400,7 @@ def _points(
 def _metrics(
     benchmark: Benchmark, side: Side, contents: RunContents, rivals: int
 ) -> tuple[str, ...]:
-    """What it is judged by, and brittleness; only what every mix could be compared by."""
+    """The metric a benchmark is judged by, and brittleness, where every mix has both."""
     made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
     whole = {metric for metric in made if made.count(metric) == rivals}
     main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
@@ -557,7 +557,7 @@ def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str
 
 
 def difference_of(value: CurveValue) -> str:
-    """From weight 0, with its paired interval; a dash at weight 0 itself."""
+    """Difference from weight 0 with its paired interval; a dash at weight 0 itself."""
     if value.change is None:
         return "–"
     return change_text(value.change, is_rate=value.estimate.is_rate)
@@ -601,7 +601,7 @@ def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
 
 @dataclass(frozen=True)
 class CurveAxis:
-    """From values to a part of the way, 0 to 1."""
+    """Maps values to a share of the axis, 0 to 1."""
 
     low: float
     high: float

@@ -40,7 +40,7 @@ def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
 def decay_groups(
     weights: Mapping[str, nn.Parameter], weight_decay: float
 ) -> list[dict[str, object]]:
-    """For an optimiser: matrices that decay, and the rest; a group without weights is left out."""
+    """Parameter groups: matrices that decay, and the rest; a group without weights is left out."""
     decayed: list[nn.Parameter] = []
     free: list[nn.Parameter] = []
     for name, weight in weights.items():
@@ -88,7 +88,7 @@ def apply_gradient(
     *,
     first: Mapping[str, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `change_weights`, at the rate that is set."""
+    """Take the optimiser's step at the rate that is set; see `change_weights`."""
     weights = open_weights(trainable)
     away = _pull_to_start(weights, first, recipe.to_start) if first else torch.zeros(())
     length = torch.nn.utils.get_total_norm([w.grad for w in weights.values() if w.grad is not None])
@@ -124,9 +124,10 @@ def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: 
 
 
 def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """For the next step; one that lies on a device is changed there, where a recorded step reads.
+    """Set the learning rate of the next step.
 
-    Such a rate is a tensor that the optimiser was made with.
+    A rate that the optimiser was made with as a tensor is changed in place on its device, where a
+    recorded step reads it.
     """
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
@@ -136,7 +137,7 @@ def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
-    """Of the learning rate: a line up, then half a cosine to zero."""
+    """Factor of the learning rate: linear warm-up, then half a cosine to zero."""
     if step < warm_up:
         return (step + 1) / warm_up
     return (1 + cos(pi * (step - warm_up) / max(1, steps - warm_up))) / 2
@@ -166,7 +167,7 @@ Memory = tuple[int, int]
 
 
 def shared_memory() -> Memory:
-    """For many models in turn: what one step needs while it runs, the next can use again."""
+    """Memory for recording many models in turn: each step can use that of the one before."""
     found: Memory = torch.cuda.graph_pool_handle()
     return found
 

@@ -311,7 +311,10 @@ def _device(device: str, team: Team) -> str:
 
 
 def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncoder, Card]:
-    """Weights of a run, finished or not; the model it began with must still be found by name."""
+    """The model that a run trained, finished or not, and its card.
+
+    The model that the run began with must still be found by its name.
+    """
     record = read_record(folder)
     path = folder / {"last": LAST, "best": BEST}[weights]
     if record is None or not path.exists():
@@ -337,7 +340,7 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
 
 
 def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
-    """As for training: what was locked has no small matrices beside it."""
+    """Add LoRA matrices as training did; what was locked has none."""
     if recipe["lora"] is not None:
         apply_locks(trainable, Locks(**_fields(recipe["locks"])))
         add_lora(trainable, Lora(**_fields(recipe["lora"])))

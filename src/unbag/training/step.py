@@ -71,7 +71,7 @@ def add_gradient(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What stays the same from step to step."""
+    """Settings that stay the same from step to step."""
 
     recipe: Recipe
     team: Team
@@ -87,7 +87,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class StepResult:
-    """What a step found out."""
+    """Losses of a step, and thresholds for the next one."""
 
     losses: Losses
     threshold_K: Tensor | None
@@ -126,7 +126,7 @@ def _caption_parts(
 
 
 def _seed(plan: Plan, step: int, part: int) -> int:
-    """For dropout: the same in both passes, another in every part, step and process."""
+    """Seed of dropout: the same in both passes, another in every part, step and process."""
     mixed = hash((plan.seed, step, plan.team.rank, part))
     return mixed & 0x7FFF_FFFF_FFFF_FFFF
 

@@ -66,7 +66,7 @@ _COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
 
 
 def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
-    """Train, or go on; the weights are changed in place and stand in the folder."""
+    """Train, or resume; weights are changed in place and saved in the folder of the run."""
     team = join_team(job.device)
     progress = progress if progress is not None and team.is_leader else Silent()
     check_begun(job.out)
@@ -84,7 +84,7 @@ def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a run."""
+    """Result of a training run."""
 
     folder: Path
     standing: Standing
@@ -93,7 +93,7 @@ class Trained:
 
 
 class _TrainRun:
-    """One run while it goes on."""
+    """One run in progress: `go` resumes, takes the steps, and saves."""
 
     def __init__(self, job: TrainJob, team: Team, progress: Progress) -> None:
         self.job, self.team, self.progress = job, team, progress
@@ -328,7 +328,7 @@ class _TrainRun:
 
 
 def _open_towers(job: TrainJob) -> str:
-    """Lock and widen what the recipe says; gives what is trained, in words."""
+    """Lock layers and add LoRA as the recipe says; gives what is trained, in words."""
     said = apply_locks(job.trainable, job.recipe.locks)
     if job.recipe.lora is not None:
         torch.manual_seed(job.seed)

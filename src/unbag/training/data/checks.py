@@ -124,7 +124,7 @@ def survey(
 
 @dataclass(frozen=True)
 class Surveyed:
-    """What a collection offers to a recipe; shares and averages are of the sampled pairs."""
+    """What pairs offer to a recipe; shares and averages are of the sampled pairs."""
 
     pictures: int
     captions: int

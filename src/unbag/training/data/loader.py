@@ -97,7 +97,7 @@ class _Rest(Dataset[Batch | _Refused]):
 
 
 def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]:
-    """Without PyTorch's handler, which raises in the middle of a step if a worker has died.
+    """Start a loader without the handler of PyTorch, which raises within a step if a worker dies.
 
     The next batch finds it out as well, between two steps, where all that was done can be saved.
     """
@@ -119,7 +119,7 @@ def _ignore_interrupts(_: int) -> None:
 
 
 def _is_death(error: Exception) -> bool:
-    """Of a worker, as PyTorch says it, or as the closed connection to it does."""
+    """Whether an error says that a worker died, or that the connection to it is closed."""
     said = str(error)
     if said.startswith("Caught "):
         # An error of the data, which PyTorch raises again with the traceback of the worker.
@@ -138,7 +138,7 @@ def _death(error: Exception) -> UserError:
 
 
 def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Names and reasons of both, the first `MOST`."""
+    """Names and reasons of both, at most `MOST`."""
     return dict(list({**known, **more}.items())[:MOST])
 
 

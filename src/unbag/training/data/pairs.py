@@ -221,7 +221,7 @@ def _names(wanted: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Draw:
-    """The dice of one epoch."""
+    """Random choices of one epoch, each by a hash of what it is for."""
 
     seed: int
     epoch: int
@@ -270,7 +270,7 @@ class Draw:
 def draw_texts(
     pairs: Sequence[Pair], draw: Draw, columns: Columns, made: MadeEdits | None
 ) -> list[Said]:
-    """Of each pair a caption with its edits, which `made` makes where they come without."""
+    """A caption of each pair with its edits, which `made` makes where pairs come without."""
     chosen = [draw.caption(pair) for pair in pairs]
     edits = (
         made(pairs, chosen, epoch=draw.epoch)
@@ -321,7 +321,7 @@ class InBlocks(Protocol):
 
 
 def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
-    """As many edits of a kind as columns take it."""
+    """An editor that makes as many edits of a kind as columns take it."""
     times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
     return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
 
@@ -364,7 +364,7 @@ class MadeEdits:
     def __call__(
         self, pairs: Sequence[Pair], chosen: Sequence[int], *, epoch: int
     ) -> list[tuple[Edit, ...]]:
-        """Of the chosen caption of each pair, all at once."""
+        """Edits of the chosen caption of each pair, made all at once."""
         given = [
             Given(
                 f"{epoch}\0{pair.id}\0{at}",

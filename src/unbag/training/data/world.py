@@ -247,7 +247,7 @@ def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
 
 
 def find_preset(name: str) -> Knobs:
-    """By name."""
+    """Settings of a preset, by name."""
     if name not in PRESETS:
         raise unknown_name("preset of the world", name, PRESETS)
     return PRESETS[name]
@@ -324,7 +324,7 @@ def tell(
 
 @dataclass(frozen=True)
 class Told:
-    """What is said of one scene; None where no operator of a slot applies."""
+    """Caption and edits of one scene; None where no operator of a slot applies."""
 
     caption: Statement
     negatives: tuple[Statement | None, ...]
@@ -332,7 +332,7 @@ class Told:
 
 
 def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
-    """Scenes of one world, at least one."""
+    """Make them of scenes of one world, at least one."""
     world = WORLDS[scenes[0].world]
     shape = (world.pixels, world.pixels, 3)
     noise_NHW3 = np.empty((len(scenes), *shape), dtype=np.int8)
@@ -392,10 +392,10 @@ def _table(world: str, device: str) -> Tensor:
 
 @dataclass(frozen=True)
 class FindWorldTruth:
-    """From integers of scenes, captions and negatives to every cell of what holds."""
+    """Computes from codes which captions and negatives hold in which scene."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
+        """Truth of the whole batch."""
         scenes = SceneCodes(code["thing_BT"], code["related_BRT"])
         size, negatives = code["negative_BK6"].shape[:2]
         holds_BB = holds_codes(_columns_of(code["caption_B6"]), scenes)

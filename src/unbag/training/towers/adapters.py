@@ -567,7 +567,7 @@ class JoinedReads:
 
 
 def _joined_text_layers(module: nn.Module) -> Layers:
-    """Of a table there is only an empty embedding."""
+    """Layers of a text part; a table of features has one empty layer."""
     return tower_layers(module) if any(True for _ in module.parameters()) else ((),)
 
 
@@ -586,6 +586,6 @@ def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> dict[st
 
 
 def _readable_captions(reads: CaptionReads) -> Sequence[str]:
-    """Captions that can be read: a table has only its own."""
+    """Captions to try a text part on: a table of features knows only its own."""
     rows: Mapping[str, int] | None = getattr(reads, "row_of", None)
     return CAPTIONS if rows is None else list(rows)[:2]

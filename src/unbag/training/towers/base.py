@@ -100,7 +100,7 @@ class KeptReads(Protocol):
 
 
 def read_picture(reads: Reads, picture: Picture) -> Tensor:
-    """From memory where it is kept, else opened and prepared."""
+    """Features of a picture where they are kept, else the picture opened and prepared."""
     return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
 
 
@@ -115,7 +115,7 @@ def apply_locks(trainable: Trainable, locks: Locks) -> str:
 
 
 def set_training(trainable: Trainable, locks: Locks) -> None:
-    """To train mode, but for what is locked; called again whenever `module.train()` was.
+    """Set train mode, but for what is locked; called again whenever `module.train()` was.
 
     Batch norms keep the averages they were trained with: those of a batch would depend on how it
     is cut into parts and over processes, and evaluation uses the kept ones.
@@ -129,7 +129,7 @@ def set_training(trainable: Trainable, locks: Locks) -> None:
 
 
 def open_share(trainable: Trainable) -> str:
-    """Trained numbers of all, by tower."""
+    """How many weights are trained, by tower, in words."""
     towers = {
         "picture tower": trainable.picture_layers,
         "caption tower": trainable.caption_layers,
@@ -282,5 +282,5 @@ def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] =
 
 
 def unit_vectors(vector_ND: Tensor) -> Tensor:
-    """Of length one. Autocast lowers the product; a unit norm needs all digits."""
+    """Scale rows to length one in float32: under autocast products have too few digits."""
     return functional.normalize(vector_ND.float(), dim=-1)

@@ -252,7 +252,7 @@ class FeatureReads:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a head is given, of every input."""
+    """Features of all pictures or captions, which a head is trained on."""
 
     place_of: Mapping[str, int]
     """Rows by name of the picture, or by caption."""
@@ -263,7 +263,7 @@ class Features:
 
 @runtime_checkable
 class OnFeatures(Protocol):
-    """Towers that run from kept features on."""
+    """Towers whose locked parts are replaced by cached features."""
 
     def beside(self, encoder: Any) -> Trainable:
         """Another model on the same features, for losses that compare with the start."""
