@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from unbag.training.optim import Snapshot, Memory
+from unbag.training.optim import Memory, Snapshot
 
 _ASKS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations that wait for the device: no graph can hold them."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.training.optim import Snapshot, Recorded
+from unbag.training.optim import Recorded, Snapshot
 
 
 def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> Tensor:

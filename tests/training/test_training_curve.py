@@ -14,12 +14,12 @@ from rich.console import Console
 from unbag.errors import UserError
 from unbag.training.before_after import Side
 from unbag.training.merge import (
-    CurveAxis,
     ChosenWeight,
     Curve,
-    Mix,
+    CurveAxis,
     CurvePoint,
     CurveValue,
+    Mix,
     check_weights,
     choose,
     curve_csv,

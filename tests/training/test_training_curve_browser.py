@@ -22,7 +22,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("a-benchmark-with-a-long-name", "composition", composition),
             ("other", "recognition", recognition),
         ]
-        values = (CurveValue(b, s, "accuracy", "micro", Estimate(v, v, v, 9), None) for b, s, v in rows)
+        values = (
+            CurveValue(b, s, "accuracy", "micro", Estimate(v, v, v, 9), None) for b, s, v in rows
+        )
         return CurvePoint(weight, "print", tuple(values))
 
     points = (point(0, 0.5, 0.9), point(0.5, 0.7, 0.895), point(1, 0.8, 0.8))
