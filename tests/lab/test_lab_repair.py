@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from unbag.api import evaluate
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.lab import repair as script
 from unbag.lab.arm_result import BEFORE, ArmResult, read_results, write_result, write_results
 from unbag.lab.over_bases import interval

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from unbag.api import make_scorer
+from unbag.models.loading import load_model
 from unbag.readouts.reader import WEIGHTS
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
 from unbag.world.rendering import ScenePicture

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.api import make_scorer
 from unbag.errors import UserError
 from unbag.lab.ship_head import ship_head
+from unbag.models.loading import load_model
 from unbag.models.tiny import write
 from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
 from unbag.readouts.pooled import POOLED, PooledSettings
@@ -25,7 +27,6 @@ from unbag.readouts.reader import (
     shipped_reader,
 )
 from unbag.readouts.scorer import ReaderScorer
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, Query
 from unbag.world.benchmarks import triple_items
 

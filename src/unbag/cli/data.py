@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
+from unbag.benchmarks.names import benchmark as find_benchmark
 from unbag.cli.console import ShownBytes
 from unbag.data.download import Obtained, is_there, obtain, wanted
 from unbag.data.http import PATIENCE, Patience, Task, UnreachableError, readable
 from unbag.errors import UserError
-from unbag.evaluation.api import benchmark as find_benchmark
 from unbag.evaluation.loading import absent_pictures
 from unbag.registry import find, names
 from unbag.types import Benchmark, Download

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.api import fit_linear_probe, make_scorer, make_scorers
+from unbag.benchmarks.names import find_benchmarks
 from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
 from unbag.errors import UserError
-from unbag.evaluation.api import find_benchmarks
-from unbag.evaluation.linear_probe import fit_linear_probe
 from unbag.evaluation.loading import Job, Missing, folder_of, without_missing
 from unbag.evaluation.run import Finished, run
 from unbag.models.baselines import ALL
+from unbag.models.loading import Model, Placement, choose_device, load_model, needs_device
 from unbag.published.tables import known_as
 from unbag.reports import (
     beside_lines,
@@ -28,15 +29,6 @@ from unbag.reports.formatting import value_text
 from unbag.runs.cache import default_cache
 from unbag.runs.distributed import join_team, leave_team
 from unbag.runs.progress import Progress, Silent
-from unbag.scorers import (
-    Placement,
-    choose_device,
-    load_model,
-    make_scorer,
-    make_scorers,
-    needs_device,
-)
-from unbag.scorers.resolve import Model
 from unbag.types import (
     Benchmark,
     Comparison,

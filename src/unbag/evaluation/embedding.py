@@ -204,19 +204,22 @@ def embed(
     plan: Plan,
     *,
     cache: Path | None,
-    grids: dict[str, Grid],
-    save_grids: Callable[[], None],
     batch: int,
     progress: Progress,
+    grids: dict[str, Grid] | None = None,
+    save_grids: Callable[[], None] = lambda: None,
     team: Team = ALONE,
     compare: Callable[[Tensor, Tensor], object] | None = None,
 ) -> Embeddings:
     """Encode what the cache does not hold; `grids` is filled on the first run, obeyed later.
 
+    Without `grids` nothing is continued: the batches are planned anew.
+
     A team shares the batches out; then each process has the vectors of all, from the cache.
     `compare` is tried on a picture of each batch, so that vectors which do not go together are told
     of before the rest is encoded.
     """
+    grids = {} if grids is None else grids
     tokens = dict(zip(plan.prompts, encoder.count_tokens(plan.prompts), strict=True))
     # Sorted by length, so that a batch runs at its real length instead of the longest caption's.
     prompts = sorted(plan.prompts, key=lambda prompt: (tokens[prompt], prompt))

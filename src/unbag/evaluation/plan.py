@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -34,12 +34,12 @@ class Plan:
 
     pictures: tuple[Picture, ...]
     picture_keys: tuple[str, ...]
-    captions: tuple[Caption, ...]
-    prompts: tuple[str, ...]
+    captions: tuple[Caption, ...] = ()
+    prompts: tuple[str, ...] = ()
     """The strings to encode: plain captions and every prompt of an ensemble."""
-    rows: Mapping[str, tuple[Rows, ...]]
+    rows: Mapping[str, tuple[Rows, ...]] = field(default_factory=dict)
     """By benchmark, in the order of its items."""
-    fingerprints: Mapping[str, str]
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Of each benchmark's items."""
 
 

@@ -35,7 +35,6 @@ from unbag.evaluation.store import Asked, Key, RunFolder, ScoreStore, State, rea
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.files import is_full, paused_collector, told_when_full, write_text
 from unbag.runs.progress import Progress, Silent
-from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import (
     Benchmark,
     DualEncoder,
@@ -48,14 +47,6 @@ from unbag.types import (
     Scorer,
 )
 from unbag.version import __version__
-
-
-def as_scorer(given: Model | str) -> Scorer:
-    """A scorer as it is; a model with its natural one; a name is loaded, at every call anew."""
-    model = load_model(given) if isinstance(given, str) else given
-    if isinstance(model, type) or not isinstance(model, DualEncoder | Generator | Scorer):
-        raise no_scorer(model)
-    return make_scorer(model)
 
 
 def no_scorer(given: object) -> UserError:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from unbag.data import FilePicture, PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.evaluation.embedding import Embeddings
 from unbag.evaluation.plan import Rows
@@ -21,6 +22,7 @@ from unbag.runs.progress import Progress
 from unbag.types import (
     Caption,
     EmbeddingScorer,
+    Ensemble,
     FittedScorer,
     FloatArray,
     Item,
@@ -33,8 +35,10 @@ from unbag.types import (
     Scores,
     Sparse,
 )
+from unbag.types.json import is_whole_text
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from torch import Tensor
 
 _NUMBERS = 20_000_000
@@ -397,6 +401,118 @@ def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item
             way_out="mend the score_items method of this scorer",
         )
     return list(found)
+
+
+# One picture with some captions, outside of any benchmark.
+
+if TYPE_CHECKING:
+    Shown: TypeAlias = str | Path | Picture | Image
+
+
+def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
+    """One picture with some captions; NaN where no rule could read a chat model's answer."""
+    captions = _checked_captions(captions)
+    shown = opened(_as_picture(picture))
+    if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
+        score_PC = scorer.score_matrix([shown], captions)
+        score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))
+        return Scores("picture", score_C[None])
+    no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
+    item = Item("picture", (shown,), tuple(captions), no_truth)
+    scoring = QueryScoring(scorer)
+    found = scoring.chunk([item])[0]
+    for reason in scoring.damaged.values():
+        raise UserError(
+            reason,
+            expected="a picture of a shape that this model takes",
+            way_out="cut it to a usual shape",
+        )
+    if not found.unparsed:
+        return found
+    # A benchmark counts such an answer as wrong; here there is no truth it could miss.
+    return replace(found, values=np.full(no_truth.shape, np.nan))
+
+
+def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
+    found = list(captions) if isinstance(captions, Iterable) else []
+    if isinstance(captions, str) or not found:
+        raise UserError(
+            f"captions are {captions!r}",
+            expected="a list of at least one caption",
+            way_out='write ["a caption", "another one"]',
+        )
+    for at, caption in enumerate(found):
+        if not isinstance(caption, str | Ensemble):
+            raise UserError(
+                f"caption {at + 1} of {len(found)} is {caption!r}",
+                expected="a string, or unbag.types.Ensemble",
+                way_out="leave it out, or write it as text",
+            )
+        for text in [caption] if isinstance(caption, str) else caption.prompts:
+            if not is_whole_text(text):
+                raise UserError(
+                    f"the caption {text!r} holds half a character",
+                    expected="whole characters, which UTF-8 can write",
+                    way_out="type the caption again; a terminal that is not set to UTF-8 may be "
+                    "the reason",
+                )
+    return found
+
+
+def _as_picture(given: Shown) -> Picture:
+    from PIL.Image import Image
+
+    if isinstance(given, str | Path):
+        # A photograph of the user's own: as its camera was held, which is how people see it.
+        return FilePicture(Path(given), turn_upright=True)
+    if isinstance(given, Image):
+        return _of_image(given)
+    if not isinstance(given, Picture):
+        raise UserError(
+            f"a {type(given).__name__} was given in place of a picture",
+            expected="a path, an image of Pillow, or a picture: key, name and open()",
+            way_out="for an array of bytes [height, width, 3], write "
+            "unbag.data.PixelPicture(array)",
+        )
+    return given
+
+
+def _of_image(image: Image) -> Picture:
+    """Its pixels, as a file of it would be read."""
+    from PIL import ImageOps
+
+    if image.mode[0] in "IF":
+        raise UserError(
+            f"the image has pixels of mode {image.mode}",
+            expected="8 bits a channel",
+            way_out="give the path of its file, or convert it to RGB",
+        )
+    try:
+        upright = ImageOps.exif_transpose(image)
+        # By way of alpha Pillow does not warn of a palette with transparency.
+        whole = upright.convert("RGBA") if upright.mode == "P" else upright
+        return PixelPicture(np.asarray(whole.convert("RGB")), "image")
+    except (OSError, ValueError) as error:
+        raise _not_opened("image", error) from error
+
+
+def opened(picture: Picture) -> Picture:
+    """The same, if it can be opened."""
+    try:
+        picture.open()
+    except (OSError, ValueError) as error:
+        raise _not_opened(picture.name, error) from error
+    return picture
+
+
+def _not_opened(name: str, error: Exception) -> UserError:
+    is_missing = isinstance(error, FileNotFoundError)
+    why = "there is no such file" if is_missing else f"{type(error).__name__}: {error}"
+    return UserError(
+        f"the picture {name} cannot be opened: {why}",
+        expected="a picture in a format that Pillow reads (PNG, JPEG, WebP ...)",
+        way_out="check the path" if is_missing else "save it again with another program",
+    )
 
 
 # A server lists the likeliest tokens only. An answer that is not among them gets the largest

@@ -17,13 +17,13 @@ from unbag.lab.arm_result import ArmResult, Size
 from unbag.lab.experiment import Say
 from unbag.lab.questions import Questions
 from unbag.lab.readout_arms import ReaderArm
+from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.readouts.data import Pool, WorldRows, world_pool, world_rows
 from unbag.readouts.decoder.lessons import DecoderSettings
 from unbag.readouts.decoder.training import Material, of_world
 from unbag.readouts.features import Parts, View, stacked
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import load_model
 from unbag.types import DualEncoder
 
 EXPERIMENT = "readouts"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from unbag.lab.readout_arms import VECTOR_ARMS
 from unbag.lab.script import run_script
+from unbag.models.loading import load_model
 from unbag.readouts.decoder.saving import (
     Origin,
     on_encoder,
@@ -24,7 +25,6 @@ from unbag.readouts.decoder.saving import (
 )
 from unbag.readouts.reader import check_encoder, read_head, write_head
 from unbag.readouts.training import encoder_of
-from unbag.scorers.resolve import load_model
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from unbag.readouts.training import Effort, ReaderReadout, encoder_of
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
 # Dimensions: L patches or words, W width of the encoder, D width of the learned space; any
 # dimensions may stand before W.

@@ -54,7 +54,7 @@ from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
 _LOOK = 50
 """Steps after which the loss is read: asking a GPU for a number makes it wait."""

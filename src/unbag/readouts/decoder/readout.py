@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.decoder.language import read_language, saved_language, small_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Lessons
@@ -50,13 +51,12 @@ from unbag.runs.files import (
 )
 from unbag.runs.progress import Progress, stops_gently
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.scorers.resolve import load_model
 from unbag.training.repair import Where
 from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
 LAST, CARD = "last.safetensors", "README.md"
 _MOST_ASKED = 2_000

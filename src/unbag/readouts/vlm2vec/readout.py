@@ -16,6 +16,7 @@ from torch import Tensor
 from unbag.errors import UserError
 from unbag.models.baselines import text_of
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
+from unbag.models.loading import Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.vlm2vec.data import (
     VERSION,
@@ -42,14 +43,13 @@ from unbag.runs.cache import Shelf, open_shelf
 from unbag.runs.files import locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.scorers.resolve import Placement, load_model
 from unbag.training.job import check_empty
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Dtype, Model
+    from unbag.models.loading import Dtype, Model
 
 # Dimensions: N queries, P pictures, C captions of an item, M vectors that are made, D their width.
 
