@@ -238,7 +238,7 @@ def _read_out(model: Model, typed: str) -> list[Scorer]:
 
 @runtime_checkable
 class _Scoring(Protocol):
-    """What scoring needs of a read-out (`unbag.readouts.base.Readout`), which may not train here."""
+    """What scoring needs of a read-out, which may have no training of its own."""
 
     def scorers(self, model: Model, folder: Path | None) -> list[Scorer]: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from unbag.api import make_scorer
 from unbag.benchmarks.names import benchmark
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
@@ -12,7 +13,6 @@ from unbag.evaluation.scoring import said_unknown, unknown_words
 from unbag.models.loading import load_model
 from unbag.models.tiny import load
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import make_scorer
 from unbag.types import Benchmark, Item
 
 
