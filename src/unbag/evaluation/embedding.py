@@ -1,5 +1,7 @@
-"""From unique pictures and prompts to their vectors, each computed once and kept in the cache.
+"""Encode the unique pictures and captions of a run, each once, with a cache on disk.
 
+Three things run beside each other: threads open and prepare pictures, one thread stacks a batch and
+copies it to the device, and the caller's thread runs the model on the batch before.
 Dimensions: N inputs, D joint space.
 """
 
@@ -31,9 +33,9 @@ from unbag.types import DualEncoder, Ensemble, Picture
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Three things run beside each other: threads open and prepare pictures, one thread stacks a batch
-# and copies it to the device, and the caller's thread runs the model on the batch before.
-
+Grid = list[list[str]]
+"""Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
+computes whole batches of the same make-up and gets the same bits."""
 READERS = 8
 """Threads that open pictures. Decoding gives up the interpreter's lock, the rest does not: on 16
 cores, 16 threads read a tenth fewer pictures a second than 8."""
@@ -43,144 +45,6 @@ _HEAD_START = 0.05
 """Seconds for which no thread begins a picture once a GPU's turn has begun. A forward pass asks for
 the interpreter's lock hundreds of times: it takes 0.01 seconds alone, and under a profiler beside
 eight readers it took 0.8."""
-Taken = TypeVar("Taken")
-Made = TypeVar("Made")
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Pictures that were read together."""
-
-    keys: Sequence[str]
-    """Of the pictures that could be opened."""
-    pixels: Tensor | None
-    """A row a key; None if there is none."""
-    damaged: Mapping[str, str]
-    """The other keys, with the reason."""
-
-
-@contextmanager
-def reading(
-    encoder: DualEncoder,
-    picture_of: Mapping[str, Picture],
-    todo: Iterable[Sequence[str]],
-    *,
-    turn: Turn,
-) -> Iterator[Iterator[Batch]]:
-    """The pictures of all batches; reading begins at once, before the first batch is asked for."""
-    carry = Carrier(encoder.device)
-    pool = ThreadPoolExecutor(min(READERS, os.cpu_count() or 1))
-
-    def read(key: str) -> Tensor | str:
-        turn.wait()
-        try:
-            return encoder.prepare(picture_of[key].open())
-        except (OSError, ValueError) as error:
-            return f"{type(error).__name__}: {error}"
-
-    def gather(waiting: Mapping[str, Future[Tensor | str]]) -> Batch:
-        found = {key: future.result() for key, future in waiting.items()}
-        damaged = {key: one for key, one in found.items() if isinstance(one, str)}
-        whole = {key: one for key, one in found.items() if not isinstance(one, str)}
-        prepared = of_one_size(list(whole.values()), model=encoder.name)
-        return Batch(list(whole), carry(prepared) if whole else None, damaged)
-
-    asked = ({key: pool.submit(read, key) for key in keys} for keys in todo)
-    try:
-        with ahead(gather, asked) as batches:
-            yield batches
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def ahead(make: Callable[[Taken], Made], inputs: Iterable[Taken]) -> Iterator[Iterator[Made]]:
-    """`make` of each input in order, in a thread of its own that stays a little ahead."""
-    worker, left = ThreadPoolExecutor(1), iter(inputs)
-    waiting = deque(worker.submit(make, one) for one in islice(left, _AHEAD))
-
-    def made() -> Iterator[Made]:
-        while waiting:
-            found = waiting.popleft().result()
-            waiting.extend(worker.submit(make, one) for one in islice(left, 1))
-            yield found
-
-    try:
-        yield made()
-    finally:
-        worker.shutdown(cancel_futures=True)
-
-
-class Turn:
-    """The model's turn, in a with statement: readers wait until it is over or well begun."""
-
-    def __init__(self, device: str) -> None:
-        """A model on the processor needs no head start: its passes take seconds."""
-        self._seconds = 0.0 if device == "cpu" else _HEAD_START
-        self._until = 0.0
-        self._over = Event()
-
-    def __enter__(self) -> None:
-        """Begin."""
-        self._over.clear()
-        self._until = monotonic() + self._seconds
-
-    def __exit__(self, *error: object) -> None:
-        """Let the readers go on."""
-        self._until = 0.0
-        self._over.set()
-
-    def wait(self) -> None:
-        """Called by readers before each picture."""
-        left = self._until - monotonic()
-        if left > 0:
-            self._over.wait(left)
-
-
-class Carrier:
-    """Stacks prepared pictures and, for a GPU, copies them there beside its other work."""
-
-    def __init__(self, device: str) -> None:
-        """Made where the model is run: a thread may have another current GPU."""
-        import torch
-
-        make: Any = torch.cuda.Stream
-        self._stream = make(device) if device.startswith("cuda") else None
-
-    def __call__(self, prepared: Sequence[Tensor]) -> Tensor:
-        """As one batch; it stays on the processor where the GPU has no room for all of it.
-
-        The copy is over when this returns. The caller must have used the batch before it lets go of
-        it, since its memory then belongs to the next copy; asking for vectors on the CPU is enough.
-        """
-        import torch
-
-        prepared = even(prepared)
-        if self._stream is None:
-            return torch.stack(list(prepared))
-        shape = (len(prepared), *prepared[0].shape)
-        # Memory that the GPU can fetch from by itself; PyTorch keeps it for the next batch.
-        pinned = torch.empty(shape, dtype=prepared[0].dtype, pin_memory=True)
-        if pinned.dtype == torch.bfloat16:
-            torch.stack(list(prepared), out=pinned)
-        else:
-            # PyTorch would copy with threads of its own, which is slower beside a running model.
-            np.stack([one.numpy() for one in prepared], out=pinned.numpy())
-        try:
-            with torch.cuda.stream(self._stream):
-                placed = pinned.to(self._stream.device, non_blocking=True)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return pinned
-        self._stream.synchronize()
-        return placed
-
-
-Grid = list[list[str]]
-"""Batches of cache keys. Made once for a run and kept in its folder, so that a continued run
-computes whole batches of the same make-up and gets the same bits."""
-
 _CAPTIONS_ON_GPU = 4
 """Caption batches in picture batches: a caption of 15 tokens is little work, and a batch of 256
 ends on a GPU before the next has been asked for."""
@@ -287,6 +151,20 @@ def make_grid(keys: Sequence[str], shelf: Shelf, batch: int) -> Grid:
     return [missing[i : i + batch] for i in range(0, len(missing), batch)]
 
 
+def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
+    """Batches with a vector that is missing or was found damaged, and batches for the unplanned.
+
+    A planned batch is done again whole if any of it is missing; see Grid.
+    """
+    have = shelf.get(known)
+    planned = {key for batch in grid for key in batch}
+    todo = [batch for batch in grid if any(key in known and key not in have for key in batch)]
+    todo = [[key for key in batch if key in known] for batch in todo]
+    stray = [key for key in known if key not in have and key not in planned]
+    size = max((len(batch) for batch in grid), default=256)
+    return todo + [stray[i : i + size] for i in range(0, len(stray), size)]
+
+
 def _embed_prompts(
     encoder: DualEncoder,
     prompt_of: Mapping[str, str],
@@ -328,20 +206,6 @@ def _embed_pictures(
     return damaged
 
 
-def _todo(grid: Grid, known: Mapping[str, object], shelf: Shelf) -> Grid:
-    """Batches with a vector that is missing or was found damaged, and batches for the unplanned.
-
-    A planned batch is done again whole if any of it is missing; see Grid.
-    """
-    have = shelf.get(known)
-    planned = {key for batch in grid for key in batch}
-    todo = [batch for batch in grid if any(key in known and key not in have for key in batch)]
-    todo = [[key for key in batch if key in known] for batch in todo]
-    stray = [key for key in known if key not in have and key not in planned]
-    size = max((len(batch) for batch in grid), default=256)
-    return todo + [stray[i : i + size] for i in range(0, len(stray), size)]
-
-
 def _checked(vectors: Tensor, expected: int, name: str) -> Vectors:
     array = vectors.detach().float().cpu().numpy().copy()
     if array.ndim != 2 or len(array) != expected:
@@ -381,3 +245,137 @@ def _stack(shelf: Shelf, keys: Sequence[str], damaged: Mapping[str, str]) -> Vec
 
 def _text_key(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Pictures that were read together."""
+
+    keys: Sequence[str]
+    """Of the pictures that could be opened."""
+    pixels: Tensor | None
+    """A row a key; None if there is none."""
+    damaged: Mapping[str, str]
+    """The other keys, with the reason."""
+
+
+@contextmanager
+def reading(
+    encoder: DualEncoder,
+    picture_of: Mapping[str, Picture],
+    todo: Iterable[Sequence[str]],
+    *,
+    turn: Turn,
+) -> Iterator[Iterator[Batch]]:
+    """The pictures of all batches; reading begins at once, before the first batch is asked for."""
+    carry = Carrier(encoder.device)
+    pool = ThreadPoolExecutor(min(READERS, os.cpu_count() or 1))
+
+    def read(key: str) -> Tensor | str:
+        turn.wait()
+        try:
+            return encoder.prepare(picture_of[key].open())
+        except (OSError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+
+    def gather(waiting: Mapping[str, Future[Tensor | str]]) -> Batch:
+        found = {key: future.result() for key, future in waiting.items()}
+        damaged = {key: one for key, one in found.items() if isinstance(one, str)}
+        whole = {key: one for key, one in found.items() if not isinstance(one, str)}
+        prepared = of_one_size(list(whole.values()), model=encoder.name)
+        return Batch(list(whole), carry(prepared) if whole else None, damaged)
+
+    asked = ({key: pool.submit(read, key) for key in keys} for keys in todo)
+    try:
+        with ahead(gather, asked) as batches:
+            yield batches
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+Taken = TypeVar("Taken")
+Made = TypeVar("Made")
+
+
+@contextmanager
+def ahead(make: Callable[[Taken], Made], inputs: Iterable[Taken]) -> Iterator[Iterator[Made]]:
+    """`make` of each input in order, in a thread of its own that stays a little ahead."""
+    worker, left = ThreadPoolExecutor(1), iter(inputs)
+    waiting = deque(worker.submit(make, one) for one in islice(left, _AHEAD))
+
+    def made() -> Iterator[Made]:
+        while waiting:
+            found = waiting.popleft().result()
+            waiting.extend(worker.submit(make, one) for one in islice(left, 1))
+            yield found
+
+    try:
+        yield made()
+    finally:
+        worker.shutdown(cancel_futures=True)
+
+
+class Turn:
+    """The model's turn, in a with statement: readers wait until it is over or well begun."""
+
+    def __init__(self, device: str) -> None:
+        """A model on the processor needs no head start: its passes take seconds."""
+        self._seconds = 0.0 if device == "cpu" else _HEAD_START
+        self._until = 0.0
+        self._over = Event()
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._over.clear()
+        self._until = monotonic() + self._seconds
+
+    def __exit__(self, *error: object) -> None:
+        """Let the readers go on."""
+        self._until = 0.0
+        self._over.set()
+
+    def wait(self) -> None:
+        """Called by readers before each picture."""
+        left = self._until - monotonic()
+        if left > 0:
+            self._over.wait(left)
+
+
+class Carrier:
+    """Stacks prepared pictures and, for a GPU, copies them there beside its other work."""
+
+    def __init__(self, device: str) -> None:
+        """Made where the model is run: a thread may have another current GPU."""
+        import torch
+
+        make: Any = torch.cuda.Stream
+        self._stream = make(device) if device.startswith("cuda") else None
+
+    def __call__(self, prepared: Sequence[Tensor]) -> Tensor:
+        """As one batch; it stays on the processor where the GPU has no room for all of it.
+
+        The copy is over when this returns. The caller must have used the batch before it lets go of
+        it, since its memory then belongs to the next copy; asking for vectors on the CPU is enough.
+        """
+        import torch
+
+        prepared = even(prepared)
+        if self._stream is None:
+            return torch.stack(list(prepared))
+        shape = (len(prepared), *prepared[0].shape)
+        # Memory that the GPU can fetch from by itself; PyTorch keeps it for the next batch.
+        pinned = torch.empty(shape, dtype=prepared[0].dtype, pin_memory=True)
+        if pinned.dtype == torch.bfloat16:
+            torch.stack(list(prepared), out=pinned)
+        else:
+            # PyTorch would copy with threads of its own, which is slower beside a running model.
+            np.stack([one.numpy() for one in prepared], out=pinned.numpy())
+        try:
+            with torch.cuda.stream(self._stream):
+                placed = pinned.to(self._stream.device, non_blocking=True)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return pinned
+        self._stream.synchronize()
+        return placed

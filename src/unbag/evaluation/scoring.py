@@ -1,6 +1,9 @@
-"""From stored vectors and items to Scores; no model is called.
+"""Score items: by comparing stored vectors, or by asking a scorer about queries, matrices or items.
 
-Dimensions: P pictures, C captions of an item, M cells of many items.
+Also what a reader of scores must know of the scorer: probabilities that are only upper bounds,
+captions that were cut, words that the model does not know.
+Dimensions: P pictures, C captions of an item, M cells or queries of many items, B pictures of a
+block.
 """
 
 from __future__ import annotations
@@ -41,10 +44,18 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+    Shown: TypeAlias = str | Path | Picture | Image
+
+CHUNK = 64
+"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
+again."""
 _NUMBERS = 20_000_000
 """Numbers gathered at once when vectors are compared: cells times dimensions."""
 _WIDE = 64
 """Captions from which on a product of matrices beats gathering vectors cell by cell."""
+_LARGEST_CROSS = 1_000_000
+_LARGEST_KEPT = 50_000_000
+_SHOWN = 8
 
 
 def score_by_vectors(
@@ -81,21 +92,6 @@ def score_by_vectors(
             yield found
 
 
-def _cosines(caption_CD: Tensor) -> FloatArray:
-    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
-    vector_CD = caption_CD.double()
-    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
-
-
-def _wide(
-    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
-) -> list[Scores]:
-    """Items that share many captions, as classes do: one product of matrices."""
-    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
-    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
-    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
-
-
 def _by_cells(
     items: Sequence[Item], rows: Sequence[Rows], most: int
 ) -> Iterator[list[tuple[Item, Rows]]]:
@@ -120,9 +116,19 @@ def _go_together(one: tuple[Item, Rows], other: tuple[Item, Rows]) -> bool:
     return not is_wide or one[1].caption_C is other[1].caption_C
 
 
-def is_large(item: Item) -> bool:
-    """Only ranks of it are kept."""
-    return isinstance(item.truth, Sparse)
+def _wide(
+    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
+) -> list[Scores]:
+    """Items that share many captions, as classes do: one product of matrices."""
+    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
+    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
+    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
+
+
+def _cosines(caption_CD: Tensor) -> FloatArray:
+    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
+    vector_CD = caption_CD.double()
+    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
 
 
 def _rank_by_vectors(
@@ -139,6 +145,11 @@ def _rank_by_vectors(
         return scorer.compare_all(pictures[rows.picture_P[start:stop]], gallery).double().numpy()
 
     return ranked(item, block, tie_eps)
+
+
+def is_large(item: Item) -> bool:
+    """Only ranks of it are kept."""
+    return isinstance(item.truth, Sparse)
 
 
 def ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) -> Scores:
@@ -158,15 +169,10 @@ def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
     ]
 
 
-# From items and a scorer that is asked to Scores: by queries, by matrices or by whole items.
-#
-# Dimensions: P pictures, C captions of an item, M queries, B pictures of a block.
-
-CHUNK = 64
-"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
-again."""
-_LARGEST_CROSS = 1_000_000
-_LARGEST_KEPT = 50_000_000
+def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
+    """Items that are scored and saved together."""
+    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @runtime_checkable
@@ -189,12 +195,6 @@ class QuickScorer(Scorer, Protocol):
     """A scorer to which items are little work, so that it wants many at once."""
 
     items_at_once: int
-
-
-def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
-    """Items that are scored and saved together."""
-    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
-    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @dataclass
@@ -347,23 +347,6 @@ class QueryScoring:
         return score_BC
 
 
-def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
-    """Numbers of any library and precision as float64."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().double()
-    try:
-        found = np.asarray(numbers)
-        if found.dtype.kind not in "fiub":
-            raise TypeError(f"values of type {found.dtype}")
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
-            expected="numbers: a list, an array or a tensor",
-            way_out="mend the score method of this scorer",
-        ) from error
-    return found.astype(np.float64)
-
-
 def queries_of(item: Item) -> list[Query]:
     """Every picture with every caption, row by row."""
     return [Query(p, c, item.question) for p in item.pictures for c in item.captions]
@@ -403,10 +386,21 @@ def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item
     return list(found)
 
 
-# One picture with some captions, outside of any benchmark.
-
-if TYPE_CHECKING:
-    Shown: TypeAlias = str | Path | Picture | Image
+def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
+    """Numbers of any library and precision as float64."""
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().double()
+    try:
+        found = np.asarray(numbers)
+        if found.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
+            expected="numbers: a list, an array or a tensor",
+            way_out="mend the score method of this scorer",
+        ) from error
+    return found.astype(np.float64)
 
 
 def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
@@ -515,13 +509,13 @@ def _not_opened(name: str, error: Exception) -> UserError:
     )
 
 
-# A server lists the likeliest tokens only. An answer that is not among them gets the largest
-# probability it can have: a number, but not one to be quoted without saying so.
-
-
 @runtime_checkable
 class Bounding(Protocol):
-    """A model that sometimes only knows how large a probability can be, and counts it."""
+    """A model that sometimes only knows how large a probability can be, and counts it.
+
+    A server lists the likeliest tokens only. An answer that is not among them gets the largest
+    probability it can have: a number, but not one to be quoted without saying so.
+    """
 
     @property
     def bounded(self) -> int:
@@ -583,16 +577,13 @@ def said_cut(scorer: Scorer, count: int) -> str:
     return f"{scorer.name} cut {captions} to its context length"
 
 
-# A model that reads word by word takes all words it was not taught for one and the same. Captions
-# that differ in such words alone get one score, which looks like blindness to word order and is
-# none.
-
-_SHOWN = 8
-
-
 @runtime_checkable
 class WordReader(Protocol):
-    """Reads word by word, and says which words it was not taught."""
+    """Reads word by word, and says which words it was not taught.
+
+    It takes all such words for one and the same: captions that differ in them alone get one score,
+    which looks like blindness to word order and is none.
+    """
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
         """Each once, in their order."""

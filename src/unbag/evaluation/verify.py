@@ -18,15 +18,6 @@ FOLDERS: tuple[tuple[str, ErrataChoice], ...] = (("as-is", "none"), ("mended", "
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """A benchmark with published numbers that could not be run."""
-
-    benchmark: str
-    why: str
-    way_out: str
-
-
-@dataclass(frozen=True)
 class Verified:
     """Ours beside every published number that could be run."""
 
@@ -40,6 +31,15 @@ class Verified:
     def is_reproduced(self) -> bool:
         """Nothing that can be compared lies outside."""
         return not any(r.is_comparable and r.is_inside is False for r in self.references)
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A benchmark with published numbers that could not be run."""
+
+    benchmark: str
+    why: str
+    way_out: str
 
 
 def verify(job: Job, *, progress: Progress | None = None) -> Verified:
@@ -74,31 +74,6 @@ def verify(job: Job, *, progress: Progress | None = None) -> Verified:
     return Verified(model, tuple(runs), tuple(beside), tuple(skipped))
 
 
-def known_models(benchmarks: Sequence[Benchmark]) -> list[str]:
-    """Every model with a published number, by name."""
-    return sorted({p.model for b in benchmarks for p in b.published}, key=str.casefold)
-
-
-def nobody_published(model: str, benchmarks: Sequence[Benchmark]) -> UserError:
-    """The error for a model of which no number is known."""
-    known = known_models(benchmarks)
-    shown = "\n".join(f"    {name}" for name in known) or "    (none for these benchmarks)"
-    return UserError(
-        f"no published number of {model!r} is known",
-        expected=f"a model known by one of these names:\n{shown}",
-        way_out='say which of them it is, as in --as "CLIP ViT-B/32 (openai)"',
-    )
-
-
-def _numbers(benchmark: Benchmark, model: str) -> list[Published]:
-    return [number for number in benchmark.published if is_same(number.model, model)]
-
-
-def _mends(number: Published, benchmark: Benchmark) -> bool:
-    """Whether the run that is like the source's mends errors; some benchmarks have none."""
-    return number.has_errata and benchmark.errata is not None
-
-
 def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], list[Skipped]]:
     """Those whose files and pictures are on disk, and the others with the reason."""
     there, skipped = [], []
@@ -115,3 +90,28 @@ def _there(benchmarks: Sequence[Benchmark], job: Job) -> tuple[list[Benchmark], 
         else:
             there.append(one)
     return there, skipped
+
+
+def _numbers(benchmark: Benchmark, model: str) -> list[Published]:
+    return [number for number in benchmark.published if is_same(number.model, model)]
+
+
+def _mends(number: Published, benchmark: Benchmark) -> bool:
+    """Whether the run that is like the source's mends errors; some benchmarks have none."""
+    return number.has_errata and benchmark.errata is not None
+
+
+def nobody_published(model: str, benchmarks: Sequence[Benchmark]) -> UserError:
+    """The error for a model of which no number is known."""
+    known = known_models(benchmarks)
+    shown = "\n".join(f"    {name}" for name in known) or "    (none for these benchmarks)"
+    return UserError(
+        f"no published number of {model!r} is known",
+        expected=f"a model known by one of these names:\n{shown}",
+        way_out='say which of them it is, as in --as "CLIP ViT-B/32 (openai)"',
+    )
+
+
+def known_models(benchmarks: Sequence[Benchmark]) -> list[str]:
+    """Every model with a published number, by name."""
+    return sorted({p.model for b in benchmarks for p in b.published}, key=str.casefold)
