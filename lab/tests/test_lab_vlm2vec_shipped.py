@@ -15,16 +15,17 @@ import torch
 from safetensors.torch import load_file
 from tests.readouts.decoder_made import begun, encoder, pictures
 
+from unbag.api import make_scorers
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
 from unbag.models.huggingface.chat_runner import CausalRunner
+from unbag.models.loading import load_model
 from unbag.models.shipped import find_shipped
 from unbag.models.tiny import write
 from unbag.readouts.decoder.model import Made, PatchDecoder
 from unbag.readouts.decoder.saving import Origin, on_encoder, print_of, read_decoder, save_decoder
 from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
-from unbag.scorers.resolve import load_model, make_scorers
 from unbag.types import DualEncoder, Item, Scores
 from unbag.world.benchmarks import RELATION
 
@@ -134,7 +135,8 @@ def test_no_score_depends_on_the_side_of_the_padding(scorer: AskedCosine) -> Non
 
 def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: AskedCosine) -> None:
     code = (
-        "import sys; from unbag.scorers.resolve import load_model, make_scorers; "
+        "import sys; from unbag.models.loading import load_model; "
+        "from unbag.api import make_scorers; "
         "from unbag.world.benchmarks import set_items; "
         "(s,) = make_scorers(load_model('tiny:base'), 'vlm2vec'); "
         "s.score_items(set_items('a', n=1)); "

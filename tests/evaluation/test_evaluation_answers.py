@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.api import evaluate
 from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import QueryScoring

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unbag.api import make_scorer
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.models.shipped import WEIGHTS, shipped_like
 from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.readouts.reader import (
@@ -19,7 +21,6 @@ from unbag.readouts.reader import (
     shipped_reader,
 )
 from unbag.readouts.scorer import ReaderScorer
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, Query
 from unbag.world.benchmarks import triple_items
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unbag.errors import UserError
-from unbag.scorers.resolve import load_model
+from unbag.models.loading import load_model
 from unbag.training.data.world import WorldBatches
 from unbag.training.job import RECORD_FILE, TrainJob
 from unbag.training.repair import read_trained

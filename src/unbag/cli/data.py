@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
+from unbag.benchmarks.names import benchmark as find_benchmark
 from unbag.cli.console import ShownBytes
 from unbag.data.archives import readable
 from unbag.data.download import (
@@ -23,7 +24,6 @@ from unbag.data.download import (
     wanted,
 )
 from unbag.errors import UserError
-from unbag.evaluation.api import benchmark as find_benchmark
 from unbag.evaluation.loading import absent_pictures
 from unbag.registry import find, names
 from unbag.runs.progress import Task

@@ -8,9 +8,17 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unbag.api import make_scorer
 from unbag.cli.console import Shown, output
 from unbag.cli.run import cache_of
-from unbag.models.loading import choose_device, model_name
+from unbag.models.loading import (
+    Model,
+    Placement,
+    choose_device,
+    load_model,
+    model_name,
+    needs_device,
+)
 from unbag.probes.base import Options
 from unbag.probes.data import find_material
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine, registered_probes
@@ -18,7 +26,6 @@ from unbag.probes.diagnosis.page import JSON, PAGE, check_folder, write_diagnosi
 from unbag.probes.diagnosis.text import print_diagnosis, to_json
 from unbag.reports.formatting import count_text
 from unbag.runs.progress import Progress
-from unbag.scorers.resolve import Model, Placement, load_model, make_scorer, needs_device
 
 FOLDER = Path("unbag-diagnosis")
 

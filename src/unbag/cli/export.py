@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.reports.cards import Card, Exported, card_of_copy
-from unbag.scorers.resolve import load_model
 from unbag.training.export.export import export
 from unbag.training.repair import read_trained
 from unbag.types import DualEncoder

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from unbag.benchmarks.names import find_benchmarks
 from unbag.cli.console import Shown, output
 from unbag.cli.run import cache_of, tagged
 from unbag.errors import UserError
-from unbag.evaluation.api import find_benchmarks
-from unbag.models.loading import RECORD, choose_device, model_name
+from unbag.models.loading import RECORD, Placement, choose_device, load_model, model_name
 from unbag.reports.cards import Card
 from unbag.runs.files import make_folder, write_text
-from unbag.scorers.resolve import Placement, load_model
 from unbag.training.before_after import DEFAULT, DRAWINGS, Side, are_drawings, side_of
 from unbag.training.export.export import export
 from unbag.training.merge import (

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from unbag.cli.console import Shown
 from unbag.data.captions import Source
-from unbag.data.readers import entries, form_of
-from unbag.errors import UserError
-from unbag.evaluation.neighbours import (
+from unbag.data.neighbours import (
     check_place,
     check_search,
     find_pictures,
     nearest_pictures,
     write_neighbours,
 )
-from unbag.models.loading import choose_device
-from unbag.runs.cache import default_cache
+from unbag.data.readers import entries, form_of
+from unbag.errors import UserError
+from unbag.evaluation.embedding import embed
+from unbag.evaluation.plan import Plan
+from unbag.models.loading import Placement, choose_device, load_model
+from unbag.runs.cache import Vectors, default_cache
 from unbag.runs.files import make_folder
-from unbag.scorers.resolve import Placement, load_model
-from unbag.types import DualEncoder
+from unbag.types import DualEncoder, Picture
 
 
 def nearest_command(options: argparse.Namespace) -> int:
@@ -44,14 +46,14 @@ def nearest_command(options: argparse.Namespace) -> int:
             way_out="name another with --model",
         )
     cache = None if options.no_cache else options.cache or default_cache()
-    near, damaged = nearest_pictures(
-        pictures,
-        model,
-        each=options.each,
-        cache=cache,
-        batch=options.batch,
-        progress=Shown(Console(stderr=True)),
-    )
+    progress = Shown(Console(stderr=True))
+
+    def vectors(picture_of: Mapping[str, Picture]) -> tuple[Vectors, Mapping[str, str]]:
+        plan = Plan(tuple(picture_of.values()), tuple(picture_of))
+        found = embed(model, plan, cache=cache, batch=options.batch, progress=progress)
+        return found.picture_ND, found.damaged
+
+    near, damaged = nearest_pictures(pictures, vectors, each=options.each, progress=progress)
     write_neighbours(options.out, near)
     print(f"{len(near):,} pictures with {options.each} neighbours each, by {model.name}")
     for name, why in list(damaged.items())[:5]:

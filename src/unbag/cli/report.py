@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.api import make_scorer
+from unbag.benchmarks.names import benchmark, find_benchmarks
 from unbag.cli.run import cache_of, tagged
 from unbag.errors import UserError
-from unbag.evaluation.api import Verified, benchmark, find_benchmarks, verify
 from unbag.evaluation.loading import Job
+from unbag.evaluation.verify import Verified, verify
+from unbag.models.loading import choose_device, load_model, needs_device
 from unbag.published.lookup import known_as
 from unbag.registry import names
 from unbag.reports.exports import check_place, read_runs, report
@@ -24,7 +27,7 @@ from unbag.reports.table import (
     verified_table,
     warning_lines,
 )
-from unbag.scorers import choose_device, load_model, make_scorer, needs_device
+from unbag.scorers import make_scorer
 from unbag.types import Benchmark
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`unbag run` and `unbag demo`: names on the command line in, a run folder and a table out."""
+"""`unbag run` and `unbag demo`: models on benchmarks, a run folder and a table of results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unbag.api import fit_linear_probe, make_scorer, make_scorers
+from unbag.benchmarks.names import find_benchmarks
 from unbag.benchmarks.taggers import TakesTagger, find_tagger, with_tagger
 from unbag.errors import UserError
-from unbag.evaluation.api import find_benchmarks
-from unbag.evaluation.linear_probe import fit_linear_probe
-from unbag.evaluation.loading import Job, Missing, folder_of, without_missing
+from unbag.evaluation.loading import Job, folder_of, without_missing
 from unbag.evaluation.run import Finished, run
 from unbag.models.baselines import ALL
+from unbag.models.loading import Model, Placement, choose_device, load_model, needs_device
 from unbag.published.lookup import known_as
 from unbag.reports.exports import report
 from unbag.reports.formatting import value_text
@@ -27,16 +28,7 @@ from unbag.reports.table import (
 )
 from unbag.runs.cache import default_cache
 from unbag.runs.distributed import join_team, leave_team
-from unbag.runs.progress import Progress, Silent
-from unbag.scorers import (
-    Placement,
-    choose_device,
-    load_model,
-    make_scorer,
-    make_scorers,
-    needs_device,
-)
-from unbag.scorers.resolve import Model
+from unbag.runs.progress import Silent
 from unbag.types import (
     Benchmark,
     Comparison,
@@ -51,123 +43,17 @@ from unbag.types import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-MODEL, READOUT = "tiny:base", "decoder"
-BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
+LINEAR_PROBE = "linear-probe"
+DEMO_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
+"""Before and after a repair, and two that can know nothing."""
+DEMO_MODEL, DEMO_READOUT = "tiny:base", "decoder"
+READOUT_BENCHMARKS = ("world-relation", "world-pairs-a", "world-swap", "world-count")
 """Two that gain, one that stays, one that loses."""
 FOLDER = "another-readout"
 TITLE = (
-    f"the same frozen {MODEL}, by cosine and by a small language model that looks at its patches "
-    "(docs/decoder.md):"
+    f"the same frozen {DEMO_MODEL}, by cosine and by a small language model that looks at its "
+    "patches (docs/decoder.md):"
 )
-
-
-def readout_job(options: argparse.Namespace, *, cache: Path | None) -> Job:
-    """Both read-outs on some benchmarks, in a folder inside that of the demo."""
-    model = load_model(MODEL)
-    return Job(
-        scorers=[make_scorer(model), make_scorer(model, READOUT)],
-        benchmarks=find_benchmarks(BENCHMARKS),
-        out=options.out / FOLDER,
-        cache=cache,
-        command=options.typed,
-    )
-
-
-def changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
-    """What the second read-out gains and loses, by headline and by paired intervals."""
-    said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
-    for benchmark in benchmarks:
-        for one in contents.comparisons:
-            if (one.benchmark, one.metric) == (benchmark.name, benchmark.headline):
-                said[_verdict(one)].append(f"{benchmark.name} {_from_to(contents, one)}")
-    return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
-
-
-def _verdict(one: Comparison) -> str:
-    if one.low > 0:
-        return "gained"
-    return "lost" if one.high < 0 else "no difference shown"
-
-
-def _from_to(contents: RunContents, one: Comparison) -> str:
-    value = {
-        result.scorer: value_text(result.overall[one.metric])
-        for result in contents.results
-        if result.benchmark == one.benchmark
-    }
-    return f"{value[one.first]} to {value[one.second]}"
-
-
-NAME = "linear-probe"
-"""Of the scorer."""
-
-
-def fit_probes(
-    models: Sequence[Model],
-    benchmarks: Sequence[Benchmark],
-    *,
-    data: Path | None,
-    cache: Path | None,
-    batch: int,
-    missing: Missing,
-    progress: Progress,
-) -> list[Scorer]:
-    """A probe for each model, all fitted to the same training split."""
-    benchmark, load = _only(benchmarks)
-    encoders = [_encoder(model) for model in models]
-    items: Sequence[Item] = tuple(load(folder_of(benchmark, data)))
-    items = without_missing(benchmark.name, items, missing=missing, progress=progress)
-    found: list[Scorer] = []
-    for encoder in encoders:
-        probe = fit_linear_probe(encoder, items, cache=cache, batch=batch, progress=progress)
-        progress.say(
-            f"linear probe of {encoder.name}: fitted to {len(items)} pictures of "
-            f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
-            f"{probe.held_out:.1%} right on the held-out part"
-        )
-        found.append(probe)
-    return found
-
-
-def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
-    if len(benchmarks) != 1:
-        raise UserError(
-            f"--scorer {NAME} with {len(benchmarks)} benchmarks",
-            expected="one: a probe knows the classes of its own training split only",
-            way_out="run it once for each benchmark; vectors are kept in the cache",
-        )
-    if benchmarks[0].load_training is None:
-        raise UserError(
-            f"the benchmark {benchmarks[0].name!r} has no training split for a linear probe",
-            expected="a benchmark with load_training, such as cifar10",
-            way_out="see docs/benchmarks.md for those that have one",
-        )
-    return benchmarks[0], benchmarks[0].load_training
-
-
-def _encoder(model: Model) -> DualEncoder:
-    if isinstance(model, DualEncoder):
-        return model
-    raise UserError(
-        f"--scorer {NAME} needs vectors of pictures, and {model.name!r} has none",
-        expected="a dual encoder",
-    )
-
-
-DEMO_MODELS = ("tiny:base", "tiny:hard_negative", "tiny:random", "caption:short")
-"""Before and after a repair, and two that can know nothing."""
-
-
-def demo(options: argparse.Namespace) -> int:
-    """The main job on the built-in world, then one model by another read-out."""
-    job = Job(
-        scorers=[make_scorer(load_model(name)) for name in DEMO_MODELS],
-        benchmarks=find_benchmarks(["world"]),
-        out=options.out,
-        cache=cache_of(options),
-        command=options.typed,
-    )
-    return _carry_out(job, beside=lambda: readout_job(options, cache=cache_of(options)))
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -188,7 +74,7 @@ def run_command(options: argparse.Namespace) -> int:
     _check_names(options.model, models)
     scorers = (
         _probes(models, benchmarks, options)
-        if options.scorer == NAME
+        if options.scorer == LINEAR_PROBE
         else [s for model in models for s in make_scorers(model, options.scorer, options.prompts)]
     )
     scorers += [make_scorer(load_model(name, device=device)) for name in blind]
@@ -220,7 +106,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def _check_names(typed: Sequence[str], models: Sequence[Model]) -> None:
-    """Here and not in the engine, which does not know where a model came from."""
+    """Here and not in the evaluation, which does not know where a model came from."""
     first: dict[str, str] = {}
     for text, model in zip(typed, models, strict=True):
         other = first.setdefault(model.name, text)
@@ -258,18 +144,75 @@ def tagged(benchmarks: list[Benchmark], choice: str) -> list[Benchmark]:
 def _probes(
     models: Sequence[Model], benchmarks: Sequence[Benchmark], options: argparse.Namespace
 ) -> list[Scorer]:
+    """A linear probe for each model, all fitted to the same training split."""
     from rich.console import Console
 
     from unbag.cli.console import Shown
 
-    return fit_probes(
-        models,
-        benchmarks,
-        data=options.data,
+    progress = Shown(Console(stderr=True))
+    benchmark, load = _only(benchmarks)
+    encoders = [_encoder(model) for model in models]
+    items: Sequence[Item] = tuple(load(folder_of(benchmark, options.data)))
+    items = without_missing(benchmark.name, items, missing=options.missing, progress=progress)
+    cache, batch = cache_of(options), options.batch
+    found: list[Scorer] = []
+    for encoder in encoders:
+        probe = fit_linear_probe(encoder, items, cache=cache, batch=batch, progress=progress)
+        progress.say(
+            f"linear probe of {encoder.name}: fitted to {len(items)} pictures of "
+            f"{len(probe.classes)} classes, strength {probe.strength:.1g}, "
+            f"{probe.held_out:.1%} right on the held-out part"
+        )
+        found.append(probe)
+    return found
+
+
+def _only(benchmarks: Sequence[Benchmark]) -> tuple[Benchmark, Loader]:
+    if len(benchmarks) != 1:
+        raise UserError(
+            f"--scorer {LINEAR_PROBE} with {len(benchmarks)} benchmarks",
+            expected="one: a probe knows the classes of its own training split only",
+            way_out="run it once for each benchmark; vectors are kept in the cache",
+        )
+    if benchmarks[0].load_training is None:
+        raise UserError(
+            f"the benchmark {benchmarks[0].name!r} has no training split for a linear probe",
+            expected="a benchmark with load_training, such as cifar10",
+            way_out="see docs/benchmarks.md for those that have one",
+        )
+    return benchmarks[0], benchmarks[0].load_training
+
+
+def _encoder(model: Model) -> DualEncoder:
+    if isinstance(model, DualEncoder):
+        return model
+    raise UserError(
+        f"--scorer {LINEAR_PROBE} needs vectors of pictures, and {model.name!r} has none",
+        expected="a dual encoder",
+    )
+
+
+def demo(options: argparse.Namespace) -> int:
+    """The main job on the built-in world, then one model by another read-out."""
+    job = Job(
+        scorers=[make_scorer(load_model(name)) for name in DEMO_MODELS],
+        benchmarks=find_benchmarks(["world"]),
+        out=options.out,
         cache=cache_of(options),
-        batch=options.batch,
-        missing=options.missing,
-        progress=Shown(Console(stderr=True)),
+        command=options.typed,
+    )
+    return _carry_out(job, beside=lambda: _readout_job(options, cache=cache_of(options)))
+
+
+def _readout_job(options: argparse.Namespace, *, cache: Path | None) -> Job:
+    """Both read-outs on some benchmarks, in a folder inside that of the demo."""
+    model = load_model(DEMO_MODEL)
+    return Job(
+        scorers=[make_scorer(model), make_scorer(model, DEMO_READOUT)],
+        benchmarks=find_benchmarks(READOUT_BENCHMARKS),
+        out=options.out / FOLDER,
+        cache=cache,
+        command=options.typed,
     )
 
 
@@ -313,7 +256,7 @@ def _finish(finished: Finished, console: Console, second: Finished | None = None
         report(second.contents, second.folder.report)
         console.print(f"\n{TITLE}", highlight=False, markup=False)
         console.print(terminal_table(second.contents))
-        said = changes(second.contents, find_benchmarks(BENCHMARKS))
+        said = _changes(second.contents, find_benchmarks(READOUT_BENCHMARKS))
         console.print(said, highlight=False, markup=False)
         print(f"report:  {second.folder.report}")
     for problem in (*finished.problems, *(second.problems if second else ())):
@@ -321,6 +264,31 @@ def _finish(finished: Finished, console: Console, second: Finished | None = None
     print(f"results: {finished.folder.path}")
     print(f"report:  {finished.folder.report}")
     return 1 if finished.problems or (second and second.problems) else 0
+
+
+def _changes(contents: RunContents, benchmarks: Sequence[Benchmark]) -> str:
+    """What the second read-out gains and loses, by headline and by paired intervals."""
+    said: dict[str, list[str]] = {"gained": [], "lost": [], "no difference shown": []}
+    for benchmark in benchmarks:
+        for one in contents.comparisons:
+            if (one.benchmark, one.metric) == (benchmark.name, benchmark.headline):
+                said[_verdict(one)].append(f"{benchmark.name} {_from_to(contents, one)}")
+    return "; ".join(f"{what}: {', '.join(found)}" for what, found in said.items() if found)
+
+
+def _verdict(one: Comparison) -> str:
+    if one.low > 0:
+        return "gained"
+    return "lost" if one.high < 0 else "no difference shown"
+
+
+def _from_to(contents: RunContents, one: Comparison) -> str:
+    value = {
+        result.scorer: value_text(result.overall[one.metric])
+        for result in contents.results
+        if result.benchmark == one.benchmark
+    }
+    return f"{value[one.first]} to {value[one.second]}"
 
 
 def cache_of(options: argparse.Namespace) -> Path | None:

@@ -17,19 +17,21 @@ from PIL.Image import registered_extensions
 from rich.table import Table
 from rich.text import Text
 
+from unbag.api import make_scorers
 from unbag.cli.console import output
 from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.api import answered, opened
 from unbag.evaluation.scoring import (
+    answered,
     count_bounded,
     count_cut,
+    opened,
     said_bounded,
     said_cut,
     said_unknown,
     unknown_words,
 )
-from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
+from unbag.models.loading import Placement, choose_device, load_model, needs_device
 from unbag.scorers.prompts import PUBLISHED
 from unbag.types import FloatArray, Scorer
 

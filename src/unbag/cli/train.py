@@ -7,16 +7,15 @@ import os
 
 from rich.console import Console
 
+from unbag.benchmarks.names import find_benchmarks
 from unbag.cli.console import Shown, output
 from unbag.cli.export import shown
 from unbag.cli.run import cache_of
 from unbag.errors import UserError, unknown_name
-from unbag.evaluation.api import find_benchmarks
-from unbag.models.loading import choose_device, model_name
+from unbag.models.loading import choose_device, load_model, model_name
 from unbag.registry import find, names
 from unbag.runs.distributed import join_team, leave_team
 from unbag.runs.progress import Progress, Silent
-from unbag.scorers.resolve import load_model
 from unbag.training.before_after import price_table
 from unbag.training.data.loader import MOST, left_out_lines
 from unbag.training.job import check_begun

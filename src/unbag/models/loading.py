@@ -1,17 +1,21 @@
-"""What is needed before a model is loaded: its name by a path or a run folder, and its device."""
+"""Models by name or folder, and the device they compute on."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unbag.errors import UserError
+from unbag.registry import find, names
+from unbag.types import DualEncoder, Generator, Scorer
 
 RECORD = "unbag.json"
 """In the folder of an export: what forms it holds."""
@@ -164,3 +168,78 @@ def quiet_hub() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
+
+
+Model = DualEncoder | Generator | Scorer
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where and how a model computes. A loader is told what it has a parameter for."""
+
+    device: str = "cpu"
+    dtype: Dtype = "auto"
+    """auto: float32 for vectors, since benchmarks turn on differences of a thousandth; bfloat16 for
+    chat models on a GPU that has it."""
+    compiles: bool = False
+    """Compile the model with torch.compile: slow to start, then faster."""
+    cache: Path | None = None
+    """Where replies of servers are kept; None keeps them in memory only."""
+    concurrency: int = 8
+    """Requests to a server at a time."""
+    budget: int | None = None
+    """Most requests to a server."""
+
+    def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
+        """What this loader asks for; a choice it cannot follow is an error, not ignored."""
+        known = signature(loader).parameters
+        if "dtype" not in known and self.dtype not in ("auto", "float32"):
+            raise UserError(
+                f"the model {spec!r} cannot compute in {self.dtype}",
+                expected="float32, as it always does",
+                way_out="leave --dtype out",
+            )
+        if "compiles" not in known and self.compiles:
+            raise UserError(f"the model {spec!r} cannot be compiled", way_out="leave --compile out")
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in given.items() if name in known}
+
+
+def needs_device(spec: str) -> bool:
+    """False for a model behind a server and for rules on captions, which compute nothing here."""
+    kind, _, rest = spec.partition(":")
+    return kind != "server" and not (kind == "caption" and ":" not in rest)
+
+
+def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
+    """`kind:rest` for a registered kind, else a folder, a registered name or package.module:NAME.
+
+    A folder is that of a training run or an export; the first form of its model is loaded.
+    NAME may be a model, or a class or function that makes one; it is told the device, the dtype and
+    whether to compile if it asks.
+    """
+    placement = placement or Placement(device)
+    kind, _, rest = spec.partition(":")
+    if kind in names("model"):
+        loader = find("model", kind)
+        if not callable(loader):
+            return _checked_model(spec, loader)
+        return _checked_model(spec, loader(rest, **placement.arguments(loader, spec)))
+    if (named := model_name(spec)) != spec:
+        return load_model(named, placement=placement)
+    thing = find("model", spec)
+    is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
+    if is_ready or not callable(thing):
+        return _checked_model(spec, thing)
+    return _checked_model(spec, thing(**placement.arguments(thing, spec)))
+
+
+def _checked_model(spec: str, thing: object) -> Model:
+    if isinstance(thing, DualEncoder | Generator | Scorer):
+        return thing
+    raise UserError(
+        f"the model {spec!r} is a {type(thing).__name__}",
+        expected="a dual encoder, a generator or a scorer (see unbag.types)",
+        way_out="docs/extending.md shows the few methods each needs",
+    )

@@ -15,8 +15,8 @@ from unbag.registry import find
 from unbag.types import Scorer
 
 if TYPE_CHECKING:
+    from unbag.models.loading import Model
     from unbag.runs.progress import Progress
-    from unbag.scorers.resolve import Model
     from unbag.training.repair import Wanted, Where
 
 

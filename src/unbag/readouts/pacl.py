@@ -41,7 +41,7 @@ from unbag.readouts.training import Effort, ReaderReadout, encoder_of
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
 BASE = 10_000.0
 Rope: TypeAlias = Literal["none", "1d", "2d"]

@@ -58,7 +58,7 @@ from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
 CARD = "README.md"
 _HELD = 0.1

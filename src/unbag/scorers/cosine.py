@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Scores with a dual encoder. The engine embeds unique inputs itself and calls `compare`."""
+    """Scores with a dual encoder. A run embeds unique inputs itself and calls `compare`."""
 
     encoder: DualEncoder
     scoring: str = "cosine"

@@ -18,14 +18,13 @@ from unbag.data.readers import open_pairs
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job, load_all
 from unbag.models.joined import Joined
-from unbag.models.loading import model_name
+from unbag.models.loading import load_model, model_name
 from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.identity import described
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import load_model
 from unbag.training import checkpoint
 from unbag.training.before_after import DEFAULT, Priced, blind_reader, price, price_markdown
 from unbag.training.checkpoint import BEST, LAST

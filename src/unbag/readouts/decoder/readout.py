@@ -12,6 +12,7 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
+from unbag.models.loading import Model, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.decoder.language import read_language, saved_language, small_language
 from unbag.readouts.decoder.lessons import DecoderSettings, Lessons
@@ -50,7 +51,6 @@ from unbag.runs.files import (
 )
 from unbag.runs.progress import Progress, stops_gently
 from unbag.scorers.chat import PERPLEXITY, YES
-from unbag.scorers.resolve import Model, load_model
 from unbag.training.repair import Where
 from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
+from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.reader import LAST
 from unbag.readouts.scorer import prompts_of
@@ -37,7 +38,6 @@ from unbag.runs.cache import Shelf, open_shelf
 from unbag.runs.files import locked_folder, make_folder
 from unbag.runs.progress import Progress, Silent
 from unbag.scorers.cosine import Cosine, average
-from unbag.scorers.resolve import Dtype, Model, Placement, load_model
 from unbag.training.job import check_empty
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
