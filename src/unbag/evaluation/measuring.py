@@ -40,6 +40,7 @@ from unbag.types import (
     Scorer,
     Sparse,
 )
+from unbag.types.items import text_of
 
 MOST = 6
 """Failures kept for each scorer and benchmark."""
@@ -253,7 +254,7 @@ def choose_failures(
             item=shown.name,
             metric=outcomes.metric,
             pictures=tuple(pictures),
-            captions=tuple(map(_text, shown.captions)),
+            captions=tuple(map(text_of, shown.captions)),
             kinds=tuple(shown.kinds),
             truth=tuple(tuple(bool(t) for t in row) for row in shown.truth),
             scores=tuple(tuple(float(s) for s in row) for row in shown.scores),
@@ -325,7 +326,3 @@ def thumbnail(picture: Picture) -> str:
     buffer = BytesIO()
     image.save(buffer, format="JPEG", quality=90, subsampling=0)
     return "data:image/jpeg;base64," + b64encode(buffer.getvalue()).decode()
-
-
-def _text(caption: Caption) -> str:
-    return caption if isinstance(caption, str) else caption.name

@@ -14,6 +14,7 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
 
 _HASHERS, _KEYS_AT_ONCE = 8, 64
@@ -50,7 +51,7 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
     prompts: dict[str, None] = {}
     for caption in builder.captions:
-        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+        prompts.update(dict.fromkeys(prompts_of(caption)))
     _check_texts(prompts)
     return Plan(
         pictures=tuple(builder.pictures.values()),

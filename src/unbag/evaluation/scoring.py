@@ -38,6 +38,7 @@ from unbag.types import (
     Scores,
     Sparse,
 )
+from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
                 expected="a string, or unbag.types.Ensemble",
                 way_out="leave it out, or write it as text",
             )
-        for text in [caption] if isinstance(caption, str) else caption.prompts:
+        for text in prompts_of(caption):
             if not is_whole_text(text):
                 raise UserError(
                     f"the caption {text!r} holds half a character",
@@ -567,7 +568,7 @@ def count_cut(scorer: Scorer, captions: Iterable[Caption]) -> int:
         return 0
     prompts: dict[str, None] = {}
     for caption in captions:
-        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+        prompts.update(dict.fromkeys(prompts_of(caption)))
     return sum(count > reader.context for count in reader.count_tokens(list(prompts)))
 
 

@@ -37,6 +37,7 @@ from unbag.models.huggingface.loading import (
 )
 from unbag.models.weights import fingerprint
 from unbag.types import Caption, FloatArray, Item, Picture, Query, Scores, Sparse
+from unbag.types.items import prompts_of, text_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -383,7 +384,7 @@ class Sentence:
                     expected="items whose captions belong together",
                     way_out="leave the retrieval benchmarks out for this baseline",
                 )
-        self._learn([text for item in items for c in item.captions for text in _prompts_of(c)])
+        self._learn([text for item in items for c in item.captions for text in prompts_of(c)])
         return [self._scores(item) for item in items]
 
     def vectors(self, captions: Sequence[str]) -> FloatArray:
@@ -409,7 +410,7 @@ class Sentence:
         )
 
     def _vector(self, caption: Caption) -> FloatArray:
-        mean: FloatArray = np.mean([self._known[text] for text in _prompts_of(caption)], axis=0)
+        mean: FloatArray = np.mean([self._known[text] for text in prompts_of(caption)], axis=0)
         return mean / np.linalg.norm(mean)
 
     def _learn(self, texts: Sequence[str]) -> None:
@@ -435,12 +436,3 @@ class Sentence:
                 pool_words(hidden_NLH, mask_NL, POOL_OF[self.pooling]), dim=-1
             )
         return found
-
-
-def text_of(caption: Caption) -> str:
-    """A caption as one string; an ensemble is known by its name."""
-    return caption if isinstance(caption, str) else caption.name
-
-
-def _prompts_of(caption: Caption) -> tuple[str, ...]:
-    return (caption,) if isinstance(caption, str) else caption.prompts

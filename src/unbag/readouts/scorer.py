@@ -17,6 +17,7 @@ from unbag.readouts.features import Laid, Parts, PartsStore
 from unbag.readouts.reader import Reader, reader_fingerprint
 from unbag.runs.progress import Progress
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
+from unbag.types.items import prompts_of
 
 ROWS, COLUMNS = 32, 1_024
 """Of a matrix of scores that are filled at once."""
@@ -199,11 +200,6 @@ class _Met:
         """None for one that was not met, or cannot be used."""
         at = self._row_of.get(id(picture))
         return self.laid.row_of.get(picture.key) if at is None else at
-
-
-def prompts_of(caption: Caption) -> tuple[str, ...]:
-    """The texts of a caption: itself, or those of its ensemble."""
-    return (caption,) if isinstance(caption, str) else caption.prompts
 
 
 def _that_fit(seen: Parts) -> int:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
 from unbag.models.huggingface.chat import (
     Ask,
     ContrastiveGenerator,
@@ -37,6 +36,7 @@ from unbag.scorers.questions import (
     read_answer,
 )
 from unbag.types import BoolArray, FloatArray, Generator, Item, Query, Scorer, Scores
+from unbag.types.items import text_of
 
 
 @dataclass(frozen=True)

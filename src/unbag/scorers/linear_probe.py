@@ -25,13 +25,13 @@ from unbag.types import (
     BoolArray,
     Caption,
     DualEncoder,
-    Ensemble,
     FloatArray,
     IntArray,
     Item,
     Picture,
     Query,
 )
+from unbag.types.items import text_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -248,7 +248,7 @@ class LinearProbe:
         unknown = [caption for caption in captions if caption not in place]
         if unknown:
             raise UserError(
-                f"the linear probe has no class {_name(unknown[0])!r}",
+                f"the linear probe has no class {text_of(unknown[0])!r}",
                 expected=f"one of its {len(self.classes)}: {_some(self.classes)}",
                 way_out="fit one to the training split of this benchmark, and run it on that alone",
             )
@@ -282,11 +282,7 @@ class LinearProbe:
 
 def _some(captions: Sequence[Caption]) -> str:
     more = ", ..." if len(captions) > 5 else ""
-    return ", ".join(_name(caption) for caption in captions[:5]) + more
-
-
-def _name(caption: Caption) -> str:
-    return caption.name if isinstance(caption, Ensemble) else caption
+    return ", ".join(text_of(caption) for caption in captions[:5]) + more
 
 
 def untrained(model: object) -> LinearProbe:

@@ -15,8 +15,8 @@ from string import ascii_uppercase
 from types import MappingProxyType
 
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
 from unbag.types import Caption, Item, Question
+from unbag.types.items import text_of
 
 VERSION = "1"
 """Of all that is below: part of a scorer's fingerprint."""
@@ -84,12 +84,10 @@ def _relation_text(
         phrases.reverse()
     if not second:
         listed = [f"on the {phrase}" for phrase in phrases]
-        return f"Is the {first} {_or(listed)}? {_SHORT}"
+        return f"Is the {first} {joined_by_or(listed)}? {_SHORT}"
     ending = ENDINGS.get(frozenset(phrases)) if len(item.pictures) > 1 else _SHORT
     count = _COUNTS.get(len(phrases), str(len(phrases)))
-    return (
-        f"Is the {first} {_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
-    )
+    return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
 
 
 def _choice(item: Item, captions: Sequence[str]) -> Asked:
@@ -106,7 +104,8 @@ def _choice(item: Item, captions: Sequence[str]) -> Asked:
     )
 
 
-def _or(phrases: Sequence[str]) -> str:
+def joined_by_or(phrases: Sequence[str]) -> str:
+    """Phrases with commas, and an or before the last."""
     *others, last = phrases
     return f"{', '.join(others)} or {last}" if others else last
 

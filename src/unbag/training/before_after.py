@@ -27,7 +27,6 @@ from unbag.evaluation.run import Finished, run
 from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
-from unbag.models.baselines import text_of
 from unbag.reports.exports import escaped, report
 from unbag.reports.formatting import difference_text, interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
@@ -44,6 +43,7 @@ from unbag.types import (
     Query,
     RunContents,
 )
+from unbag.types.items import text_of
 from unbag.world import benchmarks as world
 
 if TYPE_CHECKING:

@@ -42,6 +42,7 @@ from unbag.training.towers.cached_features import keep_features
 from unbag.training.towers.lora import add_lora
 from unbag.training.trainer import Trained, train
 from unbag.types import Benchmark, DualEncoder, Item
+from unbag.types.items import prompts_of
 
 WORLD = "world"
 """In place of a file: scenes that are drawn while training."""
@@ -213,7 +214,7 @@ def _check_benchmarks(
 
 def _check_known(encoder: DualEncoder, name: str, items: Sequence[Item]) -> None:
     every = (one for item in items for one in item.captions)
-    texts = [text for one in every for text in ((one,) if isinstance(one, str) else one.prompts)]
+    texts = [text for one in every for text in prompts_of(one)]
     try:
         encoder.count_tokens(texts)
     except UserError as error:

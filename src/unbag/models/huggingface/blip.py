@@ -27,6 +27,7 @@ from unbag.models.huggingface.loading import (
 from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, Tokens
+from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -102,7 +103,7 @@ class Match:
             pixels = [self.reader.prepare(queries[rows[0]].picture.open()) for rows in window]
             patch_PLH = self._fitting(self.reader.look, torch.stack(pixels))
             self._read(self._pairs(queries, window), patch_PLH, score_Q)
-        prompts_Q = torch.tensor([len(_prompts_of(query)) for query in queries])
+        prompts_Q = torch.tensor([len(prompts_of(query.caption)) for query in queries])
         return score_Q / prompts_Q
 
     def _pairs(self, queries: Sequence[Query], window: Sequence[Sequence[int]]) -> list[_Pair]:
@@ -111,7 +112,7 @@ class Match:
             (query, picture, prompt)
             for picture, rows in enumerate(window)
             for query in rows
-            for prompt in _prompts_of(queries[query])
+            for prompt in prompts_of(queries[query].caption)
         ]
         lengths = self.reader.count_tokens([prompt for *_, prompt in places])
         return sorted(_Pair(n, *place) for n, place in zip(lengths, places, strict=True))
@@ -135,10 +136,6 @@ class _Pair(NamedTuple):
     query: int
     picture: int
     prompt: str
-
-
-def _prompts_of(query: Query) -> tuple[str, ...]:
-    return (query.caption,) if isinstance(query.caption, str) else query.caption.prompts
 
 
 class TowerMatch(Match):

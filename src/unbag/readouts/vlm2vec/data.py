@@ -21,8 +21,7 @@ from torch import Tensor
 from unbag.data.pairs import Pair, Pairs
 from unbag.edits.kinds import normalised
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
-from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, says_relation
+from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, joined_by_or, says_relation
 from unbag.training.data.pairs import Draw, Orders
 from unbag.training.data.world import (
     DEFAULT_PRESET,
@@ -34,6 +33,7 @@ from unbag.training.data.world import (
 )
 from unbag.training.recipes import Slot
 from unbag.types import Item, Picture
+from unbag.types.items import text_of
 from unbag.world.rendering import ScenePicture
 from unbag.world.stream import batch, split_seed, withheld
 from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS
@@ -300,7 +300,7 @@ def about_relation(captions: Sequence[str], *, is_turned: bool) -> str | None:
     said = {one.seen_from(first) for one in known}
     if len(said) == 1:
         said |= {OPPOSITE[relation] for relation in said}
-    return f"Is the {first} {_or([p for p in _PHRASES if p in said])} the {second}?"
+    return f"Is the {first} {joined_by_or([p for p in _PHRASES if p in said])} the {second}?"
 
 
 def about_caption(caption: str, *, is_turned: bool) -> str | None:
@@ -310,7 +310,7 @@ def about_caption(caption: str, *, is_turned: bool) -> str | None:
         return None if found is None else _about_place([found])
     first, second = (found.second, found.first) if is_turned else (found.first, found.second)
     pair = {found.seen_from(first), OPPOSITE[found.seen_from(first)]}
-    return f"Is the {first} {_or([p for p in _PHRASES if p in pair])} the {second}?"
+    return f"Is the {first} {joined_by_or([p for p in _PHRASES if p in pair])} the {second}?"
 
 
 @dataclass(frozen=True)
@@ -347,9 +347,4 @@ def stated(caption: str) -> Stated | None:
 def _about_place(known: Sequence[Stated]) -> str:
     said = {one.relation for one in known}
     shown = [place for pair in _PLACE_PAIRS if said & set(pair) for place in pair]
-    return f"Is the {known[0].first} {_or([f'on the {place}' for place in shown])}?"
-
-
-def _or(phrases: Sequence[str]) -> str:
-    *others, last = phrases
-    return f"{', '.join(others)} or {last}" if others else last
+    return f"Is the {known[0].first} {joined_by_or([f'on the {place}' for place in shown])}?"

@@ -20,7 +20,6 @@ from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.loading import Dtype, Model, Placement, load_model
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.reader import LAST
-from unbag.readouts.scorer import prompts_of
 from unbag.readouts.vlm2vec.data import (
     VERSION,
     WITHOUT,
@@ -42,6 +41,7 @@ from unbag.training.job import check_empty
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.training.settings import choose
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scorer, Scores
+from unbag.types.items import prompts_of
 
 
 @dataclass(frozen=True)
