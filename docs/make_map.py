@@ -15,8 +15,7 @@ from playwright.sync_api import sync_playwright
 
 import unbag as ub
 from unbag.models.tiny import load
-from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.dcsm_words import END
+from unbag.readouts.dcsm import END, Dcsm, DcsmSettings
 from unbag.readouts.reader import Sizes
 from unbag.types import Picture
 

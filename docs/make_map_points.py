@@ -16,12 +16,13 @@ from functools import partial
 
 import numpy as np
 
+from unbag.api import make_scorer
 from unbag.metrics.intervals import wilson
+from unbag.models.loading import load_model
 from unbag.probes.base import Maps
 from unbag.probes.data import world_material
 from unbag.probes.maps import cells, covered_maps, occlusion_maps, word_maps
 from unbag.probes.space import EncoderSpace
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import BoolArray, DualEncoder, FloatArray, Picture
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene, Thing

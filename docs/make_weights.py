@@ -19,8 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 import unbag as ub
 from unbag.models.tiny import Tiny, load
 from unbag.readouts.base import find_readout
-from unbag.readouts.dcsm_words import placed_words
-from unbag.readouts.features import Parts
+from unbag.readouts.features import Parts, placed_words
 from unbag.readouts.pacl import Pacl
 from unbag.readouts.reader import load_reader, read_head
 from unbag.readouts.sparc import Sparc

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import unbag as ub
-from unbag.scorers import make_scorer
+from unbag.api import make_scorer
 
 MODELS = ("tiny:base", "tiny:random", "caption:short")
 BENCHMARKS = ("world-swap", "world-relation")

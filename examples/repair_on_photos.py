@@ -31,10 +31,9 @@ from unbag.edits.jobs.run import EditJob, run_edit
 from unbag.metrics.choice import Choice
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.triples import Triples
-from unbag.models.loading import choose_device, model_name
+from unbag.models.loading import choose_device, load_model, model_name
 from unbag.runs.cache import default_cache
 from unbag.runs.files import write_text
-from unbag.scorers.resolve import load_model
 from unbag.training.before_after import price_table
 from unbag.training.recipes import Locks, Recipe
 from unbag.training.repair import Repaired, Wanted, Where

@@ -19,8 +19,8 @@ from pathlib import Path
 from time import perf_counter
 
 from unbag.benchmarks.aro import ATTRIBUTION_FILE
+from unbag.benchmarks.names import benchmark
 from unbag.benchmarks.vl_checklist import SOURCES
-from unbag.evaluation.api import benchmark
 from unbag.evaluation.loading import load_items
 from unbag.runs.progress import Silent
 

@@ -35,7 +35,7 @@ from unbag.data import PixelPicture
 from unbag.evaluation.embedding import embed
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.scoring import QueryScoring, in_chunks, score_by_vectors
-from unbag.models.loading import choose_device
+from unbag.models.loading import choose_device, load_model
 from unbag.readouts.base import find_readout
 from unbag.readouts.data import WorldRows, world_pool, world_rows
 from unbag.readouts.features import Parts, stacked
@@ -44,7 +44,6 @@ from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.training import Fit, ReaderReadout, sizes_of
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
-from unbag.scorers.resolve import load_model
 from unbag.types import DualEncoder, Item
 from unbag.world.rendering import draw
 

@@ -20,7 +20,7 @@ from PIL import Image
 from torch.nn.functional import normalize
 
 from unbag.data.images import _file_digest
-from unbag.scorers import Placement, choose_device, load_model
+from unbag.models.loading import Placement, choose_device, load_model
 from unbag.types import DualEncoder
 
 ARCH = "ViT-B-32-quickgelu"

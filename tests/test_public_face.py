@@ -26,7 +26,7 @@ def test_no_subpackage_hides_a_public_function() -> None:
         "import pkgutil, unbag as ub\n"
         "names = {m.name for m in pkgutil.iter_modules(ub.__path__)}\n"
         "assert not names & set(ub.__all__), names & set(ub.__all__)\n"
-        "import unbag.reports, unbag.evaluation.run, unbag.cli\n"
+        "import unbag.reports.exports, unbag.evaluation.run, unbag.cli\n"
         "assert callable(ub.report) and callable(ub.report) and callable(ub.run)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from unbag.readouts.reader import WEIGHTS
+from unbag.models.shipped import WEIGHTS, find_shipped
 from unbag_lab.results import ArmResult, shipped_results
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +21,7 @@ def text_of(path: Path) -> str:
 
 
 def card_of(head: str) -> str:
-    return text_of(WEIGHTS / f"tiny-base.{head}" / "README.md")
+    return text_of(cast(Path, find_shipped(f"tiny-base.{head}")) / "README.md")
 
 
 def rows(text: str) -> dict[tuple[str, str], list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from unbag.readouts.reader import WEIGHTS
+from unbag.models.shipped import WEIGHTS
 from unbag.training.optim import share_of_rate
 from unbag_lab.claim import FEWEST_BASES, LEAST_FIT
 from unbag_lab.claims import all_claims

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from unbag.api import evaluate
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.models.tiny import read
 from unbag.scorers.cosine import Cosine
 from unbag.training.data.batch import Batch

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from unbag.version import __version__
 
 if TYPE_CHECKING:
+    from unbag.api import benchmark, diagnose, evaluate, model, score, scorer
     from unbag.edits.editor import edit
     from unbag.errors import UserError
-    from unbag.evaluation.api import benchmark, evaluate, model, score, scorer
     from unbag.evaluation.loading import Job
     from unbag.evaluation.run import run
-    from unbag.probes.diagnosis.diagnose import diagnose
     from unbag.reports.exports import report
     from unbag.scorers.cosine import Cosine
     from unbag.training.repair import repair
@@ -26,17 +25,17 @@ _HOME = {
     "Cosine": "unbag.scorers.cosine",
     "Job": "unbag.evaluation.loading",
     "UserError": "unbag.errors",
-    "benchmark": "unbag.evaluation.api",
-    "diagnose": "unbag.probes.diagnosis.diagnose",
+    "benchmark": "unbag.api",
+    "diagnose": "unbag.api",
     "edit": "unbag.edits.editor",
-    "evaluate": "unbag.evaluation.api",
+    "evaluate": "unbag.api",
     "make_recipe": "unbag.training.settings",
-    "model": "unbag.evaluation.api",
+    "model": "unbag.api",
     "repair": "unbag.training.repair",
     "report": "unbag.reports.exports",
     "run": "unbag.evaluation.run",
-    "score": "unbag.evaluation.api",
-    "scorer": "unbag.evaluation.api",
+    "score": "unbag.api",
+    "scorer": "unbag.api",
 }
 
 __all__ = [

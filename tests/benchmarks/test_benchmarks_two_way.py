@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unbag.benchmarks.names import benchmark
 from unbag.benchmarks.whatsup import WHATSUP_A, WHATSUP_B, two_way
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.evaluation.api import benchmark
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice

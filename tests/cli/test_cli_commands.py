@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from unbag.benchmarks.names import find_benchmarks
 from unbag.cli import main
-from unbag.evaluation.api import find_benchmarks
 from unbag.version import __version__
 
 MODEL = """

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image as Images
 
 import unbag as ub
+from unbag.api import score
 from unbag.cli import main
 from unbag.data import PixelPicture
-from unbag.evaluation.api import score
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.pooled import POOLED, PooledSettings
 from unbag.readouts.reader import FILE, Head, Sizes, save_head

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from unbag.api import make_scorers
 from unbag.cli import main
 from unbag.models.tiny import load
 from unbag.registry import names
-from unbag.scorers.resolve import make_scorers
 
 PAGE = (Path(__file__).parents[2] / "docs" / "readouts.md").read_text(encoding="utf-8")
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.api import evaluate
 from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import QueryScoring
-from unbag.reports import report
+from unbag.reports.exports import report
 from unbag.runs.cache import Shelf, default_cache
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine

@@ -8,9 +8,9 @@ import pytest
 
 from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.api import verify
 from unbag.evaluation.loading import Job, absent_pictures, load_items
 from unbag.evaluation.plan import check_items, equal_captions, make_plan
+from unbag.evaluation.verify import verify
 from unbag.runs.progress import Silent
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Download, DualEncoder, Item, Published, Sparse

@@ -10,13 +10,13 @@ import pytest
 from torch import Tensor
 
 import unbag as ub
+from unbag.api import fit_linear_probe
 from unbag.data import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.linear_probe import fit_linear_probe, held_out
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Classify
 from unbag.runs.progress import Silent
-from unbag.scorers.linear_probe import LinearProbe, fit_logistic
+from unbag.scorers.linear_probe import LinearProbe, fit_logistic, held_out
 from unbag.types import Benchmark, DualEncoder, EvalProtocol, FittedScorer, Item, Query, Scorer
 from unbag.world.placement import place_apart, sample_look
 from unbag.world.rendering import ScenePicture
@@ -198,7 +198,7 @@ def test_an_unknown_class_is_named() -> None:
 
 def test_a_probe_that_did_not_converge_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = partial(fit_logistic, most_steps=1)
-    monkeypatch.setattr("unbag.evaluation.linear_probe.fit_logistic", stopped)
+    monkeypatch.setattr("unbag.scorers.linear_probe.fit_logistic", stopped)
     with pytest.raises(UserError, match="did not converge: after 1 steps"):
         fit_linear_probe(encoder("tiny:base"), training()[:40])
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from unbag.api import evaluate
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import RunFolder, read_contents

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from unbag.evaluation.api import benchmark
+from unbag.api import make_scorer
+from unbag.benchmarks.names import benchmark
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.scoring import said_unknown, unknown_words
+from unbag.models.loading import load_model
 from unbag.models.tiny import load
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Benchmark, Item
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag.evaluation.api import known_models, verify
 from unbag.evaluation.loading import Job
+from unbag.evaluation.verify import known_models, verify
 from unbag.scorers import Cosine
 from unbag.types import Benchmark, Download, DualEncoder, Errata, Item, Published
 

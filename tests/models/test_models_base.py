@@ -5,7 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from unbag.evaluation.api import benchmark, evaluate
+from unbag.api import evaluate
+from unbag.benchmarks.names import benchmark
 from unbag.models.tiny import load
 from unbag.scorers import Cosine
 from unbag.types import Estimate, EvalProtocol, Result

@@ -9,9 +9,9 @@ import torch
 
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.models import baselines as caption_likelihood
-from unbag.models.baselines import Likelihood, find_model, load, load_likelihood
-from unbag.models.huggingface.loading import Source
+from unbag.models.baselines import Likelihood, load, load_likelihood
+from unbag.models.huggingface import loading
+from unbag.models.huggingface.loading import Source, find_model
 from unbag.types import Query, Question
 
 transformers = pytest.importorskip("transformers")
@@ -156,7 +156,7 @@ def test_a_folder_that_could_be_a_name_is_told_before_a_hub_is_asked(
     def connected(source: object, kind: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(caption_likelihood, "read_weights", connected)
+    monkeypatch.setattr(loading, "read_weights", connected)
     with pytest.raises(UserError, match="at 'models/gpt': the folder models has no gpt") as caught:
         load_likelihood("models/gpt")
     assert caught.value.way_out == (

@@ -10,16 +10,16 @@ import pytest
 from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, load_chat
+from unbag.models.loading import Model
 from unbag.models.server import load
 from unbag.probes.base import Material, Options
 from unbag.probes.data import world_material
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.probes.maps import GRID, WHOLE, covered, covered_maps
-from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.readout import AskedCosine, load_encoder
 from unbag.scorers.chat import YES
-from unbag.scorers.resolve import Model
 from unbag.types import Picture, Query, Question, Scorer
 
 from .local_chat import Chat, served

@@ -16,7 +16,8 @@ from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics.choice import Choice
 from unbag.models.huggingface.chat import Ask, load_chat, logprobs_of
-from unbag.scorers import load_model, make_scorers
+from unbag.models.loading import load_model
+from unbag.scorers import make_scorers
 from unbag.types import Benchmark, Item, Query
 
 from .tiny_chat import CHATML, VICUNA, llava, save

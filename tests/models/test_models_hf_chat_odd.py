@@ -8,8 +8,7 @@ import pytest
 
 from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
-from unbag.evaluation.api import answered
-from unbag.evaluation.scoring import QueryScoring
+from unbag.evaluation.scoring import QueryScoring, answered
 from unbag.models.huggingface.chat import load_chat
 from unbag.scorers import make_scorers
 from unbag.types import Item

@@ -15,7 +15,8 @@ import torch
 from unbag.cli import main
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.scorers import Placement, load_model, make_scorers
+from unbag.models.loading import Placement, load_model
+from unbag.scorers import make_scorers
 from unbag.types import Query
 
 Folder = Callable[[str], Path]

@@ -9,16 +9,17 @@ import pytest
 import torch
 from PIL.Image import Image
 
+from unbag.api import evaluate
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.metrics import Choice, Recall
 from unbag.models.huggingface import blip as hf_match
 from unbag.models.huggingface.blip import Match, TowerMatch
 from unbag.models.huggingface.loading import load
-from unbag.scorers import load_model, make_scorer, make_scorers
+from unbag.models.loading import load_model
+from unbag.scorers import make_scorer, make_scorers
 from unbag.scorers.cosine import Cosine
 from unbag.types import (
     Benchmark,

@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
 from unbag.models.huggingface.loading import Source, load, parse_source
-from unbag.models.loading import folder_name
-from unbag.scorers import load_model
+from unbag.models.loading import folder_name, load_model
 
 transformers: Any = pytest.importorskip("transformers")
 HfFolder = Callable[[str], Path]

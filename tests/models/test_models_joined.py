@@ -22,8 +22,8 @@ from unbag.models.joined import (
     split,
     write_joined,
 )
+from unbag.models.loading import Placement, load_model
 from unbag.models.text_encoders import write_table
-from unbag.scorers.resolve import Placement, load_model
 from unbag.types import DualEncoder, LayerEncoder, TokenEncoder
 
 from .tiny_text import save_bert, save_llama, save_tiny

@@ -113,7 +113,7 @@ def test_transforms_of_open_clip(said: dict[str, Any]) -> None:
     pytest.importorskip("open_clip")
     from unbag.models.open_clip import encoder as preparation
 
-    whole = preparation.transform(preparation.whole(said, 32))
+    whole = preparation.make_transform(preparation.full_preparation(said, 32))
     found = preparation.in_bytes(whole)
     assert found is not None
     prepare, numbers = found

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from unbag.api import evaluate
 from unbag.cli import main
 from unbag.cli.score import ask
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents

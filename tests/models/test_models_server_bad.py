@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from unbag.api import evaluate
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.evaluation.api import evaluate
 from unbag.models.server import ServerModel, load
 from unbag.scorers.resolve import make_scorers
 from unbag.world.benchmarks import SWAP

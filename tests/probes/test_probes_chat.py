@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from unbag.data import FilePicture
+from unbag.models.loading import load_model
 from unbag.probes.base import Finding, Material, Options, PicturePair, Row, Subject
 from unbag.probes.chat import MOST, PRIOR, YES_BIAS, items_of, prior, yes_bias
 from unbag.probes.data import world_material
 from unbag.registry import find, names
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import load_model, make_scorer
+from unbag.scorers.resolve import make_scorer
 from unbag.types import Picture
 
 from .chat_said import Ruled, drawn, few, is_cat, prefers, reads, sees_cats

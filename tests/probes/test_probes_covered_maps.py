@@ -14,6 +14,7 @@ from torch import Tensor
 
 from unbag.data import PixelPicture
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.models.tiny import load as load_tiny
 from unbag.probes.base import Material, Row
 from unbag.probes.diagnosis.diagnose import make_subject
@@ -28,14 +29,14 @@ from unbag.probes.maps import (
     covered_maps,
     map_words,
 )
-from unbag.readouts.occlusion import PROMPT
+from unbag.readouts.decoder.occlusion import PROMPT
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Vlm2Vec
 from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.runs.progress import Advance, Silent
 from unbag.scorers.chat import LIKELIHOOD, YES
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import load_model, make_scorer
+from unbag.scorers.resolve import make_scorer
 from unbag.types import Picture, Scorer
 
 SIDE = 48

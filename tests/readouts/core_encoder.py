@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unbag.data import PixelPicture
 from unbag.models.tiny import Tiny, TinyConfig, untrained
-from unbag.readouts.data import Row
+from unbag.readouts.data import PoolRow
 from unbag.types import Layers, Tokens
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
@@ -55,10 +55,10 @@ def halves(left: str, right: str) -> PixelPicture:
     return PixelPicture(pixels)
 
 
-def rows() -> list[Row]:
+def rows() -> list[PoolRow]:
     """The hard negative exchanges the colours."""
     return [
-        Row(halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
+        PoolRow(halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
         for a in COLOURS
         for b in COLOURS
         if a != b

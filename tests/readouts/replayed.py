@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from unbag.training.optim import Kept, Memory
+from unbag.training.optim import Memory, Snapshot
 
 _ASKS = ("_local_scalar_dense", "nonzero", "masked_select", "equal")
 """Operations that wait for the device: no graph can hold them."""
@@ -68,7 +68,7 @@ class Replayed:
         memory: Memory | None = None,
     ) -> None:
         weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = Kept([*weights, *beside], optimiser)
+        before = Snapshot([*weights, *beside], optimiser)
         for _ in range(3):
             step()
         optimiser.zero_grad(set_to_none=True)

@@ -10,8 +10,7 @@ import torch
 from unbag.errors import UserError
 from unbag.models.tiny import load
 from unbag.readouts.composites import composite_pool, composites
-from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.dcsm_words import FUNCTIONAL, MapCaptions
+from unbag.readouts.dcsm import FUNCTIONAL, Dcsm, DcsmSettings, MapCaptions
 from unbag.readouts.features import View
 from unbag.readouts.training import Fit, held_rows, sizes_of
 from unbag.world.grammar import holds, parse

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from unbag.errors import UserError
 from unbag.readouts.dcsm import (
+    END,
     Dcsm,
     DcsmSettings,
     MapCnn,
@@ -23,7 +24,6 @@ from unbag.readouts.dcsm import (
     standardise,
     with_words,
 )
-from unbag.readouts.dcsm_words import END
 from unbag.readouts.features import Parts
 from unbag.readouts.reader import ReaderBatch, Sizes, contrast
 

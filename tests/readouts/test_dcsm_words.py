@@ -11,17 +11,8 @@ import torch
 
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.readouts.dcsm_words import (
-    END,
-    FUNCTIONAL,
-    Align,
-    MapCaptions,
-    Placed,
-    ends,
-    marks,
-    placed_words,
-)
-from unbag.readouts.features import joint_captions
+from unbag.readouts.dcsm import END, FUNCTIONAL, Align, MapCaptions, marks
+from unbag.readouts.features import Placed, ends, joint_captions, placed_words
 from unbag.types import DualEncoder
 
 
@@ -155,7 +146,9 @@ def test_captions_beyond_the_map_are_cut_counted_and_said_once() -> None:
     with pytest.warns(UserWarning, match="tiny:base with more than 4 tokens are cut: a map has 4"):
         found = view(tiny, ["a red cup and a star", "a cup"])
     view(tiny, ["a cup and a star"])
-    assert (view.tally.captions, view.tally.cut, view.tally.plain) == (3, 2, 3)
+    every = ["a red cup and a star", "a cup", "a cup and a star"]
+    counted = marks(tiny, every, align="word_index", length=4)
+    assert (counted.cut, counted.plain) == (2, 3)
     # The end token stays, as a tokenizer that cuts at 4 has it.
     short = tiny.encode_padded(["a red cup"], length=4)
     torch.testing.assert_close(found.part_NLW[0], short.vector_NLD[0], atol=1e-6, rtol=0)

@@ -15,15 +15,16 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from unbag.api import make_scorers
 from unbag.errors import UserError
-from unbag.models.baselines import read_causal
+from unbag.models.huggingface.loading import read_causal
+from unbag.models.loading import Placement, load_model
 from unbag.models.tiny import Tiny, load, write
 from unbag.readouts.base import ReadoutTrained, train_readout
 from unbag.readouts.decoder import language as decoder_language
 from unbag.readouts.decoder.readout import DECODER
 from unbag.readouts.decoder.saving import read_decoder
 from unbag.runs.progress import Advance, Progress, Silent
-from unbag.scorers.resolve import Placement, load_model, make_scorers
 from unbag.types import Query
 
 from .decoder_made import encoder, language_folder, pictures

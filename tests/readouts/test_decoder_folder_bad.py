@@ -11,10 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from unbag.api import make_scorers
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.readouts.base import train_readout
 from unbag.readouts.decoder.readout import load as load_decoder
-from unbag.scorers.resolve import load_model, make_scorers
 
 from .decoder_made import encoder
 

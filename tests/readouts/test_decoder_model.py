@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.api import make_scorers
 from unbag.data import FilePicture
 from unbag.errors import UserError
 from unbag.models.huggingface.chat import Ask, BatchGenerator, ContrastiveGenerator, HiddenGenerator
 from unbag.models.tiny import Tiny
 from unbag.readouts.decoder.lessons import DecoderSettings
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder, picture_tokens, view_of
-from unbag.scorers.resolve import make_scorers
 from unbag.types import Generator, Item, ItemScorer, Picture, Query
 
 from .decoder_made import SMALL, decoder, encoder, pictures

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
-from unbag.readouts.reader import WEIGHTS
-from unbag.scorers.resolve import load_model, make_scorer
+from unbag.models.loading import load_model
+from unbag.models.shipped import find_shipped
+from unbag.scorers.resolve import make_scorer
 from unbag.types import BoolArray, IntArray, Item, ItemScorer, Query, Scorer
 from unbag.world.benchmarks import PAIRS_A, RELATION
 from unbag.world.rendering import ScenePicture
@@ -19,7 +22,7 @@ STEEP = 6
 
 def card_of(head: str) -> str:
     """In one line."""
-    text = (WEIGHTS / f"tiny-base.{head}" / "README.md").read_text(encoding="utf-8")
+    text = (cast(Path, find_shipped(f"tiny-base.{head}")) / "README.md").read_text(encoding="utf-8")
     return " ".join(text.split())
 
 

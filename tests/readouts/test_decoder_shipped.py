@@ -10,14 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from unbag.api import make_scorer
 from unbag.cli.main import main
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
+from unbag.models.loading import load_model
+from unbag.models.shipped import WEIGHTS
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.readout import load
-from unbag.readouts.reader import WEIGHTS, shipped_decoder
+from unbag.readouts.reader import shipped_decoder
 from unbag.scorers.chat import Yes
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import DualEncoder, FloatArray, Item, Query, Scorer
 from unbag.world.benchmarks import RELATION
 
@@ -113,7 +115,8 @@ def test_captions_of_one_picture_share_its_tokens_and_have_the_scores_they_have_
 
 def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: Scorer) -> None:
     code = (
-        "import sys; from unbag.scorers.resolve import load_model, make_scorer; "
+        "import sys; from unbag.models.loading import load_model; "
+        "from unbag.api import make_scorer; "
         "from unbag.types import Query; from unbag.world.benchmarks import set_items; "
         "s = make_scorer(load_model('tiny:base'), 'decoder'); "
         "s.score([Query(set_items('a', n=1)[0].pictures[0], 'a star')]); "

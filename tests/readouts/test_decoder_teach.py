@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from unbag.api import make_scorer
 from unbag.errors import UserError
 from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, Fact
 from unbag.readouts.decoder.training import Material, Teaching, begin, fits, share_right
-from unbag.scorers.resolve import make_scorer
 from unbag.types import Picture, Query
 
 from .decoder_made import COLOURS, SHAPES, SMALL, begun, pictures

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from unbag.errors import UserError
-from unbag.readouts.dcsm import Dcsm, DcsmSettings
-from unbag.readouts.dcsm_words import END
+from unbag.readouts.dcsm import END, Dcsm, DcsmSettings
 from unbag.readouts.features import Parts
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.pooled import Pooled, PooledSettings

@@ -13,18 +13,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from unbag.api import make_scorer
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
 from unbag.models.batching import Fitting
+from unbag.models.loading import load_model
 from unbag.probes.maps import OCCLUSION_COSINES, OCCLUSION_LOGS, WHOLE, decoder_of, occlusion_maps
 from unbag.readouts.decoder.model import DecoderNet, PatchDecoder
-from unbag.readouts.occlusion import PROMPT, met, occluded, said, spans
+from unbag.readouts.decoder.occlusion import PROMPT, met, occluded, said, spans
 from unbag.readouts.vlm2vec.data import WITHOUT, instruction
 from unbag.readouts.vlm2vec.model import Adapting, Vlm2Vec, adapt, unit
 from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import load_model, make_scorer
 from unbag.types import Query, Question, Scorer
 from unbag.world.benchmarks import set_items
 from unbag.world.rendering import ScenePicture

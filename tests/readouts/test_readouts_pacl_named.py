@@ -13,7 +13,7 @@ from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny
 from unbag.readouts.base import find_readout
-from unbag.readouts.data import Pool, Row, pool_of
+from unbag.readouts.data import Pool, PoolRow, pool_of
 from unbag.readouts.pacl import Pacl, PaclSettings
 from unbag.readouts.reader import FILE, Head, save_head
 from unbag.readouts.scorer import ReaderScorer
@@ -35,10 +35,10 @@ def two_halves(left: str, right: str) -> PixelPicture:
     return PixelPicture(pixels)
 
 
-def rows() -> list[Row]:
+def rows() -> list[PoolRow]:
     """Two colours side by side; the hard negative exchanges them."""
     return [
-        Row(two_halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
+        PoolRow(two_halves(a, b), f"{a} left of {b}", (f"{b} left of {a}",))
         for a in COLOURS
         for b in COLOURS
         if a != b

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -12,15 +12,15 @@ import torch
 from unbag.data.pairs import Pair
 from unbag.errors import UserError
 from unbag.models.tiny import load
-from unbag.readouts import data as pool_pairs
-from unbag.readouts import data as pool_world
-from unbag.readouts.data import Pool, Row, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts import data as pools
+from unbag.readouts.data import Pool, PoolRow, mixed, pool_of, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.lessons import Fact
 from unbag.readouts.decoder.training import Material
 from unbag.readouts.features import JOINT, POOLED_ONLY
 from unbag.readouts.training import held_rows
 from unbag.runs.progress import Silent
 from unbag.training.data.world import WorldBatches
+from unbag.training.recipes import hard_negative
 from unbag.types import Edit, Picture
 from unbag.world.grammar import holds
 from unbag.world.rendering import ScenePicture
@@ -31,7 +31,7 @@ from .core_encoder import Broken, halves, rows, small
 def test_scenes_are_as_many_as_asked_and_the_same_with_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool_world, "STEP", 8)
+    monkeypatch.setattr(pools, "STEP", 8)
     alone, helped = world_rows(20, seed=3), world_rows(20, seed=3, workers=2)
     assert [len(step.captions) for step in alone] == [8, 8, 4]
     for one, other in zip(alone, helped, strict=True):
@@ -68,15 +68,16 @@ def test_captions_that_hold_in_another_scene_are_no_negatives_of_it() -> None:
     encoder, (step,) = load("base"), world_rows(48)
     pool = world_pool(encoder, POOLED_ONLY, [step])
     also_BB = pool.batch(torch.arange(48), device="cpu").also_true_BB
-    recipe = pool_world._recipe(48, pool_world.POOL_WORLD_NEGATIVES)
-    samples, told = WorldBatches(recipe, pool_world._NoReads(), per_epoch=1).told(0)
+    negatives = pools.WORLD_NEGATIVES
+    recipe = replace(hard_negative(), negatives=negatives, positives=(), epochs=1, batch=48)
+    samples, told = WorldBatches(recipe, pools._NoReads(), per_epoch=1).told(0)
     assert tuple(one.caption.text for one in told) == step.captions
     for i, sample in enumerate(samples):
         wanted = [i != j and holds(one.caption.ast, sample.scene) for j, one in enumerate(told)]
         assert also_BB[i].tolist() == wanted
     assert also_BB.any()
     assert world_pool(encoder, POOLED_ONLY, [step]).fingerprint == pool.fingerprint
-    fewer = world_rows(48, slots=pool_world.POOL_WORLD_NEGATIVES[:1])
+    fewer = world_rows(48, slots=pools.WORLD_NEGATIVES[:1])
     assert fewer[0].captions == step.captions
     assert world_pool(encoder, POOLED_ONLY, fewer).fingerprint != pool.fingerprint
 
@@ -122,7 +123,7 @@ def test_negatives_are_of_different_kinds_first_and_never_true() -> None:
     )  # fmt: skip
     assert [row.caption for row in found] == ["red left of blue", "a red"]
     first, second = (row.negatives for row in found)
-    assert len(first) == pool_pairs.POOL_PAIRS_NEGATIVES
+    assert len(first) == pools.NEGATIVES_PER_CAPTION
     assert "green left of blue" in first[:2]
     assert sum(str(text).startswith("blue left of") for text in first) == 3
     assert "crimson left of blue" not in first
@@ -141,13 +142,18 @@ def test_lines_that_cannot_be_read_are_counted() -> None:
         rows_of(Listed([None]))
 
 
-def pooled(given: Sequence[Row], progress: Silent | None = None) -> Pool:
+def pooled(given: Sequence[PoolRow], progress: Silent | None = None) -> Pool:
     return pool_of(given, small(), JOINT, cache=None, progress=progress or Silent(), about="halves")
 
 
 def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> None:
     red, blue = halves("red", "blue"), halves("blue", "red")
-    given = [Row(red, "a red"), Row(red, "red left of blue"), Row(blue, "A red."), Row(blue, "of")]
+    given = [
+        PoolRow(red, "a red"),
+        PoolRow(red, "red left of blue"),
+        PoolRow(blue, "A red."),
+        PoolRow(blue, "of"),
+    ]
     batch = pooled(given).batch(torch.arange(4), device="cpu")
     assert batch.also_true_BB.long().tolist() == [
         [0, 1, 1, 0],
@@ -159,16 +165,16 @@ def test_captions_of_the_same_picture_and_equal_captions_are_no_negatives() -> N
 
 def test_unreadable_pictures_are_left_out_and_said() -> None:
     progress = Silent()
-    pool = pooled([Row(Broken(), "red"), *rows()], progress)
+    pool = pooled([PoolRow(Broken(), "red"), *rows()], progress)
     assert len(pool) == 12
     assert progress.said[0] == "1 picture cannot be read and is left out"
     assert progress.said[1].startswith("  left out: torn.jpg: ")
     assert progress.said[1].endswith("the file ends too early")
     with pytest.raises(UserError, match="no picture can be opened"):
-        pooled([Row(Broken(), "red")])
+        pooled([PoolRow(Broken(), "red")])
     with pytest.raises(UserError) as caught:
         pool_of(
-            [Row(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
+            [PoolRow(Broken(), "red"), *rows()[:3]], small(), JOINT, cache=None, progress=Silent(),
             about="", group=2,
         )  # fmt: skip
     assert caught.value.expected == "all of them, since each has its opposite"
@@ -177,7 +183,7 @@ def test_unreadable_pictures_are_left_out_and_said() -> None:
 def test_what_memory_cannot_hold_is_told_before_it_is_computed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pool_pairs, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(pools, "MOST_BYTES", 1_000)
     encoder = small()
     with pytest.raises(UserError) as caught:
         pool_of(rows(), encoder, JOINT, cache=None, progress=Silent(), about="")
@@ -187,27 +193,29 @@ def test_what_memory_cannot_hold_is_told_before_it_is_computed(
 
 
 def test_no_picture_is_on_both_sides_of_what_is_kept_apart() -> None:
-    given = [Row(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"]
+    given = [
+        PoolRow(halves(a, b), text) for a in ("red", "blue") for b in ("green",) for text in "ab"
+    ]
     every = mixed([*given, *given])
     names = [row.picture.name for row in every]
     changes = sum(a != b for a, b in pairwise(names))
     assert changes == len(set(names)) - 1
     two: list[Picture] = [halves("red", "blue"), halves("blue", "red")]
-    pool = pooled([Row(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
+    pool = pooled([PoolRow(two[n >= 17], f"a {'of ' * n}") for n in range(20)])
     # A tenth is two rows, and they are of the same picture as the row before them.
     assert held_rows(pool) == 0
-    pool = pooled([Row(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
+    pool = pooled([PoolRow(two[n >= 18], f"a {'of ' * n}") for n in range(20)])
     assert held_rows(pool) == 2
 
 
 @pytest.mark.parametrize(("edit", "held"), [("a cup left of a plate", 1), ("a plate", 2)])
 def test_opposite_pictures_are_on_one_side_of_what_is_kept_apart(edit: str, held: int) -> None:
-    first = [Row(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
+    first = [PoolRow(halves("red", "green"), f"a {'of ' * n}", (None,)) for n in range(17)]
     opposite = [
-        Row(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),
-        Row(halves("blue", "red"), "a cup right of a plate", (edit,)),
+        PoolRow(halves("red", "blue"), "a cup left of a plate", ("a cup right of a plate",)),
+        PoolRow(halves("blue", "red"), "a cup right of a plate", (edit,)),
     ]
-    last = Row(halves("green", "blue"), "a spoon", (None,))
+    last = PoolRow(halves("green", "blue"), "a spoon", (None,))
     # A tenth is two rows, which would part the two.
     every = [*first, *opposite, last]
     assert held_rows(pooled(every)) == held

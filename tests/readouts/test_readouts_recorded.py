@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.training.optim import Kept, Recorded
+from unbag.training.optim import Recorded, Snapshot
 
 
 def learn(net: nn.Module, optimiser: torch.optim.Optimizer, value: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def made(device: str) -> tuple[nn.Linear, torch.optim.AdamW, Tensor]:
 def test_steps_before_the_first_are_forgotten() -> None:
     net, optimiser, value = made("cpu")
     twin, other, _ = made("cpu")
-    kept = Kept(net.parameters(), optimiser)
+    kept = Snapshot(net.parameters(), optimiser)
     for _ in range(3):
         learn(net, optimiser, value)
     assert not torch.equal(net.weight, twin.weight)
@@ -44,7 +44,7 @@ def test_steps_in_the_middle_of_a_training_are_forgotten() -> None:
     for _ in range(2):
         learn(net, optimiser, value)
     weight, moments = net.weight.clone(), deepcopy(optimiser.state_dict()["state"])
-    kept = Kept(net.parameters(), optimiser)
+    kept = Snapshot(net.parameters(), optimiser)
     for _ in range(3):
         learn(net, optimiser, value)
     kept.put_back()

@@ -12,6 +12,7 @@ from PIL import Image
 from safetensors import safe_open
 from torch import Tensor
 
+from unbag.api import make_scorers
 from unbag.cli import main
 from unbag.errors import UserError
 from unbag.models.tiny import Tiny, load
@@ -20,7 +21,6 @@ from unbag.readouts.base import ReadoutTrained, find_readout, train_readout
 from unbag.readouts.reader import FILE, LAST, read_head
 from unbag.readouts.training import CARD, Fit, Standing, Taken, encoder_of, write_standing
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import make_scorers
 
 from .core_encoder import rows, small
 

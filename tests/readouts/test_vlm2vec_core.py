@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from unbag.readouts.vlm2vec.model import cached_step, contrast, share_of_rate, unit
+from unbag.readouts.vlm2vec.model import unit
+from unbag.readouts.vlm2vec.training import cached_step, contrast, share_of_rate
 
 
 def test_the_worked_number_of_the_specification() -> None:

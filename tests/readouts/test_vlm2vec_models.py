@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from unbag.api import make_scorers
 from unbag.data import PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.evaluation.scoring import MeetingScorer
@@ -18,7 +19,6 @@ from unbag.readouts.vlm2vec.model import Vlm2Vec, unit
 from unbag.readouts.vlm2vec.readout import VLM2VEC, VLM2VEC_PLAIN, AskedCosine, load_encoder
 from unbag.runs.progress import Silent
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import make_scorers
 from unbag.types import (
     DualEncoder,
     Ensemble,

@@ -20,7 +20,7 @@ from unbag.errors import UserError
 from unbag.models.huggingface.chat import ChatModel, load_chat
 from unbag.models.tiny import load as load_tiny
 from unbag.readouts.base import train_readout
-from unbag.readouts.vlm2vec.data import Lesson, lesson
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, lesson
 from unbag.readouts.vlm2vec.model import Adapted, Adapting, adapt
 from unbag.readouts.vlm2vec.readout import VLM2VEC, load_encoder
 from unbag.readouts.vlm2vec.saving import load, read_about
@@ -53,7 +53,7 @@ def model(folder: Path) -> ChatModel:
     return load_chat(str(folder))
 
 
-def fixed() -> Lesson:
+def fixed() -> EmbeddingLesson:
     queries = [(picture, "Represent the given image") for picture in PICTURES]
     negatives: list[list[str | None]] = [["Yes"], [None], ["No"], [None]]
     return lesson(queries, ["a red cube", "a cat", "a horse", "the table"], negatives)
@@ -68,7 +68,7 @@ def is_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def steps(
-    adapted: Adapted, settings: Vlm2VecSettings, count: int, shown: Lesson | None = None
+    adapted: Adapted, settings: Vlm2VecSettings, count: int, shown: EmbeddingLesson | None = None
 ) -> list[float]:
     optimiser = torch.optim.AdamW(adapted.weights.values(), lr=1e-3, weight_decay=0.0)
     found = []

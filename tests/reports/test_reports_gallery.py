@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from unbag.reports.page import card, safe_picture, score_text
+from unbag.reports.page import failure_card, safe_picture, score_text
 from unbag.types import Failure
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -20,11 +20,11 @@ TRIPLE = Failure(
 
 def faults(failure: Failure) -> list[list[str]]:
     """Row a caption, column a picture."""
-    return [[cell.fault for cell in line.cells] for line in card(failure).lines]
+    return [[cell.fault for cell in line.cells] for line in failure_card(failure).lines]
 
 
 def test_a_triple_shows_scores_truth_and_the_wrong_preference() -> None:
-    shown = card(TRIPLE)
+    shown = failure_card(TRIPLE)
     assert [line.cells[0].share for line in shown.lines] == [0.0, 1.0, 0.5]
     assert [line.cells[0].is_true for line in shown.lines] == [True, False, True]
     assert faults(TRIPLE) == [[""], ["above"], [""]]
@@ -58,10 +58,10 @@ def test_two_by_two_compares_captions_of_a_picture() -> None:
         "binding", "m", "3", "text", (PIXEL, PIXEL), ("a", "b"), (),
         ((True, False), (False, True)), ((0.4, 0.5), (0.1, 0.3)),
     )  # fmt: skip
-    assert card(pair).is_matrix
+    assert failure_card(pair).is_matrix
     assert faults(pair) == [["", ""], ["above", ""]]
     by_picture = replace(pair, metric="image", scores=((0.1, 0.5), (0.4, 0.3)))
-    assert card(by_picture).rival == "picture"
+    assert failure_card(by_picture).rival == "picture"
     assert faults(by_picture) == [["", "above"], ["above", ""]]
 
 
@@ -84,7 +84,7 @@ def test_equal_scores_have_empty_bars_and_many_captions_have_letters() -> None:
     many = replace(
         TRIPLE, captions=("x",) * 28, kinds=(), truth=((True,) * 28,), scores=((0.5,) * 28,)
     )
-    lines = card(many).lines
+    lines = failure_card(many).lines
     assert {line.cells[0].share for line in lines} == {0.0}
     assert [lines[at].letter for at in (0, 25, 26)] == ["A", "Z", "27"]
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from unbag.metrics.definitions import DEFINITIONS
 from unbag.reports.exports import CSV_HEAD, to_csv, to_json, to_markdown
-from unbag.reports.formatting import over_prompts
-from unbag.reports.join import Joined, merge_runs, notes_of, parts_of
-from unbag.reports.layout import lay_out
+from unbag.reports.join import JoinedRun, merge_runs, notes_of, parts_of
+from unbag.reports.layout import lay_out, over_prompts
 from unbag.reports.page import render_page
 from unbag.reports.summary import summarise
 from unbag.reports.table import summary_lines
@@ -60,7 +59,7 @@ def cut(name: str = "c") -> RunContents:
     return RunContents(record(name, "cut", m="m-1"), results, warnings=(CUT,))
 
 
-def joined(*runs: RunContents, folders: tuple[str, ...] = ("runs/b", "runs/c")) -> Joined:
+def joined(*runs: RunContents, folders: tuple[str, ...] = ("runs/b", "runs/c")) -> JoinedRun:
     return merge_runs(runs, folders=folders)
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from unbag.api import score
 from unbag.data import PixelPicture
 from unbag.errors import UserError
-from unbag.evaluation.api import score
 from unbag.metrics.choice import Choice
 from unbag.scorers.chat import FreeAnswer
 from unbag.scorers.prompts import ANSWER, PROMPTS, Prompt, chosen, filled

@@ -11,7 +11,8 @@ from torch import Tensor
 from unbag.data import PixelPicture
 from unbag.errors import UserError
 from unbag.models.baselines import CaptionOnly, load
-from unbag.scorers import Cosine, Placement, choose_device, load_model, make_scorer, needs_device
+from unbag.models.loading import Placement, choose_device, load_model, needs_device
+from unbag.scorers import Cosine, make_scorer
 from unbag.types import DualEncoder, EmbeddingScorer, Ensemble, MatrixScorer, Query, Scorer
 
 

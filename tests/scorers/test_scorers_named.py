@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from unbag.errors import UserError
-from unbag.models.loading import model_name
-from unbag.scorers.resolve import load_model
+from unbag.models.loading import load_model, model_name
 
 
 @pytest.mark.parametrize("name", ["epoch_10.pt", "model.safetensors", "open_clip_model.bin"])

@@ -8,7 +8,7 @@ import pytest
 
 from unbag.cli import main
 from unbag.errors import UserError
-from unbag.training.job import NAME, write_record
+from unbag.training.job import RECORD_FILE, write_record
 from unbag.training.repair import repair
 from unbag.training.trainer import train
 
@@ -43,7 +43,7 @@ def test_what_a_killed_run_leaves_does_not_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".lock").touch()
-    (tmp_path / f".{NAME}.0123abcd.part").write_text("{")
+    (tmp_path / f".{RECORD_FILE}.0123abcd.part").write_text("{")
     (tmp_path / ".write-0123abcd").touch()
 
     def killed(*_: object) -> None:
@@ -55,14 +55,14 @@ def test_what_a_killed_run_leaves_does_not_block(
     with pytest.raises(KeyboardInterrupt):
         train(job_of(tmp_path))
     monkeypatch.undo()
-    assert [name for name in files(tmp_path) if not name.startswith(".")] == [NAME]
+    assert [name for name in files(tmp_path) if not name.startswith(".")] == [RECORD_FILE]
     assert train(job_of(tmp_path)).is_done
 
 
 def test_a_record_of_something_else_is_told_before_a_model_is_loaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / NAME).write_text('{"epochs": 3}')
+    (tmp_path / RECORD_FILE).write_text('{"epochs": 3}')
     words = ["train", "--recipe", "clip_ft", "--pairs", "world", "--out", str(tmp_path)]
     assert main([*words, "--model", "tiny:nobody"]) == 1
-    assert f"{tmp_path / NAME} cannot be read" in capsys.readouterr().err
+    assert f"{tmp_path / RECORD_FILE} cannot be read" in capsys.readouterr().err

@@ -14,12 +14,12 @@ from rich.console import Console
 from unbag.errors import UserError
 from unbag.training.before_after import Side
 from unbag.training.merge import (
-    Axis,
-    Choice,
+    ChosenWeight,
     Curve,
+    CurveAxis,
+    CurvePoint,
+    CurveValue,
     Mix,
-    Point,
-    Value,
     check_weights,
     choose,
     curve_csv,
@@ -52,7 +52,7 @@ def curve(tmp_path_factory: pytest.TempPathFactory) -> Curve:
     return measured(tmp_path_factory.mktemp("curve") / "run", mixes())
 
 
-def point(weight: float, composition: float, recognition: float) -> Point:
+def point(weight: float, composition: float, recognition: float) -> CurvePoint:
     """Two benchmarks and one of brittleness, which must not count."""
     rows: list[tuple[str, Side, str, float]] = [
         ("a", "composition", "augmented", composition),
@@ -61,8 +61,8 @@ def point(weight: float, composition: float, recognition: float) -> Point:
         ("b", "recognition", "brittleness", 0.9),
         ("c", "neither", "tau_c", 0.1),
     ]
-    values = (Value(b, s, m, "micro", Estimate(v, v, v, 10), None) for b, s, m, v in rows)
-    return Point(weight, "print", tuple(values))
+    values = (CurveValue(b, s, m, "micro", Estimate(v, v, v, 10), None) for b, s, m, v in rows)
+    return CurvePoint(weight, "print", tuple(values))
 
 
 def test_every_weight_has_every_number(curve: Curve) -> None:
@@ -175,7 +175,7 @@ def test_json_and_csv_hold_every_number(curve: Curve) -> None:
 
 def test_the_table_marks_what_is_kept() -> None:
     points = (point(0, 0.5, 0.9), point(1, 0.625, 0.89))
-    found = Curve("old", "new", points, Choice(1, "so"), 1.0, Path("run"))
+    found = Curve("old", "new", points, ChosenWeight(1, "so"), 1.0, Path("run"))
     console = Console(file=StringIO(), width=120)
     console.print(curve_table(found))
     assert isinstance(console.file, StringIO)
@@ -205,18 +205,18 @@ def test_the_page_shows_points_and_escapes_names(curve: Curve) -> None:
 
 def test_points_that_lie_on_each_other_share_a_name() -> None:
     points = (point(0, 0.5, 0.9), point(0.5, 0.5, 0.9), point(1, 0.8, 0.5))
-    page = curve_page(Curve("old", "new", points, Choice(1, "so"), None, Path("run")))
+    page = curve_page(Curve("old", "new", points, ChosenWeight(1, "so"), None, Path("run")))
     assert ">0, 0.5</text>" in page
 
 
 def test_a_page_of_one_side_says_so() -> None:
     alone = replace(point(0, 0.5, 0.9), values=point(0, 0.5, 0.9).values[:1])
-    page = curve_page(Curve("a", "b", (alone,), Choice(0, "so"), None, Path("run")))
+    page = curve_page(Curve("a", "b", (alone,), ChosenWeight(0, "so"), None, Path("run")))
     assert "No curve: benchmarks of one side only." in page
 
 
 def test_axis_by_hand() -> None:
-    axis = Axis.over([0.5, 0.88])
+    axis = CurveAxis.over([0.5, 0.88])
     # A margin of .12 at each end: .38 is .76 of the axis, which is .5 long.
     assert (axis.low, axis.high) == pytest.approx((0.44, 0.94))
     assert axis.part(0.69) == pytest.approx(0.5)
@@ -224,4 +224,4 @@ def test_axis_by_hand() -> None:
 
 
 def test_no_tick_above_everything() -> None:
-    assert max(Axis.over([0.9, 1.0]).ticks()) == pytest.approx(1.0)
+    assert max(CurveAxis.over([0.9, 1.0]).ticks()) == pytest.approx(1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from unbag.training.before_after import Side
-from unbag.training.merge import Choice, Curve, Point, Value, curve_page
+from unbag.training.merge import ChosenWeight, Curve, CurvePoint, CurveValue, curve_page
 from unbag.types import Estimate
 
 if TYPE_CHECKING:
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def point(weight: float, composition: float, recognition: float) -> Point:
+    def point(weight: float, composition: float, recognition: float) -> CurvePoint:
         rows: list[tuple[str, Side, float]] = [
             ("a-benchmark-with-a-long-name", "composition", composition),
             ("other", "recognition", recognition),
         ]
-        values = (Value(b, s, "accuracy", "micro", Estimate(v, v, v, 9), None) for b, s, v in rows)
-        return Point(weight, "print", tuple(values))
+        values = (
+            CurveValue(b, s, "accuracy", "micro", Estimate(v, v, v, 9), None) for b, s, v in rows
+        )
+        return CurvePoint(weight, "print", tuple(values))
 
     points = (point(0, 0.5, 0.9), point(0.5, 0.7, 0.895), point(1, 0.8, 0.8))
-    curve = Curve("old", "new", points, Choice(0.5, "so"), 1.0, Path("run"))
+    curve = Curve("old", "new", points, ChosenWeight(0.5, "so"), 1.0, Path("run"))
     path = tmp_path_factory.mktemp("page") / "curve.html"
     path.write_text(curve_page(curve), encoding="utf-8")
     return path

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from unbag.models.loading import load_model
 from unbag.reports.cards import Card, Cost, Exported
-from unbag.scorers.resolve import load_model
 from unbag.training.export.clip import to_open_clip
 from unbag.training.export.export import export
 from unbag.types import DualEncoder

@@ -11,10 +11,10 @@ from safetensors import SafetensorError
 
 from unbag.cli import main
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.tiny import Tiny, load, untrained
 from unbag.reports.cards import Card, LeftOut, card_of_copy
-from unbag.scorers.resolve import load_model
 from unbag.training.export import formats as export_forms
 from unbag.training.export.clip import to_transformers
 from unbag.training.export.export import export

@@ -10,8 +10,8 @@ import torch
 from torch.nn.functional import normalize
 
 from unbag.models.huggingface.dual import HfDual
+from unbag.models.loading import load_model
 from unbag.reports.cards import Exported, LeftOut, card_of_copy
-from unbag.scorers.resolve import load_model
 from unbag.training.export.export import export
 
 from .export_models import save_clip

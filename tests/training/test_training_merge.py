@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from unbag.errors import UserError
+from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, untrained
-from unbag.scorers import load_model
 from unbag.training.merge import interpolate, mix
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import DualEncoder

@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from unbag.benchmarks.names import benchmark
 from unbag.errors import UserError
-from unbag.evaluation.api import benchmark
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.evaluation.store import read_contents

@@ -15,7 +15,7 @@ from unbag.training.data.batch import Batch, Truth
 from unbag.training.losses import contrastive, distil
 from unbag.training.objective import Objective, Term
 from unbag.training.recipes import Recipe, Slot, ce_clip_fixed, hard_positive
-from unbag.training.step import Plan, Taken, add_gradient
+from unbag.training.step import Plan, StepResult, add_gradient
 from unbag.types import Embedded
 
 from .plain_towers import SAID, PlainTowers, batch_of
@@ -54,7 +54,7 @@ def close(one: Mapping[str, Tensor], other: Mapping[str, Tensor], to: float = 1e
 THRESHOLD = torch.tensor([0.3, 0.0], dtype=torch.float64)
 
 
-def whole(micro: int | None = None, dropout: float = 0.0) -> tuple[PlainTowers, Taken]:
+def whole(micro: int | None = None, dropout: float = 0.0) -> tuple[PlainTowers, StepResult]:
     towers = PlainTowers(dropout=dropout)
     batch = batch_of(SAID, largest=micro)
     return towers, add_gradient(towers, batch, plan(micro=micro), step=3, threshold_K=THRESHOLD)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unbag.readouts.reader import WEIGHTS, read_head
+from unbag.models.shipped import WEIGHTS
+from unbag.readouts.reader import read_head
 from unbag_lab.claim import FEWEST_BASES
 from unbag_lab.claims import all_claims
 from unbag_lab.results import ArmResult, shipped_results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from statistics import mean
 
-from unbag.readouts.reader import WEIGHTS
+from unbag.models.shipped import WEIGHTS
 from unbag_lab.results import ArmResult
 
 from .readout_page import DOCS, RELATION, shown, values, words_of

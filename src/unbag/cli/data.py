@@ -97,7 +97,7 @@ def _way(one: Benchmark) -> str:
 
 def _check(name: str, data: Path) -> int:
     """What is there, what is missing, where it comes from and how to lay it out."""
-    from unbag.evaluation.api import benchmark
+    from unbag.benchmarks.names import benchmark
 
     one = benchmark(name)
     if not one.files:
@@ -191,9 +191,9 @@ def get_data(
     """Fetch files, and pictures if asked for; 0 if everything asked for is there in the end."""
     from rich.console import Console
 
+    from unbag.benchmarks.names import benchmark
     from unbag.cli.console import ShownBytes
     from unbag.data.download import PATIENCE, wanted
-    from unbag.evaluation.api import benchmark
 
     found = [benchmark(name) for name in dict.fromkeys(names)]
     benchmarks = [one for one in found if one.files]

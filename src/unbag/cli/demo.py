@@ -48,9 +48,10 @@ def add(commands: Commands) -> None:
 
 def start(options: argparse.Namespace) -> int:
     """The main job on the built-in world, then one model by another read-out."""
-    from unbag.evaluation.api import find_benchmarks
+    from unbag.api import make_scorer
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.evaluation.loading import Job
-    from unbag.scorers.resolve import load_model, make_scorer
+    from unbag.models.loading import load_model
 
     job = Job(
         scorers=[make_scorer(load_model(name)) for name in _MODELS],
@@ -64,9 +65,10 @@ def start(options: argparse.Namespace) -> int:
 
 def _readout_job(options: argparse.Namespace) -> Job:
     """Both read-outs on some benchmarks."""
-    from unbag.evaluation.api import find_benchmarks
+    from unbag.api import make_scorer
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.evaluation.loading import Job
-    from unbag.scorers.resolve import load_model, make_scorer
+    from unbag.models.loading import load_model
 
     model = load_model(_MODEL)
     return Job(
@@ -79,8 +81,9 @@ def _readout_job(options: argparse.Namespace) -> Job:
 
 
 def _show_readout(finished: Finished, console: Console) -> None:
-    from unbag.evaluation.api import find_benchmarks
-    from unbag.reports import report, terminal_table
+    from unbag.benchmarks.names import find_benchmarks
+    from unbag.reports.exports import report
+    from unbag.reports.table import terminal_table
 
     report(finished.contents, finished.folder.report)
     console.print(f"\n{_READOUT_TITLE}", highlight=False, markup=False)

@@ -116,11 +116,17 @@ def _plain(name: str) -> str:
 
 
 def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
-    from unbag.models.loading import choose_device, model_name
+    from unbag.api import make_scorer
+    from unbag.models.loading import (
+        Placement,
+        choose_device,
+        load_model,
+        model_name,
+        needs_device,
+    )
     from unbag.probes.base import Options
     from unbag.probes.data import find_material
     from unbag.probes.diagnosis.diagnose import Inquiry, registered_probes
-    from unbag.scorers.resolve import Placement, load_model, make_scorer, needs_device
 
     # What is cheap to check comes before what is slow to load.
     probes = registered_probes(options.probes) if options.probes else None

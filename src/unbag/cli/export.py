@@ -85,8 +85,8 @@ def export_lines(found: Exported) -> list[str]:
 
 def _untrained(model: str, *, command: str) -> tuple[DualEncoder, Card]:
     """A model by name, with a card that says that nothing was trained."""
+    from unbag.models.loading import load_model
     from unbag.reports.cards import card_of_copy
-    from unbag.scorers.resolve import load_model
     from unbag.types import DualEncoder
 
     encoder = load_model(model)

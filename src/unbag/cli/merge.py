@@ -67,8 +67,8 @@ def start(options: argparse.Namespace) -> int:
     """Mix, measure, write the curve, keep one mix."""
     from rich.console import Console
 
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import Shown
-    from unbag.evaluation.api import find_benchmarks
     from unbag.models.loading import choose_device
     from unbag.runs.files import make_folder, write_text
     from unbag.training import merge
@@ -164,7 +164,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict[str, Side]:
-    from unbag.evaluation.api import find_benchmarks
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.training.before_after import side_of
 
     found = {benchmark.name: side_of(benchmark) for benchmark in benchmarks}
@@ -182,8 +182,7 @@ def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict
 
 
 def _encoder(name: str, device: str) -> DualEncoder:
-    from unbag.models.loading import model_name
-    from unbag.scorers.resolve import Placement, load_model
+    from unbag.models.loading import Placement, load_model, model_name
     from unbag.types import DualEncoder
 
     model = load_model(model_name(name), placement=Placement(device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from unbag.errors import UserError
 
 if TYPE_CHECKING:
     from unbag.registry import Commands
+    from unbag.runs.cache import Vectors
+    from unbag.types import Picture
 
 _ABOUT = """\
 For every picture that a caption file names, find the nearest other pictures by a model's vectors:
@@ -58,17 +61,18 @@ def start(options: argparse.Namespace) -> int:
 
     from unbag.cli.console import Shown
     from unbag.data.captions import Source
-    from unbag.data.readers import entries, form_of
-    from unbag.evaluation.neighbours import (
+    from unbag.data.neighbours import (
         check_place,
         check_search,
         find_pictures,
         nearest_pictures,
         write_neighbours,
     )
-    from unbag.models.loading import choose_device
+    from unbag.data.readers import entries, form_of
+    from unbag.evaluation.embedding import embed
+    from unbag.evaluation.plan import Plan
+    from unbag.models.loading import Placement, choose_device, load_model
     from unbag.runs.files import make_folder
-    from unbag.scorers.resolve import Placement, load_model
     from unbag.types import DualEncoder
 
     source = Source(
@@ -87,14 +91,15 @@ def start(options: argparse.Namespace) -> int:
             expected="a dual encoder, such as open_clip:ViT-B-32/openai",
             way_out="name another with --model",
         )
-    near, damaged = nearest_pictures(
-        pictures,
-        model,
-        each=options.each,
-        cache=cache_of(options),
-        batch=options.batch,
-        progress=Shown(Console(stderr=True)),
-    )
+    progress = Shown(Console(stderr=True))
+
+    def vectors(picture_of: Mapping[str, Picture]) -> tuple[Vectors, Mapping[str, str]]:
+        plan = Plan(tuple(picture_of.values()), tuple(picture_of))
+        cache, batch = cache_of(options), options.batch
+        found = embed(model, plan, cache=cache, batch=batch, progress=progress)
+        return found.picture_ND, found.damaged
+
+    near, damaged = nearest_pictures(pictures, vectors, each=options.each, progress=progress)
     write_neighbours(options.out, near)
     print(f"{len(near):,} pictures with {options.each} neighbours each, by {model.name}")
     for name, why in list(damaged.items())[:5]:

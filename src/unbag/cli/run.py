@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from unbag.evaluation.loading import Job
     from unbag.evaluation.run import Finished
+    from unbag.models.loading import Model
     from unbag.registry import Commands
-    from unbag.scorers.resolve import Model
     from unbag.types import Benchmark, DualEncoder, Item, Loader, Scorer
 
 _ABOUT = """\
@@ -131,17 +131,11 @@ def add(commands: Commands) -> None:
 
 def start(options: argparse.Namespace) -> int:
     """Any models on any benchmarks."""
-    from unbag.evaluation.api import find_benchmarks
+    from unbag.api import make_scorer, make_scorers
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.evaluation.loading import Job
+    from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.published.lookup import known_as
-    from unbag.scorers import (
-        Placement,
-        choose_device,
-        load_model,
-        make_scorer,
-        make_scorers,
-        needs_device,
-    )
     from unbag.types import EvalProtocol
 
     blind = blind_names(options.blind, beside=options.model)
@@ -237,10 +231,10 @@ def carry_out(
 
 
 def _show(finished: Finished, console: Console) -> None:
-    from unbag.reports import (
+    from unbag.reports.exports import report
+    from unbag.reports.table import (
         beside_lines,
         prompt_lines,
-        report,
         summary_lines,
         terminal_table,
         warning_lines,
@@ -302,8 +296,8 @@ def _probes(
     """A linear probe for each model, all fitted to the same training split."""
     from rich.console import Console
 
+    from unbag.api import fit_linear_probe
     from unbag.cli.console import Shown
-    from unbag.evaluation.linear_probe import fit_linear_probe
     from unbag.evaluation.loading import folder_of, without_missing
 
     progress = Shown(Console(stderr=True))

@@ -66,10 +66,11 @@ def add(commands: Commands) -> None:
 
 def start(options: argparse.Namespace) -> int:
     """Ask every model, one after the other."""
+    from unbag.api import make_scorers
     from unbag.cli.console import output
     from unbag.data import FilePicture
-    from unbag.evaluation.api import opened
-    from unbag.scorers import Placement, choose_device, load_model, make_scorers, needs_device
+    from unbag.evaluation.scoring import opened
+    from unbag.models.loading import Placement, choose_device, load_model, needs_device
     from unbag.scorers.prompts import PUBLISHED
 
     pictures, captions = _split(options.picture, options.captions)
@@ -104,8 +105,8 @@ def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     """One model, with notes on all that its numbers do not say."""
     import numpy as np
 
-    from unbag.evaluation.api import answered
     from unbag.evaluation.scoring import (
+        answered,
         count_bounded,
         count_cut,
         said_bounded,

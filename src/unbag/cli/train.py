@@ -73,12 +73,11 @@ def start(options: argparse.Namespace) -> int:
     """Train, or go on, and show what came of it."""
     from rich.console import Console
 
+    from unbag.benchmarks.names import find_benchmarks
     from unbag.cli.console import Shown
-    from unbag.evaluation.api import find_benchmarks
-    from unbag.models.loading import choose_device, model_name
+    from unbag.models.loading import choose_device, load_model, model_name
     from unbag.runs.distributed import join_team, leave_team
     from unbag.runs.progress import Progress, Silent
-    from unbag.scorers.resolve import load_model
     from unbag.training.job import check_begun
     from unbag.training.repair import repair
     from unbag.training.settings import make_recipe
@@ -179,10 +178,9 @@ def _train_readout(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from unbag.cli.console import Shown, output
-    from unbag.models.loading import choose_device, model_name
+    from unbag.models.loading import choose_device, load_model, model_name
     from unbag.readouts.base import train_readout
     from unbag.readouts.reader import LAST
-    from unbag.scorers.resolve import load_model
 
     _check_readout(options)
     device = choose_device(options.device)

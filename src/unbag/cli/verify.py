@@ -15,7 +15,7 @@ from unbag.registry import Commands, names
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from unbag.evaluation.api import Verified
+    from unbag.evaluation.verify import Verified
     from unbag.types import Benchmark
 
 _OUTSIDE = 3
@@ -56,11 +56,12 @@ def start(options: argparse.Namespace) -> int:
     """Run every protocol that published numbers of this model need, and compare."""
     from rich.console import Console
 
+    from unbag.api import make_scorer
     from unbag.cli.console import Shown, output
-    from unbag.evaluation.api import verify
     from unbag.evaluation.loading import Job
+    from unbag.evaluation.verify import verify
+    from unbag.models.loading import choose_device, load_model, needs_device
     from unbag.published.lookup import known_as
-    from unbag.scorers import choose_device, load_model, make_scorer, needs_device
 
     device = choose_device(options.device, is_needed=needs_device(options.model))
     scorer = make_scorer(load_model(options.model, device=device), options.scorer)
@@ -80,14 +81,15 @@ def start(options: argparse.Namespace) -> int:
 
 
 def _benchmarks(asked: list[str]) -> list[Benchmark]:
-    from unbag.evaluation.api import benchmark, find_benchmarks
+    from unbag.benchmarks.names import benchmark, find_benchmarks
 
     every = find_benchmarks(asked) if asked else [benchmark(name) for name in names("benchmark")]
     return [one for one in every if one.published]
 
 
 def _finish(found: Verified, out: Path, console: Console) -> int:
-    from unbag.reports import merge_runs, report
+    from unbag.reports.exports import report
+    from unbag.reports.join import merge_runs
     from unbag.reports.table import notes, verified_table
 
     for one in found.skipped:

@@ -1,1 +1,1 @@
-"""From items and a scorer to saved scores and results: plan, embed, cache, run, continue."""
+"""Run scorers on benchmarks: plan, embed, score, save, measure, and continue what was stopped."""

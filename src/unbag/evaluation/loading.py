@@ -1,4 +1,7 @@
-"""Benchmarks come in; their items go out, with what a reader must know about how whole they are."""
+"""What a run is asked to do (`Job`), and loading the items of its benchmarks.
+
+Pictures that are not on disk are found before anything is computed, and never dropped in silence.
+"""
 
 from __future__ import annotations
 
@@ -18,130 +21,11 @@ from unbag.runs.files import paused_collector
 from unbag.runs.progress import Progress
 from unbag.types import Benchmark, EvalProtocol, Item, Loader, Picture, Scorer, Sparse
 
-# From a benchmark and a choice to its loader: errors mended as published, all of them, or none.
-
 ErrataChoice = Literal["published", "none", "all"]
 """`published` mends what the field's numbers have mended (VALSE's rejected rows), `none` takes the
 files as they are, `all` mends every known error."""
-
-
-def errata_name(benchmark: Benchmark, choice: ErrataChoice) -> str:
-    """Name of what is mended; empty if nothing is."""
-    errata = benchmark.errata
-    if errata is None or choice == "none" or (choice == "published" and not errata.is_published):
-        return ""
-    return errata.name
-
-
-def loader_of(benchmark: Benchmark, choice: ErrataChoice) -> Loader:
-    """The load function that follows the choice."""
-    if benchmark.errata is None or not errata_name(benchmark, choice):
-        return benchmark.load
-    return benchmark.errata.load
-
-
-def protocol_of(benchmark: Benchmark, protocol: EvalProtocol, choice: ErrataChoice) -> EvalProtocol:
-    """The protocol with the name of what is mended in this benchmark."""
-    return replace(protocol, errata=errata_name(benchmark, choice))
-
-
-# Pictures that are not on disk: found before anything is computed, never dropped in silence.
-
 Missing = Literal["error", "skip"]
 _SHOWN = 10
-
-
-def without_missing(
-    benchmark: str, items: Sequence[Item], *, missing: Missing, progress: Progress
-) -> Sequence[Item]:
-    """The items whose pictures are there; all of them, or an error, unless `missing` is skip.
-
-    Of a gallery for retrieval the missing pictures are left out, with the captions that describe
-    no other.
-    """
-    absent = absent_pictures(items)
-    if not absent:
-        return items
-    if missing == "error":
-        shown = "\n".join(f"    {path}" for path in sorted(absent)[:_SHOWN])
-        more = f"\n    and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
-        raise UserError(
-            f"{len(absent)} pictures of {benchmark!r} are missing:\n{shown}{more}",
-            expected="every picture of the benchmark",
-            way_out="complete the folder, or measure what is there with --missing skip",
-        )
-    kept = [
-        _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item
-        for item in items
-        if isinstance(item.truth, Sparse) or not _needs(item, absent)
-    ]
-    what = (
-        f"{len(items) - len(kept)} of {len(items)} items are left out"
-        if len(kept) < len(items)
-        else "its galleries are smaller"
-    )
-    progress.say(
-        f"{benchmark}: {what}, since {len(absent)} pictures are missing; the numbers are not those "
-        "of the whole benchmark"
-    )
-    return kept
-
-
-def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
-    """A gallery without the missing pictures, and without captions that are left alone."""
-    is_there_P = np.array([_path(picture) not in absent for picture in item.pictures])
-    is_kept_T = is_there_P[truth.row_T]
-    has_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
-    has_picture_C[truth.column_T[is_kept_T]] = True
-    # A caption that never had a true picture stays: it is part of the gallery.
-    had_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
-    had_picture_C[truth.column_T] = True
-    is_kept_C = has_picture_C | ~had_picture_C
-    if not is_there_P.any() or not is_kept_C.any():
-        raise UserError(
-            f"no picture of the gallery {item.id!r} is there",
-            expected="at least one picture with a caption",
-            way_out="check --data and where the pictures lie",
-        )
-    row_P, column_C = np.cumsum(is_there_P) - 1, np.cumsum(is_kept_C) - 1
-    kinds = [kind for kind, is_kept in zip(item.kinds, is_kept_C, strict=False) if is_kept]
-    return replace(
-        item,
-        pictures=tuple(p for p, there in zip(item.pictures, is_there_P, strict=True) if there),
-        captions=tuple(c for c, kept in zip(item.captions, is_kept_C, strict=True) if kept),
-        kinds=tuple(kinds),
-        truth=Sparse(
-            (int(is_there_P.sum()), int(is_kept_C.sum())),
-            row_P[truth.row_T[is_kept_T]],
-            column_C[truth.column_T[is_kept_T]],
-        ),
-    )
-
-
-def absent_pictures(items: Sequence[Item]) -> set[Path]:
-    """Paths of pictures that are not on disk."""
-    paths = {path for item in items for picture in item.pictures if (path := _path(picture))}
-    return {path for path in paths if not _is_file(path)}
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False  # A path that no file system can hold, or a folder that may not be read.
-
-
-def _needs(item: Item, absent: set[Path]) -> bool:
-    return any(_path(picture) in absent for picture in item.pictures)
-
-
-def _path(picture: Picture) -> Path | None:
-    """Where a picture lies, if it is one on disk."""
-    path = getattr(picture, "path", None)
-    return path if isinstance(path, Path) else None
-
-
-# What a run is asked to do.
 
 
 @dataclass(frozen=True)
@@ -230,37 +114,6 @@ def load_items(
     return items
 
 
-def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
-    """Where a benchmark's files lie; None if it makes its own data."""
-    if not benchmark.files:
-        return None
-    if data is None:
-        raise UserError(
-            f"benchmark {benchmark.name!r} is read from files",
-            expected=f"a folder {benchmark.place} with {', '.join(benchmark.files)}",
-            way_out="say with --data where the benchmark folders are",
-        )
-    if not (data / benchmark.place).is_dir():
-        raise UserError(
-            f"there is no folder {data / benchmark.place}",
-            expected=f"a folder with {', '.join(benchmark.files)}",
-            way_out="check --data; it names the folder above the benchmark's own",
-        )
-    return data / benchmark.place
-
-
-def warnings_of(
-    incomplete: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]]
-) -> list[str]:
-    """For the top of a report: what is not whole first, then what loaders said."""
-    found = [
-        f"{name} is not whole: {why}; its numbers are not those of the published benchmark"
-        for name, reasons in incomplete.items()
-        for why in reasons
-    ]
-    return found + [f"{name}: {note}" for name, said in notes.items() for note in said]
-
-
 def _heard(
     benchmark: Benchmark, data: Path | None, errata: ErrataChoice
 ) -> tuple[Sequence[Item], list[Warning]]:
@@ -294,3 +147,144 @@ def _wrong_size(benchmark: Benchmark, found: int, errata: ErrataChoice) -> list[
     if not benchmark.size or not is_published or found == benchmark.size:
         return []
     return [f"it has {found:,} items here, {benchmark.size:,} as published"]
+
+
+def warnings_of(
+    incomplete: Mapping[str, Sequence[str]], notes: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """For the top of a report: what is not whole first, then what loaders said."""
+    found = [
+        f"{name} is not whole: {why}; its numbers are not those of the published benchmark"
+        for name, reasons in incomplete.items()
+        for why in reasons
+    ]
+    return found + [f"{name}: {note}" for name, said in notes.items() for note in said]
+
+
+def folder_of(benchmark: Benchmark, data: Path | None) -> Path | None:
+    """Where a benchmark's files lie; None if it makes its own data."""
+    if not benchmark.files:
+        return None
+    if data is None:
+        raise UserError(
+            f"benchmark {benchmark.name!r} is read from files",
+            expected=f"a folder {benchmark.place} with {', '.join(benchmark.files)}",
+            way_out="say with --data where the benchmark folders are",
+        )
+    if not (data / benchmark.place).is_dir():
+        raise UserError(
+            f"there is no folder {data / benchmark.place}",
+            expected=f"a folder with {', '.join(benchmark.files)}",
+            way_out="check --data; it names the folder above the benchmark's own",
+        )
+    return data / benchmark.place
+
+
+def errata_name(benchmark: Benchmark, choice: ErrataChoice) -> str:
+    """Name of what is mended; empty if nothing is."""
+    errata = benchmark.errata
+    if errata is None or choice == "none" or (choice == "published" and not errata.is_published):
+        return ""
+    return errata.name
+
+
+def loader_of(benchmark: Benchmark, choice: ErrataChoice) -> Loader:
+    """The load function that follows the choice."""
+    if benchmark.errata is None or not errata_name(benchmark, choice):
+        return benchmark.load
+    return benchmark.errata.load
+
+
+def protocol_of(benchmark: Benchmark, protocol: EvalProtocol, choice: ErrataChoice) -> EvalProtocol:
+    """The protocol with the name of what is mended in this benchmark."""
+    return replace(protocol, errata=errata_name(benchmark, choice))
+
+
+def without_missing(
+    benchmark: str, items: Sequence[Item], *, missing: Missing, progress: Progress
+) -> Sequence[Item]:
+    """The items whose pictures are there; all of them, or an error, unless `missing` is skip.
+
+    Of a gallery for retrieval the missing pictures are left out, with the captions that describe
+    no other.
+    """
+    absent = absent_pictures(items)
+    if not absent:
+        return items
+    if missing == "error":
+        shown = "\n".join(f"    {path}" for path in sorted(absent)[:_SHOWN])
+        more = f"\n    and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
+        raise UserError(
+            f"{len(absent)} pictures of {benchmark!r} are missing:\n{shown}{more}",
+            expected="every picture of the benchmark",
+            way_out="complete the folder, or measure what is there with --missing skip",
+        )
+    kept = [
+        _smaller(item, item.truth, absent) if isinstance(item.truth, Sparse) else item
+        for item in items
+        if isinstance(item.truth, Sparse) or not _needs(item, absent)
+    ]
+    what = (
+        f"{len(items) - len(kept)} of {len(items)} items are left out"
+        if len(kept) < len(items)
+        else "its galleries are smaller"
+    )
+    progress.say(
+        f"{benchmark}: {what}, since {len(absent)} pictures are missing; the numbers are not those "
+        "of the whole benchmark"
+    )
+    return kept
+
+
+def _smaller(item: Item, truth: Sparse, absent: set[Path]) -> Item:
+    """A gallery without the missing pictures, and without captions that are left alone."""
+    is_there_P = np.array([_path(picture) not in absent for picture in item.pictures])
+    is_kept_T = is_there_P[truth.row_T]
+    has_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
+    has_picture_C[truth.column_T[is_kept_T]] = True
+    # A caption that never had a true picture stays: it is part of the gallery.
+    had_picture_C = np.zeros(truth.shape[1], dtype=np.bool_)
+    had_picture_C[truth.column_T] = True
+    is_kept_C = has_picture_C | ~had_picture_C
+    if not is_there_P.any() or not is_kept_C.any():
+        raise UserError(
+            f"no picture of the gallery {item.id!r} is there",
+            expected="at least one picture with a caption",
+            way_out="check --data and where the pictures lie",
+        )
+    row_P, column_C = np.cumsum(is_there_P) - 1, np.cumsum(is_kept_C) - 1
+    kinds = [kind for kind, is_kept in zip(item.kinds, is_kept_C, strict=False) if is_kept]
+    return replace(
+        item,
+        pictures=tuple(p for p, there in zip(item.pictures, is_there_P, strict=True) if there),
+        captions=tuple(c for c, kept in zip(item.captions, is_kept_C, strict=True) if kept),
+        kinds=tuple(kinds),
+        truth=Sparse(
+            (int(is_there_P.sum()), int(is_kept_C.sum())),
+            row_P[truth.row_T[is_kept_T]],
+            column_C[truth.column_T[is_kept_T]],
+        ),
+    )
+
+
+def _needs(item: Item, absent: set[Path]) -> bool:
+    return any(_path(picture) in absent for picture in item.pictures)
+
+
+def absent_pictures(items: Sequence[Item]) -> set[Path]:
+    """Paths of pictures that are not on disk."""
+    paths = {path for item in items for picture in item.pictures if (path := _path(picture))}
+    return {path for path in paths if not _is_file(path)}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # A path that no file system can hold, or a folder that may not be read.
+
+
+def _path(picture: Picture) -> Path | None:
+    """Where a picture lies, if it is one on disk."""
+    path = getattr(picture, "path", None)
+    return path if isinstance(path, Path) else None

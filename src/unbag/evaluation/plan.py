@@ -1,11 +1,11 @@
-"""From the items of all benchmarks to the unique pictures and captions that must be encoded."""
+"""Plan what a run must encode: every picture and caption of its benchmarks, each once."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import chain
 from typing import NamedTuple
@@ -14,10 +14,26 @@ import numpy as np
 
 from unbag.errors import UserError
 from unbag.types import Caption, Ensemble, IntArray, Item, Picture, Sparse
+from unbag.types.items import prompts_of
 from unbag.types.json import is_whole_text
 
 _HASHERS, _KEYS_AT_ONCE = 8, 64
 """Threads that read files for their keys, and pictures that one of them takes at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Every unique input once, over all benchmarks of a run."""
+
+    pictures: tuple[Picture, ...]
+    picture_keys: tuple[str, ...]
+    captions: tuple[Caption, ...] = ()
+    prompts: tuple[str, ...] = ()
+    """The strings to encode: plain captions and every prompt of an ensemble."""
+    rows: Mapping[str, tuple[Rows, ...]] = field(default_factory=dict)
+    """By benchmark, in the order of its items."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Of each benchmark's items."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,21 +44,6 @@ class Rows:
     caption_C: IntArray
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """Every unique input once, over all benchmarks of a run."""
-
-    pictures: tuple[Picture, ...]
-    picture_keys: tuple[str, ...]
-    captions: tuple[Caption, ...]
-    prompts: tuple[str, ...]
-    """The strings to encode: plain captions and every prompt of an ensemble."""
-    rows: Mapping[str, tuple[Rows, ...]]
-    """By benchmark, in the order of its items."""
-    fingerprints: Mapping[str, str]
-    """Of each benchmark's items."""
-
-
 def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     """Find what is shared; keys are read here, pictures are not opened."""
     builder = _Builder(_read_keys(items))
@@ -50,7 +51,7 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
     fingerprints = {name: builder.fingerprint(some, rows[name]) for name, some in items.items()}
     prompts: dict[str, None] = {}
     for caption in builder.captions:
-        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+        prompts.update(dict.fromkeys(prompts_of(caption)))
     _check_texts(prompts)
     return Plan(
         pictures=tuple(builder.pictures.values()),
@@ -60,29 +61,6 @@ def make_plan(items: Mapping[str, Sequence[Item]]) -> Plan:
         rows=rows,
         fingerprints=fingerprints,
     )
-
-
-def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
-    """The key of each picture by identity, in threads: hashing and disks need no interpreter."""
-    every = {id(p): p for some in items.values() for item in some for p in item.pictures}
-    pictures = list(every.values())
-
-    def read(at: int) -> list[str]:
-        return [picture.key for picture in pictures[at : at + _KEYS_AT_ONCE]]
-
-    with ThreadPoolExecutor(_HASHERS) as pool:
-        parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
-        return dict(zip(every, chain.from_iterable(parts), strict=True))
-
-
-def _check_texts(prompts: Iterable[str]) -> None:
-    odd = next((prompt for prompt in prompts if not is_whole_text(prompt)), None)
-    if odd is not None:
-        raise UserError(
-            f"the caption {odd!r} holds half a character",
-            expected="whole characters, which UTF-8 can write",
-            way_out="mend the caption; in a benchmark of your own, mend its loader",
-        )
 
 
 def check_items(benchmark: str, items: Sequence[Item]) -> None:
@@ -135,12 +113,27 @@ def _is_contradictory(item: Item) -> bool:
     )
 
 
-class _Captions(NamedTuple):
-    """A tuple of captions, kept so that its identity stays taken, with what was found of it."""
+def _read_keys(items: Mapping[str, Sequence[Item]]) -> dict[int, str]:
+    """The key of each picture by identity, in threads: hashing and disks need no interpreter."""
+    every = {id(p): p for some in items.values() for item in some for p in item.pictures}
+    pictures = list(every.values())
 
-    captions: tuple[Caption, ...]
-    row_C: IntArray
-    digest: str
+    def read(at: int) -> list[str]:
+        return [picture.key for picture in pictures[at : at + _KEYS_AT_ONCE]]
+
+    with ThreadPoolExecutor(_HASHERS) as pool:
+        parts = pool.map(read, range(0, len(pictures), _KEYS_AT_ONCE))
+        return dict(zip(every, chain.from_iterable(parts), strict=True))
+
+
+def _check_texts(prompts: Iterable[str]) -> None:
+    odd = next((prompt for prompt in prompts if not is_whole_text(prompt)), None)
+    if odd is not None:
+        raise UserError(
+            f"the caption {odd!r} holds half a character",
+            expected="whole characters, which UTF-8 can write",
+            way_out="mend the caption; in a benchmark of your own, mend its loader",
+        )
 
 
 class _Builder:
@@ -185,6 +178,14 @@ class _Builder:
             digest.update(json.dumps(record).encode())
             digest.update(_truth_bytes(item))
         return digest.hexdigest()
+
+
+class _Captions(NamedTuple):
+    """A tuple of captions, kept so that its identity stays taken, with what was found of it."""
+
+    captions: tuple[Caption, ...]
+    row_C: IntArray
+    digest: str
 
 
 def _truth_bytes(item: Item) -> bytes:

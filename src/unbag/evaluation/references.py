@@ -1,4 +1,4 @@
-"""A benchmark and one scorer's results on it come in; published numbers beside ours go out."""
+"""Published numbers beside ours, and warnings about models trained on the pictures of a test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from unbag.types import (
     Result,
     Scorer,
 )
-
-# A model that saw the pictures of a test in training is not measured by it. Collections are known
-# by name; some contain pictures of others, and that is written down here.
 
 SHARES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -45,8 +42,6 @@ SHARES: Mapping[str, frozenset[str]] = MappingProxyType(
     }
 )
 """Collection -> others it shares pictures with; it is read both ways."""
-
-
 ALIASES: Mapping[str, str] = MappingProxyType(
     {
         "vg": "Visual Genome",
@@ -61,70 +56,11 @@ ALIASES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Other names of collections, written without spaces, dashes and capitals."""
-
 _PAIRS = frozenset(
     frozenset((name.casefold(), other.casefold()))
     for name, others in SHARES.items()
     for other in others
 )
-
-
-def declared(scorer: Scorer) -> tuple[str, ...]:
-    """What a scorer, or the model behind it, says in an attribute `trained_on`; often nothing."""
-    model = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
-    found: object = getattr(scorer, "trained_on", None) or getattr(model, "trained_on", ())
-    if isinstance(found, str):
-        return (found,)
-    return tuple(map(str, found)) if isinstance(found, Iterable) else ()
-
-
-def overlaps(trained_on: Iterable[str], sources: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs (training collection, test collection) that share pictures, the same one included."""
-    return [
-        (seen, asked)
-        for seen in map(usual_name, trained_on)
-        for asked in sources
-        if seen.casefold() == asked.casefold()
-        or frozenset((seen.casefold(), asked.casefold())) in _PAIRS
-    ]
-
-
-def usual_name(collection: str) -> str:
-    """A collection by the name that benchmarks use."""
-    plain = "".join(letter for letter in collection.casefold() if letter.isalnum())
-    return ALIASES.get(plain, collection)
-
-
-def overlap_warnings(
-    trained_on: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark]
-) -> list[str]:
-    """One sentence for each model and benchmark that share pictures."""
-    known = {name.casefold() for pair in _PAIRS for name in pair}
-    known |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
-    found = []
-    for model, seen in trained_on.items():
-        found += [
-            f"nothing is known about the pictures of {name!r}, which {model} was trained on; check "
-            "its overlap with the benchmarks yourself"
-            for name in seen
-            if usual_name(name).casefold() not in known
-        ]
-        for benchmark in benchmarks:
-            shared = overlaps(seen, benchmark.sources)
-            if shared:
-                pairs = sorted({a if a == b else f"{a} (shares with {b})" for a, b in shared})
-                found.append(
-                    f"{model} was trained on {', '.join(pairs)}, and {benchmark.name} is made from "
-                    "it: the model may have seen these pictures"
-                )
-    return found
-
-
-def model_of(scorer: Scorer, published_as: Mapping[str, str]) -> str:
-    """What papers call the model behind a scorer: as the user says, it says itself, or is known."""
-    model = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
-    said = getattr(scorer, "published_as", "") or getattr(model, "published_as", "")
-    return published_name(scorer.name, published_as.get(scorer.name, "") or str(said))
 
 
 def references(
@@ -230,3 +166,61 @@ def _protocol_doubts(
     if official is not None and protocol.ties != official:
         found.append(f"ties are {official} there, {protocol.ties} here")
     return (*found, *(f"not whole here: {why}" for why in incomplete))
+
+
+def model_of(scorer: Scorer, published_as: Mapping[str, str]) -> str:
+    """What papers call the model behind a scorer: as the user says, it says itself, or is known."""
+    model = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
+    said = getattr(scorer, "published_as", "") or getattr(model, "published_as", "")
+    return published_name(scorer.name, published_as.get(scorer.name, "") or str(said))
+
+
+def overlap_warnings(
+    trained_on: Mapping[str, Sequence[str]], benchmarks: Sequence[Benchmark]
+) -> list[str]:
+    """One sentence for each model and benchmark that share pictures."""
+    known = {name.casefold() for pair in _PAIRS for name in pair}
+    known |= {source.casefold() for benchmark in benchmarks for source in benchmark.sources}
+    found = []
+    for model, seen in trained_on.items():
+        found += [
+            f"nothing is known about the pictures of {name!r}, which {model} was trained on; check "
+            "its overlap with the benchmarks yourself"
+            for name in seen
+            if usual_name(name).casefold() not in known
+        ]
+        for benchmark in benchmarks:
+            shared = overlaps(seen, benchmark.sources)
+            if shared:
+                pairs = sorted({a if a == b else f"{a} (shares with {b})" for a, b in shared})
+                found.append(
+                    f"{model} was trained on {', '.join(pairs)}, and {benchmark.name} is made from "
+                    "it: the model may have seen these pictures"
+                )
+    return found
+
+
+def declared(scorer: Scorer) -> tuple[str, ...]:
+    """What a scorer, or the model behind it, says in an attribute `trained_on`; often nothing."""
+    model = scorer.encoder if isinstance(scorer, EmbeddingScorer) else scorer
+    found: object = getattr(scorer, "trained_on", None) or getattr(model, "trained_on", ())
+    if isinstance(found, str):
+        return (found,)
+    return tuple(map(str, found)) if isinstance(found, Iterable) else ()
+
+
+def overlaps(trained_on: Iterable[str], sources: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs (training collection, test collection) that share pictures, the same one included."""
+    return [
+        (seen, asked)
+        for seen in map(usual_name, trained_on)
+        for asked in sources
+        if seen.casefold() == asked.casefold()
+        or frozenset((seen.casefold(), asked.casefold())) in _PAIRS
+    ]
+
+
+def usual_name(collection: str) -> str:
+    """A collection by the name that benchmarks use."""
+    plain = "".join(letter for letter in collection.casefold() if letter.isalnum())
+    return ALIASES.get(plain, collection)

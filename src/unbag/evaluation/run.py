@@ -1,6 +1,8 @@
-"""From scorers and benchmarks to a run folder: load, plan, embed, score, measure, write.
+"""Run scorers on benchmarks into a run folder: load, plan, embed, score, measure, write.
 
-Everything dear is saved before anything is measured, and a run that was stopped goes on.
+Scores are saved before anything is measured, and a run that was stopped goes on. Several processes
+may work together: batches and chunks are planned alike in each and shared out, vectors meet in the
+cache and scores in the run folder.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from traceback import format_exception
 from unbag.errors import UserError, said_by
 from unbag.evaluation.embedding import Grid, embed
 from unbag.evaluation.loading import Job, Loaded, errata_name, load_all
-from unbag.evaluation.measuring import Judgement, judge
+from unbag.evaluation.measuring import judge
 from unbag.evaluation.plan import Plan, make_plan
 from unbag.evaluation.references import declared
 from unbag.evaluation.scoring import (
@@ -31,11 +33,16 @@ from unbag.evaluation.scoring import (
     unknown_words,
     with_bounds,
 )
-from unbag.evaluation.store import Asked, Key, RunFolder, ScoreStore, State, read_contents
+from unbag.evaluation.store import (
+    EvaluationIdentity,
+    Key,
+    RunFolder,
+    ScoreStore,
+    read_contents,
+)
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.files import is_full, paused_collector, told_when_full, write_text
 from unbag.runs.progress import Progress, Silent
-from unbag.scorers.resolve import Model, load_model, make_scorer
 from unbag.types import (
     Benchmark,
     DualEncoder,
@@ -49,13 +56,78 @@ from unbag.types import (
 )
 from unbag.version import __version__
 
+FILE = "tracebacks.txt"
 
-def as_scorer(given: Model | str) -> Scorer:
-    """A scorer as it is; a model with its natural one; a name is loaded, at every call anew."""
-    model = load_model(given) if isinstance(given, str) else given
-    if isinstance(model, type) or not isinstance(model, DualEncoder | Generator | Scorer):
-        raise no_scorer(model)
-    return make_scorer(model)
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a run."""
+
+    folder: RunFolder
+    contents: RunContents
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be scored, measured or compared, and why."""
+        return self.contents.problems
+
+
+def run(job: Job, *, progress: Progress | None = None) -> Finished:
+    """Do the job, or what is left of it; together with others, if torchrun started several."""
+    progress = progress or Silent()
+    team = join_team()
+    _check_kinds(job)
+    _check_names(job)
+    loaded = load_all(job, progress=progress)
+    items = loaded.items
+    with paused_collector():
+        plan = make_plan(items)
+    folder = RunFolder(job.out)
+    asked = EvaluationIdentity(
+        scorers={s.name: s.fingerprint for s in job.scorers},
+        benchmarks=plan.fingerprints,
+        errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
+        protocol=job.protocol,
+        seed=job.seed,
+        batch=job.batch,
+        version=__version__,
+    )
+    if not team.is_leader:
+        return _assist(job, items, plan, folder, asked, progress, team)
+    with folder.locked(), told_when_full(job.out, goes_on="scores that are there stay"):
+        grids, record = folder.begin(asked, _record(job, asked, loaded))
+        store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
+        folder.take_over(store)
+        team.wait()
+        work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
+        try:
+            failed = _score_all(work)
+        except KeyboardInterrupt:
+            folder.write_state("stopped", asked, work.record)
+            raise
+        except Exception:
+            folder.write_state("failed", asked, work.record)
+            raise
+        finally:
+            store.save()
+        record = with_bounds(work.record, store.bounded)
+        with paused_collector():
+            judged = judge(job, items, store, record, progress=progress, failed=failed)
+        judged.write_outcomes(folder.outcomes)
+        folder.write_contents(judged.contents)
+        folder.write_state("failed" if failed else "done", asked, record)
+        folder.remove_vectors()
+        team.wait()
+    return Finished(folder, judged.contents)
+
+
+def _check_kinds(job: Job) -> None:
+    for scorer in job.scorers:
+        if not isinstance(scorer, Scorer):
+            raise no_scorer(scorer)
+    for benchmark in job.benchmarks:
+        if not isinstance(benchmark, Benchmark):
+            raise no_benchmark(benchmark)
 
 
 def no_scorer(given: object) -> UserError:
@@ -90,54 +162,94 @@ def no_benchmark(given: object) -> UserError:
     )
 
 
-FILE = "tracebacks.txt"
+def _check_names(job: Job) -> None:
+    for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
+        found = [thing.name for thing in some]
+        if not found:
+            raise UserError(f"no {what} was given", way_out=f"name at least one {what}")
+        twice = sorted({name for name in found if found.count(name) > 1})
+        if twice:
+            raise UserError(
+                f"the {what} {twice[0]!r} was given twice",
+                expected="every name once, since results are kept by name",
+                way_out=f"leave one of them out, or give one {what} another name",
+            )
 
 
-@dataclass
-class Unscored:
-    """The scorers of a run that failed; those of an earlier process are tried again."""
-
-    folder: Path
-    progress: Progress
-    problems: list[str] = field(default_factory=list)
-    """What became of each, for a user."""
-    _tracebacks: str = ""
-
-    def __post_init__(self) -> None:
-        """Nothing has failed yet."""
-        (self.folder / FILE).unlink(missing_ok=True)
-
-    def add(self, scorer: str, benchmarks: Sequence[str], error: Exception) -> None:
-        """Say it at once, and keep it; the error itself is let go, with the memory it holds."""
-        self.progress.say(f"{scorer} failed ({_in_a_line(error)}); going on without it")
-        what = str(error) if isinstance(error, UserError) else self._written(scorer, error)
-        self.problems.append(_whole(f"{scorer} on {', '.join(benchmarks)}: {what}"))
-
-    def _written(self, scorer: str, error: Exception) -> str:
-        self._tracebacks += _whole(f"{scorer}\n\n{''.join(format_exception(error))}\n")
-        write_text(self.folder / FILE, self._tracebacks)
-        return (
-            f"it failed with {_in_a_line(error)}; its traceback is in {self.folder / FILE}, and "
-            "the same command again tries only what is missing"
-        )
+def _record(job: Job, asked: EvaluationIdentity, loaded: Loaded) -> RunRecord:
+    devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
+    return RunRecord(
+        command=job.command,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=job.seed,
+        device=", ".join(sorted(devices)) or job.device,
+        versions=versions(),
+        fingerprints={
+            **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
+            **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
+        },
+        left_out=loaded.left_out,
+        notes=loaded.notes,
+        incomplete=loaded.incomplete,
+        trained_on={
+            s.name: seen
+            for s in job.scorers
+            if (seen := (*declared(s), *job.trained_on.get(s.name, ())))
+        },
+    )
 
 
-def _in_a_line(error: Exception) -> str:
-    if isinstance(error, UserError):
-        return error.found.partition("\n")[0]
-    kind, said = type(error).__name__, said_by(error)
-    return said if said == kind else f"{kind}: {said}"
+def versions() -> dict[str, str]:
+    """Of everything that could change a number."""
+    found = {"python": platform.python_version(), "system": platform.platform()}
+    for package in ("unbag", "numpy", "torch", "pillow", "pyarrow", "scipy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
 
 
-def _whole(text: str) -> str:
-    """Without half characters, which no file could hold."""
-    return text.encode(errors="backslashreplace").decode()
+def _score_all(work: Work) -> list[str]:
+    """One scorer after the other; gives what went wrong, where a job goes on without some."""
+    job = work.job
+    unscored = Unscored(work.folder.path, work.progress)
+    for scorer in job.scorers:
+        try:
+            work.score(scorer)
+        except Exception as error:
+            # In a team the others wait for this process: torchrun ends them when it ends. A disk
+            # that is full would fail every scorer alike.
+            if not job.keeps_going or work.team.size > 1 or is_full(error):
+                raise
+            unscored.add(scorer.name, work.missing(scorer), error)
+    every = set(work.items)
+    if unscored.problems and all(set(work.missing(s)) == every for s in job.scorers):
+        raise UserError("\n".join(["no model could be scored", *unscored.problems]))
+    return unscored.problems
 
 
-# A run in progress: scores of one scorer after the other go into the store of the run.
-#
-# Several processes may work together: batches and chunks are planned alike in each and shared out,
-# vectors meet in the cache and scores in the run folder.
+def _assist(
+    job: Job,
+    items: Mapping[str, Sequence[Item]],
+    plan: Plan,
+    folder: RunFolder,
+    asked: EvaluationIdentity,
+    progress: Progress,
+    team: Team,
+) -> Finished:
+    """The same work without writing the run: the leader measures what all have scored."""
+    store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
+    team.wait()
+    record = _record(job, asked, Loaded())
+    work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
+    try:
+        for scorer in job.scorers:
+            work.score(scorer)
+    finally:
+        store.save()
+    team.wait()
+    return Finished(folder, read_contents(folder.path))
 
 
 @dataclass
@@ -148,7 +260,7 @@ class Work:
     items: Mapping[str, Sequence[Item]]
     plan: Plan
     folder: RunFolder
-    asked: Asked
+    asked: EvaluationIdentity
     store: ScoreStore
     grids: dict[str, Grid]
     progress: Progress
@@ -287,168 +399,42 @@ class Work:
         self.folder.write_state("running", self.asked, self.record)
 
 
-@dataclass(frozen=True)
-class Finished:
-    """What came of a run."""
+@dataclass
+class Unscored:
+    """The scorers of a run that failed; those of an earlier process are tried again."""
 
-    folder: RunFolder
-    contents: RunContents
+    folder: Path
+    progress: Progress
+    problems: list[str] = field(default_factory=list)
+    """What became of each, for a user."""
+    _tracebacks: str = ""
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What could not be scored, measured or compared, and why."""
-        return self.contents.problems
+    def __post_init__(self) -> None:
+        """Nothing has failed yet."""
+        (self.folder / FILE).unlink(missing_ok=True)
 
+    def add(self, scorer: str, benchmarks: Sequence[str], error: Exception) -> None:
+        """Say it at once, and keep it; the error itself is let go, with the memory it holds."""
+        self.progress.say(f"{scorer} failed ({_in_a_line(error)}); going on without it")
+        what = str(error) if isinstance(error, UserError) else self._written(scorer, error)
+        self.problems.append(_whole(f"{scorer} on {', '.join(benchmarks)}: {what}"))
 
-def run(job: Job, *, progress: Progress | None = None) -> Finished:
-    """Do the job, or what is left of it; together with others, if torchrun started several."""
-    progress = progress or Silent()
-    team = join_team()
-    _check_kinds(job)
-    _check_names(job)
-    loaded = load_all(job, progress=progress)
-    items = loaded.items
-    with paused_collector():
-        plan = make_plan(items)
-    folder = RunFolder(job.out)
-    asked = Asked(
-        scorers={s.name: s.fingerprint for s in job.scorers},
-        benchmarks=plan.fingerprints,
-        errata={b.name: errata_name(b, job.errata) for b in job.benchmarks},
-        protocol=job.protocol,
-        seed=job.seed,
-        batch=job.batch,
-        version=__version__,
-    )
-    if not team.is_leader:
-        return _assist(job, items, plan, folder, asked, progress, team)
-    with folder.locked(), told_when_full(job.out, goes_on="scores that are there stay"):
-        grids, record = folder.begin(asked, _record(job, asked, loaded))
-        store = ScoreStore(folder.scores, least_seconds=job.save_seconds)
-        folder.take_over(store)
-        team.wait()
-        work = Work(job, items, plan, folder, asked, store, grids, progress, record, team)
-        try:
-            failed = _score_all(work)
-        except KeyboardInterrupt:
-            folder.write_state("stopped", asked, work.record)
-            raise
-        except Exception:
-            folder.write_state("failed", asked, work.record)
-            raise
-        finally:
-            store.save()
-        record = with_bounds(work.record, store.bounded)
-        with paused_collector():
-            judged = judge(job, items, store, record, progress=progress, failed=failed)
-        _write(folder, judged, asked, record, state="failed" if failed else "done")
-        folder.remove_vectors()
-        team.wait()
-    return Finished(folder, judged.contents)
+    def _written(self, scorer: str, error: Exception) -> str:
+        self._tracebacks += _whole(f"{scorer}\n\n{''.join(format_exception(error))}\n")
+        write_text(self.folder / FILE, self._tracebacks)
+        return (
+            f"it failed with {_in_a_line(error)}; its traceback is in {self.folder / FILE}, and "
+            "the same command again tries only what is missing"
+        )
 
 
-def _score_all(work: Work) -> list[str]:
-    """One scorer after the other; gives what went wrong, where a job goes on without some."""
-    job = work.job
-    unscored = Unscored(work.folder.path, work.progress)
-    for scorer in job.scorers:
-        try:
-            work.score(scorer)
-        except Exception as error:
-            # In a team the others wait for this process: torchrun ends them when it ends. A disk
-            # that is full would fail every scorer alike.
-            if not job.keeps_going or work.team.size > 1 or is_full(error):
-                raise
-            unscored.add(scorer.name, work.missing(scorer), error)
-    every = set(work.items)
-    if unscored.problems and all(set(work.missing(s)) == every for s in job.scorers):
-        raise UserError("\n".join(["no model could be scored", *unscored.problems]))
-    return unscored.problems
+def _in_a_line(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return error.found.partition("\n")[0]
+    kind, said = type(error).__name__, said_by(error)
+    return said if said == kind else f"{kind}: {said}"
 
 
-def _assist(
-    job: Job,
-    items: Mapping[str, Sequence[Item]],
-    plan: Plan,
-    folder: RunFolder,
-    asked: Asked,
-    progress: Progress,
-    team: Team,
-) -> Finished:
-    """The same work without writing the run: the leader measures what all have scored."""
-    store = ScoreStore(folder.scores_of(team.rank), least_seconds=job.save_seconds)
-    team.wait()
-    record = _record(job, asked, Loaded())
-    work = Work(job, items, plan, folder, asked, store, {}, progress, record, team)
-    try:
-        for scorer in job.scorers:
-            work.score(scorer)
-    finally:
-        store.save()
-    team.wait()
-    return Finished(folder, read_contents(folder.path))
-
-
-def _write(
-    folder: RunFolder, judged: Judgement, asked: Asked, record: RunRecord, *, state: State
-) -> None:
-    judged.write_outcomes(folder.outcomes)
-    folder.write_contents(judged.contents)
-    folder.write_state(state, asked, record)
-
-
-def _check_kinds(job: Job) -> None:
-    for scorer in job.scorers:
-        if not isinstance(scorer, Scorer):
-            raise no_scorer(scorer)
-    for benchmark in job.benchmarks:
-        if not isinstance(benchmark, Benchmark):
-            raise no_benchmark(benchmark)
-
-
-def _check_names(job: Job) -> None:
-    for what, some in (("model", job.scorers), ("benchmark", job.benchmarks)):
-        found = [thing.name for thing in some]
-        if not found:
-            raise UserError(f"no {what} was given", way_out=f"name at least one {what}")
-        twice = sorted({name for name in found if found.count(name) > 1})
-        if twice:
-            raise UserError(
-                f"the {what} {twice[0]!r} was given twice",
-                expected="every name once, since results are kept by name",
-                way_out=f"leave one of them out, or give one {what} another name",
-            )
-
-
-def _record(job: Job, asked: Asked, loaded: Loaded) -> RunRecord:
-    devices = {s.encoder.device for s in job.scorers if isinstance(s, EmbeddingScorer)}
-    return RunRecord(
-        command=job.command,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        seed=job.seed,
-        device=", ".join(sorted(devices)) or job.device,
-        versions=versions(),
-        fingerprints={
-            **{f"model {name}": print_ for name, print_ in asked.scorers.items()},
-            **{f"benchmark {name}": print_ for name, print_ in asked.benchmarks.items()},
-        },
-        left_out=loaded.left_out,
-        notes=loaded.notes,
-        incomplete=loaded.incomplete,
-        trained_on={
-            s.name: seen
-            for s in job.scorers
-            if (seen := (*declared(s), *job.trained_on.get(s.name, ())))
-        },
-    )
-
-
-def versions() -> dict[str, str]:
-    """Of everything that could change a number."""
-    found = {"python": platform.python_version(), "system": platform.platform()}
-    for package in ("unbag", "numpy", "torch", "pillow", "pyarrow", "scipy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+def _whole(text: str) -> str:
+    """Without half characters, which no file could hold."""
+    return text.encode(errors="backslashreplace").decode()

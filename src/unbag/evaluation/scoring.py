@@ -1,6 +1,9 @@
-"""From stored vectors and items to Scores; no model is called.
+"""Score items: by comparing stored vectors, or by asking a scorer about queries, matrices or items.
 
-Dimensions: P pictures, C captions of an item, M cells of many items.
+Also what a reader of scores must know of the scorer: probabilities that are only upper bounds,
+captions that were cut, words that the model does not know.
+Dimensions: P pictures, C captions of an item, M cells or queries of many items, B pictures of a
+block.
 """
 
 from __future__ import annotations
@@ -8,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from unbag.data import FilePicture, PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.evaluation.embedding import Embeddings
 from unbag.evaluation.plan import Rows
@@ -21,6 +25,7 @@ from unbag.runs.progress import Progress
 from unbag.types import (
     Caption,
     EmbeddingScorer,
+    Ensemble,
     FittedScorer,
     FloatArray,
     Item,
@@ -33,14 +38,25 @@ from unbag.types import (
     Scores,
     Sparse,
 )
+from unbag.types.items import prompts_of
+from unbag.types.json import is_whole_text
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from torch import Tensor
 
+    Shown: TypeAlias = str | Path | Picture | Image
+
+CHUNK = 64
+"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
+again."""
 _NUMBERS = 20_000_000
 """Numbers gathered at once when vectors are compared: cells times dimensions."""
 _WIDE = 64
 """Captions from which on a product of matrices beats gathering vectors cell by cell."""
+_LARGEST_CROSS = 1_000_000
+_LARGEST_KEPT = 50_000_000
+_SHOWN = 8
 
 
 def score_by_vectors(
@@ -77,21 +93,6 @@ def score_by_vectors(
             yield found
 
 
-def _cosines(caption_CD: Tensor) -> FloatArray:
-    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
-    vector_CD = caption_CD.double()
-    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
-
-
-def _wide(
-    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
-) -> list[Scores]:
-    """Items that share many captions, as classes do: one product of matrices."""
-    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
-    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
-    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
-
-
 def _by_cells(
     items: Sequence[Item], rows: Sequence[Rows], most: int
 ) -> Iterator[list[tuple[Item, Rows]]]:
@@ -116,9 +117,19 @@ def _go_together(one: tuple[Item, Rows], other: tuple[Item, Rows]) -> bool:
     return not is_wide or one[1].caption_C is other[1].caption_C
 
 
-def is_large(item: Item) -> bool:
-    """Only ranks of it are kept."""
-    return isinstance(item.truth, Sparse)
+def _wide(
+    scorer: EmbeddingScorer, chunk: Sequence[tuple[Item, Rows]], pictures: Tensor, captions: Tensor
+) -> list[Scores]:
+    """Items that share many captions, as classes do: one product of matrices."""
+    picture_M = np.concatenate([rows.picture_P for _, rows in chunk])
+    score_MC = scorer.compare_all(pictures[picture_M], captions[chunk[0][1].caption_C])
+    return split(score_MC.double().numpy().ravel(), [item for item, _ in chunk])
+
+
+def _cosines(caption_CD: Tensor) -> FloatArray:
+    """Of captions with each other; summed pair by pair, so that equal vectors tie exactly."""
+    vector_CD = caption_CD.double()
+    return (vector_CD[:, None] * vector_CD[None]).sum(dim=-1).numpy()
 
 
 def _rank_by_vectors(
@@ -135,6 +146,11 @@ def _rank_by_vectors(
         return scorer.compare_all(pictures[rows.picture_P[start:stop]], gallery).double().numpy()
 
     return ranked(item, block, tie_eps)
+
+
+def is_large(item: Item) -> bool:
+    """Only ranks of it are kept."""
+    return isinstance(item.truth, Sparse)
 
 
 def ranked(item: Item, block: Callable[[int, int], FloatArray], tie_eps: float) -> Scores:
@@ -154,15 +170,10 @@ def split(value_M: FloatArray, items: Sequence[Item]) -> list[Scores]:
     ]
 
 
-# From items and a scorer that is asked to Scores: by queries, by matrices or by whole items.
-#
-# Dimensions: P pictures, C captions of an item, M queries, B pictures of a block.
-
-CHUNK = 64
-"""Items scored and saved together, unless a scorer says how many; a continued run does whole chunks
-again."""
-_LARGEST_CROSS = 1_000_000
-_LARGEST_KEPT = 50_000_000
+def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
+    """Items that are scored and saved together."""
+    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @runtime_checkable
@@ -185,12 +196,6 @@ class QuickScorer(Scorer, Protocol):
     """A scorer to which items are little work, so that it wants many at once."""
 
     items_at_once: int
-
-
-def in_chunks(items: Sequence[Item], scorer: Scorer) -> list[Sequence[Item]]:
-    """Items that are scored and saved together."""
-    size = scorer.items_at_once if isinstance(scorer, QuickScorer) else CHUNK
-    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @dataclass
@@ -343,23 +348,6 @@ class QueryScoring:
         return score_BC
 
 
-def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
-    """Numbers of any library and precision as float64."""
-    if hasattr(numbers, "detach"):
-        numbers = numbers.detach().cpu().double()
-    try:
-        found = np.asarray(numbers)
-        if found.dtype.kind not in "fiub":
-            raise TypeError(f"values of type {found.dtype}")
-    except (TypeError, ValueError) as error:
-        raise UserError(
-            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
-            expected="numbers: a list, an array or a tensor",
-            way_out="mend the score method of this scorer",
-        ) from error
-    return found.astype(np.float64)
-
-
 def queries_of(item: Item) -> list[Query]:
     """Every picture with every caption, row by row."""
     return [Query(p, c, item.question) for p in item.pictures for c in item.captions]
@@ -399,13 +387,136 @@ def checked_scores(scorer: Scorer, found: Sequence[Scores], items: Sequence[Item
     return list(found)
 
 
-# A server lists the likeliest tokens only. An answer that is not among them gets the largest
-# probability it can have: a number, but not one to be quoted without saying so.
+def _as_float(scorer: Scorer, numbers: object) -> FloatArray:
+    """Numbers of any library and precision as float64."""
+    if hasattr(numbers, "detach"):
+        numbers = numbers.detach().cpu().double()
+    try:
+        found = np.asarray(numbers)
+        if found.dtype.kind not in "fiub":
+            raise TypeError(f"values of type {found.dtype}")
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"scorer {scorer.name!r} returned {type(numbers).__name__}: {error}",
+            expected="numbers: a list, an array or a tensor",
+            way_out="mend the score method of this scorer",
+        ) from error
+    return found.astype(np.float64)
+
+
+def answered(picture: Shown, captions: Sequence[Caption], scorer: Scorer) -> Scores:
+    """One picture with some captions; NaN where no rule could read a chat model's answer."""
+    captions = _checked_captions(captions)
+    shown = opened(_as_picture(picture))
+    if isinstance(scorer, MatrixScorer) and not isinstance(scorer, ItemScorer):
+        score_PC = scorer.score_matrix([shown], captions)
+        score_C = checked_numbers(scorer, score_PC.reshape(-1), len(captions))
+        return Scores("picture", score_C[None])
+    no_truth = np.zeros((1, len(captions)), dtype=np.bool_)
+    item = Item("picture", (shown,), tuple(captions), no_truth)
+    scoring = QueryScoring(scorer)
+    found = scoring.chunk([item])[0]
+    for reason in scoring.damaged.values():
+        raise UserError(
+            reason,
+            expected="a picture of a shape that this model takes",
+            way_out="cut it to a usual shape",
+        )
+    if not found.unparsed:
+        return found
+    # A benchmark counts such an answer as wrong; here there is no truth it could miss.
+    return replace(found, values=np.full(no_truth.shape, np.nan))
+
+
+def _checked_captions(captions: Iterable[Caption]) -> list[Caption]:
+    found = list(captions) if isinstance(captions, Iterable) else []
+    if isinstance(captions, str) or not found:
+        raise UserError(
+            f"captions are {captions!r}",
+            expected="a list of at least one caption",
+            way_out='write ["a caption", "another one"]',
+        )
+    for at, caption in enumerate(found):
+        if not isinstance(caption, str | Ensemble):
+            raise UserError(
+                f"caption {at + 1} of {len(found)} is {caption!r}",
+                expected="a string, or unbag.types.Ensemble",
+                way_out="leave it out, or write it as text",
+            )
+        for text in prompts_of(caption):
+            if not is_whole_text(text):
+                raise UserError(
+                    f"the caption {text!r} holds half a character",
+                    expected="whole characters, which UTF-8 can write",
+                    way_out="type the caption again; a terminal that is not set to UTF-8 may be "
+                    "the reason",
+                )
+    return found
+
+
+def _as_picture(given: Shown) -> Picture:
+    from PIL.Image import Image
+
+    if isinstance(given, str | Path):
+        # A photograph of the user's own: as its camera was held, which is how people see it.
+        return FilePicture(Path(given), turn_upright=True)
+    if isinstance(given, Image):
+        return _of_image(given)
+    if not isinstance(given, Picture):
+        raise UserError(
+            f"a {type(given).__name__} was given in place of a picture",
+            expected="a path, an image of Pillow, or a picture: key, name and open()",
+            way_out="for an array of bytes [height, width, 3], write "
+            "unbag.data.PixelPicture(array)",
+        )
+    return given
+
+
+def _of_image(image: Image) -> Picture:
+    """Its pixels, as a file of it would be read."""
+    from PIL import ImageOps
+
+    if image.mode[0] in "IF":
+        raise UserError(
+            f"the image has pixels of mode {image.mode}",
+            expected="8 bits a channel",
+            way_out="give the path of its file, or convert it to RGB",
+        )
+    try:
+        upright = ImageOps.exif_transpose(image)
+        # By way of alpha Pillow does not warn of a palette with transparency.
+        whole = upright.convert("RGBA") if upright.mode == "P" else upright
+        return PixelPicture(np.asarray(whole.convert("RGB")), "image")
+    except (OSError, ValueError) as error:
+        raise _not_opened("image", error) from error
+
+
+def opened(picture: Picture) -> Picture:
+    """The same, if it can be opened."""
+    try:
+        picture.open()
+    except (OSError, ValueError) as error:
+        raise _not_opened(picture.name, error) from error
+    return picture
+
+
+def _not_opened(name: str, error: Exception) -> UserError:
+    is_missing = isinstance(error, FileNotFoundError)
+    why = "there is no such file" if is_missing else f"{type(error).__name__}: {error}"
+    return UserError(
+        f"the picture {name} cannot be opened: {why}",
+        expected="a picture in a format that Pillow reads (PNG, JPEG, WebP ...)",
+        way_out="check the path" if is_missing else "save it again with another program",
+    )
 
 
 @runtime_checkable
 class Bounding(Protocol):
-    """A model that sometimes only knows how large a probability can be, and counts it."""
+    """A model that sometimes only knows how large a probability can be, and counts it.
+
+    A server lists the likeliest tokens only. An answer that is not among them gets the largest
+    probability it can have: a number, but not one to be quoted without saying so.
+    """
 
     @property
     def bounded(self) -> int:
@@ -457,7 +568,7 @@ def count_cut(scorer: Scorer, captions: Iterable[Caption]) -> int:
         return 0
     prompts: dict[str, None] = {}
     for caption in captions:
-        prompts.update(dict.fromkeys([caption] if isinstance(caption, str) else caption.prompts))
+        prompts.update(dict.fromkeys(prompts_of(caption)))
     return sum(count > reader.context for count in reader.count_tokens(list(prompts)))
 
 
@@ -467,16 +578,13 @@ def said_cut(scorer: Scorer, count: int) -> str:
     return f"{scorer.name} cut {captions} to its context length"
 
 
-# A model that reads word by word takes all words it was not taught for one and the same. Captions
-# that differ in such words alone get one score, which looks like blindness to word order and is
-# none.
-
-_SHOWN = 8
-
-
 @runtime_checkable
 class WordReader(Protocol):
-    """Reads word by word, and says which words it was not taught."""
+    """Reads word by word, and says which words it was not taught.
+
+    It takes all such words for one and the same: captions that differ in them alone get one score,
+    which looks like blindness to word order and is none.
+    """
 
     def unknown_words(self, captions: Sequence[str]) -> list[str]:
         """Each once, in their order."""

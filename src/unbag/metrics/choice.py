@@ -26,7 +26,8 @@ from unbag.metrics.cases import (
     true_cells,
 )
 from unbag.metrics.retrieval import hits, rank_rows
-from unbag.types import Caption, Case, Ensemble, FloatArray, Outcomes, TieRule
+from unbag.types import Case, FloatArray, Outcomes, TieRule
+from unbag.types.items import text_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Classify:
         """Judge every one-picture item."""
         # By identity: items share their tuple of classes, and hashing it 50,000 times is slow.
         for captions in {id(case.item.captions): case.item.captions for case in cases}.values():
-            check_names([_name(caption) for caption in captions])
+            check_names([text_of(caption) for caption in captions])
         top1: list[JudgedUnits] = []
         top5: list[JudgedUnits] = []
         for stack in stacks(cases, [(1, None)]):
@@ -95,10 +96,6 @@ def check_names(names: Sequence[str]) -> None:
             expected="every class name once",
             way_out="rename them, such as 'crane (bird)' and 'crane (machine)'",
         )
-
-
-def _name(caption: Caption) -> str:
-    return caption.name if isinstance(caption, Ensemble) else caption
 
 
 def class_weights(names: Sequence[str], prompt_vectors: Sequence[FloatArray]) -> FloatArray:

@@ -1,1 +1,1 @@
-"""Adapters from weights to the shapes in `unbag.types`."""
+"""Models: picture and caption encoders, chat models, matching heads and blind baselines."""

@@ -1,19 +1,20 @@
-"""Items come in; how close each caption is to the item's others, picture unseen, goes out.
+"""Blind baselines: scorers that read the captions and never look at the picture.
 
-Dimensions: N texts of a batch, C captions of an item, L tokens, H hidden, D vector.
+They score by a fixed rule, by a random number, by the probability of a caption under a language
+model, or by its similarity to the item's other captions.
+
+Dimensions: P pictures, C captions of an item, Q queries, N texts of a batch, L tokens, V
+vocabulary, H hidden, D vector.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,29 +22,74 @@ from numpy.typing import NDArray
 from unbag.errors import UserError, unknown_name
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import (
-    Source,
+    POOL_OF,
+    Pooling,
+    checkpoint_file,
     need_transformers,
-    on_disk,
     parse_source,
     plain_config,
-    quietly,
+    read_causal,
     read_config,
     read_tokenizer,
     read_weights,
+    sentence_pooling,
+    tokenizer_rules,
 )
 from unbag.models.weights import fingerprint
 from unbag.types import Caption, FloatArray, Item, Picture, Query, Scores, Sparse
+from unbag.types.items import prompts_of, text_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from unbag.models.layers import Pool
-
-# Caption-only scorers, the blind baselines: what can be had without looking at the picture.
-#
-# Dimensions: P pictures, C captions, Q queries.
-
 Blind: TypeAlias = "CaptionOnly | Coin | Likelihood | Sentence"
+ALL = ("caption:constant", "caption:random", "caption:short", "caption:long")
+"""What `--blind all` means: every baseline that needs no model."""
+
+# Many published negatives are longer than the truth: preferring the shorter caption alone scores
+# about 71 % on SugarCrepe.
+_RULES: dict[str, Callable[[str], float]] = {
+    "constant": lambda caption: 0.0,
+    "short": lambda caption: _between_0_and_1(caption) - len(caption),
+    "long": lambda caption: _between_0_and_1(caption) + len(caption),
+}
+BATCH = 64
+"""Texts run together, of nearly the same length."""
+_LIKELIHOODS_KEPT = 1 << 17
+"""Texts whose number is kept, so that memory stays flat over millions of captions."""
+_VECTORS_KEPT = 1 << 16
+"""Vectors that `vectors` keeps, so that memory stays flat over millions of captions."""
+_SIMILARITIES_KEPT = 16
+"""Captions up to which their similarities are kept with the scores."""
+_SENTENCE_VERSION = "caption-sentence-1"
+"""Raise it whenever the code here changes a number."""
+Text: TypeAlias = tuple[str, str]
+"""What comes before (the question of an item, or nothing), and the caption."""
+
+
+def load(name: str, *, device: str = "cpu") -> Blind:
+    """`short`, `long`, `constant`, `random[:SEED]`, `[mean-]likelihood:PATH`, `sentence:PATH`."""
+    kind, _, rest = name.partition(":")
+    if kind in ("likelihood", "mean-likelihood"):
+        return load_likelihood(rest, is_mean=kind == "mean-likelihood", device=device)
+    if kind == "sentence":
+        return load_sentence(rest, device=device)
+    if kind == "random":
+        return Coin(f"caption:{name}", _seed(rest)) if rest else Coin("caption:random")
+    if name not in _RULES:
+        models = ("likelihood", "mean-likelihood", "sentence")
+        known = [*ALL, *(f"caption:{model}:PATH" for model in models)]
+        raise unknown_name("model", f"caption:{name}", known)
+    return CaptionOnly(f"caption:{name}", _RULES[name])
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise UserError(
+            f"caption:random:{text}: {text!r} is no seed",
+            expected="a whole number, as in caption:random:7",
+        )
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -72,6 +118,11 @@ class CaptionOnly:
         return score_C.expand(len(pictures), len(captions))
 
 
+def _between_0_and_1(caption: str) -> float:
+    """Tells captions of one length apart, so that a blind guess reads as chance, not as a tie."""
+    return int.from_bytes(blake2b(caption.encode(), digest_size=6).digest(), "big") / 2**48
+
+
 @dataclass(frozen=True)
 class Coin:
     """A random number for each pair of picture and caption, the same in every run.
@@ -95,7 +146,7 @@ class Coin:
     def score(self, queries: Sequence[Query]) -> FloatArray:
         """Numbers in [0, 1)."""
         picture_Q = _hashes([_file_name(query.picture) for query in queries])
-        caption_Q = _hashes([_asked(query) for query in queries])
+        caption_Q = _hashes([_question_and_caption(query) for query in queries])
         return self._uniform(picture_Q, caption_Q)
 
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
@@ -103,7 +154,9 @@ class Coin:
         import torch
 
         picture_P = _hashes([_file_name(picture) for picture in pictures])
-        caption_C = _hashes([_asked(Query(pictures[0], caption)) for caption in captions])
+        caption_C = _hashes(
+            [_question_and_caption(Query(pictures[0], caption)) for caption in captions]
+        )
         return torch.from_numpy(self._uniform(picture_P[:, None], caption_C[None, :]))
 
     def _uniform(self, one: NDArray[np.uint64], other: NDArray[np.uint64]) -> FloatArray:
@@ -112,16 +165,11 @@ class Coin:
         return (mixed >> np.uint64(11)).astype(np.float64) / 2**53
 
 
-def text_of(caption: Caption) -> str:
-    """A caption as one string; an ensemble is known by its name."""
-    return caption if isinstance(caption, str) else caption.name
-
-
 def _file_name(picture: Picture) -> str:
     return PurePath(picture.name).name
 
 
-def _asked(query: Query) -> str:
+def _question_and_caption(query: Query) -> str:
     question = query.question.text if query.question else ""
     return f"{question}\0{text_of(query.caption)}"
 
@@ -138,55 +186,27 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return value ^ (value >> np.uint64(31))
 
 
-def _between_0_and_1(caption: str) -> float:
-    """Tells captions of one length apart, so that a blind guess reads as chance, not as a tie."""
-    return int.from_bytes(blake2b(caption.encode(), digest_size=6).digest(), "big") / 2**48
-
-
-# Many published negatives are longer than the truth: preferring the shorter caption alone scores
-# about 71 % on SugarCrepe.
-_RULES: dict[str, Callable[[str], float]] = {
-    "constant": lambda caption: 0.0,
-    "short": lambda caption: _between_0_and_1(caption) - len(caption),
-    "long": lambda caption: _between_0_and_1(caption) + len(caption),
-}
-ALL = ("caption:constant", "caption:random", "caption:short", "caption:long")
-"""What `--blind all` means: every baseline that needs no model."""
-
-
-def load(name: str, *, device: str = "cpu") -> Blind:
-    """`short`, `long`, `constant`, `random[:SEED]`, `[mean-]likelihood:PATH`, `sentence:PATH`."""
-    kind, _, rest = name.partition(":")
-    if kind in ("likelihood", "mean-likelihood"):
-        return load_likelihood(rest, is_mean=kind == "mean-likelihood", device=device)
-    if kind == "sentence":
-        return load_sentence(rest, device=device)
-    if kind == "random":
-        return Coin(f"caption:{name}", _seed(rest)) if rest else Coin("caption:random")
-    if name not in _RULES:
-        models = ("likelihood", "mean-likelihood", "sentence")
-        known = [*ALL, *(f"caption:{model}:PATH" for model in models)]
-        raise unknown_name("model", f"caption:{name}", known)
-    return CaptionOnly(f"caption:{name}", _RULES[name])
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
+    """From a folder of transformers, a GGUF file, or a name on the hub."""
+    model, tokenizer = read_causal(path, device=device)
+    start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
+    if start < 0:
         raise UserError(
-            f"caption:random:{text}: {text!r} is no seed",
-            expected="a whole number, as in caption:random:7",
+            f"the tokenizer of {path} has no first token",
+            expected="a bos or an eos token, so that the first word of a caption has a probability",
+            way_out="take another language model",
         )
-    return int(text)
-
-
-# Dimensions: N texts of a batch, L tokens, V vocabulary.
-
-CAPTION_LIKELIHOOD_BATCH = 64
-"""Texts run together, of nearly the same length."""
-_CAPTION_LIKELIHOOD_REMEMBERED = 1 << 17
-"""Texts whose number is kept, so that memory stays flat over millions of captions."""
-Text: TypeAlias = tuple[str, str]
-"""What comes before (the question of an item, or nothing), and the caption."""
+    kind = "mean-likelihood" if is_mean else "likelihood"
+    return Likelihood(
+        name=f"caption:{kind}:{Path(path).stem if path.endswith('.gguf') else Path(path).name}",
+        model=model,
+        tokenizer=tokenizer,
+        start=start,
+        fingerprint=fingerprint(
+            f"caption:{kind}", model.state_dict(), tokenizer_rules(tokenizer), "1"
+        ),
+        is_mean=is_mean,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,13 +250,13 @@ class Likelihood:
         return score_C.expand(len(pictures), len(captions))
 
     def _learn(self, texts: Sequence[Text]) -> None:
-        if len(self._known) > _CAPTION_LIKELIHOOD_REMEMBERED:
+        if len(self._known) > _LIKELIHOODS_KEPT:
             self._known.clear()
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         tokens = {text: self._tokens(text) for text in new}
         new.sort(key=lambda text: len(tokens[text][0]))
-        for at in range(0, len(new), CAPTION_LIKELIHOOD_BATCH):
-            some = new[at : at + CAPTION_LIKELIHOOD_BATCH]
+        for at in range(0, len(new), BATCH):
+            some = new[at : at + BATCH]
             self._known.update(zip(some, self._run([tokens[t] for t in some]), strict=True))
 
     def _fits(self, text: Text) -> bool:
@@ -287,130 +307,36 @@ class Likelihood:
         return [s / (len(t) - first) for s, (t, first) in zip(sums, batch, strict=True)]
 
 
-def load_likelihood(path: str, *, is_mean: bool = False, device: str = "cpu") -> Likelihood:
-    """From a folder of transformers, a GGUF file, or a name on the hub."""
-    model, tokenizer = read_causal(path, device=device)
-    start = next((i for i in (tokenizer.bos_token_id, tokenizer.eos_token_id) if i is not None), -1)
-    if start < 0:
-        raise UserError(
-            f"the tokenizer of {path} has no first token",
-            expected="a bos or an eos token, so that the first word of a caption has a probability",
-            way_out="take another language model",
-        )
-    kind = "mean-likelihood" if is_mean else "likelihood"
-    return Likelihood(
-        name=f"caption:{kind}:{Path(path).stem if path.endswith('.gguf') else Path(path).name}",
-        model=model,
-        tokenizer=tokenizer,
-        start=start,
-        fingerprint=fingerprint(f"caption:{kind}", model.state_dict(), _words(tokenizer), "1"),
-        is_mean=is_mean,
-    )
+def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
+    """From a folder of sentence-transformers or transformers, or a name on the hub."""
+    need_transformers("caption:sentence")
+    from transformers import AutoModel
 
-
-def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
-    """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
-    need_transformers("a language model")
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    source = find_model(path)
-    if isinstance(source, Path):
-        model, tokenizer = _read_gguf(source)
-    else:
-        model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
-    # Some versions refuse `.float()` on what came from a GGUF file.
-    return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
-
-
-def find_model(path: str) -> Path | Source:
-    """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
-    place = on_disk(path)
-    if place is None and (not path or _looks_local(path)):
-        raise _nothing_at(
-            path, way_out="check the path; a folder that save_pretrained wrote will do"
-        )
-    if place is not None and place.is_file():
-        if place.suffix == ".gguf":
-            return place
-        raise _nothing_at(path, why=": it is a file", way_out="give the folder that it lies in")
     source = parse_source(path)
-    owner = Path(source.path).parent
-    if not source.is_folder and owner.name and owner.is_dir() and not _is_downloaded(source):
-        # FOLDER/NAME is written as OWNER/NAME of the hub is, and the folder is here.
-        raise _nothing_at(
-            path,
-            why=f": the folder {owner} has no {Path(source.path).name}",
-            way_out="check the path; if a model of the hub is meant, get it first: "
-            f"hf download {source.path}",
-        )
-    return source
-
-
-def _is_downloaded(source: Source) -> bool:
-    """Whether the hub's client has it on this disk."""
-    try:
-        hub: Any = import_module("huggingface_hub")
-    except ImportError:
-        return False
-    found = hub.try_to_load_from_cache(source.path, "config.json", revision=source.revision)
-    return isinstance(found, str)
-
-
-def _nothing_at(path: str, *, why: str = "", way_out: str) -> UserError:
-    return UserError(
-        f"there is no language model at {path!r}{why}",
-        expected="a folder of transformers, a .gguf file, or a name on the hub",
-        way_out=way_out,
-    )
-
-
-def _read_gguf(file: Path) -> tuple[Any, Any]:
-    """Weights of few bits are written out in full."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    where = {"gguf_file": file.name, "trust_remote_code": False}
-    try:
-        with quietly():
-            model: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), **where)
-            return model, AutoTokenizer.from_pretrained(str(file.parent), **where)
-    except Exception as error:
-        # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
+    config = read_config(source)
+    if hasattr(config, "vision_config") or config.is_encoder_decoder:
         raise UserError(
-            f"{file} cannot be read as a language model: {_first_line(error)}",
-            expected="a whole GGUF file of a kind that transformers reads",
-            way_out="pip install gguf accelerate"
-            if isinstance(error, ImportError)
-            else "copy or download the file again, or take a folder with config.json",
-        ) from error
-
-
-def _looks_local(path: str) -> bool:
-    """Not `name` or `owner/name`, as the hub writes them."""
-    return path.startswith((".", "~", os.sep)) or path.endswith(".gguf") or path.count("/") > 1
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _words(tokenizer: Any) -> str:
-    """All that decides how a text becomes tokens."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    return str(backend.to_str()) if backend else repr(sorted(tokenizer.get_vocab().items()))
-
-
-Pooling = Literal["mean", "cls", "lasttoken"]
-POOL_OF: Mapping[Pooling, Pool] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
-"""By the names of sentence-transformers."""
-CAPTION_SENTENCE_BATCH = 64
-"""Texts run together, of nearly the same length."""
-_CAPTION_SENTENCE_REMEMBERED = 1 << 16
-"""Vectors that `vectors` keeps, so that memory stays flat over millions of captions."""
-_KEPT = 16
-"""Captions up to which their similarities are kept with the scores."""
-_VERSION = "caption-sentence-1"
-"""Raise it whenever the code here changes a number."""
+            f"{source.path} is a {config.model_type!r}",
+            expected="an encoder of sentences, such as all-MiniLM-L6-v2",
+            way_out="take one of sentence-transformers",
+        )
+    pooling = sentence_pooling(source)
+    longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
+    captions = make_captions(
+        config, read_tokenizer(source), is_padded=False, has_mask=True, most=longest
+    )
+    # The pooler of BERT is left out of many such checkpoints and never asked here.
+    model = read_weights(source, AutoModel, unused=("pooler.",)).float().to(device)
+    state = {k: v for k, v in model.state_dict().items() if not k.startswith("pooler.")}
+    said = (plain_config(config), captions.said, pooling, _SENTENCE_VERSION)
+    return Sentence(
+        name=f"caption:sentence:{source.name}",
+        model=model,
+        captions=captions,
+        pooling=pooling,
+        fingerprint=fingerprint("caption:sentence", state, *said),
+        device=device,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,12 +384,12 @@ class Sentence:
                     expected="items whose captions belong together",
                     way_out="leave the retrieval benchmarks out for this baseline",
                 )
-        self._learn([text for item in items for c in item.captions for text in _prompts(c)])
+        self._learn([text for item in items for c in item.captions for text in prompts_of(c)])
         return [self._scores(item) for item in items]
 
     def vectors(self, captions: Sequence[str]) -> FloatArray:
         """[N, D]: a vector of length 1 for each caption alone."""
-        if len(self._known) > _CAPTION_SENTENCE_REMEMBERED:
+        if len(self._known) > _VECTORS_KEPT:
             self._known.clear()
         self._learn(captions)
         return np.stack([self._vector(caption) for caption in captions])
@@ -480,19 +406,19 @@ class Sentence:
         return Scores(
             item.id,
             np.tile(score_C, (len(item.pictures), 1)),
-            caption_CC=cosine_CC if len(vector_CD) <= _KEPT else None,
+            caption_CC=cosine_CC if len(vector_CD) <= _SIMILARITIES_KEPT else None,
         )
 
     def _vector(self, caption: Caption) -> FloatArray:
-        mean: FloatArray = np.mean([self._known[text] for text in _prompts(caption)], axis=0)
+        mean: FloatArray = np.mean([self._known[text] for text in prompts_of(caption)], axis=0)
         return mean / np.linalg.norm(mean)
 
     def _learn(self, texts: Sequence[str]) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         counts = dict(zip(new, self.captions.count(new), strict=True)) if new else {}
         new.sort(key=lambda text: (counts[text], text))
-        for at in range(0, len(new), CAPTION_SENTENCE_BATCH):
-            some = new[at : at + CAPTION_SENTENCE_BATCH]
+        for at in range(0, len(new), BATCH):
+            some = new[at : at + BATCH]
             vectors = self._encode(some).double().cpu().numpy()
             self._known.update(zip(some, vectors, strict=True))
 
@@ -510,76 +436,3 @@ class Sentence:
                 pool_words(hidden_NLH, mask_NL, POOL_OF[self.pooling]), dim=-1
             )
         return found
-
-
-def load_sentence(path: str, *, device: str = "cpu") -> Sentence:
-    """From a folder of sentence-transformers or transformers, or a name on the hub."""
-    need_transformers("caption:sentence")
-    from transformers import AutoModel
-
-    source = parse_source(path)
-    config = read_config(source)
-    if hasattr(config, "vision_config") or config.is_encoder_decoder:
-        raise UserError(
-            f"{source.path} is a {config.model_type!r}",
-            expected="an encoder of sentences, such as all-MiniLM-L6-v2",
-            way_out="take one of sentence-transformers",
-        )
-    pooling = sentence_pooling(source)
-    longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
-    captions = make_captions(
-        config, read_tokenizer(source), is_padded=False, has_mask=True, most=longest
-    )
-    # The pooler of BERT is left out of many such checkpoints and never asked here.
-    model = read_weights(source, AutoModel, unused=("pooler.",)).float().to(device)
-    state = {k: v for k, v in model.state_dict().items() if not k.startswith("pooler.")}
-    said = (plain_config(config), captions.said, pooling, _VERSION)
-    return Sentence(
-        name=f"caption:sentence:{source.name}",
-        model=model,
-        captions=captions,
-        pooling=pooling,
-        fingerprint=fingerprint("caption:sentence", state, *said),
-        device=device,
-    )
-
-
-def sentence_pooling(source: Source) -> Pooling:
-    """As modules.json says; the mean of all tokens where there is none."""
-    modules = [
-        str(one["type"]).rpartition(".")[2] for one in checkpoint_file(source, "modules.json") or []
-    ]
-    settings = checkpoint_file(source, "1_Pooling/config.json")
-    modes = [key.removeprefix("pooling_mode_") for key, value in settings.items() if value is True]
-    modes = [mode.removesuffix("_token").removesuffix("_tokens") for mode in modes]
-    modes = [m for m in modes if m != "include_prompt"] or [settings.get("pooling_mode", "mean")]
-    odd = sorted({*modules} - {"Transformer", "Pooling", "Normalize"})
-    if odd or len(modes) > 1 or modes[0] not in ("mean", "cls", "lasttoken"):
-        raise UserError(
-            f"{source.path} pools tokens by {' and '.join([*modes, *odd])}",
-            expected="mean, cls or lasttoken, and no layers after it",
-            way_out="take another sentence encoder",
-        )
-    return cast(Pooling, modes[0])
-
-
-def checkpoint_file(source: Source, name: str) -> Any:
-    """A JSON file of the checkpoint; empty if it has none."""
-    from transformers.utils.hub import cached_file
-
-    place: str | None = str(Path(source.path) / name)
-    if not source.is_folder:
-        with quietly():
-            place = cached_file(
-                source.path,
-                name,
-                revision=source.revision,
-                _raise_exceptions_for_missing_entries=False,
-            )
-    if place is None or not Path(place).is_file():
-        return {}
-    return json.loads(Path(place).read_text(encoding="utf-8"))
-
-
-def _prompts(caption: Caption) -> tuple[str, ...]:
-    return (caption,) if isinstance(caption, str) else caption.prompts

@@ -1,4 +1,7 @@
-"""Prepared pictures come in; the same, all of one length, go out, so that they make a batch."""
+"""Batches: as many inputs at once as fit into memory, and prepared pictures that can be stacked.
+
+Dimensions: N pictures, C channels, H height, W width, V the 256 levels of a byte.
+"""
 
 from __future__ import annotations
 
@@ -14,44 +17,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+    Step = Callable[[Image], Tensor]
+    """An image to [C, H, W]."""
 
-def as_tensor(returned: object, *, model: str) -> Tensor:
-    """A tensor as it is, an array as a tensor; anything else is refused."""
-    import torch
-
-    if isinstance(returned, torch.Tensor):
-        return returned
-    if isinstance(returned, np.ndarray) and returned.dtype.kind in "fiub":
-        # A copy: torch takes neither turned arrays nor, without a warning, those of other owners.
-        return torch.from_numpy(np.array(returned))
-    kind = f"an array of {returned.dtype}" if isinstance(returned, np.ndarray) else ""
-    raise UserError(
-        f"model {model!r} returned {kind or f'a {type(returned).__name__}'}",
-        expected="a tensor, or an array of numbers",
-        way_out="mend prepare, encode_pictures or encode_captions of this model",
-    )
+_SIDE, _LEVELS = 16, 256
+_TRIED = ((300, 200), (31, 65), (40, 30))
+"""Width and height of pictures that a preparation is tried on: larger, odd and smaller ones."""
 
 
-def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
-    """Prepared pictures as tensors, if they make a batch; flat ones may differ in length."""
-    found = [as_tensor(one, model=model) for one in prepared]
-    other = next((one for one in found if one.shape != found[0].shape), None)
-    if other is not None and any(one.ndim != 1 for one in found):
-        raise UserError(
-            f"model {model!r} prepared pictures of different sizes: {tuple(found[0].shape)} and "
-            f"{tuple(other.shape)}",
-            expected="one size for all pictures, so that they make a batch",
-            way_out="resize and crop to one size in prepare of this model; flat tensors may "
-            "differ in length and are filled up with zeros",
-        )
-    return found
-
-
-# The first part that does not fit halves the size of all that follow, and that is said. Batch
-# sizes change results by less than 1e-5, so a smaller batch is no other measurement.
-
-
-class _Many(Protocol):
+class _Sliceable(Protocol):
     """A batch: a tensor or a list."""
 
     def __len__(self) -> int:
@@ -61,19 +35,23 @@ class _Many(Protocol):
         """Some of them."""
 
 
-Inputs = TypeVar("Inputs", bound=_Many)
+Batch = TypeVar("Batch", bound=_Sliceable)
 
 
 @dataclass
 class Fitting:
-    """Runs a model on as many inputs at once as fit, and remembers how many that is."""
+    """Runs a model on as many inputs at once as fit, and remembers how many that is.
+
+    The first part that does not fit halves the size of all that follow, and the user is told. Batch
+    sizes change results by less than 1e-5, so a smaller batch is no other measurement.
+    """
 
     name: str
     say: Callable[[str], None]
     most: int | None = None
     """Inputs at once, once a larger number did not fit."""
 
-    def __call__(self, encode: Callable[[Inputs], Tensor], inputs: Inputs) -> Tensor:
+    def __call__(self, encode: Callable[[Batch], Tensor], inputs: Batch) -> Tensor:
         """`encode` of all inputs, part by part; parts are joined on the CPU."""
         import torch
 
@@ -85,7 +63,7 @@ class Fitting:
                 returned = encode(inputs[at : at + size])
                 found.append(as_tensor(returned, model=self.name).detach().cpu())
             except RuntimeError as error:
-                if is_from_compiler(error):
+                if _is_from_compiler(error):
                     raise self._not_compiled(error) from error
                 if not is_out_of_memory(error):
                     raise
@@ -121,14 +99,6 @@ class Fitting:
         )
 
 
-def is_from_compiler(error: RuntimeError) -> bool:
-    """By the name of its class: to import the compiler only to ask takes seconds."""
-    return any(
-        kind.__module__.startswith(("torch._dynamo", "torch._inductor"))
-        for kind in type(error).__mro__
-    )
-
-
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether a device, or the machine, had no room; each says it in its own words."""
     import torch
@@ -139,40 +109,57 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     )
 
 
-# The usual preparations end with a step that sees one byte at a time: a level of 0 to 255 in a
-# channel becomes a number. For a GPU that step is left out on the processor, so that a quarter of
-# the memory is stacked and copied, and done on the device by looking the numbers up. They are the
-# preparation's own, so every bit stays the same.
-#
-# Dimensions: N pictures, C channels, H height, W width, V the 256 levels of a byte.
-
-if TYPE_CHECKING:
-    Step = Callable[[Image], Tensor]
-    """An image to [C, H, W]."""
-
-_SIDE, _LEVELS = 16, 256
-_TRIED = ((300, 200), (31, 65), (40, 30))
-"""Width and height of pictures that a preparation is tried on: larger, odd and smaller ones."""
+def _is_from_compiler(error: RuntimeError) -> bool:
+    """By the name of its class: to import the compiler only to ask takes seconds."""
+    return any(
+        kind.__module__.startswith(("torch._dynamo", "torch._inductor"))
+        for kind in type(error).__mro__
+    )
 
 
-class Levels:
-    """What a preparation makes of each level of each channel."""
+def as_tensor(returned: object, *, model: str) -> Tensor:
+    """A tensor as it is, an array as a tensor; anything else is refused."""
+    import torch
 
-    def __init__(self, last: Step) -> None:
-        """`last` is the preparation without the steps that see more than one byte."""
-        from PIL import Image
+    if isinstance(returned, torch.Tensor):
+        return returned
+    if isinstance(returned, np.ndarray) and returned.dtype.kind in "fiub":
+        # A copy: torch takes neither turned arrays nor, without a warning, those of other owners.
+        return torch.from_numpy(np.array(returned))
+    kind = f"an array of {returned.dtype}" if isinstance(returned, np.ndarray) else ""
+    raise UserError(
+        f"model {model!r} returned {kind or f'a {type(returned).__name__}'}",
+        expected="a tensor, or an array of numbers",
+        way_out="mend prepare, encode_pictures or encode_captions of this model",
+    )
 
-        ramp_V = np.arange(_LEVELS, dtype=np.uint8).reshape(_SIDE, _SIDE)
-        number_CHW = last(Image.fromarray(np.stack([ramp_V] * 3, axis=-1)))
-        self._number_CV = number_CHW.reshape(len(number_CHW), _LEVELS)
 
-    def __call__(self, byte_NCHW: Tensor) -> Tensor:
-        """Looked up where the bytes are."""
-        import torch
+def of_one_size(prepared: Sequence[object], *, model: str) -> list[Tensor]:
+    """Prepared pictures as tensors, if they make a batch; flat ones may differ in length."""
+    found = [as_tensor(one, model=model) for one in prepared]
+    other = next((one for one in found if one.shape != found[0].shape), None)
+    if other is not None and any(one.ndim != 1 for one in found):
+        raise UserError(
+            f"model {model!r} prepared pictures of different sizes: {tuple(found[0].shape)} and "
+            f"{tuple(other.shape)}",
+            expected="one size for all pictures, so that they make a batch",
+            way_out="resize and crop to one size in prepare of this model; flat tensors may "
+            "differ in length and are filled up with zeros",
+        )
+    return found
 
-        self._number_CV = self._number_CV.to(byte_NCHW.device)
-        first_C = _LEVELS * torch.arange(len(self._number_CV), device=byte_NCHW.device)
-        return self._number_CV.take(byte_NCHW.long() + first_C[:, None, None])
+
+def even(prepared: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Flat tensors of several lengths, filled with zeros to the longest; others as they are.
+
+    A model whose pictures differ in size prepares them flat and says in front how much is its own.
+    """
+    from torch.nn.functional import pad
+
+    if any(one.ndim != 1 for one in prepared) or len({len(one) for one in prepared}) <= 1:
+        return prepared
+    longest = max(len(one) for one in prepared)
+    return [pad(one, (0, longest - len(one))) for one in prepared]
 
 
 def levels(whole: Step, in_bytes: Step, last: Step) -> Levels | None:
@@ -200,14 +187,27 @@ def levels(whole: Step, in_bytes: Step, last: Step) -> Levels | None:
     return found
 
 
-def even(prepared: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Flat tensors of several lengths, filled with zeros to the longest; others as they are.
+class Levels:
+    """What a preparation makes of each level of each channel.
 
-    A model whose pictures differ in size prepares them flat and says in front how much is its own.
+    The usual preparations end with a step that sees one byte at a time: a level of 0 to 255 in a
+    channel becomes a number. For a GPU that step is left out on the processor, so that a quarter of
+    the memory is stacked and copied, and done on the device by looking the numbers up. They are the
+    preparation's own, so every bit stays the same.
     """
-    from torch.nn.functional import pad
 
-    if any(one.ndim != 1 for one in prepared) or len({len(one) for one in prepared}) <= 1:
-        return prepared
-    longest = max(len(one) for one in prepared)
-    return [pad(one, (0, longest - len(one))) for one in prepared]
+    def __init__(self, last: Step) -> None:
+        """`last` is the preparation without the steps that see more than one byte."""
+        from PIL import Image
+
+        ramp_V = np.arange(_LEVELS, dtype=np.uint8).reshape(_SIDE, _SIDE)
+        number_CHW = last(Image.fromarray(np.stack([ramp_V] * 3, axis=-1)))
+        self._number_CV = number_CHW.reshape(len(number_CHW), _LEVELS)
+
+    def __call__(self, byte_NCHW: Tensor) -> Tensor:
+        """Looked up where the bytes are."""
+        import torch
+
+        self._number_CV = self._number_CV.to(byte_NCHW.device)
+        first_C = _LEVELS * torch.arange(len(self._number_CV), device=byte_NCHW.device)
+        return self._number_CV.take(byte_NCHW.long() + first_C[:, None, None])

@@ -1,4 +1,4 @@
-"""A picture tower and a text model of their own come in; one dual encoder goes out.
+"""Joined models: the picture tower of one model beside another text model, with a connector.
 
 Li et al. 2024 put a language model beside the locked picture tower of CLIP: its pooled vector goes
 through two linear layers with a GELU between them, as in LLaVA-1.5, into the joint space.
@@ -19,12 +19,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unbag.errors import UserError, said_by, unknown_name
 from unbag.models.huggingface.loading import torch_dtype
+from unbag.models.layers import unit_vectors
 from unbag.models.loading import folder_name
-from unbag.models.text_encoders import TextPart, load_part
+from unbag.models.text_encoders import TextPart, is_known, load_part
 from unbag.models.weights import check_finite, fingerprint, seeded
 from unbag.registry import find, names
 from unbag.types import DualEncoder, LayerEncoder, Layers, TokenEncoder, Tokens
@@ -34,53 +34,88 @@ if TYPE_CHECKING:
 
 _VERSION = "joined-1"
 """Raise it whenever the code here changes a number."""
+RECORD = "joined.json"
+WEIGHTS = "joined.safetensors"
+_FORMAT = "unbag-joined-1"
+PLAIN = "plain:"
+"""Before a text part whose vectors lie in the joint space already: no connector."""
+_BELOW = (".", "joined", "export/joined")
+"""Where in a folder of an export, or of a training run, the record lies."""
 
 
-class Connector(nn.Sequential):
-    """Linear, GELU, Linear; or nothing, for text vectors that lie in the joint space already."""
-
-    def __init__(self, width: int, joint: int, *, hidden: int | None) -> None:
-        """`hidden` of None is nothing."""
-        self.sizes = (width, joint, hidden)
-        if hidden is None:
-            super().__init__()
-        else:
-            super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, joint))
+def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> Joined:
+    """The precision is that of the text part; picture tower and connector compute in float32."""
+    folder = Path(name).expanduser()
+    if name and folder.is_dir():
+        place = next((folder / b for b in _BELOW if (folder / b / RECORD).is_file()), folder)
+        return read_joined(place, device=device, dtype=dtype)
+    picture, text = split(name)
+    return join(picture, text, device=device, dtype=dtype)
 
 
-def make_connector(width: int, joint: int, *, seed: int = 0, is_plain: bool = False) -> Connector:
-    """As torch begins it, the same for the same seed; as wide inside as its wider end.
-
-    LLaVA-1.5 goes from 1,024 to 4,096 and is 4,096 wide inside, which this gives.
-    """
-    if is_plain:
-        if width != joint:
-            raise UserError(
-                f"text vectors of {width} numbers, and a joint space of {joint}",
-                expected="the same number, where no connector stands between them",
-                way_out="leave plain: out, and train a connector",
-            )
-        return Connector(width, joint, hidden=None)
-    with seeded(seed):
-        return Connector(width, joint, hidden=max(width, joint))
+def join(
+    picture: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
+) -> Joined:
+    """Both parts by name, with a connector before training; `plain:` before the text has none."""
+    eyes = _load_picture_model(picture, device=device)
+    part = load_part(text.removeprefix(PLAIN), device=device, dtype=dtype)
+    connector = make_connector(
+        part.width, _joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
+    )
+    origin = PartOrigin(picture, eyes.fingerprint, text, part.fingerprint)
+    return Joined(eyes, part, connector, name=_short_name(eyes.name, text), origin=origin)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where the parts are from: what they are loaded by, and what they then are."""
+def split(name: str) -> tuple[str, str]:
+    """Picture model and text part; of several + the last that has a known part behind it."""
+    places = [at for at, letter in enumerate(name) if letter == "+"]
+    if not places:
+        raise UserError(
+            f"joined:{name} names no picture model and text part, and no folder",
+            expected="joined:PICTURE+TEXT, as joined:tiny:base+minilm, or the folder of an export",
+            way_out="write both with a + between them, or check the path",
+        )
+    known = [at for at in places if is_known(name[at + 1 :].removeprefix(PLAIN))]
+    at = (known or places)[-1]
+    return name[:at], name[at + 1 :]
 
-    picture: str
-    picture_fingerprint: str
-    text: str
-    text_fingerprint: str
+
+def _load_picture_model(spec: str, *, device: str) -> DualEncoder:
+    """Any registered kind that has one vector for a picture."""
+    kind, _, rest = spec.partition(":")
+    usable = [one for one in names("model") if one != "joined"]
+    if kind not in usable:
+        raise unknown_name(
+            "picture model",
+            spec,
+            usable,
+            way_out="before the + stands a model with its prefix, such as tiny:base",
+        )
+    loader = find("model", kind)
+    assert callable(loader)
+    given = {"device": device} if "device" in signature(loader).parameters else {}
+    found = loader(rest, **given)
+    if not isinstance(found, DualEncoder):
+        raise UserError(
+            f"{spec} gives no vector for a picture",
+            expected="a dual encoder before the +: tiny:, photo:, open_clip: or hf:",
+            way_out="chat models and matching heads have no picture vector to join with",
+        )
+    return found
 
 
-@dataclass(frozen=True, eq=False)
-class Changed:
-    """Weights of the parts that training changed, by their names there."""
+def _joint_width(encoder: DualEncoder) -> int:
+    """D, tried on a grey picture."""
+    from PIL import Image
 
-    picture: Mapping[str, Tensor] = field(default_factory=dict)
-    text: Mapping[str, Tensor] = field(default_factory=dict)
+    pixels = encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
+    return int(encoder.encode_pictures(pixels[None]).shape[1])
+
+
+def _short_name(picture: str, text: str) -> str:
+    """For tables: of a path its last part."""
+    settings, colon, place = text.rpartition(":")
+    return f"{picture}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
 
 
 class Joined:
@@ -93,7 +128,7 @@ class Joined:
         connector: Connector,
         *,
         name: str,
-        origin: Origin,
+        origin: PartOrigin,
         changed: Changed | None = None,
         temperature: tuple[float, float] | None = None,
     ) -> None:
@@ -135,7 +170,7 @@ class Joined:
     @torch.inference_mode()
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
         """Captions to unit vectors [N, D], run at their real length."""
-        return _unit(self.connector(self.text.pooled(self._placed(captions))))
+        return unit_vectors(self.connector(self.text.pooled(self._placed(captions))))
 
     def encode_patches(self, pixels: Tensor) -> Tokens:
         """As the picture model does."""
@@ -147,7 +182,7 @@ class Joined:
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
         """Each token through the connector, as if it were the whole caption."""
         hidden_NLE, mask_NL = self.text.words(self._placed(captions))
-        return Tokens(_unit(self.connector(hidden_NLE.float())), mask_NL.bool().cpu())
+        return Tokens(unit_vectors(self.connector(hidden_NLE.float())), mask_NL.bool().cpu())
 
     def picture_layers(self, pixels: Tensor) -> Layers:
         """As the picture model does."""
@@ -189,110 +224,65 @@ class Joined:
         )
 
 
-def _unit(vector: Tensor) -> Tensor:
-    return functional.normalize(vector.float(), dim=-1).cpu()
+@dataclass(frozen=True)
+class PartOrigin:
+    """Where the parts are from: what they are loaded by, and what they then are."""
+
+    picture: str
+    picture_fingerprint: str
+    text: str
+    text_fingerprint: str
 
 
-RECORD = "joined.json"
-_BELOW = (".", "joined", "export/joined")
-"""Where in a folder of an export, or of a training run, the record lies."""
-PLAIN = "plain:"
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """Weights of the parts that training changed, by their names there."""
+
+    picture: Mapping[str, Tensor] = field(default_factory=dict)
+    text: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def load(name: str, *, device: str = "cpu", dtype: str = "auto") -> Joined:
-    """The precision is that of the text part; picture tower and connector compute in float32."""
-    folder = Path(name).expanduser()
-    if name and folder.is_dir():
-        place = next((folder / b for b in _BELOW if (folder / b / RECORD).is_file()), folder)
-        return read_joined(place, device=device, dtype=dtype)
-    picture, text = split(name)
-    return join(picture, text, device=device, dtype=dtype)
+class Connector(nn.Sequential):
+    """Linear, GELU, Linear; or nothing, for text vectors that lie in the joint space already."""
+
+    def __init__(self, width: int, joint: int, *, hidden: int | None) -> None:
+        """`hidden` of None is nothing."""
+        self.sizes = (width, joint, hidden)
+        if hidden is None:
+            super().__init__()
+        else:
+            super().__init__(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, joint))
 
 
-def join(
-    picture: str, text: str, *, device: str = "cpu", dtype: str = "auto", seed: int = 0
-) -> Joined:
-    """Both parts by name, with a connector before training; `plain:` before the text has none."""
-    from unbag.models.text_encoders import load_part
+def make_connector(width: int, joint: int, *, seed: int = 0, is_plain: bool = False) -> Connector:
+    """As torch begins it, the same for the same seed; as wide inside as its wider end.
 
-    eyes = load_picture_model(picture, device=device)
-    part = load_part(text.removeprefix(PLAIN), device=device, dtype=dtype)
-    connector = make_connector(
-        part.width, joint_width(eyes), seed=seed, is_plain=text.startswith(PLAIN)
-    )
-    origin = Origin(picture, eyes.fingerprint, text, part.fingerprint)
-    return Joined(eyes, part, connector, name=_short(eyes.name, text), origin=origin)
-
-
-def split(name: str) -> tuple[str, str]:
-    """Picture model and text part; of several + the last that has a known part behind it."""
-    from unbag.models.text_encoders import is_known
-
-    places = [at for at, letter in enumerate(name) if letter == "+"]
-    if not places:
-        raise UserError(
-            f"joined:{name} names no picture model and text part, and no folder",
-            expected="joined:PICTURE+TEXT, as joined:tiny:base+minilm, or the folder of an export",
-            way_out="write both with a + between them, or check the path",
-        )
-    known = [at for at in places if is_known(name[at + 1 :].removeprefix(PLAIN))]
-    at = (known or places)[-1]
-    return name[:at], name[at + 1 :]
-
-
-def load_picture_model(spec: str, *, device: str) -> DualEncoder:
-    """Any registered kind that has one vector for a picture."""
-    kind, _, rest = spec.partition(":")
-    usable = [one for one in names("model") if one != "joined"]
-    if kind not in usable:
-        raise unknown_name(
-            "picture model",
-            spec,
-            usable,
-            way_out="before the + stands a model with its prefix, such as tiny:base",
-        )
-    loader = find("model", kind)
-    assert callable(loader)
-    given = {"device": device} if "device" in signature(loader).parameters else {}
-    found = loader(rest, **given)
-    if not isinstance(found, DualEncoder):
-        raise UserError(
-            f"{spec} gives no vector for a picture",
-            expected="a dual encoder before the +: tiny:, photo:, open_clip: or hf:",
-            way_out="chat models and matching heads have no picture vector to join with",
-        )
-    return found
-
-
-def joint_width(encoder: DualEncoder) -> int:
-    """D, tried on a grey picture."""
-    from PIL import Image
-
-    pixels = encoder.prepare(Image.new("RGB", (64, 64), (128, 128, 128)))
-    return int(encoder.encode_pictures(pixels[None]).shape[1])
-
-
-def _short(picture: str, text: str) -> str:
-    """For tables: of a path its last part."""
-    settings, colon, place = text.rpartition(":")
-    return f"{picture}+{settings}{colon}{Path(place).name}".replace("+hf:", "+")
-
-
-# `joined.json` names both parts with their fingerprints; `joined.safetensors` holds the connector,
-# and of the parts the weights that training changed. Nothing in the folder is executed.
-
-WEIGHTS = "joined.safetensors"
-FORMAT = "unbag-joined-1"
+    LLaVA-1.5 goes from 1,024 to 4,096 and is 4,096 wide inside, which this gives.
+    """
+    if is_plain:
+        if width != joint:
+            raise UserError(
+                f"text vectors of {width} numbers, and a joint space of {joint}",
+                expected="the same number, where no connector stands between them",
+                way_out="leave plain: out, and train a connector",
+            )
+        return Connector(width, joint, hidden=None)
+    with seeded(seed):
+        return Connector(width, joint, hidden=max(width, joint))
 
 
 def write_joined(encoder: Joined, folder: Path) -> None:
-    """Weights as they are, in float32, and the record."""
+    """Weights as they are, in float32, and the record.
+
+    `joined.json` names both parts with their fingerprints; `joined.safetensors` holds the
+    connector, and of the parts the weights that training changed. Nothing in it is executed.
+    """
     # Copied, since safetensors refuses weights that two names share.
     state = {k: v.detach().cpu().clone().contiguous() for k, v in encoder.own_weights().items()}
     save_file(state, folder / WEIGHTS)
     width, joint, hidden = encoder.connector.sizes
     record = {
-        "format": FORMAT,
+        "format": _FORMAT,
         **asdict(encoder.origin),
         "connector": {"width": width, "joint": joint, "hidden": hidden},
         "scale": encoder.scale,
@@ -308,7 +298,7 @@ def read_joined(
     """Load both parts by name, see that they are the same as then, and put the weights in."""
     record, state = _read(folder)
     origin, sizes = record["origin"], record["connector"]
-    picture = load_picture_model(origin.picture, device=device)
+    picture = _load_picture_model(origin.picture, device=device)
     text = load_part(origin.text.removeprefix(PLAIN), device=device)
     for what, place, wanted, found in (
         ("picture model", origin.picture, origin.picture_fingerprint, picture.fingerprint),
@@ -321,13 +311,13 @@ def read_joined(
                 expected=wanted,
                 way_out=f"put the old weights back, or mend the place in {RECORD}",
             )
-    changed = Changed(_with(state, "picture."), _with(state, "text."))
+    changed = Changed(_below(state, "picture."), _below(state, "text."))
     _fill(module_of(picture), changed.picture, folder)
     _fill(text.module, changed.text, folder)
     connector = Connector(sizes["width"], sizes["joint"], hidden=sizes["hidden"])
-    if (text.width, joint_width(picture)) != connector.sizes[:2]:
+    if (text.width, _joint_width(picture)) != connector.sizes[:2]:
         raise _damaged(folder, f"its connector is {connector.sizes[:2]}, its parts are not")
-    _fill(connector, _with(state, "connector."), folder, is_whole=True)
+    _fill(connector, _below(state, "connector."), folder, is_whole=True)
     return Joined(
         picture,
         text.holding(text.module.to(dtype=torch_dtype(dtype))),
@@ -360,9 +350,9 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         )
     try:
         said = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if said["format"] != FORMAT:
-            raise ValueError(f"its format is {said['format']!r}, not {FORMAT}")
-        origin = Origin(**{key: str(said[key]) for key in Origin.__dataclass_fields__})
+        if said["format"] != _FORMAT:
+            raise ValueError(f"its format is {said['format']!r}, not {_FORMAT}")
+        origin = PartOrigin(**{key: str(said[key]) for key in PartOrigin.__dataclass_fields__})
         record = {
             "origin": origin,
             "connector": {key: said["connector"][key] for key in ("width", "joint", "hidden")},
@@ -388,7 +378,7 @@ def _fill(
         raise _damaged(folder, f"{(unknown or missing)[0]} is not where it should be")
 
 
-def _with(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+def _below(state: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {k.removeprefix(start): v for k, v in state.items() if k.startswith(start)}
 
 

@@ -1,9 +1,10 @@
-"""A tower's blocks and a run of it come in; what enters the first and what leaves each goes out.
+"""Hidden states of an encoder layer by layer, and their pooling and normalisation.
 
-A tower of K blocks has K + 2 layers: what enters the first block, what leaves each, and what the
+An encoder of K blocks has K + 2 layers: what enters the first block, what leaves each, and what the
 last norm makes of it. Where there is no such norm (towers like BERT), the last two are the same.
 
-Dimensions: N inputs, L patches or words, W width of a layer, R rows and C columns of a map.
+Dimensions: N inputs, L patches or words, W width of a layer, R rows and C columns of a map, E width
+of a text model.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from torch.nn import Module, ModuleList, functional
 
 from unbag.types import Layers
 
-Given = TypeVar("Given")
+Out = TypeVar("Out")
+Pool = Literal["mean", "last", "cls"]
+POOLS: tuple[Pool, ...] = ("mean", "last", "cls")
 
 
-def recorded(blocks: Sequence[Module], run: Callable[[], Given]) -> tuple[Given, list[Tensor]]:
+def recorded(blocks: Sequence[Module], run: Callable[[], Out]) -> tuple[Out, list[Tensor]]:
     """What `run` gives, and what went into the first of the blocks and came out of each.
 
     By hooks, so a tower is run as its library runs it, once. `run` must not be compiled: what is
@@ -77,12 +80,6 @@ def laid_out(
     return Layers(vectors, pooled, mask_NL.bool().cpu())
 
 
-# Dimensions: N captions, L tokens, E width of a text model.
-
-Pool = Literal["mean", "last", "cls"]
-POOLS: tuple[Pool, ...] = ("mean", "last", "cls")
-
-
 def pool_words(hidden_NLE: Tensor, mask_NL: Tensor, pool: Pool) -> Tensor:
     """[N, E] in float32: the mean over real tokens, or the last or the first of them.
 
@@ -101,3 +98,8 @@ def pool_words(hidden_NLE: Tensor, mask_NL: Tensor, pool: Pool) -> Tensor:
     else:
         place_N = real_NL.shape[1] - 1 - real_NL.flip(1).argmax(dim=1)
     return hidden_NLE[torch.arange(len(hidden_NLE), device=hidden_NLE.device), place_N]
+
+
+def unit_vectors(vector: Tensor) -> Tensor:
+    """Scaled to length 1 along the last dimension, in float32 on the CPU."""
+    return functional.normalize(vector.float(), dim=-1).cpu()

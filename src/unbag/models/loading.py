@@ -1,29 +1,96 @@
-"""A name, or the folder of a training run or an export, comes in; the name of a model goes out."""
+"""Models by name or folder, and the device they compute on."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from unbag.errors import UserError
+from unbag.registry import find, names
+from unbag.types import DualEncoder, Generator, Scorer
 
-_FORMS = "cpu, cuda, cuda:1, mps or auto"
+RECORD = "unbag.json"
+"""In the folder of an export: what forms it holds."""
+_PREFIXES = {"open_clip": "open_clip:local-dir:", "transformers": "hf:"}
+"""By library; forms of our own are named after their kind."""
+_WEIGHT_FILES = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+_OF_EVERY_RUN = re.compile(
+    r"open_clip|transformers|exports?|hf|models?|final|best|last|latest"
+    r"|(checkpoint|ckpt|epoch|step)s?([-_]?\d+)?",
+    re.IGNORECASE,
+)
+"""Folders of an export, one for each library, and of a trainer: every run has them, so they name no
+model."""
+_DEVICES = "cpu, cuda, cuda:1, mps or auto"
 _MOST_NAMED = 4
 """GPUs that a message names one by one."""
+
+
+def model_name(name: str) -> str:
+    """For a folder the first form that was exported there.
+
+    A training run keeps its export in `export`. Anything that is no such folder is a name already.
+    """
+    folder = Path(name).expanduser()
+    if folder.suffix in _WEIGHT_FILES and folder.is_file():
+        raise UserError(
+            f"{name} is a file of weights, and nothing says of which architecture",
+            expected="a kind before it",
+            way_out=f"open_clip:ARCH@{name}, such as open_clip:ViT-B-32@{name}",
+        )
+    if not folder.is_dir():
+        return name
+    for place in (folder, folder / "export"):
+        if (place / RECORD).is_file():
+            return _first_form(place)
+    raise UserError(
+        f"the folder {folder} holds no {RECORD}",
+        expected="a finished training run or an export",
+        way_out="finish it with the command it was begun with; a folder of another library has a "
+        f"prefix, such as hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
+    )
+
+
+def _first_form(place: Path) -> str:
+    try:
+        folders = json.loads((place / RECORD).read_text(encoding="utf-8"))["folders"]
+        below, said = next(iter(folders.items()))
+        return name_of_form(said["library"], f"{place}/{below}")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise UserError(
+            f"{place / RECORD} cannot be read: {error!r}",
+            expected="the record that `unbag export` writes",
+        ) from error
+
+
+def name_of_form(library: str, place: str) -> str:
+    """One form of an export as `--model` takes it."""
+    return _PREFIXES.get(library, f"{library}:") + place
+
+
+def folder_name(folder: Path) -> str:
+    """Its last part, with as many before it as it takes until one is not of every run."""
+    parts = folder.absolute().parts[1:]
+    start = len(parts) - 1
+    while start > 0 and _OF_EVERY_RUN.fullmatch(parts[start]):
+        start -= 1
+    return "/".join(parts[start:])
 
 
 def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
     """The best device at hand, or the one asked for if it is there; cpu if nothing computes."""
     import torch
 
-    if not _is_written(asked):
-        raise _refused(asked, "no such kind is known here", expected=_here())
+    if not _is_device(asked):
+        raise _refused(asked, "no such kind is known here", expected=_devices_here())
     if not is_needed:
         return "cpu"
     if asked in ("auto", "cuda") and torch.cuda.is_available():
@@ -32,22 +99,22 @@ def choose_device(asked: str = "auto", *, is_needed: bool = True) -> str:
         return "cuda" if place is None else f"cuda:{place}"
     if asked == "auto":
         return "mps" if torch.backends.mps.is_available() else "cpu"
-    if why := _missing(asked):
-        raise _refused(asked, why, expected=_here())
+    if why := _why_missing(asked):
+        raise _refused(asked, why, expected=_devices_here())
     return asked
 
 
 def check_device(asked: str) -> None:
     """Whether a device is written as one; nothing is loaded to say so, and no GPU is asked for."""
-    if not _is_written(asked):
-        raise _refused(asked, "no such kind is known here", expected=_FORMS)
+    if not _is_device(asked):
+        raise _refused(asked, "no such kind is known here", expected=_DEVICES)
 
 
-def _is_written(asked: str) -> bool:
+def _is_device(asked: str) -> bool:
     return re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", asked) is not None
 
 
-def _missing(asked: str) -> str:
+def _why_missing(asked: str) -> str:
     """Why torch cannot compute on it; empty if it can."""
     import torch
 
@@ -67,7 +134,7 @@ def _missing(asked: str) -> str:
     return ""
 
 
-def _here() -> str:
+def _devices_here() -> str:
     """All that can be asked for on this machine."""
     import torch
 
@@ -91,24 +158,6 @@ def _refused(asked: str, why: str, *, expected: str) -> UserError:
     )
 
 
-_OF_EVERY_RUN = re.compile(
-    r"open_clip|transformers|exports?|hf|models?|final|best|last|latest"
-    r"|(checkpoint|ckpt|epoch|step)s?([-_]?\d+)?",
-    re.IGNORECASE,
-)
-"""Folders of an export, one for each library, and of a trainer: every run has them, so they name no
-model."""
-
-
-def folder_name(folder: Path) -> str:
-    """Its last part, with as many before it as it takes until one is not of every run."""
-    parts = folder.absolute().parts[1:]
-    start = len(parts) - 1
-    while start > 0 and _OF_EVERY_RUN.fullmatch(parts[start]):
-        start -= 1
-    return "/".join(parts[start:])
-
-
 @contextmanager
 def quiet_hub() -> Iterator[None]:
     """No reports of the Hugging Face hub's client; its error says it once, bars stay."""
@@ -121,50 +170,76 @@ def quiet_hub() -> Iterator[None]:
         logging.set_verbosity(level)
 
 
-RECORD = "unbag.json"
-"""In the folder of an export: what forms it holds."""
-_PREFIXES = {"open_clip": "open_clip:local-dir:", "transformers": "hf:"}
-"""By library; forms of our own are named after their kind."""
-_WEIGHTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
+Model = DualEncoder | Generator | Scorer
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-def name_of_form(library: str, place: str) -> str:
-    """One form of an export as `--model` takes it."""
-    return _PREFIXES.get(library, f"{library}:") + place
+@dataclass(frozen=True)
+class Placement:
+    """Where and how a model computes. A loader is told what it has a parameter for."""
+
+    device: str = "cpu"
+    dtype: Dtype = "auto"
+    """auto: float32 for vectors, since benchmarks turn on differences of a thousandth; bfloat16 for
+    chat models on a GPU that has it."""
+    compiles: bool = False
+    """Compile the model with torch.compile: slow to start, then faster."""
+    cache: Path | None = None
+    """Where replies of servers are kept; None keeps them in memory only."""
+    concurrency: int = 8
+    """Requests to a server at a time."""
+    budget: int | None = None
+    """Most requests to a server."""
+
+    def arguments(self, loader: Callable[..., object], spec: str) -> dict[str, object]:
+        """What this loader asks for; a choice it cannot follow is an error, not ignored."""
+        known = signature(loader).parameters
+        if "dtype" not in known and self.dtype not in ("auto", "float32"):
+            raise UserError(
+                f"the model {spec!r} cannot compute in {self.dtype}",
+                expected="float32, as it always does",
+                way_out="leave --dtype out",
+            )
+        if "compiles" not in known and self.compiles:
+            raise UserError(f"the model {spec!r} cannot be compiled", way_out="leave --compile out")
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in given.items() if name in known}
 
 
-def model_name(name: str) -> str:
-    """For a folder the first form that was exported there.
+def needs_device(spec: str) -> bool:
+    """False for a model behind a server and for rules on captions, which compute nothing here."""
+    kind, _, rest = spec.partition(":")
+    return kind != "server" and not (kind == "caption" and ":" not in rest)
 
-    A training run keeps its export in `export`. Anything that is no such folder is a name already.
+
+def load_model(spec: str, *, device: str = "cpu", placement: Placement | None = None) -> Model:
+    """`kind:rest` for a registered kind, else a folder, a registered name or package.module:NAME.
+
+    A folder is that of a training run or an export; the first form of its model is loaded.
+    NAME may be a model, or a class or function that makes one; it is told the device, the dtype and
+    whether to compile if it asks.
     """
-    folder = Path(name).expanduser()
-    if folder.suffix in _WEIGHTS and folder.is_file():
-        raise UserError(
-            f"{name} is a file of weights, and nothing says of which architecture",
-            expected="a kind before it",
-            way_out=f"open_clip:ARCH@{name}, such as open_clip:ViT-B-32@{name}",
-        )
-    if not folder.is_dir():
-        return name
-    for place in (folder, folder / "export"):
-        if (place / RECORD).is_file():
-            return _first(place)
+    placement = placement or Placement(device)
+    kind, _, rest = spec.partition(":")
+    if kind in names("model"):
+        loader = find("model", kind)
+        if not callable(loader):
+            return _checked_model(spec, loader)
+        return _checked_model(spec, loader(rest, **placement.arguments(loader, spec)))
+    if (named := model_name(spec)) != spec:
+        return load_model(named, placement=placement)
+    thing = find("model", spec)
+    is_ready = isinstance(thing, DualEncoder | Generator | Scorer) and not isinstance(thing, type)
+    if is_ready or not callable(thing):
+        return _checked_model(spec, thing)
+    return _checked_model(spec, thing(**placement.arguments(thing, spec)))
+
+
+def _checked_model(spec: str, thing: object) -> Model:
+    if isinstance(thing, DualEncoder | Generator | Scorer):
+        return thing
     raise UserError(
-        f"the folder {folder} holds no {RECORD}",
-        expected="a finished training run or an export",
-        way_out="finish it with the command it was begun with; a folder of another library has a "
-        f"prefix, such as hf: or open_clip:local-dir:; a read-out is --scorer NAME@{folder}",
+        f"the model {spec!r} is a {type(thing).__name__}",
+        expected="a dual encoder, a generator or a scorer (see unbag.types)",
+        way_out="docs/extending.md shows the few methods each needs",
     )
-
-
-def _first(place: Path) -> str:
-    try:
-        folders = json.loads((place / RECORD).read_text(encoding="utf-8"))["folders"]
-        below, said = next(iter(folders.items()))
-        return name_of_form(said["library"], f"{place}/{below}")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise UserError(
-            f"{place / RECORD} cannot be read: {error!r}",
-            expected="the record that `unbag export` writes",
-        ) from error

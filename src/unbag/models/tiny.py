@@ -1,4 +1,7 @@
-"""The tiny dual encoder as a model: shipped (`tiny:base`), `tiny:random`, or a file of your own."""
+"""The tiny dual encoder: shipped (`tiny:base`), untrained (`tiny:random`), or a file of your own.
+
+Dimensions: N inputs, L patches or tokens (with CLS or end), W width of a tower, D joint space.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from importlib.resources import as_file, files
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +23,12 @@ from torch.nn import functional
 
 from unbag.errors import UserError, unknown_name
 from unbag.models.layers import laid_out
+from unbag.models.shipped import find_shipped
 from unbag.models.weights import check_finite, seeded
 from unbag.types import IntArray, Layers, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-# Dimensions: N batch, L patches or tokens (with CLS / end), W width, D joint space.
 
 FIRST_SCALE = 1 / 0.07
 LARGEST_SCALE = 100.0
@@ -165,9 +166,6 @@ class TinyTowers(nn.Module):
             self.log_scale.clamp_(0.0, log(LARGEST_SCALE))
 
 
-# Dimensions: N inputs, L patches or tokens, W width of a tower.
-
-
 def picture_layers(tower: PictureTower, pixels: Tensor) -> Layers:
     """Patches, and CLS as the vector that is read out."""
     hidden = _through(tower, tower.enter(pixels))
@@ -227,8 +225,9 @@ def _words(caption: str) -> list[str]:
     return _WORD.findall(caption.lower())
 
 
-SHIPPED = ("base", "hard_negative", "hard_positive", "ce_clip_fixed")
-"""The first was trained plainly; the others are repairs of it, by name of their recipe."""
+SHIPPED = ("base", "hard_negative")
+OF_THE_STUDY = ("hard_positive", "ce_clip_fixed")
+"""Models that ship with unbag-lab. All but `base` are repairs of it, by name of their recipe."""
 RANDOM_SEED = 0
 
 
@@ -319,17 +318,22 @@ class Tiny:
 
 
 def load(name: str, *, device: str = "cpu") -> Tiny:
-    """One of `SHIPPED`, `random` (the untrained twin of `base`), or else a .safetensors file."""
-    if name in SHIPPED:
-        with as_file(files("unbag.models") / "weights" / f"tiny-{name}.safetensors") as path:
-            return read(path, name=f"tiny:{name}", device=device)
+    """A shipped one, `random` (the untrained twin of `base`), or else a .safetensors file."""
     if name == "random":
         config = load("base").config
         return Tiny(untrained(config, seed=RANDOM_SEED), name="tiny:random", device=device)
     path = Path(name).expanduser()
-    if not path.suffix:
-        raise unknown_name("model", f"tiny:{name}", [f"tiny:{n}" for n in (*SHIPPED, "random")])
-    return read(path, name=f"tiny:{path.stem}", device=device)
+    if path.suffix:
+        return read(path, name=f"tiny:{path.stem}", device=device)
+    if shipped := find_shipped(f"tiny-{name}.safetensors"):
+        return read(shipped, name=f"tiny:{name}", device=device)
+    if name in OF_THE_STUDY:
+        raise UserError(
+            f"tiny:{name} ships with the study, unbag-lab, which is not installed",
+            way_out="in a clone of unbag: pip install ./lab",
+        )
+    known = (*SHIPPED, *OF_THE_STUDY, "random")
+    raise unknown_name("model", f"tiny:{name}", [f"tiny:{n}" for n in known])
 
 
 def untrained(config: TinyConfig, *, seed: int) -> TinyTowers:
@@ -355,7 +359,7 @@ def read(path: Path, *, name: str, device: str = "cpu") -> Tiny:
     except (SafetensorError, TypeError, KeyError, RuntimeError, ValueError) as error:
         raise UserError(
             f"{path} is not a tiny dual encoder: {error}",
-            expected="a .safetensors file written by `python -m unbag.lab.pretrain`",
+            expected="a .safetensors file written by `python -m unbag_lab pretrain`",
         ) from error
     return Tiny(towers, name=name, device=device)
 

@@ -1,6 +1,7 @@
-"""A dual encoder comes in; the same architecture with random weights goes out.
+"""What all models share about their weights: fingerprint, a check for NaN, and a random twin.
 
-What can be read from the twin was put there by the architecture, not by training.
+The random twin of a dual encoder is the same architecture with random weights: what can be read
+from it was put there by the architecture, not by training.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from unbag.models.photo import Photo
     from unbag.types import DualEncoder
 
+_SHOWN = 3
+"""Names of tensors in a message."""
+
 
 def fingerprint(kind: str, state: Mapping[str, Tensor], *said: str) -> str:
     """Hash of all tensors, by name, and of texts such as a config, a dtype and a code version."""
@@ -37,10 +41,6 @@ def fingerprint(kind: str, state: Mapping[str, Tensor], *said: str) -> str:
         # As bytes: numpy knows no bfloat16.
         digest.update(plain.flatten().view(torch.uint8).numpy().data if plain.numel() else b"")
     return f"{kind}-{digest.hexdigest()}"
-
-
-_SHOWN = 3
-"""Names of tensors in a message."""
 
 
 def check_finite(state: Mapping[str, Tensor], *, source: str) -> None:
@@ -98,18 +98,17 @@ def random_twin(encoder: DualEncoder, *, seed: int = 0) -> DualEncoder | None:
     if isinstance(encoder, Tiny):
         return Tiny(untrained(encoder.config, seed=seed), name=name, device=encoder.device)
     if isinstance(encoder, OpenClip):
-        return _of_open_clip(encoder, name=name, seed=seed)
+        return _open_clip_twin(encoder, name=name, seed=seed)
     if isinstance(encoder, HfDual | Blip):
-        return _of_transformers(encoder, name=name, seed=seed)
+        return _transformers_twin(encoder, name=name, seed=seed)
     if isinstance(encoder, Photo):
-        return _of_photo(encoder, name=name, seed=seed)
+        return _photo_twin(encoder, name=name, seed=seed)
     return None
 
 
-def _of_open_clip(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None:
-    from unbag.models.open_clip import encoder as preparation
+def _open_clip_twin(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None:
     from unbag.models.open_clip.checkpoint import build
-    from unbag.models.open_clip.encoder import OpenClip
+    from unbag.models.open_clip.encoder import OpenClip, make_transform
     from unbag.models.open_clip.loading import fingerprint_of
 
     config, prepared = encoder.config, encoder.preparation
@@ -123,7 +122,7 @@ def _of_open_clip(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None
         name=name,
         fingerprint=fingerprint_of(model, config, prepared, encoder.tokenize, encoder.dtype),
         tokenizer=encoder.tokenize,
-        prepare=preparation.transform(prepared),
+        prepare=make_transform(prepared),
         device=encoder.device,
         dtype=encoder.dtype,
         config=config,
@@ -131,7 +130,7 @@ def _of_open_clip(encoder: OpenClip, *, name: str, seed: int) -> OpenClip | None
     )
 
 
-def _of_transformers(encoder: HfDual | Blip, *, name: str, seed: int) -> HfDual | Blip:
+def _transformers_twin(encoder: HfDual | Blip, *, name: str, seed: int) -> HfDual | Blip:
     old = encoder.model
     with seeded(seed):
         # The class makes its own weights from a config; the config is changed by what it builds.
@@ -149,7 +148,7 @@ def _of_transformers(encoder: HfDual | Blip, *, name: str, seed: int) -> HfDual 
         )
 
 
-def _of_photo(encoder: Photo, *, name: str, seed: int) -> Photo:
+def _photo_twin(encoder: Photo, *, name: str, seed: int) -> Photo:
     """Parts before training too, whatever the heads stand on.
 
     Batch norms before training divide by one, and fifty convolutions then leave nothing of any

@@ -13,9 +13,9 @@ import numpy as np
 
 from unbag.metrics.aggregate import estimate
 from unbag.metrics.intervals import generator, percentile
+from unbag.models.loading import Model
 from unbag.probes.space import Space
 from unbag.runs.progress import Progress
-from unbag.scorers.resolve import Model
 from unbag.types import Estimate, EvalProtocol, FloatArray, IntArray, Outcomes, Picture, Scorer
 
 

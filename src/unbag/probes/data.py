@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from unbag.benchmarks.names import find_benchmarks
 from unbag.data import FilePicture
 from unbag.data.captions import expand
 from unbag.data.pairs import Pair, Pairs
@@ -19,7 +20,6 @@ from unbag.edits.editor import CaptionEditor, make_editor
 from unbag.edits.kinds import Parts
 from unbag.edits.parsing import HOW_TO, find_installed
 from unbag.errors import UserError, unknown_name
-from unbag.evaluation.api import find_benchmarks
 from unbag.evaluation.loading import load_items, without_missing
 from unbag.metrics.cases import true_cells
 from unbag.metrics.pairs import Pairs as PairMetric

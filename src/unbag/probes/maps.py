@@ -28,9 +28,9 @@ from unbag.models.huggingface.chat import Ask, ChatModel, HiddenGenerator, logpr
 from unbag.models.server import ServerModel
 from unbag.probes.base import Maps, Material, PicturePair, Subject, WordMap
 from unbag.probes.space import EncoderSpace, Space, TokenView
-from unbag.readouts.dcsm_words import ends
 from unbag.readouts.decoder.model import PatchDecoder
-from unbag.readouts.occlusion import PROMPT, WORD, Taken, met, said, spans
+from unbag.readouts.decoder.occlusion import PROMPT, WORD, Taken, met, said, spans
+from unbag.readouts.features import ends
 from unbag.readouts.reader import MappedReader
 from unbag.readouts.scorer import ReaderScorer
 from unbag.readouts.vlm2vec.data import about_relation, instruction

@@ -23,6 +23,7 @@ from unbag.data.images import ShuffledPicture
 from unbag.errors import UserError
 from unbag.probes.base import Row, Subject
 from unbag.types import Ensemble, FloatArray, Picture, Query
+from unbag.types.items import prompts_of
 from unbag.world.grammar import (
     ATTRIBUTES,
     And,
@@ -125,7 +126,7 @@ class SpaceScorer:
         return found
 
     def _caption(self, caption: str | Ensemble) -> FloatArray:
-        texts = caption.prompts if isinstance(caption, Ensemble) else (caption,)
+        texts = prompts_of(caption)
         mean_D: FloatArray = self.space.captions(texts).mean(axis=0)
         return mean_D if len(texts) == 1 else scaled(mean_D)
 

@@ -203,13 +203,11 @@ class EncoderSpace:
     def _encode(self, pictures: Mapping[str, Picture], captions: tuple[str, ...] = ()) -> None:
         if not pictures and not captions:
             return
-        plan = Plan(tuple(pictures.values()), tuple(pictures), captions, captions, {}, {})
+        plan = Plan(tuple(pictures.values()), tuple(pictures), captions, captions)
         found = embed(
             self.encoder,
             plan,
             cache=self._cache,
-            grids={},
-            save_grids=_nothing,
             batch=self._batch,
             progress=self._progress,
         )
@@ -218,10 +216,6 @@ class EncoderSpace:
             self._picture.update(zip(pictures, found.picture_ND.astype(float), strict=True))
         if captions:
             self._caption.update(zip(captions, found.caption_ND.astype(float), strict=True))
-
-
-def _nothing() -> None:
-    """A diagnosis is not continued batch by batch."""
 
 
 def _width(known: Mapping[str, FloatArray]) -> int:

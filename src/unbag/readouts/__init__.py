@@ -1,1 +1,1 @@
-"""Read-outs beyond one vector: readers of patches and words, chat models as encoders, decoders."""
+"""Read-outs of a frozen model beyond one vector: readers of parts, decoders, VLM2Vec."""

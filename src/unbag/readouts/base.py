@@ -1,4 +1,7 @@
-"""The name of a read-out, a model and pairs come in; a trained reader in a folder goes out."""
+"""What a read-out is: something trained on a frozen model, that then scores with it.
+
+Read-outs are registered by name; `train_readout` is what `unbag train --recipe NAME` calls.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from unbag.registry import find
 from unbag.types import Scorer
 
 if TYPE_CHECKING:
+    from unbag.models.loading import Model
     from unbag.runs.progress import Progress
-    from unbag.scorers.resolve import Model
     from unbag.training.repair import Wanted, Where
 
 
@@ -38,7 +41,7 @@ class ReadoutJob:
 
 @dataclass(frozen=True)
 class ReadoutTrained:
-    """What came of it."""
+    """What a training left behind."""
 
     folder: Path
     """Named behind NAME@ when scoring; holds safetensors and a card."""
@@ -54,7 +57,7 @@ class Readout(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is registered."""
+        """The name under which it is registered."""
 
     def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
         """Train, or go on where it stopped. Wrong settings are told before anything is computed."""

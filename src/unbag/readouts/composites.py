@@ -1,10 +1,10 @@
-"""A seed comes in; scenes of the world in opposite pairs go out, as DCSM is taught with (7.1).
+"""Scenes of the world in opposite pairs, with which DCSM is taught (methods.md 7.1).
 
 Spatial: two things exchanged. Colour and size: what they look like exchanged. Negation: one thing
 and not the other, and the reverse. Each pair comes with two versions of its captions ("a above b"
 and "b below a"); every caption is checked to hold in its own scene only.
 
-Dimensions: S scenes, N rows: a scene with one version of its caption.
+Dimensions: S scenes, N rows (a scene with one version of its caption), B rows of a batch.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ def _codes(rows: Sequence[WorldRows], row_N: Tensor, is_second_N: Tensor) -> dic
 
 
 def _exchanged(family: str) -> _Make:
+    """Two things that change places, or looks (`unbag.world.quads`)."""
+
     def make(world: World, rng: Generator, relation: Relation, never: Withheld) -> Quad:
         return quad(family, world, rng, relation=relation, accept=_accept(never))
 
@@ -194,6 +196,7 @@ def _checked(
     *,
     negative: str,
 ) -> Quad | None:
+    """The quad, if each caption holds in its own scene only."""
     is_right = all(map(is_clear, scenes)) and all(
         holds(said.ast, scenes[side]) and not holds(said.ast, scenes[1 - side])
         for side, every in enumerate((first, second))
@@ -206,6 +209,7 @@ def _checked(
 
 
 def _two_looks(world: World, rng: Generator, never: Withheld) -> tuple[Look, Look]:
+    """Two things of different shape and colour."""
     while True:
         a, b = sample_look(world, rng), sample_look(world, rng)
         if a.shape != b.shape and a.colour != b.colour and _accept(never)(a, b):
@@ -213,6 +217,7 @@ def _two_looks(world: World, rng: Generator, never: Withheld) -> tuple[Look, Loo
 
 
 def _accept(never: Withheld) -> Callable[[Look, Look], bool]:
+    """Whether two things may stand in one scene of training."""
     return lambda a, b: never.allows((a.shape, a.colour), (b.shape, b.colour))
 
 

@@ -1,17 +1,19 @@
-"""A frozen encoder comes in; a pool of freshly drawn scenes of the world goes out.
+"""Pools: all that a reader is trained on, as features of a frozen encoder in memory.
 
-Scenes are drawn where the encoder computes and none repeats; they are those that `unbag train`
-draws for the same seed and recipe.
+`pool_of` makes one of pairs in files, `world_pool` one of scenes of the world. A pool is computed
+once, and lies on the device if it fits there: a step then costs no encoder, no disk and no Python
+but the drawing of row numbers.
 
-Dimensions: N scenes, K negatives of a caption.
+Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -38,15 +40,34 @@ from unbag.training.data.world import (
     drawn,
     encode,
 )
-from unbag.training.recipes import Recipe, Slot, hard_negative
+from unbag.training.recipes import Slot, hard_negative
 from unbag.types import DualEncoder, Picture
 from unbag.world.rendering import ScenePicture
 from unbag.world.scenes import Scene
 
-# A pool is computed once and lies in memory, on the device if it fits there: a step then costs no
-# encoder, no disk and no Python but the drawing of row numbers.
-#
-# Dimensions: N rows, M some of them, K negatives of a caption, B rows of a batch.
+NEGATIVES_PER_CAPTION = 4
+"""Of pairs: hard negatives that are kept, of different kinds where there are as many."""
+WORLD_NEGATIVES: tuple[Slot, ...] = (
+    Slot("swap", ("swap_attributes", "swap_arguments")),
+    Slot("relation", ("replace_relation",)),
+    Slot("attribute", ("replace_colour", "replace_size", "replace_texture")),
+    Slot("object", ("replace_shape",)),
+)
+"""Of scenes. Counting and negation are left out, so that their benchmarks show what carries over;
+the repair experiment (`unbag.lab.repair_arms`) has the same."""
+RELATION = [slot.name for slot in WORLD_NEGATIVES].index("relation")
+"""Where the opposite of a stated relation stands among them."""
+STEP = 512
+"""Scenes that are made together."""
+PICTURES = (512, 64)
+"""Scenes that go through the tower at once, on a GPU and on a CPU, whose cache holds no more."""
+CAPTIONS = (4_096, 256)
+"""Likewise."""
+MOST_BYTES = 12 << 30
+"""Of features of pairs that are kept in memory, in half precision."""
+_Input = TypeVar("_Input")
+_AT_ONCE = 512
+"""Pictures or captions of pairs that are read from the store at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +110,7 @@ class Pool:
 
     @property
     def nbytes(self) -> int:
-        """Of the features."""
+        """Memory that the features take."""
         return self.picture.nbytes + self.caption.nbytes
 
     def near(self, device: str) -> Pool:
@@ -141,6 +162,7 @@ class Pool:
         )
 
     def _also_true(self, row_B: Tensor) -> Tensor:
+        """Which captions fit a picture of the batch besides its own, [B, B]."""
         if self.find_truth is None:
             return torch.zeros((len(row_B), len(row_B)), dtype=torch.bool, device=row_B.device)
         truth = self.find_truth({name: value[row_B] for name, value in self.code.items()})
@@ -149,22 +171,7 @@ class Pool:
         return also_BB
 
 
-def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
-    """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
-    found = parts.to(device, dtype)
-    if not (found.part_NLW.isfinite().all() and found.pooled_NW.isfinite().all()):
-        largest = max(
-            float(one.abs().max()) for one in (parts.part_NLW, parts.pooled_NW) if one.numel()
-        )
-        raise UserError(
-            f"features of up to {largest:g}",
-            expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
-            way_out="a reader of the joint space, such as dcsm_fixed; or mend the model",
-        )
-    return found
-
-
-class Order:
+class RowOrder:
     """Which rows a step sees: every group once an epoch, in an order of (seed, epoch) alone."""
 
     def __init__(self, pool: Pool, *, batch: int, seed: int) -> None:
@@ -192,61 +199,23 @@ class Order:
         return (some[:, None] * self._each + within).flatten()
 
 
-# Dimensions: N rows, K negatives of a caption.
-
-POOL_PAIRS_NEGATIVES = 4
-"""Hard negatives of a caption that are kept, of different kinds where there are as many."""
-MOST_BYTES = 12 << 30
-"""Of features that are kept in memory, in half precision."""
-_AT_ONCE = 512
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """A picture, a caption that fits it, and some that do not."""
-
-    picture: Picture
-    caption: str
-    negatives: tuple[str | None, ...] = ()
-
-
-def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[Row]:
-    """A row for each caption; pairs that cannot be read are left out, and counted."""
-    found: list[Row] = []
-    bad: list[UserError] = []
-    for place in range(len(pairs)):
-        try:
-            pair = pairs[place]
-        except UserError as error:
-            bad.append(error)
-            continue
-        found += [Row(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)]
-    if not found:
-        raise UserError(
-            f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
+def kept(parts: Parts, device: str, dtype: torch.dtype) -> Parts:
+    """As a pool keeps them; raises UserError for features that `dtype` cannot hold."""
+    found = parts.to(device, dtype)
+    if not (found.part_NLW.isfinite().all() and found.pooled_NW.isfinite().all()):
+        largest = max(
+            float(one.abs().max()) for one in (parts.part_NLW, parts.pooled_NW) if one.numel()
         )
-    if bad and progress is not None:
-        verb = "is" if len(bad) == 1 else "are"
-        said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
-        progress.say(f"{said}: {bad[0].found}")
+        raise UserError(
+            f"features of up to {largest:g}",
+            expected=f"finite numbers of at most {torch.finfo(dtype).max:g}, as pools keep them",
+            way_out="a reader of the joint space, such as dcsm_fixed; or mend the model",
+        )
     return found
 
 
-def mixed(rows: Sequence[Row]) -> list[Row]:
-    """Pictures in an order that only their names decide, rows of one picture together.
-
-    The last of them can then be kept apart: they are like all the others. Two opposite pictures
-    that were pasted stand beside each other.
-    """
-    return sorted(rows, key=lambda row: (_drawn(pair_name(row.picture.name)), row.picture.name))
-
-
-def _drawn(name: str) -> bytes:
-    return blake2b(name.encode(errors="replace")).digest()
-
-
 def pool_of(
-    rows: Sequence[Row],
+    rows: Sequence[PoolRow],
     encoder: DualEncoder,
     view: View,
     *,
@@ -284,17 +253,50 @@ def pool_of(
     for row in whole:
         digest.update(repr((row.picture.key, row.caption, row.negatives)).encode())
     return Pool(
-        picture=_pictures(store, [pictures[key] for key in place_of]),
-        caption=_pool_pairs_captions(store, list(string_of)),
+        picture=_kept_in_half(store.pictures, [pictures[key] for key in place_of]),
+        caption=_kept_in_half(store.captions, texts),
         picture_N=torch.tensor([place_of[row.picture.key] for row in whole]),
         caption_N=torch.tensor([string_of[row.caption] for row in whole]),
-        negative_NK=_rows([row.negatives for row in whole], string_of),
+        negative_NK=_negative_places([row.negatives for row in whole], string_of),
         code=dict(code),
         find_truth=find_truth,
         group=group,
         about=about,
         fingerprint=f"pool-{digest.hexdigest()}",
     )
+
+
+@dataclass(frozen=True, eq=False)
+class PoolRow:
+    """A picture, a caption that fits it, and some that do not."""
+
+    picture: Picture
+    caption: str
+    negatives: tuple[str | None, ...] = ()
+
+
+def rows_of(pairs: Pairs, *, progress: Progress | None = None) -> list[PoolRow]:
+    """A row for each caption; pairs that cannot be read are left out, and counted."""
+    found: list[PoolRow] = []
+    bad: list[UserError] = []
+    for place in range(len(pairs)):
+        try:
+            pair = pairs[place]
+        except UserError as error:
+            bad.append(error)
+            continue
+        found += [
+            PoolRow(pair.picture, c, _negatives(pair, at)) for at, c in enumerate(pair.captions)
+        ]
+    if not found:
+        raise UserError(
+            f"no pair can be read: {pairs.about}", expected="pictures with captions to train on"
+        )
+    if bad and progress is not None:
+        verb = "is" if len(bad) == 1 else "are"
+        said = f"{count_text(len(bad), 'pair')} cannot be read and {verb} left out"
+        progress.say(f"{said}: {bad[0].found}")
+    return found
 
 
 def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
@@ -305,17 +307,41 @@ def _negatives(pair: Pair, at: int) -> tuple[str | None, ...]:
     first: dict[str, str] = {}
     for edit in edits:
         first.setdefault(edit.kind, edit.text)
-    chosen = list(dict.fromkeys((*first.values(), *(edit.text for edit in edits))))[
-        :POOL_PAIRS_NEGATIVES
-    ]
-    return (*chosen, *[None] * (POOL_PAIRS_NEGATIVES - len(chosen)))
+    chosen = list(dict.fromkeys((*first.values(), *(edit.text for edit in edits))))
+    chosen = chosen[:NEGATIVES_PER_CAPTION]
+    return (*chosen, *[None] * (NEGATIVES_PER_CAPTION - len(chosen)))
 
 
-def _rows(every: Sequence[tuple[str | None, ...]], place_of: Mapping[str, int]) -> Tensor:
+def mixed(rows: Sequence[PoolRow]) -> list[PoolRow]:
+    """Pictures in an order that only their names decide, rows of one picture together.
+
+    The last of them can then be kept apart: they are like all the others. Two opposite pictures
+    that were pasted stand beside each other.
+    """
+
+    def drawn_and_name(row: PoolRow) -> tuple[bytes, str]:
+        name = pair_name(row.picture.name)
+        return blake2b(name.encode(errors="replace")).digest(), row.picture.name
+
+    return sorted(rows, key=drawn_and_name)
+
+
+def _negative_places(
+    every: Sequence[tuple[str | None, ...]], place_of: Mapping[str, int]
+) -> Tensor:
+    """[N, K], -1 where a row has fewer negatives than others."""
     most = max(map(len, every))
     padded = [(*one, *[None] * (most - len(one))) for one in every]
     found = [[-1 if text is None else place_of[text] for text in one] for one in padded]
     return torch.tensor(found, dtype=torch.int64).reshape(len(every), most)
+
+
+def _kept_in_half(parts_of: Callable[[Sequence[_Input]], Parts], inputs: Sequence[_Input]) -> Parts:
+    found = [
+        kept(parts_of(inputs[at : at + _AT_ONCE]), "cpu", torch.float16)
+        for at in range(0, len(inputs), _AT_ONCE)
+    ]
+    return stacked(found)
 
 
 def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[str]) -> None:
@@ -336,92 +362,13 @@ def _check_size(store: PartsStore, pictures: Sequence[Picture], texts: Sequence[
 
 
 def _first_whole(store: PartsStore, pictures: Sequence[Picture]) -> Parts | None:
+    """Parts of the first picture that can be opened."""
     for picture in pictures:
         try:
             return store.pictures([picture])
         except PictureError:
             continue
     return None
-
-
-def _pictures(store: PartsStore, pictures: Sequence[Picture]) -> Parts:
-    found = [
-        kept(store.pictures(pictures[at : at + _AT_ONCE]), "cpu", torch.float16)
-        for at in range(0, len(pictures), _AT_ONCE)
-    ]
-    return stacked(found)
-
-
-def _pool_pairs_captions(store: PartsStore, texts: Sequence[str]) -> Parts:
-    found = [
-        kept(store.captions(texts[at : at + _AT_ONCE]), "cpu", torch.float16)
-        for at in range(0, len(texts), _AT_ONCE)
-    ]
-    return stacked(found)
-
-
-POOL_WORLD_NEGATIVES: tuple[Slot, ...] = (
-    Slot("swap", ("swap_attributes", "swap_arguments")),
-    Slot("relation", ("replace_relation",)),
-    Slot("attribute", ("replace_colour", "replace_size", "replace_texture")),
-    Slot("object", ("replace_shape",)),
-)
-"""Those of the repair experiment too (`unbag.lab.repair_arms`). Counting and negation are left out,
-so that their benchmarks show what carries over."""
-RELATION = [slot.name for slot in POOL_WORLD_NEGATIVES].index("relation")
-"""Where the opposite of a stated relation stands among them."""
-STEP = 512
-"""Scenes that are made together."""
-PICTURES = (512, 64)
-"""That go through the tower at once, on a GPU and on a processor, whose cache holds no more."""
-CAPTIONS = (4_096, 256)
-"""Likewise."""
-
-
-@dataclass(frozen=True, eq=False)
-class WorldRows:
-    """Scenes and what is said of them, one step after the other."""
-
-    scenes: tuple[Scene, ...]
-    captions: tuple[str, ...]
-    negatives: tuple[tuple[str | None, ...], ...]
-    pixels: DrawnPixels
-    code: dict[str, Tensor]
-
-
-def world_rows(
-    count: int,
-    *,
-    seed: int = 0,
-    slots: Sequence[Slot] = POOL_WORLD_NEGATIVES,
-    preset: str = DEFAULT_PRESET,
-    workers: int = 0,
-    progress: Progress | None = None,
-) -> list[WorldRows]:
-    """`count` scenes, in steps; the same whatever the number of workers."""
-    recipe = _recipe(count, slots)
-    batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=_steps(count))
-    loader: DataLoader[WorldRows] = DataLoader(
-        _Steps(batches), batch_size=None, num_workers=workers
-    )
-    found: list[WorldRows] = []
-    with (progress or Silent()).task("scenes", count) as advance:
-        for rows in loader:
-            some = _first(rows, count - STEP * len(found))
-            found.append(some)
-            advance(len(some.captions))
-    return found
-
-
-def _first(rows: WorldRows, count: int) -> WorldRows:
-    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
-    return WorldRows(
-        rows.scenes[:count],
-        rows.captions[:count],
-        rows.negatives[:count],
-        rows.pixels[:count],
-        {name: value[:count].clone() for name, value in rows.code.items()},
-    )
 
 
 def world_pool(
@@ -449,7 +396,11 @@ def world_pool(
     fitting, pictures = Fitting(encoder.name, progress.say), []
     with progress.task(f"{encoder.name}: patches", len(caption_N)) as advance:
         for some in rows:
-            pixels = _pixels(encoder, some, is_plain=is_plain)
+            if is_plain:
+                pixels = _levels(some.pixels.to(encoder.device))
+            else:
+                opened = (ScenePicture(scene, "").open() for scene in some.scenes)
+                pixels = torch.stack([encoder.prepare(image) for image in opened])
             for part in torch.split(pixels, PICTURES[encoder.device == "cpu"]):
                 pictures.append(kept(looked(view, encoder, part, fitting), device, dtype))
                 advance(len(part))
@@ -461,7 +412,7 @@ def world_pool(
     digest.update(caption_N.numpy().tobytes() + negative_NK.numpy().tobytes())
     return Pool(
         picture=stacked(pictures),
-        caption=_pool_world_captions(encoder, view, list(place), dtype, device, progress),
+        caption=_read_captions(encoder, view, list(place), dtype, device, progress),
         picture_N=torch.arange(len(caption_N), device=device),
         caption_N=caption_N.to(device),
         negative_NK=negative_NK.to(device),
@@ -473,7 +424,19 @@ def world_pool(
     )
 
 
-def _pool_world_captions(
+def _levels(byte_N3HW: Tensor) -> Tensor:
+    """From -1 to 1, as `tiny:` prepares pictures."""
+    return byte_N3HW.float() / 127.5 - 1.0
+
+
+def _is_plain(encoder: DualEncoder, scene: Scene) -> bool:
+    """Whether a model takes drawings as `tiny:` does; tried, not believed."""
+    found = encoder.prepare(ScenePicture(scene, "").open())
+    wanted = _levels(drawn([scene]).to("cpu"))[0]
+    return found.shape == wanted.shape and torch.allclose(found, wanted, atol=1e-6)
+
+
+def _read_captions(
     encoder: DualEncoder,
     view: View,
     strings: Sequence[str],
@@ -481,6 +444,7 @@ def _pool_world_captions(
     device: str,
     progress: Progress,
 ) -> Parts:
+    """Those of like length together, so that little is padded; given back in their order."""
     length_M = torch.tensor(encoder.count_tokens(strings))
     order_M = torch.argsort(length_M, stable=True)
     found = []
@@ -492,30 +456,55 @@ def _pool_world_captions(
     return stacked(found).rows(torch.argsort(order_M).to(device))
 
 
-def _pixels(encoder: DualEncoder, rows: WorldRows, *, is_plain: bool) -> Tensor:
-    if is_plain:
-        return _levels(rows.pixels.to(encoder.device))
-    return torch.stack([encoder.prepare(ScenePicture(s, "").open()) for s in rows.scenes])
+@dataclass(frozen=True, eq=False)
+class WorldRows:
+    """Scenes and what is said of them, one step after the other."""
+
+    scenes: tuple[Scene, ...]
+    captions: tuple[str, ...]
+    negatives: tuple[tuple[str | None, ...], ...]
+    pixels: DrawnPixels
+    code: dict[str, Tensor]
 
 
-def _levels(byte_N3HW: Tensor) -> Tensor:
-    return byte_N3HW.float() / 127.5 - 1.0
+def world_rows(
+    count: int,
+    *,
+    seed: int = 0,
+    slots: Sequence[Slot] = WORLD_NEGATIVES,
+    preset: str = DEFAULT_PRESET,
+    workers: int = 0,
+    progress: Progress | None = None,
+) -> list[WorldRows]:
+    """`count` scenes, in steps; the same whatever the number of workers.
 
-
-def _is_plain(encoder: DualEncoder, scene: Scene) -> bool:
-    """Whether a model takes drawings as `tiny:` does; tried, not believed."""
-    found = encoder.prepare(ScenePicture(scene, "").open())
-    wanted = _levels(drawn([scene]).to("cpu"))[0]
-    return found.shape == wanted.shape and torch.allclose(found, wanted, atol=1e-6)
-
-
-def _steps(count: int) -> int:
-    return -(-count // STEP)
-
-
-def _recipe(count: int, slots: Sequence[Slot]) -> Recipe:
-    return replace(
+    None repeats, and they are those that `unbag train` draws for the same seed and recipe.
+    """
+    recipe = replace(
         hard_negative(), negatives=tuple(slots), positives=(), epochs=1, batch=min(STEP, count)
+    )
+    steps = -(-count // STEP)
+    batches = WorldBatches(recipe, _NoReads(), seed=seed, preset=preset, per_epoch=steps)
+    loader: DataLoader[WorldRows] = DataLoader(
+        _Steps(batches), batch_size=None, num_workers=workers
+    )
+    found: list[WorldRows] = []
+    with (progress or Silent()).task("scenes", count) as advance:
+        for rows in loader:
+            some = _first(rows, count - STEP * len(found))
+            found.append(some)
+            advance(len(some.captions))
+    return found
+
+
+def _first(rows: WorldRows, count: int) -> WorldRows:
+    """At most so many, in memory of our own: tensors of a worker hold an open file each."""
+    return WorldRows(
+        rows.scenes[:count],
+        rows.captions[:count],
+        rows.negatives[:count],
+        rows.pixels[:count],
+        {name: value[:count].clone() for name, value in rows.code.items()},
     )
 
 

@@ -1,11 +1,14 @@
-"""PACL: patches and a caption vector come in; patches pooled by how they fit the caption score it.
+"""PACL: a reader that pools patches by how they fit the caption, and compares the sum with it.
 
 The picture's vector depends on the caption it is compared with (methods.md 7.2, 7.3). What the
 released code does has the name `pacl`; where that trains another score than it tests, ours has
 another name, `pacl_fixed`.
 
-Dimensions: N pairs, P pictures, C captions, B rows of a batch, K negatives of a caption, M = B x K,
-L patches, W width of the encoder, D width of the learned space.
+A sum over patches forgets where they were; one over turned patches does not (`rope`): channels 2k
+and 2k + 1 are a plane, in which the patch at place p is turned by p x 10000^(-2k/W).
+
+Dimensions: N pairs, P pictures, C captions, B rows of a batch, K negatives of a caption (in `_turn`
+planes), L patches, W width of the encoder, D width of the learned space.
 """
 
 from __future__ import annotations
@@ -38,109 +41,14 @@ from unbag.readouts.training import Effort, ReaderReadout, encoder_of
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
-# Dimensions: L patches or words, W width of the encoder, D width of the learned space; any
-# dimensions may stand before W.
-
-
-def check_space(*, width: int, dropout: float, temperature: float) -> None:
-    """Refuses settings of a learned space with which nothing can be learned."""
-    for name, value, is_fit, expected in (
-        ("width", width, width >= 0, "at least 1, or 0 for that of the encoder"),
-        ("dropout", dropout, 0 <= dropout < 1, "from 0 to below 1"),
-        ("temperature", temperature, temperature > 0, "above 0"),
-    ):
-        if not is_fit:
-            raise UserError(f"the setting {name}={value}", expected=expected)
-
-
-class PatchProjection(nn.Module):
-    """A norm, dropout, then a linear layer plus one of two layers with a GELU."""
-
-    def __init__(self, width: int, into: int, *, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
-        self.straight = nn.Linear(width, into)
-        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
-
-    def forward(self, part_W: Tensor) -> Tensor:
-        """[..., W] to [..., D], float32 whatever comes in."""
-        hidden_W = self.dropout(self.norm(part_W.float()))
-        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
-
-
-class CaptionProjection(nn.Module):
-    """A norm, dropout, a linear layer. The norm makes the length of what comes in irrelevant."""
-
-    def __init__(self, width: int, into: int, *, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
-        self.straight = nn.Linear(width, into)
-
-    def forward(self, vector_W: Tensor) -> Tensor:
-        """[..., W] to [..., D], float32 whatever comes in."""
-        return cast("Tensor", self.straight(self.dropout(self.norm(vector_W.float()))).float())
-
-
-# Channels 2k and 2k + 1 are a plane; the patch at place p is turned in it by p x 10000^(-2k/W). A
-# sum over patches forgets where they were; a sum over turned patches does not.
-#
-# Dimensions: N pictures, L patches, W width, K planes.
-
+BASE = 10_000.0
 Rope: TypeAlias = Literal["none", "1d", "2d"]
 """Not at all; by the number of the patch, row after row; half by its row and half by its column."""
 Form: TypeAlias = Literal["concatenated", "interleaved"]
 """Where the turned pairs lie: all first channels before all second ones (as released), or in the
 places they came from. One is a permutation of the other, which a linear layer undoes."""
-BASE = 10_000.0
-
-
-def turned(part_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:
-    """Patches in rows from the top left; norms stay as they are."""
-    count, width = part_NLW.shape[-2:]
-    if rope == "none":
-        return part_NLW
-    check_rotary(rope, count=count, width=width)
-    place_L = torch.arange(count, device=part_NLW.device)
-    if rope == "1d":
-        return _turn(part_NLW, place_L, form)
-    side = isqrt(count)
-    by_row, by_column = part_NLW.chunk(2, dim=-1)
-    row_L = place_L.div(side, rounding_mode="floor")
-    return torch.cat([_turn(by_row, row_L, form), _turn(by_column, place_L % side, form)], dim=-1)
-
-
-def check_rotary(rope: Rope, *, count: int, width: int) -> None:
-    """Refuses widths that are no whole number of planes, and 2-D places without a square."""
-    planes = {"none": 1, "1d": 2, "2d": 4}[rope]
-    if width % planes:
-        raise UserError(
-            f"vectors of width {width} cannot be turned with rope={rope}",
-            expected=f"a width that {planes} divides",
-            way_out="rope=none, or another model",
-        )
-    if rope == "2d" and isqrt(count) ** 2 != count:
-        raise UserError(
-            f"{count} patches make no square",
-            expected="as many rows as columns for rope=2d",
-            way_out="rope=1d, which counts patches row by row",
-        )
-
-
-def _turn(part_NLW: Tensor, place_L: Tensor, form: Form) -> Tensor:
-    width = part_NLW.shape[-1]
-    # In float64: a float32 angle of hundreds of radians is off in its sixth decimal.
-    exponent_K = torch.arange(0, width, 2, device=part_NLW.device, dtype=torch.float64) / width
-    angle_LK = place_L[:, None] * BASE**-exponent_K
-    cos_LK, sin_LK = (f(angle_LK).to(part_NLW.dtype) for f in (torch.cos, torch.sin))
-    first, second = part_NLW[..., 0::2], part_NLW[..., 1::2]
-    pair = (first * cos_LK - second * sin_LK, first * sin_LK + second * cos_LK)
-    if form == "concatenated":
-        return torch.cat(pair, dim=-1)
-    return torch.stack(pair, dim=-1).flatten(-2)
 
 
 def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
@@ -153,6 +61,17 @@ def whole_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
 
 PATCHES = View("last-whole", last_pictures, whole_captions)
 """Patches before the projection, without CLS; captions as the one vector of the joint space."""
+
+
+def check_space(*, width: int, dropout: float, temperature: float) -> None:
+    """Refuses settings of a learned space with which nothing can be learned."""
+    for name, value, is_fit, expected in (
+        ("width", width, width >= 0, "at least 1, or 0 for that of the encoder"),
+        ("dropout", dropout, 0 <= dropout < 1, "from 0 to below 1"),
+        ("temperature", temperature, temperature > 0, "above 0"),
+    ):
+        if not is_fit:
+            raise UserError(f"the setting {name}={value}", expected=expected)
 
 
 @dataclass(frozen=True)
@@ -329,9 +248,6 @@ def _sharpened(cosine: Tensor, mask: Tensor, sharpness: float) -> Tensor:
     return torch.sigmoid(sharpness * cosine.float()).masked_fill(~mask, 0)
 
 
-# PACL under its names: as released, scored without weights, trained as tested, with places.
-
-
 def _view(settings: PaclSettings) -> View:
     return PATCHES
 
@@ -367,3 +283,78 @@ PACL_UNIFORM = UniformReadout(
 PACL_FIXED = _named("pacl_fixed", PaclSettings(taught="each"))
 PACL_ROTARY = _named("pacl_rotary", PaclSettings(rope="1d"))
 NAMES = tuple(one.name for one in (PACL, PACL_UNIFORM, PACL_FIXED, PACL_ROTARY))
+
+
+class PatchProjection(nn.Module):
+    """A norm, dropout, then a linear layer plus one of two layers with a GELU."""
+
+    def __init__(self, width: int, into: int, *, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.straight = nn.Linear(width, into)
+        self.bent = nn.Sequential(nn.Linear(width, into), nn.GELU(), nn.Linear(into, into))
+
+    def forward(self, part_W: Tensor) -> Tensor:
+        """[..., W] to [..., D], float32 whatever comes in."""
+        hidden_W = self.dropout(self.norm(part_W.float()))
+        return cast("Tensor", (self.straight(hidden_W) + self.bent(hidden_W)).float())
+
+
+class CaptionProjection(nn.Module):
+    """A norm, dropout, a linear layer. The norm makes the length of what comes in irrelevant."""
+
+    def __init__(self, width: int, into: int, *, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.straight = nn.Linear(width, into)
+
+    def forward(self, vector_W: Tensor) -> Tensor:
+        """[..., W] to [..., D], float32 whatever comes in."""
+        return cast("Tensor", self.straight(self.dropout(self.norm(vector_W.float()))).float())
+
+
+def turned(part_NLW: Tensor, rope: Rope, form: Form = "concatenated") -> Tensor:
+    """Patches in rows from the top left; norms stay as they are."""
+    count, width = part_NLW.shape[-2:]
+    if rope == "none":
+        return part_NLW
+    check_rotary(rope, count=count, width=width)
+    place_L = torch.arange(count, device=part_NLW.device)
+    if rope == "1d":
+        return _turn(part_NLW, place_L, form)
+    side = isqrt(count)
+    by_row, by_column = part_NLW.chunk(2, dim=-1)
+    row_L = place_L.div(side, rounding_mode="floor")
+    return torch.cat([_turn(by_row, row_L, form), _turn(by_column, place_L % side, form)], dim=-1)
+
+
+def check_rotary(rope: Rope, *, count: int, width: int) -> None:
+    """Refuses widths that are no whole number of planes, and 2-D places without a square."""
+    planes = {"none": 1, "1d": 2, "2d": 4}[rope]
+    if width % planes:
+        raise UserError(
+            f"vectors of width {width} cannot be turned with rope={rope}",
+            expected=f"a width that {planes} divides",
+            way_out="rope=none, or another model",
+        )
+    if rope == "2d" and isqrt(count) ** 2 != count:
+        raise UserError(
+            f"{count} patches make no square",
+            expected="as many rows as columns for rope=2d",
+            way_out="rope=1d, which counts patches row by row",
+        )
+
+
+def _turn(part_NLW: Tensor, place_L: Tensor, form: Form) -> Tensor:
+    width = part_NLW.shape[-1]
+    # In float64: a float32 angle of hundreds of radians is off in its sixth decimal.
+    exponent_K = torch.arange(0, width, 2, device=part_NLW.device, dtype=torch.float64) / width
+    angle_LK = place_L[:, None] * BASE**-exponent_K
+    cos_LK, sin_LK = (f(angle_LK).to(part_NLW.dtype) for f in (torch.cos, torch.sin))
+    first, second = part_NLW[..., 0::2], part_NLW[..., 1::2]
+    pair = (first * cos_LK - second * sin_LK, first * sin_LK + second * cos_LK)
+    if form == "concatenated":
+        return torch.cat(pair, dim=-1)
+    return torch.stack(pair, dim=-1).flatten(-2)

@@ -1,4 +1,4 @@
-"""The control of every reader: the same training, but one pooled vector for each input.
+"""The control of every reader: the same training, but on one pooled vector of each input.
 
 What it gains is gained by training; what another reader gains beside it is in the parts.
 """
@@ -17,7 +17,7 @@ from unbag.readouts.training import Effort, ReaderReadout
 
 @dataclass(frozen=True)
 class PooledSettings(Effort):
-    """Of the control."""
+    """What decides the control, besides its weights."""
 
     width: int = 256
     """Of the joint space and of the hidden layers."""

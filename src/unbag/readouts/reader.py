@@ -1,7 +1,9 @@
-"""A small network that scores parts of pictures against parts of captions, and how it is taught.
+"""A reader: a small network that scores parts of pictures against parts of captions.
 
-Dimensions: N pairs, P pictures, C captions, B rows of a batch, K negatives of a caption,
-G rows that are told apart (a crowd).
+What a reader must offer, its contrastive loss, and the file that a trained reader is saved in.
+
+Dimensions: N pairs, P pictures, C captions, T parts of a caption, L patches, B rows of a batch, K
+negatives of a caption, M = B x K, G rows that are told apart (a crowd).
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,82 +21,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
+from unbag.models.shipped import shipped_like
 from unbag.models.weights import check_finite, fingerprint
 from unbag.readouts.features import Parts, View
 from unbag.runs.files import write_atomically
 from unbag.types import DualEncoder
 from unbag.version import __version__
 
-# Dimensions: B rows of a batch, K negatives of a caption, G rows that are told apart (a crowd), P
-# pictures, C captions.
-
-MOST_NUMBERS = 1 << 25
-"""Of one array at a time while a matrix is filled; 128 MB in float32."""
-
-
-def find_own(logit_GG: Tensor, negative_GK: Tensor | None, also_true_GG: Tensor) -> Tensor:
-    """Cross-entropy of rows and of columns, [2, G]; negatives are further columns of their row.
-
-    Cells that are true too are left out; a negative that is missing is minus infinity.
-    """
-    logit_GG = logit_GG.float().masked_fill(also_true_GG, -torch.inf)
-    own_G = torch.arange(len(logit_GG), device=logit_GG.device)
-    wide = logit_GG if negative_GK is None else torch.cat([logit_GG, negative_GK.float()], dim=1)
-    by_row_G = functional.cross_entropy(wide, own_G, reduction="none")
-    return torch.stack([by_row_G, functional.cross_entropy(logit_GG.T, own_G, reduction="none")])
-
-
-def find_own_in_crowds(
-    cells: Callable[[slice], Tensor],
-    negative_BK: Tensor | None,
-    also_true_BB: Tensor,
-    *,
-    crowd: int,
-) -> Tensor:
-    """The mean over rows and columns, where `cells` gives logits [G, G] of some rows."""
-    found = []
-    for part in crowds(len(also_true_BB), crowd):
-        negative_GK = None if negative_BK is None else negative_BK[part]
-        found.append(find_own(cells(part), negative_GK, also_true_BB[part, part]))
-    return torch.cat(found, dim=1).mean()
-
-
-def crowds(size: int, crowd: int) -> Iterator[slice]:
-    """Rows that are told apart together; the last crowd may be smaller."""
-    for start in range(0, size, crowd):
-        yield slice(start, min(start + crowd, size))
-
-
-def filled(
-    pictures: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
-) -> Tensor:
-    """[P, C] from blocks of it, none of which needs more than `MOST_NUMBERS`.
-
-    `numbers` is what one cell needs while it is computed.
-    """
-    across = max(1, min(captions, MOST_NUMBERS // numbers))
-    down = max(1, MOST_NUMBERS // (numbers * across))
-    rows = []
-    for some in crowds(pictures, down):
-        rows.append(torch.cat([block(some, others) for others in crowds(captions, across)], dim=1))
-    return torch.cat(rows)
-
-
+FILE = "reader.safetensors"
+LAST = "last.safetensors"
+"""Beside it: what training goes on from."""
+_HEADER = "unbag_reader"
 PAIRS_AT_ONCE = 2_048
 """Pairs that are compared together where a reader has no quicker way to fill a matrix."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReaderBatch:
-    """What a reader is taught with: frozen parts, on the reader's device."""
-
-    picture: Parts
-    caption: Parts
-    negative: Parts | None
-    """B x K, row by row; rows that are masked mean nothing."""
-    negative_mask_BK: Tensor
-    also_true_BB: Tensor
-    """Caption j fits picture i although i != j: no negative."""
+MOST_NUMBERS = 1 << 25
+"""Of one array at a time while a matrix is filled; 128 MB in float32."""
 
 
 class Reader(nn.Module):
@@ -138,6 +78,44 @@ class Reader(nn.Module):
         return contrast(self, batch, crowd=crowd)
 
 
+@runtime_checkable
+class MappedReader(Protocol):
+    """A reader that `unbag diagnose` draws: it has a map over the patches for each part."""
+
+    maps_show: str
+    """What a number of a map is, for people: a sentence or two."""
+    maps_are_signed: bool
+    """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
+
+    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
+        """Row with row, [N, T, L], larger where a patch counts more.
+
+        A reader to which a caption is one part (T = 1) is also asked with each word alone.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class ReaderBatch:
+    """What a reader is taught with: frozen parts, on the reader's device."""
+
+    picture: Parts
+    caption: Parts
+    negative: Parts | None
+    """B x K, row by row; rows that are masked mean nothing."""
+    negative_mask_BK: Tensor
+    also_true_BB: Tensor
+    """Caption j fits picture i although i != j: no negative."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a reader must know of the features it is given."""
+
+    patches: int
+    picture_width: int
+    caption_width: int
+
+
 def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
     """Picture finds caption among those of its crowd and its own negatives, caption finds picture.
 
@@ -151,21 +129,14 @@ def contrast(reader: Reader, batch: ReaderBatch, *, crowd: int) -> Tensor:
         row_M = torch.arange(size, device=batch.negative_mask_BK.device).repeat_interleave(each)
         negative_BK = reader.compare(batch.picture.rows(row_M), batch.negative).view(size, each)
     negative_BK = (reader.scale * negative_BK).masked_fill(~batch.negative_mask_BK, -torch.inf)
-    rows, columns = [], []
-    for start in range(0, size, crowd):
-        part = slice(start, min(start + crowd, size))
-        score_GG = reader.scale * reader.compare_all(
+    found = []
+    for part in crowds(size, crowd):
+        logit_GG = reader.scale * reader.compare_all(
             batch.picture.rows(part), batch.caption.rows(part)
         )
-        score_GG = score_GG.masked_fill(batch.also_true_BB[part, part], -torch.inf)
-        own_G = torch.arange(len(score_GG), device=score_GG.device)
-        rows.append(_lost(torch.cat([score_GG, negative_BK[part]], dim=1), own_G))
-        columns.append(_lost(score_GG.T, own_G))
-    return (torch.cat(rows).mean() + torch.cat(columns).mean()) / 2
-
-
-def _lost(logit_GM: Tensor, own_G: Tensor) -> Tensor:
-    return functional.cross_entropy(logit_GM.float(), own_G, reduction="none")
+        found.append(find_own(logit_GG, negative_BK[part], batch.also_true_BB[part, part]))
+    lost_2B = torch.cat(found, dim=1)
+    return (lost_2B[0].mean() + lost_2B[1].mean()) / 2
 
 
 @torch.inference_mode()
@@ -181,19 +152,52 @@ def told_apart(reader: Reader, batch: ReaderBatch) -> Tensor:
     return own_B > other_BK.amax(dim=1)
 
 
-FILE = "reader.safetensors"
-LAST = "last.safetensors"
-"""Beside it: what training goes on from."""
-_HEADER = "unbag_reader"
+def find_own_in_crowds(
+    cells: Callable[[slice], Tensor],
+    negative_BK: Tensor | None,
+    also_true_BB: Tensor,
+    *,
+    crowd: int,
+) -> Tensor:
+    """The mean over rows and columns, where `cells` gives logits [G, G] of some rows."""
+    found = []
+    for part in crowds(len(also_true_BB), crowd):
+        negative_GK = None if negative_BK is None else negative_BK[part]
+        found.append(find_own(cells(part), negative_GK, also_true_BB[part, part]))
+    return torch.cat(found, dim=1).mean()
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What a reader must know of the features it is given."""
+def find_own(logit_GG: Tensor, negative_GK: Tensor | None, also_true_GG: Tensor) -> Tensor:
+    """Cross-entropy of rows and of columns, [2, G]; negatives are further columns of their row.
 
-    patches: int
-    picture_width: int
-    caption_width: int
+    Cells that are true too are left out; a negative that is missing is minus infinity.
+    """
+    logit_GG = logit_GG.float().masked_fill(also_true_GG, -torch.inf)
+    own_G = torch.arange(len(logit_GG), device=logit_GG.device)
+    wide = logit_GG if negative_GK is None else torch.cat([logit_GG, negative_GK.float()], dim=1)
+    by_row_G = functional.cross_entropy(wide, own_G, reduction="none")
+    return torch.stack([by_row_G, functional.cross_entropy(logit_GG.T, own_G, reduction="none")])
+
+
+def crowds(size: int, crowd: int) -> Iterator[slice]:
+    """Rows that are told apart together; the last crowd may be smaller."""
+    for start in range(0, size, crowd):
+        yield slice(start, min(start + crowd, size))
+
+
+def filled(
+    pictures: int, captions: int, numbers: int, block: Callable[[slice, slice], Tensor]
+) -> Tensor:
+    """[P, C] from blocks of it, none of which needs more than `MOST_NUMBERS`.
+
+    `numbers` is what one cell needs while it is computed.
+    """
+    across = max(1, min(captions, MOST_NUMBERS // numbers))
+    down = max(1, MOST_NUMBERS // (numbers * across))
+    rows = []
+    for some in crowds(pictures, down):
+        rows.append(torch.cat([block(some, others) for others in crowds(captions, across)], dim=1))
+    return torch.cat(rows)
 
 
 @dataclass(frozen=True)
@@ -225,35 +229,9 @@ def write_head(state: Mapping[str, Tensor], path: Path, head: Head) -> None:
     write_atomically(path, lambda temporary: save_file(dict(state), temporary, metadata=header))
 
 
-def check_encoder(
-    path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
-) -> None:
-    """Raise UserError, with both fingerprints, if what lies there was trained on another."""
-    if fingerprint != encoder.fingerprint:
-        raise UserError(
-            f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
-            f"{encoder.name} ({encoder.fingerprint})",
-            expected="the model it was trained on: to another, its numbers mean nothing",
-            way_out=f"--model {spec}, or train a {kind} for this model",
-        )
-
-
-def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
-    """What `save_head` wrote; the file is data only, nothing in it is executed."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {})[_HEADER])
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        said["sizes"] = Sizes(**said["sizes"])
-        head = Head(**said)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is not a reader: {said_by(error)}",
-            expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
-            way_out="train one; docs/readouts.md shows how",
-        ) from error
-    check_finite(state, source=f"{path}")
-    return head, state
+def _saved(value: Tensor, dtype: torch.dtype) -> Tensor:
+    value = value.detach().cpu().contiguous()
+    return value.to(dtype) if value.is_floating_point() else value
 
 
 def load_reader(
@@ -284,7 +262,9 @@ def load_reader(
     said = {key: value for key, value in head.settings.items() if key in known}
     try:
         reader = build(settings(**said), head.sizes)
-        reader.load_state_dict({name: _loaded(value) for name, value in state.items()})
+        reader.load_state_dict(
+            {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+        )
     except (RuntimeError, TypeError) as error:
         raise UserError(
             f"{path} does not fit the read-out {readout!r}: {said_by(error)}",
@@ -294,62 +274,60 @@ def load_reader(
     return reader.eval(), head
 
 
+def read_head(path: Path) -> tuple[Head, dict[str, Tensor]]:
+    """What `save_head` wrote; the file is data only, nothing in it is executed."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            said = json.loads((file.metadata() or {})[_HEADER])
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        said["sizes"] = Sizes(**said["sizes"])
+        head = Head(**said)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a reader: {said_by(error)}",
+            expected=f"a folder that `unbag train --recipe ...` wrote, with {FILE}",
+            way_out="train one; docs/readouts.md shows how",
+        ) from error
+    check_finite(state, source=f"{path}")
+    return head, state
+
+
+def check_encoder(
+    path: Path, encoder: DualEncoder, *, spec: str, fingerprint: str, kind: str = "reader"
+) -> None:
+    """Raise UserError, with both fingerprints, if what lies there was trained on another."""
+    if fingerprint != encoder.fingerprint:
+        raise UserError(
+            f"{path} was trained for {spec} (fingerprint {fingerprint}), and the model is "
+            f"{encoder.name} ({encoder.fingerprint})",
+            expected="the model it was trained on: to another, its numbers mean nothing",
+            way_out=f"--model {spec}, or train a {kind} for this model",
+        )
+
+
 def reader_fingerprint(reader: Reader, encoder: DualEncoder) -> str:
     """Of encoder, weights and settings."""
     said = json.dumps(asdict(reader.settings), sort_keys=True)  # type: ignore[call-overload]
     return fingerprint("reader", reader.state_dict(), encoder.fingerprint, reader.name, said)
 
 
-def _saved(value: Tensor, dtype: torch.dtype) -> Tensor:
-    value = value.detach().cpu().contiguous()
-    return value.to(dtype) if value.is_floating_point() else value
-
-
-def _loaded(value: Tensor) -> Tensor:
-    return value.float() if value.is_floating_point() else value
-
-
-# What a reader must offer to be drawn: a map over the patches for each part of a caption.
-#
-# Dimensions: N pairs, T parts of a caption, L patches.
-
-
-@runtime_checkable
-class MappedReader(Protocol):
-    """A reader that `unbag diagnose` draws over pictures."""
-
-    maps_show: str
-    """What a number of a map is, for people: a sentence or two."""
-    maps_are_signed: bool
-    """Whether zero is nothing, and numbers below it speak against; drawn in two colours."""
-
-    def word_maps(self, picture: Parts, caption: Parts) -> Tensor:
-        """Row with row, [N, T, L], larger where a patch counts more.
-
-        A reader to which a caption is one part (T = 1) is also asked with each word alone.
-        """
-
-
-WEIGHTS = Path(str(files("unbag.models") / "weights"))
-
-
-def shipped_reader(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+def shipped_reader(readout: str, encoder: DualEncoder) -> Path | None:
     """`MODEL.READOUT.reader.safetensors` whose header has this encoder's fingerprint.
 
     None where there is none. What such a file is called says what to look at; only its header
     says whom it was trained for.
     """
-    for path in sorted(weights.glob(f"*.{readout}.reader.safetensors")):
+    for path in shipped_like(f"*.{readout}.reader.safetensors"):
         head, _ = read_head(path)
         if (head.readout, head.fingerprint) == (readout, encoder.fingerprint):
             return path
     return None
 
 
-def shipped_decoder(readout: str, encoder: DualEncoder, *, weights: Path = WEIGHTS) -> Path | None:
+def shipped_decoder(readout: str, encoder: DualEncoder) -> Path | None:
     """The folder `MODEL.READOUT` of a decoder that was trained on this encoder; None if none is."""
-    for config in sorted(weights.glob(f"*.{readout}/config.json")):
-        origin = json.loads(config.read_text(encoding="utf-8"))["origin"]
-        if origin["fingerprint"] == encoder.fingerprint:
-            return config.parent
+    for folder in shipped_like(f"*.{readout}"):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if config["origin"]["fingerprint"] == encoder.fingerprint:
+            return folder
     return None

@@ -1,4 +1,4 @@
-"""A frozen encoder and a reader of its parts come in; a scorer goes out.
+"""Scorers that compare pictures and captions by a trained reader of their parts.
 
 Dimensions: N queries, P pictures, C captions.
 """
@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from unbag.evaluation.scoring import unknown_to
 from unbag.readouts.features import Laid, Parts, PartsStore
-from unbag.readouts.reader import reader_fingerprint
+from unbag.readouts.reader import Reader, reader_fingerprint
 from unbag.runs.progress import Progress
 from unbag.types import Caption, DualEncoder, Item, Picture, Query, Scores
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from unbag.readouts.reader import Reader
+from unbag.types.items import prompts_of
 
 ROWS, COLUMNS = 32, 1_024
-"""Of a matrix that are filled at once."""
+"""Of a matrix of scores that are filled at once."""
 QUERIES, QUERIES_ON_CPU = 1_024, 128
 """Pairs at most that are compared at once; a processor's cache holds no more."""
 MOST_BYTES = 256 << 20
@@ -93,8 +89,8 @@ class ReaderScorer:
         """One number a query; a caption of several prompts gets their mean."""
         if not queries:
             return torch.zeros(0, dtype=torch.float64)
-        pairs = [(q.picture, prompt) for q in queries for prompt in _prompts(q.caption)]
-        counts = [len(_prompts(query.caption)) for query in queries]
+        pairs = [(q.picture, prompt) for q in queries for prompt in prompts_of(q.caption)]
+        counts = [len(prompts_of(query.caption)) for query in queries]
         found = [
             value_N
             for start in range(0, len(pairs), QUERIES)
@@ -119,7 +115,7 @@ class ReaderScorer:
             yield self.reader.compare(shown, told)[:count]
 
     def _find_pictures(self, pictures: Sequence[Picture]) -> tuple[Parts, Tensor]:
-        """Parts among which theirs are, and in which rows."""
+        """Parts among which those of the pictures are, and in which rows."""
         if self._seen is not None:
             rows = [self._seen.row(picture) for picture in pictures]
             if None not in rows:
@@ -131,7 +127,7 @@ class ReaderScorer:
         return self.store.pictures(list(different.values())), torch.tensor(rows)
 
     def _find_captions(self, captions: Sequence[str]) -> tuple[Parts, Tensor]:
-        """Likewise."""
+        """Parts among which those of the captions are, and in which rows."""
         if self._said is not None and all(c in self._said.row_of for c in captions):
             return self._said.parts, torch.tensor([self._said.row_of[c] for c in captions])
         row_of = {caption: at for at, caption in enumerate(dict.fromkeys(captions))}
@@ -139,9 +135,9 @@ class ReaderScorer:
 
     @torch.inference_mode()
     def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """[P, C]."""
-        prompts = [prompt for caption in captions for prompt in _prompts(caption)]
-        counts = [len(_prompts(caption)) for caption in captions]
+        """Scores of all pictures with all captions, [P, C]."""
+        prompts = [prompt for caption in captions for prompt in prompts_of(caption)]
+        counts = [len(prompts_of(caption)) for caption in captions]
         score_PM = torch.empty((len(pictures), len(prompts)), dtype=torch.float64)
         start = 0
         while start < len(pictures):
@@ -169,6 +165,7 @@ class ReaderScorer:
         return self._on_device(parts.rows(row_N.to(parts.device)))
 
     def _at_once(self, seen: Parts) -> int:
+        """Pairs that are compared at once."""
         if self.read_from.device == "cpu" and not self.reader.depends_on_call:
             return min(QUERIES_ON_CPU, _that_fit(seen))
         return _that_fit(seen)
@@ -205,16 +202,12 @@ class _Met:
         return self.laid.row_of.get(picture.key) if at is None else at
 
 
-def _rounded(at_N: Tensor) -> Tensor:
-    """The next power of two of them: the first is repeated."""
-    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)
-
-
 def _that_fit(seen: Parts) -> int:
     """Pictures of such parts that may lie on the device at once."""
     each = max(1, seen.part_NLW[0].nbytes)
     return max(1, min(QUERIES, MOST_BYTES // each))
 
 
-def _prompts(caption: Caption) -> tuple[str, ...]:
-    return (caption,) if isinstance(caption, str) else caption.prompts
+def _rounded(at_N: Tensor) -> Tensor:
+    """The next power of two of them: the first is repeated."""
+    return functional.pad(at_N, (0, (1 << (len(at_N) - 1).bit_length()) - len(at_N)), value=0)

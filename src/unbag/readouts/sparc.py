@@ -1,4 +1,4 @@
-"""SPARC: patches and words come in; each word gathers the patches that fit it, and they score it.
+"""SPARC: a reader in which each word gathers the patches that fit it, which are compared with it.
 
 The released form, as methods.md 7.4 describes it, has the name `sparc`; it counts padding as words
 and gives a word that fits all patches alike no patch at all. Ours, `sparc_fixed`, does neither.
@@ -34,7 +34,6 @@ from unbag.types import DualEncoder, LayerEncoder
 EPS = 1e-8
 ALIKE = 1e-6
 """Fits that differ by less than this share of the largest are rounding."""
-
 PAIRS_CROWD = 32
 """Pairs that are told apart at most; each costs words x patches."""
 
@@ -66,23 +65,6 @@ class SparcSettings(Effort):
     def __post_init__(self) -> None:
         """Refuses what nothing can be learned with."""
         check_space(width=self.width, dropout=self.dropout, temperature=self.temperature)
-
-
-def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
-    """Words, and what the encoder made of the empty places behind them, up to its context.
-
-    Encoders run captions no longer than the longest at hand, so a longest one is put beside them.
-    """
-    if not isinstance(encoder, LayerEncoder):
-        return last_captions(encoder, captions)  # Says what is missing.
-    layers = encoder.caption_layers([*captions, " ".join(["a"] * encoder.context)])
-    count, pooled_NW = len(captions), layers.pooled_NW[-1]
-    word_NLW = layers.vector_NLW[-1][:count].float().cpu()
-    pooled_NW = word_NLW.mean(dim=1) if pooled_NW is None else pooled_NW[:count].float().cpu()
-    return Parts(word_NLW, layers.mask_NL[:count].cpu(), pooled_NW)
-
-
-PADDED = View("last-padded", last_pictures, padded_captions)
 
 
 class Sparc(Reader):
@@ -199,6 +181,18 @@ class Sparc(Reader):
         return find_own_in_crowds(cells, negative_BK, batch.also_true_BB, crowd=crowd)
 
 
+def _view(settings: SparcSettings) -> View:
+    return PADDED if settings.padding else LAST
+
+
+def _named(name: str, settings: SparcSettings) -> ReaderReadout:
+    return ReaderReadout(name, settings, _view, partial(Sparc, name=name))
+
+
+SPARC = _named("sparc", SparcSettings())
+SPARC_FIXED = _named("sparc_fixed", SparcSettings(padding=False, fallback=True))
+
+
 def patch_weights(fit_NTL: Tensor, mask_NTL: Tensor, *, fallback: bool) -> Tensor:
     """Scaled to 0..1 over the patches of a word, those below 1/L dropped, the rest at sum 1.
 
@@ -243,13 +237,18 @@ def mean_direction(vector_TD: Tensor, is_counted_T: Tensor) -> Tensor:
     return functional.normalize((unit_TD * is_counted_T[..., None]).sum(dim=-2), dim=-1)
 
 
-def _view(settings: SparcSettings) -> View:
-    return PADDED if settings.padding else LAST
+def padded_captions(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+    """Words, and what the encoder made of the empty places behind them, up to its context.
+
+    Encoders run captions no longer than the longest at hand, so a longest one is put beside them.
+    """
+    if not isinstance(encoder, LayerEncoder):
+        return last_captions(encoder, captions)  # Says what is missing.
+    layers = encoder.caption_layers([*captions, " ".join(["a"] * encoder.context)])
+    count, pooled_NW = len(captions), layers.pooled_NW[-1]
+    word_NLW = layers.vector_NLW[-1][:count].float().cpu()
+    pooled_NW = word_NLW.mean(dim=1) if pooled_NW is None else pooled_NW[:count].float().cpu()
+    return Parts(word_NLW, layers.mask_NL[:count].cpu(), pooled_NW)
 
 
-def _named(name: str, settings: SparcSettings) -> ReaderReadout:
-    return ReaderReadout(name, settings, _view, partial(Sparc, name=name))
-
-
-SPARC = _named("sparc", SparcSettings())
-SPARC_FIXED = _named("sparc_fixed", SparcSettings(padding=False, fallback=True))
+PADDED = View("last-padded", last_pictures, padded_captions)

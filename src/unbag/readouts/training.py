@@ -1,4 +1,8 @@
-"""A name, settings and a way to build a reader come in; a read-out that can be trained goes out."""
+"""Training of a reader: the read-out that a reader makes, its run in a folder, its steps, its file.
+
+A reader learns on frozen features that are computed once. A run that was stopped goes on from the
+checkpoint in its folder and ends with the same weights.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +24,7 @@ from unbag.errors import UserError, said_by
 from unbag.models.weights import seeded
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.composites import composite_pool, composites
-from unbag.readouts.data import Order, Pool, mixed, pool_of, rows_of, world_pool, world_rows
+from unbag.readouts.data import Pool, RowOrder, mixed, pool_of, rows_of, world_pool, world_rows
 from unbag.readouts.features import View
 from unbag.readouts.reader import (
     FILE,
@@ -34,8 +39,7 @@ from unbag.readouts.reader import (
     told_apart,
 )
 from unbag.readouts.scorer import ItemReaderScorer, ReaderScorer
-from unbag.reports.cards import ReaderCard
-from unbag.reports.cards import reader_card_render as render
+from unbag.reports.cards import ReaderCard, reader_card_render
 from unbag.runs.distributed import Team
 from unbag.runs.files import (
     locked_folder,
@@ -54,10 +58,65 @@ from unbag.training.settings import choose
 from unbag.types import DualEncoder, Scorer
 
 if TYPE_CHECKING:
-    from unbag.scorers.resolve import Model
+    from unbag.models.loading import Model
 
+CARD = "README.md"
+_HELD = 0.1
+"""Share of the rows that no step sees, for the numbers of the card."""
+_MOST_HELD = 2_000
 _LOOK = 50
 """Steps after which the loss is read: asking a GPU for a number makes it wait."""
+_HEADER = "unbag_reader_training"
+WEIGHT, MOMENT = "weight.", "moment."
+"""Before the names of tensors in a checkpoint."""
+
+
+@dataclass(frozen=True)
+class ReaderReadout:
+    """A reader under the name by which it is trained and scored."""
+
+    name: str
+    settings: Effort
+    """The defaults; their fields are what --set can change."""
+    view: Callable[[Any], View]
+    """How a reader with these settings looks at an encoder."""
+    build: Callable[[Any, Sizes], Reader]
+    """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
+
+    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
+        """On frozen parts that are computed once; the same job goes on where it stopped."""
+        settings = choose(self.settings, job.settings, readout=self.name)
+        encoder = encoder_of(job.model, self.name)
+        return train_reader(
+            self.name,
+            job,
+            settings,
+            encoder,
+            view=self.view(settings),
+            fresh=partial(self.fresh, settings, seed=job.seed),
+            progress=progress,
+        )
+
+    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
+        """One, of a folder; without a folder the one that is shipped for the model, if any is."""
+        encoder = encoder_of(model, self.name)
+        place = folder or shipped_reader(self.name, encoder)
+        if place is None:
+            raise UserError(
+                f"the read-out {self.name!r} scores with a trained reader, and none is named",
+                expected=f"--scorer {self.name}@FOLDER",
+                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md",
+            )
+        reader, _ = load_reader(
+            place, encoder, readout=self.name, settings=type(self.settings), build=self.build
+        )
+        kind = ItemReaderScorer if reader.depends_on_call else ReaderScorer
+        return [kind(encoder, reader, name=named(encoder, self.name, folder))]
+
+    def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
+        """With first weights of a seed."""
+        with seeded(seed):
+            return self.build(settings, sizes)
 
 
 @dataclass(frozen=True)
@@ -81,13 +140,215 @@ class Effort:
     """Of the world: pairs of scenes that are each other's opposite, side by side in a batch."""
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A step that was taken."""
+def encoder_of(model: Model, name: str) -> DualEncoder:
+    """The dual encoder whose parts are read."""
+    if isinstance(model, DualEncoder):
+        return model
+    inner = getattr(model, "encoder", None)
+    if isinstance(inner, DualEncoder):
+        return inner
+    raise UserError(
+        f"the read-out {name!r} reads patches and words, and {model.name!r} shows none",
+        expected="a dual encoder: tiny:, open_clip:, hf: or photo:",
+        way_out="name another with --model",
+    )
 
-    step: int
-    loss: float | None
-    """None where it was not read."""
+
+def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
+    """As tables show it: whoever forgets the folder sees that it is not their own reader."""
+    return f"{encoder.name}+{readout}{'' if folder else ' (shipped)'}"
+
+
+def train_reader(
+    name: str,
+    job: ReadoutJob,
+    settings: Effort,
+    encoder: DualEncoder,
+    *,
+    view: View,
+    fresh: Callable[[Sizes], Reader],
+    progress: Progress,
+) -> ReadoutTrained:
+    """Parts once, then steps; a run that was stopped goes on from its last checkpoint."""
+    check_effort(settings)
+    check_folder(job.out, what="a reader", made=FILE)
+    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
+    taken = UserError(
+        f"another process trains in {job.out}",
+        way_out="wait until it is done, or name another folder with --out",
+    )
+    with locked_folder(job.out, taken), told_when_full(job.out):
+        remove_leftovers(job.out)
+        where = job.where or Where()
+        pool = _make_pool(job, settings, encoder, view, where, progress)
+        progress.say(f"data: {pool.about}")
+        sizes = sizes_of(pool)
+        held = held_rows(pool)
+        device = encoder.device
+        fit = Fit(
+            fresh(sizes),
+            pool.rows(0, len(pool) - held).near(device),
+            settings,
+            device=device,
+            seed=job.seed,
+        )
+        asked = _asked(name, job, settings, encoder, pool)
+        path, seconds = job.out / LAST, 0.0
+        if path.exists():
+            seconds = restore(path, fit, asked)
+            progress.say(f"going on after step {fit.step} of {settings.steps}")
+        seconds = _take_steps(
+            fit, path, asked, progress, minutes=where.save_minutes, before=seconds
+        )
+        if fit.step < settings.steps:
+            return ReadoutTrained(job.out, is_done=False)
+        head = Head(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
+        save_head(fit.reader, job.out / FILE, head)
+        # Numbers are those of the weights as they were rounded for the file.
+        fit.reader.load_state_dict(read_head(job.out / FILE)[1])
+        learned, kept, count = _numbers(fit, pool, held)
+        card = ReaderCard(
+            readout=name,
+            called=job.called or name,
+            model=job.spec,
+            fingerprint=encoder.fingerprint,
+            settings=asdict(settings),
+            data=pool.about,
+            rows=len(pool) - held,
+            held=held,
+            seed=job.seed,
+            seconds=seconds,
+            device=device,
+            weights=sum(w.numel() for w in fit.reader.parameters()),
+            learned=learned,
+            kept=kept,
+            kept_count=count,
+        )
+        write_text(job.out / CARD, reader_card_render(card))
+        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
+
+
+def _make_pool(
+    job: ReadoutJob,
+    settings: Effort,
+    encoder: DualEncoder,
+    view: View,
+    where: Where,
+    progress: Progress,
+) -> Pool:
+    """Of the world, of opposite scenes of it, or of pairs in files."""
+    wanted = job.pairs
+    if wanted.path == WORLD and settings.opposites:
+        twos = composites(settings.scenes // 2, seed=job.seed)
+        return composite_pool(encoder, view, twos, progress=progress)
+    if wanted.path == WORLD:
+        scenes = world_rows(
+            settings.scenes, seed=job.seed, workers=where.workers, progress=progress
+        )
+        return world_pool(encoder, view, scenes, progress=progress)
+    pairs = wanted.opened()
+    if not pairs.has_edits:
+        progress.say(
+            "the pairs have no edits, so that a reader learns to tell pictures apart and nothing "
+            "about word order; `unbag edit` makes hard negatives"
+        )
+    rows = mixed(rows_of(pairs, progress=progress))
+    return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
+
+
+def _take_steps(
+    fit: Fit, path: Path, asked: str, progress: Progress, *, minutes: float, before: float
+) -> float:
+    """To the end, or until somebody stops it; gives the seconds, those before included."""
+    began = saved = perf_counter()
+    left = fit.effort.steps - fit.step
+    with (
+        stops_gently(Team()) as stopping,
+        progress.task(f"training {fit.reader.name}", max(0, left)) as advance,
+    ):
+
+        def on_step(taken: Taken) -> bool:
+            nonlocal saved
+            advance(1)
+            if perf_counter() - saved > 60 * minutes or stopping.agreed():
+                saved = perf_counter()
+                save(path, fit, asked, seconds=before + saved - began)
+            return stopping.agreed()
+
+        fit.run(on_step)
+    seconds = before + (perf_counter() - began if left > 0 else 0)
+    save(path, fit, asked, seconds=seconds)
+    return seconds
+
+
+def _asked(name: str, job: ReadoutJob, settings: Effort, encoder: DualEncoder, pool: Pool) -> str:
+    """All that decides the weights; two runs of one folder must agree on it."""
+    said = {
+        "read-out": name,
+        "model": f"{encoder.name} {encoder.fingerprint}",
+        "settings": asdict(settings),
+        "data": pool.fingerprint,
+        "seed": job.seed,
+    }
+    return json.dumps(said, sort_keys=True)
+
+
+def _numbers(fit: Fit, pool: Pool, held: int) -> tuple[float | None, float | None, int]:
+    """Share of captions above all their negatives: of rows trained on, of others, and how many."""
+    if not (pool.negative_NK >= 0).any():
+        return None, None, 0
+    device = fit.device
+    seen = pool.rows(0, min(len(pool) - held, _MOST_HELD))
+    learned = share_told_apart(fit.reader, seen, device=device)
+    rest = pool.rows(len(pool) - held, len(pool))
+    count = int((rest.negative_NK >= 0).any(dim=1).sum())
+    kept = share_told_apart(fit.reader, rest, device=device) if count else None
+    return learned, kept, count
+
+
+def sizes_of(pool: Pool) -> Sizes:
+    """Of the features in a pool."""
+    return Sizes(
+        patches=pool.picture.part_NLW.shape[1],
+        picture_width=pool.picture.part_NLW.shape[2],
+        caption_width=pool.caption.part_NLW.shape[2],
+    )
+
+
+def held_rows(pool: Pool) -> int:
+    """How many rows at the end of the pool are kept from training; whole groups."""
+    held = min(_MOST_HELD, int(_HELD * len(pool)))
+    cut = len(pool) - (held - held % pool.group)
+    while 0 < cut < len(pool) and _are_together(pool, cut - 1, cut):
+        cut += pool.group
+    return max(0, len(pool) - cut)
+
+
+def _are_together(pool: Pool, row: int, other: int) -> bool:
+    """Whether both are of one picture, or of two whose captions are each other's edits."""
+    before, after = (pool.picture_N == pool.picture_N[at] for at in (row, other))
+    if before[other]:
+        return True
+    return all(
+        bool(torch.isin(pool.caption_N[own], pool.negative_NK[rest]).any())
+        for own, rest in ((before, after), (after, before))
+    )
+
+
+def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 256) -> float:
+    """Share of pictures whose caption is above all of its negatives; a tie is a miss.
+
+    On the pool it was trained on this says whether the reader can learn at all: a reader that
+    cannot fit a few thousand fixed examples says nothing about the features.
+    """
+    reader.eval()
+    has_any = (pool.negative_NK >= 0).any(dim=1).nonzero().flatten()
+    if not len(has_any):
+        raise UserError("no caption of the pool has a negative", expected="at least one")
+    found = [
+        told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
+    ]
+    return float(torch.cat(found).float().mean())
 
 
 class Fit:
@@ -98,10 +359,10 @@ class Fit:
     ) -> None:
         """Raises UserError where nothing can be learned."""
         check_effort(effort)
-        _check(pool, effort)
+        _check_pool(pool, effort)
         self.reader = reader.to(device)
         self.pool, self.effort, self.device, self.seed = pool, effort, device, seed
-        self.order = Order(pool, batch=effort.batch, seed=seed)
+        self.order = RowOrder(pool, batch=effort.batch, seed=seed)
         weights = {n: w for n, w in reader.named_parameters() if w.requires_grad}
         is_recorded = device.startswith("cuda")
         rate = effort.learning_rate
@@ -173,20 +434,38 @@ class Fit:
         self.reader.eval()
 
 
-def share_told_apart(reader: Reader, pool: Pool, *, device: str, batch: int = 256) -> float:
-    """Share of pictures whose caption is above all of its negatives; a tie is a miss.
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken."""
 
-    On the pool it was trained on this says whether the reader can learn at all: a reader that
-    cannot fit a few thousand fixed examples says nothing about the features.
-    """
-    reader.eval()
-    has_any = (pool.negative_NK >= 0).any(dim=1).nonzero().flatten()
-    if not len(has_any):
-        raise UserError("no caption of the pool has a negative", expected="at least one")
-    found = [
-        told_apart(reader, pool.batch(rows, device=device)) for rows in torch.split(has_any, batch)
-    ]
-    return float(torch.cat(found).float().mean())
+    step: int
+    loss: float | None
+    """None where it was not read."""
+
+
+def check_effort(effort: Effort) -> None:
+    """Raise UserError for numbers that no data could make sense of."""
+    least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
+    for name, bound in least.items():
+        if getattr(effort, name) < bound:
+            raise UserError(f"{name}={getattr(effort, name)}", expected=f"at least {bound}")
+    if not effort.learning_rate > 0 or effort.weight_decay < 0:
+        raise UserError(
+            f"learning_rate={effort.learning_rate} weight_decay={effort.weight_decay}",
+            expected="a rate above 0 and a decay of at least 0",
+        )
+
+
+def _check_pool(pool: Pool, effort: Effort) -> None:
+    """Refuse a pool from which nothing can be learned."""
+    if len(pool) < 2:
+        raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
+    if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
+        raise UserError(
+            "a crowd of one and no hard negatives: there is nothing to tell a caption from",
+            expected="a larger crowd, or pairs with edits",
+            way_out="--set crowd=32, or `unbag edit` on the captions first",
+        )
 
 
 @contextmanager
@@ -210,34 +489,6 @@ def _drawing(device: str, seed: int) -> Iterator[None]:
     finally:
         for one, state in zip(every, before, strict=True):
             one.set_state(state)
-
-
-def check_effort(effort: Effort) -> None:
-    """Raise UserError for numbers that no data could make sense of."""
-    least = {"steps": 1, "batch": 1, "crowd": 1, "scenes": 2, "warm_up": 0}
-    for name, bound in least.items():
-        if getattr(effort, name) < bound:
-            raise UserError(f"{name}={getattr(effort, name)}", expected=f"at least {bound}")
-    if not effort.learning_rate > 0 or effort.weight_decay < 0:
-        raise UserError(
-            f"learning_rate={effort.learning_rate} weight_decay={effort.weight_decay}",
-            expected="a rate above 0 and a decay of at least 0",
-        )
-
-
-def _check(pool: Pool, effort: Effort) -> None:
-    if len(pool) < 2:
-        raise UserError(f"{len(pool)} pictures to train on", expected="at least two, to tell apart")
-    if effort.crowd == 1 and not (effort.negatives and pool.negative_NK.shape[1]):
-        raise UserError(
-            "a crowd of one and no hard negatives: there is nothing to tell a caption from",
-            expected="a larger crowd, or pairs with edits",
-            way_out="--set crowd=32, or `unbag edit` on the captions first",
-        )
-
-
-_HEADER = "unbag_reader_training"
-WEIGHT, MOMENT = "weight.", "moment."
 
 
 @dataclass(frozen=True)
@@ -268,14 +519,6 @@ def restore(path: Path, fit: Fit, asked: str) -> float:
     return standing.seconds
 
 
-def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing) -> None:
-    """In one file that is whole or old."""
-    # Copied, since safetensors refuses weights that two names share.
-    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
-    header = {_HEADER: json.dumps(asdict(standing))}
-    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
-
-
 def check_folder(folder: Path, *, what: str, made: str) -> None:
     """Raise UserError, before anything is computed, unless such a training began there or can.
 
@@ -297,6 +540,14 @@ def trained_already(folder: Path, *, what: str) -> UserError:
         expected="an empty folder, or one of a run that was stopped",
         way_out="name another folder with --out",
     )
+
+
+def write_standing(path: Path, tensors: Mapping[str, Tensor], standing: Standing) -> None:
+    """In one file that is whole or old."""
+    # Copied, since safetensors refuses weights that two names share.
+    apart = {name: value.detach().cpu().clone() for name, value in tensors.items()}
+    header = {_HEADER: json.dumps(asdict(standing))}
+    write_atomically(path, lambda temporary: save_file(apart, temporary, metadata=header))
 
 
 def read_standing(path: Path, asked: str, *, what: str) -> tuple[Standing, dict[str, Tensor]]:
@@ -344,250 +595,3 @@ def other_run(folder: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) 
 def _flat(said: Mapping[str, Any]) -> dict[str, object]:
     plain = {key: value for key, value in said.items() if key != "settings"}
     return {**plain, **said.get("settings", {})}
-
-
-CARD = "README.md"
-_HELD = 0.1
-"""Share of the rows that no step sees, for the numbers of the card."""
-_MOST_HELD = 2_000
-
-
-def train_reader(
-    name: str,
-    job: ReadoutJob,
-    settings: Effort,
-    encoder: DualEncoder,
-    *,
-    view: View,
-    fresh: Callable[[Sizes], Reader],
-    progress: Progress,
-) -> ReadoutTrained:
-    """Parts once, then steps; a run that was stopped goes on from its last checkpoint."""
-    check_effort(settings)
-    check_folder(job.out, what="a reader", made=FILE)
-    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
-    taken = UserError(
-        f"another process trains in {job.out}",
-        way_out="wait until it is done, or name another folder with --out",
-    )
-    with locked_folder(job.out, taken), told_when_full(job.out):
-        remove_leftovers(job.out)
-        where = job.where or Where()
-        pool = _pool(job, settings, encoder, view, where, progress)
-        progress.say(f"data: {pool.about}")
-        sizes = sizes_of(pool)
-        held = held_rows(pool)
-        device = encoder.device
-        fit = Fit(
-            fresh(sizes),
-            pool.rows(0, len(pool) - held).near(device),
-            settings,
-            device=device,
-            seed=job.seed,
-        )
-        asked = _asked(name, job, settings, encoder, pool)
-        path, seconds = job.out / LAST, 0.0
-        if path.exists():
-            seconds = restore(path, fit, asked)
-            progress.say(f"going on after step {fit.step} of {settings.steps}")
-        seconds = _take_steps(
-            fit, path, asked, progress, minutes=where.save_minutes, before=seconds
-        )
-        if fit.step < settings.steps:
-            return ReadoutTrained(job.out, is_done=False)
-        head = Head(name, asdict(settings), sizes, encoder.name, encoder.fingerprint)
-        save_head(fit.reader, job.out / FILE, head)
-        # Numbers are those of the weights as they were rounded for the file.
-        fit.reader.load_state_dict(read_head(job.out / FILE)[1])
-        learned, kept, count = _numbers(fit, pool, held)
-        card = ReaderCard(
-            readout=name,
-            called=job.called or name,
-            model=job.spec,
-            fingerprint=encoder.fingerprint,
-            settings=asdict(settings),
-            data=pool.about,
-            rows=len(pool) - held,
-            held=held,
-            seed=job.seed,
-            seconds=seconds,
-            device=device,
-            weights=sum(w.numel() for w in fit.reader.parameters()),
-            learned=learned,
-            kept=kept,
-            kept_count=count,
-        )
-        write_text(job.out / CARD, render(card))
-        return ReadoutTrained(job.out, is_done=True, lines=card.lines(job.out))
-
-
-def sizes_of(pool: Pool) -> Sizes:
-    """Of the features in a pool."""
-    return Sizes(
-        patches=pool.picture.part_NLW.shape[1],
-        picture_width=pool.picture.part_NLW.shape[2],
-        caption_width=pool.caption.part_NLW.shape[2],
-    )
-
-
-def held_rows(pool: Pool) -> int:
-    """How many rows at the end of the pool are kept from training; whole groups."""
-    held = min(_MOST_HELD, int(_HELD * len(pool)))
-    cut = len(pool) - (held - held % pool.group)
-    while 0 < cut < len(pool) and _are_together(pool, cut - 1, cut):
-        cut += pool.group
-    return max(0, len(pool) - cut)
-
-
-def _are_together(pool: Pool, row: int, other: int) -> bool:
-    """Whether both are of one picture, or of two whose captions are each other's edits."""
-    before, after = (pool.picture_N == pool.picture_N[at] for at in (row, other))
-    if before[other]:
-        return True
-    return all(
-        bool(torch.isin(pool.caption_N[own], pool.negative_NK[rest]).any())
-        for own, rest in ((before, after), (after, before))
-    )
-
-
-def _pool(
-    job: ReadoutJob,
-    settings: Effort,
-    encoder: DualEncoder,
-    view: View,
-    where: Where,
-    progress: Progress,
-) -> Pool:
-    wanted = job.pairs
-    if wanted.path == WORLD and settings.opposites:
-        twos = composites(settings.scenes // 2, seed=job.seed)
-        return composite_pool(encoder, view, twos, progress=progress)
-    if wanted.path == WORLD:
-        scenes = world_rows(
-            settings.scenes, seed=job.seed, workers=where.workers, progress=progress
-        )
-        return world_pool(encoder, view, scenes, progress=progress)
-    pairs = wanted.opened()
-    if not pairs.has_edits:
-        progress.say(
-            "the pairs have no edits, so that a reader learns to tell pictures apart and nothing "
-            "about word order; `unbag edit` makes hard negatives"
-        )
-    rows = mixed(rows_of(pairs, progress=progress))
-    return pool_of(rows, encoder, view, cache=where.cache, progress=progress, about=pairs.about)
-
-
-def _take_steps(
-    fit: Fit, path: Path, asked: str, progress: Progress, *, minutes: float, before: float
-) -> float:
-    """To the end, or until somebody stops it; gives the seconds, those before included."""
-    began = saved = perf_counter()
-    left = fit.effort.steps - fit.step
-    with (
-        stops_gently(Team()) as stopping,
-        progress.task(f"training {fit.reader.name}", max(0, left)) as advance,
-    ):
-
-        def on_step(taken: Taken) -> bool:
-            nonlocal saved
-            advance(1)
-            if perf_counter() - saved > 60 * minutes or stopping.agreed():
-                saved = perf_counter()
-                save(path, fit, asked, seconds=before + saved - began)
-            return stopping.agreed()
-
-        fit.run(on_step)
-    seconds = before + (perf_counter() - began if left > 0 else 0)
-    save(path, fit, asked, seconds=seconds)
-    return seconds
-
-
-def _numbers(fit: Fit, pool: Pool, held: int) -> tuple[float | None, float | None, int]:
-    """Share of captions above all their negatives: of rows trained on, of others, and how many."""
-    if not (pool.negative_NK >= 0).any():
-        return None, None, 0
-    device = fit.device
-    seen = pool.rows(0, min(len(pool) - held, _MOST_HELD))
-    learned = share_told_apart(fit.reader, seen, device=device)
-    rest = pool.rows(len(pool) - held, len(pool))
-    count = int((rest.negative_NK >= 0).any(dim=1).sum())
-    kept = share_told_apart(fit.reader, rest, device=device) if count else None
-    return learned, kept, count
-
-
-def _asked(name: str, job: ReadoutJob, settings: Effort, encoder: DualEncoder, pool: Pool) -> str:
-    """All that decides the weights; two runs of one folder must agree on it."""
-    said = {
-        "read-out": name,
-        "model": f"{encoder.name} {encoder.fingerprint}",
-        "settings": asdict(settings),
-        "data": pool.fingerprint,
-        "seed": job.seed,
-    }
-    return json.dumps(said, sort_keys=True)
-
-
-@dataclass(frozen=True)
-class ReaderReadout:
-    """A reader under its name."""
-
-    name: str
-    settings: Effort
-    """The defaults; their fields are what --set can change."""
-    view: Callable[[Any], View]
-    """How a reader with these settings looks at an encoder."""
-    build: Callable[[Any, Sizes], Reader]
-    """A fresh reader for settings and sizes, its first weights drawn from torch's generator."""
-
-    def train(self, job: ReadoutJob, *, progress: Progress) -> ReadoutTrained:
-        """On frozen parts that are computed once; the same job goes on where it stopped."""
-        settings = choose(self.settings, job.settings, readout=self.name)
-        encoder = encoder_of(job.model, self.name)
-        view = self.view(settings)
-
-        def fresh(sizes: Sizes) -> Reader:
-            return self.fresh(settings, sizes, seed=job.seed)
-
-        return train_reader(
-            self.name, job, settings, encoder, view=view, fresh=fresh, progress=progress
-        )
-
-    def scorers(self, model: Model, folder: Path | None) -> list[Scorer]:
-        """One, of a folder; without a folder the one that is shipped for the model, if any is."""
-        encoder = encoder_of(model, self.name)
-        place = folder or shipped_reader(self.name, encoder)
-        if place is None:
-            raise UserError(
-                f"the read-out {self.name!r} scores with a trained reader, and none is named",
-                expected=f"--scorer {self.name}@FOLDER",
-                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md",
-            )
-        reader, _ = load_reader(
-            place, encoder, readout=self.name, settings=type(self.settings), build=self.build
-        )
-        kind = ItemReaderScorer if reader.depends_on_call else ReaderScorer
-        return [kind(encoder, reader, name=named(encoder, self.name, folder))]
-
-    def fresh(self, settings: Effort, sizes: Sizes, *, seed: int) -> Reader:
-        """With first weights of a seed."""
-        with seeded(seed):
-            return self.build(settings, sizes)
-
-
-def named(encoder: DualEncoder, readout: str, folder: Path | None) -> str:
-    """As tables show it: whoever forgets the folder sees that it is not their own reader."""
-    return f"{encoder.name}+{readout}{'' if folder else ' (shipped)'}"
-
-
-def encoder_of(model: Model, name: str) -> DualEncoder:
-    """The dual encoder whose parts are read."""
-    if isinstance(model, DualEncoder):
-        return model
-    inner = getattr(model, "encoder", None)
-    if isinstance(inner, DualEncoder):
-        return inner
-    raise UserError(
-        f"the read-out {name!r} reads patches and words, and {model.name!r} shows none",
-        expected="a dual encoder: tiny:, open_clip:, hf: or photo:",
-        way_out="name another with --model",
-    )

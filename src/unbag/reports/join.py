@@ -1,4 +1,4 @@
-"""Runs come in; one run goes out in which no name stands for two things.
+"""Joins several runs into one in which no name stands for two things.
 
 A benchmark that has other items in another run, and a scorer that is another model there, are named
 with their run. What two runs have in common stands once.
@@ -11,19 +11,65 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unbag.metrics.compare import correct
-from unbag.reports.formatting import and_list, model_name
+from unbag.reports.formatting import and_list
+from unbag.reports.layout import model_name
 from unbag.types import Result, RunContents
 from unbag.types.json import comparison_to_json, result_to_json
 
-# Two models are the same if name and fingerprint are, and if their numbers are wherever both were
-# asked the same items under the same protocol.
-
-NAMED = 3
+_NAMED = 3
 """Runs or benchmarks named in a list; more are counted."""
+_DRAWN = ("low", "high", "p_value", "p_holm")
+"""What resampling gives, which another seed gives otherwise: it says nothing of the model."""
+
+
+def merge_runs(runs: Sequence[RunContents], *, folders: Sequence[str | Path] = ()) -> JoinedRun:
+    """Several runs as one; every result keeps the record of the run it came from.
+
+    Without `folders` the runs are numbered. Holm's correction is made again: comparisons that are
+    read together are corrected together.
+    """
+    named = [str(folder) for folder in folders]
+    given = _parts(runs, named or [f"run {at}" for at in range(1, len(runs) + 1)])
+    alike = _find_alike(given)
+    parts = _corrected(_each_once(given, alike))
+    benchmarks = _benchmark_names(given)
+    shown = [
+        _renamed(part.run, _scorer_names(given, at, alike), benchmarks[at])
+        for at, part in enumerate(parts)
+    ]
+    # One benchmark after the other, so that other items of it stand beside it.
+    pairs = [
+        (own.benchmark, result)
+        for part, run in zip(parts, shown, strict=True)
+        for own, result in zip(part.run.results, run.results, strict=True)
+    ]
+    order = dict.fromkeys(name for name, _ in pairs)
+    said = given if named else ()
+    return JoinedRun(
+        record=runs[0].record,
+        results=tuple(result for name in order for own, result in pairs if own == name),
+        comparisons=tuple(made for run in shown for made in run.comparisons),
+        failures=tuple(failure for run in shown for failure in run.failures),
+        problems=_texts_once([part.run.problems for part in given], said),
+        references=tuple(reference for run in shown for reference in run.references),
+        warnings=_texts_once([part.run.warnings for part in given], said),
+        parts=parts,
+        notes=(*_given_twice(named), *_shared_lines(given, alike)),
+    )
 
 
 @dataclass(frozen=True)
-class Part:
+class JoinedRun(RunContents):
+    """Several runs as one, under names that say the run where they must."""
+
+    parts: tuple[RunPart, ...] = ()
+    """The runs under their own names, without what an earlier one has too."""
+    notes: tuple[str, ...] = ()
+    """What stands once although it was given twice."""
+
+
+@dataclass(frozen=True)
+class RunPart:
     """One of the runs that are joined, under its own names."""
 
     folder: str
@@ -33,9 +79,75 @@ class Part:
     run: RunContents
 
 
+def parts_of(run: RunContents) -> tuple[RunPart, ...]:
+    """The runs that were joined, or the run itself if it stands alone."""
+    if isinstance(run, JoinedRun) and len(run.parts) > 1:
+        return run.parts
+    return (RunPart("", "", run),)
+
+
+def notes_of(run: RunContents) -> tuple[str, ...]:
+    """What stands once although it was given twice."""
+    return run.notes if isinstance(run, JoinedRun) else ()
+
+
+def _parts(runs: Sequence[RunContents], folders: Sequence[str]) -> tuple[RunPart, ...]:
+    """A folder that was given twice is one run."""
+    once = dict(zip(folders, runs, strict=True))
+    last = [Path(folder).name for folder in once]
+    is_short = all(last) and len(set(last)) == len(last)
+    labels = last if is_short else list(once)
+    return tuple(
+        RunPart(folder, label, _with_record(run))
+        for (folder, run), label in zip(once.items(), labels, strict=True)
+    )
+
+
+def _with_record(run: RunContents) -> RunContents:
+    results = (r if r.run else replace(r, run=run.record) for r in run.results)
+    return replace(run, results=tuple(results))
+
+
+def _given_twice(folders: Sequence[str]) -> list[str]:
+    twice = [folder for folder in dict.fromkeys(folders) if folders.count(folder) > 1]
+    return [f"{folder} was given more than once and is shown once" for folder in twice]
+
+
+def _corrected(parts: Sequence[RunPart]) -> tuple[RunPart, ...]:
+    all_made = iter(correct([made for part in parts for made in part.run.comparisons]))
+    made = [tuple(next(all_made) for _ in part.run.comparisons) for part in parts]
+    return tuple(
+        replace(part, run=replace(part.run, comparisons=some))
+        for part, some in zip(parts, made, strict=True)
+    )
+
+
+def _find_alike(parts: Sequence[RunPart]) -> dict[str, list[SameModel]]:
+    """By name of the model: one for each different model of that name."""
+    found: dict[str, list[SameModel]] = {}
+    for at, part in enumerate(parts):
+        models: dict[str, list[Result]] = {}
+        for result in part.run.results:
+            models.setdefault(model_name(result), []).append(result)
+        for name, results in models.items():
+            facts = _facts(results)
+            known = found.setdefault(name, [])
+            fitting = [one for one in known if one.fits(facts)]
+            if len(fitting) != 1:
+                # None, or two that differ: nothing says which of them it is.
+                fitting = [SameModel()]
+                known += fitting
+            fitting[0].add(at, results, facts)
+    return found
+
+
 @dataclass
-class Alike:
-    """One model, in all the parts that have it."""
+class SameModel:
+    """One model, in all the parts that have it.
+
+    Two models are the same if name and fingerprint are, and if their numbers are wherever both were
+    asked the same items under the same protocol.
+    """
 
     facts: dict[object, object] = field(default_factory=dict)
     """Its fingerprints, and its numbers by place."""
@@ -59,50 +171,27 @@ class Alike:
         self.parts.append(at)
 
 
-def find_alike(parts: Sequence[Part]) -> dict[str, list[Alike]]:
-    """By name of the model: one for each different model of that name."""
-    found: dict[str, list[Alike]] = {}
-    for at, part in enumerate(parts):
-        models: dict[str, list[Result]] = {}
-        for result in part.run.results:
-            models.setdefault(model_name(result), []).append(result)
-        for name, results in models.items():
-            facts = _facts(results)
-            known = found.setdefault(name, [])
-            fitting = [one for one in known if one.fits(facts)]
-            if len(fitting) != 1:
-                # None, or two that differ: nothing says which of them it is.
-                fitting = [Alike()]
-                known += fitting
-            fitting[0].add(at, results, facts)
-    return found
-
-
 def _facts(results: Iterable[Result]) -> dict[object, object]:
     facts: dict[object, object] = {}
     for result in results:
-        facts[result.scorer] = fingerprint(result, "model", result.scorer)
-        facts[_place(result)] = _decided(result_to_json(replace(result, about="")))
+        facts[result.scorer] = _fingerprint(result, "model", result.scorer)
+        facts[_place(result)] = _without_drawn(result_to_json(replace(result, about="")))
     return facts
 
 
-_DRAWN = ("low", "high", "p_value", "p_holm")
-"""What resampling gives, which another seed gives otherwise: it says nothing of the model."""
-
-
-def _decided(said: object) -> object:
+def _without_drawn(said: object) -> object:
     """What scores and items alone decide, of JSON: there NaN is equal to itself."""
     if isinstance(said, dict):
-        return {key: _decided(value) for key, value in said.items() if key not in _DRAWN}
-    return [_decided(one) for one in said] if isinstance(said, list) else said
+        return {key: _without_drawn(value) for key, value in said.items() if key not in _DRAWN}
+    return [_without_drawn(one) for one in said] if isinstance(said, list) else said
 
 
 def _place(result: Result) -> tuple[str, ...]:
-    items = fingerprint(result, "benchmark", result.benchmark)
+    items = _fingerprint(result, "benchmark", result.benchmark)
     return result.scorer, result.benchmark, items, result.aggregate, result.protocol.key
 
 
-def fingerprint(result: Result, kind: str, name: str) -> str:
+def _fingerprint(result: Result, kind: str, name: str) -> str:
     """As the record of its run has it; what has none is only like itself in the same run."""
     if result.run is None:
         return ""
@@ -110,19 +199,21 @@ def fingerprint(result: Result, kind: str, name: str) -> str:
     return known or f"{result.run.started} {result.run.command}"
 
 
-def each_once(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) -> list[Part]:
+def _each_once(parts: Sequence[RunPart], alike: Mapping[str, Sequence[SameModel]]) -> list[RunPart]:
     """Without results that an earlier part has, and without what goes with them."""
     made: list[object] = []
     kept = []
     for at, part in enumerate(parts):
         again = [r for some in alike.values() for one in some for r in one.again.get(at, ())]
-        run = _without(part.run, again, made)
-        made += [_decided(comparison_to_json(one)) for one in run.comparisons]
+        run = _without_results(part.run, again, made)
+        made += [_without_drawn(comparison_to_json(one)) for one in run.comparisons]
         kept.append(replace(part, run=run))
     return kept
 
 
-def _without(run: RunContents, again: Sequence[Result], made: Sequence[object]) -> RunContents:
+def _without_results(
+    run: RunContents, again: Sequence[Result], made: Sequence[object]
+) -> RunContents:
     ids = {id(result) for result in again}
     results = tuple(result for result in run.results if id(result) not in ids)
     gone = {(r.benchmark, r.scorer) for r in again} - {(r.benchmark, r.scorer) for r in results}
@@ -133,14 +224,14 @@ def _without(run: RunContents, again: Sequence[Result], made: Sequence[object]) 
             one
             for one in run.comparisons
             if not {(one.benchmark, one.first), (one.benchmark, one.second)} <= gone
-            or _decided(comparison_to_json(one)) not in made
+            or _without_drawn(comparison_to_json(one)) not in made
         ),
         failures=tuple(f for f in run.failures if (f.benchmark, f.scorer) not in gone),
         references=tuple(r for r in run.references if (r.benchmark, r.scorer) not in gone),
     )
 
 
-def shared_lines(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) -> list[str]:
+def _shared_lines(parts: Sequence[RunPart], alike: Mapping[str, Sequence[SameModel]]) -> list[str]:
     """What `each_once` left out, a line for all models that share the same."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, some in alike.items():
@@ -159,100 +250,11 @@ def shared_lines(parts: Sequence[Part], alike: Mapping[str, Sequence[Alike]]) ->
 
 
 def _counted(names: Sequence[str], noun: str) -> str:
-    return and_list(names) if len(names) <= NAMED else f"{len(names)} {noun}"
-
-
-@dataclass(frozen=True)
-class Joined(RunContents):
-    """Several runs as one, under names that say the run where they must."""
-
-    parts: tuple[Part, ...] = ()
-    """The runs under their own names, without what an earlier one has too."""
-    notes: tuple[str, ...] = ()
-    """What stands once although it was given twice."""
-
-
-def parts_of(run: RunContents) -> tuple[Part, ...]:
-    """The runs that were joined, or the run itself if it stands alone."""
-    if isinstance(run, Joined) and len(run.parts) > 1:
-        return run.parts
-    return (Part("", "", run),)
-
-
-def notes_of(run: RunContents) -> tuple[str, ...]:
-    """What stands once although it was given twice."""
-    return run.notes if isinstance(run, Joined) else ()
-
-
-def merge_runs(runs: Sequence[RunContents], *, folders: Sequence[str | Path] = ()) -> Joined:
-    """Several runs as one; every result keeps the record of the run it came from.
-
-    Without `folders` the runs are numbered. Holm's correction is made again: comparisons that are
-    read together are corrected together.
-    """
-    named = [str(folder) for folder in folders]
-    given = _parts(runs, named or [f"run {at}" for at in range(1, len(runs) + 1)])
-    alike = find_alike(given)
-    parts = _corrected(each_once(given, alike))
-    benchmarks = _benchmark_names(given)
-    shown = [
-        _renamed(part.run, _scorer_names(given, at, alike), benchmarks[at])
-        for at, part in enumerate(parts)
-    ]
-    # One benchmark after the other, so that other items of it stand beside it.
-    pairs = [
-        (own.benchmark, result)
-        for part, run in zip(parts, shown, strict=True)
-        for own, result in zip(part.run.results, run.results, strict=True)
-    ]
-    order = dict.fromkeys(name for name, _ in pairs)
-    said = given if named else ()
-    return Joined(
-        record=runs[0].record,
-        results=tuple(result for name in order for own, result in pairs if own == name),
-        comparisons=tuple(made for run in shown for made in run.comparisons),
-        failures=tuple(failure for run in shown for failure in run.failures),
-        problems=_told([part.run.problems for part in given], said),
-        references=tuple(reference for run in shown for reference in run.references),
-        warnings=_told([part.run.warnings for part in given], said),
-        parts=parts,
-        notes=(*_given_twice(named), *shared_lines(given, alike)),
-    )
-
-
-def _parts(runs: Sequence[RunContents], folders: Sequence[str]) -> tuple[Part, ...]:
-    """A folder that was given twice is one run."""
-    once = dict(zip(folders, runs, strict=True))
-    last = [Path(folder).name for folder in once]
-    is_short = all(last) and len(set(last)) == len(last)
-    labels = last if is_short else list(once)
-    return tuple(
-        Part(folder, label, _with_record(run))
-        for (folder, run), label in zip(once.items(), labels, strict=True)
-    )
-
-
-def _with_record(run: RunContents) -> RunContents:
-    results = (r if r.run else replace(r, run=run.record) for r in run.results)
-    return replace(run, results=tuple(results))
-
-
-def _given_twice(folders: Sequence[str]) -> list[str]:
-    twice = [folder for folder in dict.fromkeys(folders) if folders.count(folder) > 1]
-    return [f"{folder} was given more than once and is shown once" for folder in twice]
-
-
-def _corrected(parts: Sequence[Part]) -> tuple[Part, ...]:
-    all_made = iter(correct([made for part in parts for made in part.run.comparisons]))
-    made = [tuple(next(all_made) for _ in part.run.comparisons) for part in parts]
-    return tuple(
-        replace(part, run=replace(part.run, comparisons=some))
-        for part, some in zip(parts, made, strict=True)
-    )
+    return and_list(names) if len(names) <= _NAMED else f"{len(names)} {noun}"
 
 
 def _scorer_names(
-    parts: Sequence[Part], at: int, alike: Mapping[str, Sequence[Alike]]
+    parts: Sequence[RunPart], at: int, alike: Mapping[str, Sequence[SameModel]]
 ) -> dict[str, str]:
     """New names, by old, for models that are not the same in all the parts that name them."""
     names = {}
@@ -266,7 +268,7 @@ def _scorer_names(
     return names
 
 
-def _benchmark_names(parts: Sequence[Part]) -> list[dict[str, str]]:
+def _benchmark_names(parts: Sequence[RunPart]) -> list[dict[str, str]]:
     """For each part new names, by old, where a benchmark has other items in another part.
 
     Items that differ because errata were mended are told apart by the name of the errata.
@@ -274,7 +276,7 @@ def _benchmark_names(parts: Sequence[Part]) -> list[dict[str, str]]:
     asked: dict[tuple[str, str], dict[str, dict[int, int]]] = {}
     for at, part in enumerate(parts):
         for result in part.run.results:
-            items = fingerprint(result, "benchmark", result.benchmark)
+            items = _fingerprint(result, "benchmark", result.benchmark)
             sizes = asked.setdefault((result.benchmark, result.protocol.errata), {})
             headline = result.overall.get(result.headline)
             size = sizes.setdefault(items, {})
@@ -288,10 +290,10 @@ def _benchmark_names(parts: Sequence[Part]) -> list[dict[str, str]]:
     return names
 
 
-def _labels(parts: Sequence[Part], places: Sequence[int]) -> str:
+def _labels(parts: Sequence[RunPart], places: Sequence[int]) -> str:
     """In brackets after a name; no part is in two of them, so the first tells them apart."""
     labels = [parts[at].label for at in places]
-    return and_list(labels) if len(labels) <= NAMED else f"{labels[0]} and {len(labels) - 1} more"
+    return and_list(labels) if len(labels) <= _NAMED else f"{labels[0]} and {len(labels) - 1} more"
 
 
 def _renamed(
@@ -329,7 +331,7 @@ def _renamed(
     )
 
 
-def _told(said: Sequence[Sequence[str]], parts: Sequence[Part]) -> tuple[str, ...]:
+def _texts_once(said: Sequence[Sequence[str]], parts: Sequence[RunPart]) -> tuple[str, ...]:
     """Each text once; of named parts, with those it is about unless it is about all."""
     by: dict[str, list[int]] = {}
     for at, texts in enumerate(said):

@@ -1,4 +1,4 @@
-"""A run and definitions of metrics come in; one HTML page that needs no network goes out."""
+"""The report of a run as one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from unbag.reports.formatting import (
     chance_text,
     count_text,
     interval_text,
-    over_prompts,
-    published_only,
     trouble_text,
     value_text,
 )
@@ -25,10 +23,12 @@ from unbag.reports.layout import (
     Column,
     ComparedPair,
     Layout,
-    Row,
+    MetricRow,
     Sheet,
     compared,
     lay_out,
+    over_prompts,
+    published_only,
     records,
 )
 from unbag.reports.references import Beside, Scale, same_model, scales
@@ -42,199 +42,15 @@ if TYPE_CHECKING:
 
     from unbag.metrics.definitions import Definition
 
-# Templates of all pages: every text is escaped, and a name that is missing is an error.
-
-
-def environment() -> Environment:
-    """Finds templates of this package."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("unbag.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-Fault = Literal["", "above", "tied"]
-"""What is wrong with a false caption's score, against the true one it was compared with."""
-
-_DATA_ADDRESS = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One picture with one caption."""
-
-    is_true: bool
-    score: str
-    share: float
-    """Length of the score bar, from 0 (the item's lowest score) to 1 (its highest)."""
-    fault: Fault
-
-
-@dataclass(frozen=True)
-class Line:
-    """One caption with its cells, a cell a picture."""
-
-    letter: str
-    caption: str
-    kind: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class Card:
-    """One failure."""
-
-    item: str
-    scorer: str
-    metric: str
-    tags: str
-    pictures: tuple[str, ...]
-    """Addresses that hold the picture themselves; empty where there is none to show."""
-    lines: tuple[Line, ...]
-    rival: str
-    """What a false cell was compared with: the true caption or the true picture."""
-
-    @property
-    def is_matrix(self) -> bool:
-        """Several pictures, shown as a small table."""
-        return len(self.pictures) > 1
-
-
-def card(failure: Failure) -> Card:
-    """One failure as it is shown."""
-    by_caption = _compares_pictures(failure)
-    finite = [score for row in failure.scores for score in row if math.isfinite(score)]
-    lines = tuple(
-        Line(
-            letter=_letter(at),
-            caption=caption,
-            kind=failure.kinds[at].replace("_", " ") if failure.kinds else "",
-            cells=tuple(
-                _cell(failure, picture, at, finite, by_caption=by_caption)
-                for picture in range(len(failure.pictures))
-            ),
-        )
-        for at, caption in enumerate(failure.captions)
-    )
-    return Card(
-        item=failure.item,
-        scorer=failure.scorer,
-        metric=failure.metric,
-        tags=", ".join(f"{tag} {value}" for tag, value in failure.tags.items()),
-        pictures=tuple(safe_picture(address) for address in failure.pictures),
-        lines=lines,
-        rival="picture" if by_caption else "caption",
-    )
-
-
-def safe_picture(address: str) -> str:
-    """The address if it holds the picture itself; anything a browser would fetch is left out."""
-    return address if _DATA_ADDRESS.fullmatch(address) else ""
-
-
-def score_text(score: float, finite: Sequence[float]) -> str:
-    """A score with as many decimals as it takes to tell the item's scores apart."""
-    if not math.isfinite(score):
-        return "no score"
-    different = len(set(finite))
-    for decimals in range(3, 10):
-        if len({f"{other:.{decimals}f}" for other in finite}) == different:
-            return f"{score:.{decimals}f}"
-    return f"{score!r}"
-
-
-def _letter(at: int) -> str:
-    return chr(ord("A") + at) if at < 26 else str(at + 1)
-
-
-def _compares_pictures(failure: Failure) -> bool:
-    """Whether pictures compete for a caption; otherwise captions compete for a picture."""
-    searches = failure.metric.startswith(("text_to_image", "image_pair"))
-    return len(failure.captions) == 1 or searches or failure.metric == "image"
-
-
-def _cell(
-    failure: Failure, picture: int, caption: int, finite: Sequence[float], *, by_caption: bool
-) -> Cell:
-    score = failure.scores[picture][caption]
-    low, high = min(finite, default=0.0), max(finite, default=0.0)
-    share = (score - low) / (high - low) if math.isfinite(score) and high > low else 0.0
-    return Cell(
-        is_true=failure.truth[picture][caption],
-        score=score_text(score, finite),
-        share=share,
-        fault=_fault(failure, picture, caption, by_caption=by_caption),
-    )
-
-
-def _fault(failure: Failure, picture: int, caption: int, *, by_caption: bool) -> Fault:
-    """Against the weakest true score, as hard positives need; in retrieval against the best one."""
-    score = failure.scores[picture][caption]
-    if failure.truth[picture][caption] or not math.isfinite(score):
-        return ""
-    if by_caption:
-        row = [(t[caption], s[caption]) for t, s in zip(failure.truth, failure.scores, strict=True)]
-    else:
-        row = list(zip(failure.truth[picture], failure.scores[picture], strict=True))
-    true = [found for is_true, found in row if is_true and math.isfinite(found)]
-    if not true:
-        return ""
-    rival = max(true) if "@" in failure.metric else min(true)
-    return "above" if score > rival else "tied" if score == rival else ""
-
-
 SHOWN_CARDS = 6
 """Failures of a benchmark that are open at first; the others are folded away."""
-SHOWN_TAGS = 12
+_SHOWN_TAGS = 12
 """Values a tag can have before its chart is folded away."""
-REMARKS = ("share_", "mean_")
+_REMARKS = ("share_", "mean_")
 """Metrics that explain the others; they stand in a folded table of their own."""
-
-
-@dataclass(frozen=True)
-class ChartRow:
-    """A named strip of a chart."""
-
-    name: str
-    note: str
-    drawing: Markup
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Strips under one another with one axis."""
-
-    title: str
-    rows: tuple[ChartRow, ...]
-    axis: Markup
-    is_folded: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """Everything about one benchmark."""
-
-    anchor: str
-    name: str
-    sheets: tuple[Sheet, ...]
-    tag_charts: tuple[Chart, ...]
-    comparisons: tuple[ComparedPair, ...]
-    beside: tuple[Beside, ...]
-    scales: tuple[Scale, ...]
-    cards: tuple[Card, ...]
-
-
-@dataclass(frozen=True)
-class Defined:
-    """A metric of this page and its definition, None where nobody wrote one."""
-
-    name: str
-    definition: Definition | None
+_DATA_ADDRESS = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}")
+Fault = Literal["", "above", "tied"]
+"""What is wrong with a false caption's score, against the true one it was compared with."""
 
 
 def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
@@ -244,7 +60,7 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     layout = lay_out(run)
     metrics = dict.fromkeys(metric for sheet in layout.sheets for metric in sheet.metrics)
     return (
-        _environment()
+        _page_environment()
         .get_template("page.html")
         .render(
             version=__version__,
@@ -267,56 +83,45 @@ def render_page(run: RunContents, definitions: Mapping[str, Definition]) -> str:
     )
 
 
-def _breakable(name: str) -> Markup:
-    """A name that may go on in a new line after a sign, and not in the middle of a word."""
-    from markupsafe import Markup
+@dataclass(frozen=True)
+class Section:
+    """Everything about one benchmark."""
 
-    parts = re.split(r"(?<=[/_@.-])(?=\w)", name)
-    return Markup("<wbr>").join(parts)
-
-
-def _environment() -> Environment:
-    from markupsafe import Markup
-
-    made = environment()
-    made.globals.update(
-        against_chance=against_chance,
-        chance_text=chance_text,
-        count_text=count_text,
-        interval_text=interval_text,
-        trouble_text=trouble_text,
-        value_text=value_text,
-        breakable=_breakable,
-        key=lambda column: Markup(charts.key(column)),  # noqa: S704 - built by charts, which escapes
-        lower_is_better=LOWER_IS_BETTER,
-        remarks=REMARKS,
-        shown_cards=SHOWN_CARDS,
-    )
-    return made
+    anchor: str
+    name: str
+    sheets: tuple[Sheet, ...]
+    tag_charts: tuple[Chart, ...]
+    comparisons: tuple[ComparedPair, ...]
+    beside: tuple[Beside, ...]
+    scales: tuple[Scale, ...]
+    cards: tuple[FailureCard, ...]
 
 
-def _chart(
-    title: str,
-    rows: Sequence[tuple[str, str, Row]],
-    columns: Sequence[Column],
-    *,
-    bars: bool = False,
-    is_folded: bool = False,
-) -> Chart:
-    from markupsafe import Markup
+@dataclass(frozen=True)
+class Chart:
+    """Strips under one another with one axis."""
 
-    scale = charts.scale_for([row for _, _, row in rows])
-    drawn = tuple(
-        ChartRow(
-            name,
-            note,
-            Markup(  # noqa: S704 - built by charts, which escapes
-                charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
-            ),
-        )
-        for name, note, row in rows
-    )
-    return Chart(title, drawn, Markup(charts.axis(scale)), is_folded)  # noqa: S704
+    title: str
+    rows: tuple[ChartRow, ...]
+    axis: Markup
+    is_folded: bool = False
+
+
+@dataclass(frozen=True)
+class ChartRow:
+    """A named strip of a chart."""
+
+    name: str
+    note: str
+    drawing: Markup
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A metric of this page and its definition, None where nobody wrote one."""
+
+    name: str
+    definition: Definition | None
 
 
 def _overview(layout: Layout) -> Chart:
@@ -342,7 +147,9 @@ def _sections(run: RunContents, layout: Layout) -> tuple[Section, ...]:
             comparisons=compared(run.comparisons, sheets, benchmark=name),
             beside=same_model(r for r in run.references if r.benchmark == name),
             scales=scales([r for r in run.references if r.benchmark == name]),
-            cards=tuple(card(failure) for failure in run.failures if failure.benchmark == name),
+            cards=tuple(
+                failure_card(failure) for failure in run.failures if failure.benchmark == name
+            ),
         )
         for at, (name, sheets) in enumerate(found.items(), start=1)
     )
@@ -356,9 +163,33 @@ def _tag_charts(sheet: Sheet, columns: Sequence[Column]) -> tuple[Chart, ...]:
             (name, f"n = {row.first.n:,}", row) for name, row in rows if row.first and row.is_rate
         ]
         if named:
-            is_folded = len(named) > SHOWN_TAGS
+            is_folded = len(named) > _SHOWN_TAGS
             made.append(_chart(tag, named, columns, bars=True, is_folded=is_folded))
     return tuple(made)
+
+
+def _chart(
+    title: str,
+    rows: Sequence[tuple[str, str, MetricRow]],
+    columns: Sequence[Column],
+    *,
+    bars: bool = False,
+    is_folded: bool = False,
+) -> Chart:
+    from markupsafe import Markup
+
+    scale = charts.scale_for([row for _, _, row in rows])
+    drawn = tuple(
+        ChartRow(
+            name,
+            note,
+            Markup(  # noqa: S704 - built by charts, which escapes
+                charts.strip(row, columns, name=f"{name} {note}", scale=scale, bars=bars)
+            ),
+        )
+        for name, note, row in rows
+    )
+    return Chart(title, drawn, Markup(charts.axis(scale)), is_folded)  # noqa: S704
 
 
 def _records(run: RunContents) -> tuple[tuple[str, RunRecord], ...]:
@@ -375,3 +206,168 @@ def _definition(name: str, definitions: Mapping[str, Definition]) -> Definition 
 
 def _protocols(results: Sequence[Result]) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((result.scorer, result.protocol.key) for result in results))
+
+
+def environment() -> Environment:
+    """Templates of all pages: every text is escaped, and a name that is missing is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("unbag.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _page_environment() -> Environment:
+    from markupsafe import Markup
+
+    made = environment()
+    made.globals.update(
+        against_chance=against_chance,
+        chance_text=chance_text,
+        count_text=count_text,
+        interval_text=interval_text,
+        trouble_text=trouble_text,
+        value_text=value_text,
+        breakable=_breakable,
+        key=lambda column: Markup(charts.key(column)),  # noqa: S704 - built by charts, which escapes
+        lower_is_better=LOWER_IS_BETTER,
+        remarks=_REMARKS,
+        shown_cards=SHOWN_CARDS,
+    )
+    return made
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may go on in a new line after a sign, and not in the middle of a word."""
+    from markupsafe import Markup
+
+    parts = re.split(r"(?<=[/_@.-])(?=\w)", name)
+    return Markup("<wbr>").join(parts)
+
+
+def failure_card(failure: Failure) -> FailureCard:
+    """One failure as it is shown."""
+    by_caption = _compares_pictures(failure)
+    finite = [score for row in failure.scores for score in row if math.isfinite(score)]
+    lines = tuple(
+        FailureLine(
+            letter=_letter(at),
+            caption=caption,
+            kind=failure.kinds[at].replace("_", " ") if failure.kinds else "",
+            cells=tuple(
+                _failure_cell(failure, picture, at, finite, by_caption=by_caption)
+                for picture in range(len(failure.pictures))
+            ),
+        )
+        for at, caption in enumerate(failure.captions)
+    )
+    return FailureCard(
+        item=failure.item,
+        scorer=failure.scorer,
+        metric=failure.metric,
+        tags=", ".join(f"{tag} {value}" for tag, value in failure.tags.items()),
+        pictures=tuple(safe_picture(address) for address in failure.pictures),
+        lines=lines,
+        rival="picture" if by_caption else "caption",
+    )
+
+
+@dataclass(frozen=True)
+class FailureCard:
+    """One failure."""
+
+    item: str
+    scorer: str
+    metric: str
+    tags: str
+    pictures: tuple[str, ...]
+    """Addresses that hold the picture themselves; empty where there is none to show."""
+    lines: tuple[FailureLine, ...]
+    rival: str
+    """What a false cell was compared with: the true caption or the true picture."""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Several pictures, shown as a small table."""
+        return len(self.pictures) > 1
+
+
+@dataclass(frozen=True)
+class FailureLine:
+    """One caption with its cells, a cell a picture."""
+
+    letter: str
+    caption: str
+    kind: str
+    cells: tuple[FailureCell, ...]
+
+
+@dataclass(frozen=True)
+class FailureCell:
+    """One picture with one caption."""
+
+    is_true: bool
+    score: str
+    share: float
+    """Length of the score bar, from 0 (the item's lowest score) to 1 (its highest)."""
+    fault: Fault
+
+
+def _letter(at: int) -> str:
+    return chr(ord("A") + at) if at < 26 else str(at + 1)
+
+
+def _compares_pictures(failure: Failure) -> bool:
+    """Whether pictures compete for a caption; otherwise captions compete for a picture."""
+    searches = failure.metric.startswith(("text_to_image", "image_pair"))
+    return len(failure.captions) == 1 or searches or failure.metric == "image"
+
+
+def _failure_cell(
+    failure: Failure, picture: int, caption: int, finite: Sequence[float], *, by_caption: bool
+) -> FailureCell:
+    score = failure.scores[picture][caption]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    share = (score - low) / (high - low) if math.isfinite(score) and high > low else 0.0
+    return FailureCell(
+        is_true=failure.truth[picture][caption],
+        score=score_text(score, finite),
+        share=share,
+        fault=_fault(failure, picture, caption, by_caption=by_caption),
+    )
+
+
+def _fault(failure: Failure, picture: int, caption: int, *, by_caption: bool) -> Fault:
+    """Against the weakest true score, as hard positives need; in retrieval against the best one."""
+    score = failure.scores[picture][caption]
+    if failure.truth[picture][caption] or not math.isfinite(score):
+        return ""
+    if by_caption:
+        row = [(t[caption], s[caption]) for t, s in zip(failure.truth, failure.scores, strict=True)]
+    else:
+        row = list(zip(failure.truth[picture], failure.scores[picture], strict=True))
+    true = [found for is_true, found in row if is_true and math.isfinite(found)]
+    if not true:
+        return ""
+    rival = max(true) if "@" in failure.metric else min(true)
+    return "above" if score > rival else "tied" if score == rival else ""
+
+
+def score_text(score: float, finite: Sequence[float]) -> str:
+    """A score with as many decimals as it takes to tell the item's scores apart."""
+    if not math.isfinite(score):
+        return "no score"
+    different = len(set(finite))
+    for decimals in range(3, 10):
+        if len({f"{other:.{decimals}f}" for other in finite}) == different:
+            return f"{score:.{decimals}f}"
+    return f"{score!r}"
+
+
+def safe_picture(address: str) -> str:
+    """The address if it holds the picture itself; anything a browser would fetch is left out."""
+    return address if _DATA_ADDRESS.fullmatch(address) else ""

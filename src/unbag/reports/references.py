@@ -1,4 +1,4 @@
-"""References come in; published numbers as tables show them beside ours go out."""
+"""Published numbers beside ours: of the very model that was run, and of others on one scale."""
 
 from __future__ import annotations
 
@@ -6,75 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from unbag.reports.formatting import count_text, difference_text, interval_text, value_text
+from unbag.reports.formatting import difference_text, interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.types import Published, Reference
 
-Verdict = Literal["inside", "outside", "not comparable", "no interval"]
-SHOWN_SCALE = 8
+BesideVerdict = Literal["inside", "outside", "not comparable", "no interval"]
+_SHOWN_SCALE = 8
 """Lines of a scale before it is folded away."""
 
 
-@dataclass(frozen=True)
-class Beside:
-    """One published number of this very model."""
-
-    scorer: str
-    metric: str
-    rule: str
-    n: int
-    ours: str
-    interval: str
-    model: str
-    theirs: str
-    difference: str
-    verdict: Verdict
-    source: str
-    doubts: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """One model on a scale, ours or a published one."""
-
-    name: str
-    value: float
-    shown: str
-    interval: str
-    source: str
-    """How it was scored is said too where it is not the usual way; empty for ours."""
-    doubts: tuple[str, ...]
-    is_ours: bool = False
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Models lined up by one number, the best first."""
-
-    metric: str
-    rule: str
-    marks: tuple[Mark, ...]
-
-    @property
-    def is_folded(self) -> bool:
-        """Long ones are folded away."""
-        return len(self.marks) > SHOWN_SCALE
-
-
-def published_text(published: Published, *, is_rate: bool) -> str:
-    """A published number with the digits it was printed with."""
-    if is_rate:
-        return f"{100 * published.value:.{published.digits}f}"
-    return f"{published.value:.{published.digits + 2}f}"
-
-
-def verdict_of(reference: Reference) -> Verdict:
-    """Whether their number lies in our interval, where both are the same thing."""
-    if not reference.is_comparable:
-        return "not comparable"
-    if reference.is_inside is None:
-        return "no interval"
-    return "inside" if reference.is_inside else "outside"
+def same_model(references: Iterable[Reference]) -> tuple[Beside, ...]:
+    """Those of the very models that were run."""
+    return tuple(beside(reference) for reference in references if reference.is_same_model)
 
 
 def beside(reference: Reference) -> Beside:
@@ -96,9 +39,31 @@ def beside(reference: Reference) -> Beside:
     )
 
 
-def same_model(references: Iterable[Reference]) -> tuple[Beside, ...]:
-    """Those of the very models that were run."""
-    return tuple(beside(reference) for reference in references if reference.is_same_model)
+@dataclass(frozen=True)
+class Beside:
+    """One published number of this very model."""
+
+    scorer: str
+    metric: str
+    rule: str
+    n: int
+    ours: str
+    interval: str
+    model: str
+    theirs: str
+    difference: str
+    verdict: BesideVerdict
+    source: str
+    doubts: tuple[str, ...]
+
+
+def verdict_of(reference: Reference) -> BesideVerdict:
+    """Whether their number lies in our interval, where both are the same thing."""
+    if not reference.is_comparable:
+        return "not comparable"
+    if reference.is_inside is None:
+        return "no interval"
+    return "inside" if reference.is_inside else "outside"
 
 
 def scales(references: Sequence[Reference]) -> tuple[Scale, ...]:
@@ -136,19 +101,36 @@ def _published_mark(reference: Reference) -> Mark:
     return Mark(published.model, published.value, shown, "", source, reference.doubts)
 
 
-def beside_lines(references: Sequence[Reference]) -> list[str]:
-    """For the terminal: how many published numbers of each model that was run lie inside."""
-    found: dict[str, list[Reference]] = {}
-    for reference in references:
-        if reference.is_same_model:
-            found.setdefault(reference.scorer, []).append(reference)
-    lines = []
-    for scorer, some in found.items():
-        told = [verdict_of(reference) for reference in some]
-        counts = {word: told.count(word) for word in dict.fromkeys(told)}
-        parts = ", ".join(f"{count} {word}" for word, count in counts.items())
-        lines.append(
-            f"{scorer}: {count_text(len(some), 'published number')} of {some[0].published.model} "
-            f"beside ours ({parts})"
-        )
-    return lines
+@dataclass(frozen=True)
+class Scale:
+    """Models lined up by one number, the best first."""
+
+    metric: str
+    rule: str
+    marks: tuple[Mark, ...]
+
+    @property
+    def is_folded(self) -> bool:
+        """Long ones are folded away."""
+        return len(self.marks) > _SHOWN_SCALE
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One model on a scale, ours or a published one."""
+
+    name: str
+    value: float
+    shown: str
+    interval: str
+    source: str
+    """How it was scored is said too where it is not the usual way; empty for ours."""
+    doubts: tuple[str, ...]
+    is_ours: bool = False
+
+
+def published_text(published: Published, *, is_rate: bool) -> str:
+    """A published number with the digits it was printed with."""
+    if is_rate:
+        return f"{100 * published.value:.{published.digits}f}"
+    return f"{published.value:.{published.digits + 2}f}"

@@ -1,4 +1,4 @@
-"""Estimates come in; where they stand against chance and the blind baseline goes out, in words.
+"""The summary of a run in words: where each scorer stands against chance and the blind baseline.
 
 A number is above chance only if its whole interval is. Where random scores can mean two things
 (two chance levels), it must clear both.
@@ -15,12 +15,113 @@ from unbag.reports.layout import Column, Layout, Sheet
 from unbag.types import Comparison, Estimate
 
 Standing = Literal["above", "at", "below", "unknown"]
-NAMED = 4
+_NAMED = 4
 """Benchmarks named in one list of a sentence; the others are counted."""
 
 
+def summarise(layout: Layout, comparisons: Sequence[Comparison] = ()) -> tuple[Paragraph, ...]:
+    """One paragraph a scorer, the blind baselines last."""
+    paragraphs = []
+    for column in layout.columns:
+        judged = verdicts(layout, column, comparisons)
+        if judged:
+            text = _blind_text(judged) if column.is_blind else _seeing_text(judged)
+            paragraphs.append(Paragraph(column.label, text))
+    return tuple(paragraphs)
+
+
 @dataclass(frozen=True)
-class Verdict:
+class Paragraph:
+    """What the summary says of one scorer."""
+
+    subject: str
+    text: str
+
+
+def _seeing_text(judged: Sequence[HeadlineVerdict]) -> str:
+    groups = {word: [v for v in judged if v.chance == word] for word in ("above", "at", "below")}
+    groups["above"].sort(key=lambda v: -v.estimate.value)
+    parts: list[str] = []
+    for word, group in groups.items():
+        if group:
+            count = str(len(group)) if parts else _share(len(group), len(judged))
+            parts.append(f"{word} chance on {count}{_names(group, chance=word != 'above')}")
+    text = f"is {and_list(parts)}." if parts else "was measured where no chance level is known."
+    under = [v for v in judged if v.blind == "below"]
+    level = [v for v in judged if v.blind == "at" and v.chance == "above"]
+    if under:
+        text += f" It falls below the blind baseline on {_rivals(under)}."
+    if level:
+        text += f" It does not beat the blind baseline on {_rivals(level)}."
+    return text
+
+
+def _blind_text(judged: Sequence[HeadlineVerdict]) -> str:
+    above = [v for v in judged if v.chance == "above"]
+    if not above:
+        return "never sees a picture, and is above chance on no benchmark, as it should be."
+    return (
+        "never sees a picture and is still above chance on "
+        f"{_share(len(above), len(judged))}{_names(above, chance=True)}: that much can be had "
+        "there from the captions alone."
+    )
+
+
+def _share(count: int, total: int) -> str:
+    noun = "benchmark" if total == 1 else "benchmarks"
+    return f"all {total} {noun}" if count == total > 1 else f"{count} of {total} {noun}"
+
+
+def _names(judged: Sequence[HeadlineVerdict], *, chance: bool = False) -> str:
+    """In brackets; with `chance`, those that share a chance level share its mention."""
+    if not judged:
+        return ""
+    named: dict[str, list[str]] = {}
+    for verdict in judged[:_NAMED]:
+        level = f" against {_chance(verdict.estimate)}" if chance else ""
+        named.setdefault(level, []).append(f"{verdict.title} {_value(verdict.estimate)}")
+    parts = [", ".join(names) + level for level, names in named.items()]
+    parts += [f"{len(judged) - _NAMED} more"] if len(judged) > _NAMED else []
+    return f" ({'; '.join(parts)})"
+
+
+def _chance(estimate: Estimate) -> str:
+    """Two levels are a range: a number between them is at chance."""
+    levels = sorted(chance_levels(estimate))
+    return " to ".join(estimate.show(level) for level in levels)
+
+
+def _value(estimate: Estimate) -> str:
+    """With the ties where they, not the scores, made the number."""
+    tied = f" with {estimate.ties} of {estimate.n} tied" if 2 * estimate.ties >= estimate.n else ""
+    return value_text(estimate) + tied
+
+
+def _rivals(judged: Sequence[HeadlineVerdict]) -> str:
+    named = [f"{v.title} ({value_text(v.estimate)}; {v.blind_text})" for v in judged[:_NAMED]]
+    rest = [f"{len(judged) - _NAMED} more"] if len(judged) > _NAMED else []
+    return and_list(named + rest)
+
+
+def verdicts(
+    layout: Layout, column: Column, comparisons: Sequence[Comparison] = ()
+) -> tuple[HeadlineVerdict, ...]:
+    """Every benchmark this scorer was measured on, by its headline metric.
+
+    A benchmark is judged once: by its first averaging rule, which is the published one, under the
+    first tie rule and errata.
+    """
+    found: dict[str, HeadlineVerdict] = {}
+    for sheet in layout.sheets:
+        result = sheet.results[column.place]
+        estimate = result.overall.get(sheet.headline) if result else None
+        if sheet.benchmark not in found and estimate is not None and estimate.n > 0:
+            found[sheet.benchmark] = _verdict(layout, sheet, column, estimate, comparisons)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class HeadlineVerdict:
     """One scorer's headline number on one benchmark, judged."""
 
     title: str
@@ -32,74 +133,13 @@ class Verdict:
     """That baseline's name and value."""
 
 
-@dataclass(frozen=True)
-class Paragraph:
-    """What the summary says of one scorer."""
-
-    subject: str
-    text: str
-
-
-def against_chance(estimate: Estimate) -> Standing:
-    """Where the interval lies; `unknown` without a chance level or without a measurement."""
-    levels = chance_levels(estimate)
-    if not levels or estimate.low != estimate.low or estimate.high != estimate.high:
-        return "unknown"
-    if estimate.low > max(levels):
-        return "above"
-    return "below" if estimate.high < min(levels) else "at"
-
-
-def chance_legend(layout: Layout) -> str:
-    """What the sign = says in the tables of a run."""
-    rows = [sheet.row(metric) for sheet in layout.overview for metric in sheet.main_metrics]
-    if any(row.first and len(chance_levels(row.first)) > 1 for row in rows):
-        return "= the interval contains chance or lies between its two levels"
-    return "= the interval contains chance"
-
-
-def against_blind(
-    estimate: Estimate, blind: Estimate | None, comparison: Comparison | None = None
-) -> Standing:
-    """By the paired comparison (second minus first = blind) if there is one, else by intervals.
-
-    Asking for intervals that do not touch is the more careful test of the two.
-    """
-    if comparison is not None and comparison.low == comparison.low:
-        if comparison.low > 0:
-            return "above"
-        return "below" if comparison.high < 0 else "at"
-    if blind is None or estimate.low != estimate.low or blind.low != blind.low:
-        return "unknown"
-    if estimate.low > blind.high:
-        return "above"
-    return "below" if estimate.high < blind.low else "at"
-
-
-def verdicts(
-    layout: Layout, column: Column, comparisons: Sequence[Comparison] = ()
-) -> tuple[Verdict, ...]:
-    """Every benchmark this scorer was measured on, by its headline metric.
-
-    A benchmark is judged once: by its first averaging rule, which is the published one, under the
-    first tie rule and errata.
-    """
-    found: dict[str, Verdict] = {}
-    for sheet in layout.sheets:
-        result = sheet.results[column.place]
-        estimate = result.overall.get(sheet.headline) if result else None
-        if sheet.benchmark not in found and estimate is not None and estimate.n > 0:
-            found[sheet.benchmark] = _verdict(layout, sheet, column, estimate, comparisons)
-    return tuple(found.values())
-
-
 def _verdict(
     layout: Layout,
     sheet: Sheet,
     column: Column,
     estimate: Estimate,
     comparisons: Sequence[Comparison],
-) -> Verdict:
+) -> HeadlineVerdict:
     estimates = sheet.row(sheet.headline).estimates
     rivals = [
         (rival, found)
@@ -107,10 +147,10 @@ def _verdict(
         if rival.is_blind and found is not None and found.n > 0
     ]
     if column.is_blind or not rivals:
-        return Verdict(sheet.benchmark, estimate, against_chance(estimate), "unknown")
+        return HeadlineVerdict(sheet.benchmark, estimate, against_chance(estimate), "unknown")
     best, blind = max(rivals, key=lambda rival: rival[1].value)
     paired = _comparison(comparisons, sheet, first=best.scorer, second=column.scorer)
-    return Verdict(
+    return HeadlineVerdict(
         title=sheet.benchmark,
         estimate=estimate,
         chance=against_chance(estimate),
@@ -141,77 +181,37 @@ def _comparison(
     return None
 
 
-def summarise(layout: Layout, comparisons: Sequence[Comparison] = ()) -> tuple[Paragraph, ...]:
-    """One paragraph a scorer, the blind baselines last."""
-    paragraphs = []
-    for column in layout.columns:
-        judged = verdicts(layout, column, comparisons)
-        if judged:
-            text = _blind_text(judged) if column.is_blind else _text(judged)
-            paragraphs.append(Paragraph(column.label, text))
-    return tuple(paragraphs)
+def against_chance(estimate: Estimate) -> Standing:
+    """Where the interval lies; `unknown` without a chance level or without a measurement."""
+    levels = chance_levels(estimate)
+    if not levels or estimate.low != estimate.low or estimate.high != estimate.high:
+        return "unknown"
+    if estimate.low > max(levels):
+        return "above"
+    return "below" if estimate.high < min(levels) else "at"
 
 
-def _text(judged: Sequence[Verdict]) -> str:
-    groups = {word: [v for v in judged if v.chance == word] for word in ("above", "at", "below")}
-    groups["above"].sort(key=lambda v: -v.estimate.value)
-    parts: list[str] = []
-    for word, group in groups.items():
-        if group:
-            count = str(len(group)) if parts else _share(len(group), len(judged))
-            parts.append(f"{word} chance on {count}{_names(group, chance=word != 'above')}")
-    text = f"is {and_list(parts)}." if parts else "was measured where no chance level is known."
-    under = [v for v in judged if v.blind == "below"]
-    level = [v for v in judged if v.blind == "at" and v.chance == "above"]
-    if under:
-        text += f" It falls below the blind baseline on {_rivals(under)}."
-    if level:
-        text += f" It does not beat the blind baseline on {_rivals(level)}."
-    return text
+def against_blind(
+    estimate: Estimate, blind: Estimate | None, comparison: Comparison | None = None
+) -> Standing:
+    """By the paired comparison (second minus first = blind) if there is one, else by intervals.
+
+    Asking for intervals that do not touch is the more careful test of the two.
+    """
+    if comparison is not None and comparison.low == comparison.low:
+        if comparison.low > 0:
+            return "above"
+        return "below" if comparison.high < 0 else "at"
+    if blind is None or estimate.low != estimate.low or blind.low != blind.low:
+        return "unknown"
+    if estimate.low > blind.high:
+        return "above"
+    return "below" if estimate.high < blind.low else "at"
 
 
-def _blind_text(judged: Sequence[Verdict]) -> str:
-    above = [v for v in judged if v.chance == "above"]
-    if not above:
-        return "never sees a picture, and is above chance on no benchmark, as it should be."
-    return (
-        "never sees a picture and is still above chance on "
-        f"{_share(len(above), len(judged))}{_names(above, chance=True)}: that much can be had "
-        "there from the captions alone."
-    )
-
-
-def _share(count: int, total: int) -> str:
-    noun = "benchmark" if total == 1 else "benchmarks"
-    return f"all {total} {noun}" if count == total > 1 else f"{count} of {total} {noun}"
-
-
-def _names(judged: Sequence[Verdict], *, chance: bool = False) -> str:
-    """In brackets; with `chance`, those that share a chance level share its mention."""
-    if not judged:
-        return ""
-    named: dict[str, list[str]] = {}
-    for verdict in judged[:NAMED]:
-        level = f" against {_chance(verdict.estimate)}" if chance else ""
-        named.setdefault(level, []).append(f"{verdict.title} {_value(verdict.estimate)}")
-    parts = [", ".join(names) + level for level, names in named.items()]
-    parts += [f"{len(judged) - NAMED} more"] if len(judged) > NAMED else []
-    return f" ({'; '.join(parts)})"
-
-
-def _chance(estimate: Estimate) -> str:
-    """Two levels are a range: a number between them is at chance."""
-    levels = sorted(chance_levels(estimate))
-    return " to ".join(estimate.show(level) for level in levels)
-
-
-def _value(estimate: Estimate) -> str:
-    """With the ties where they, not the scores, made the number."""
-    tied = f" with {estimate.ties} of {estimate.n} tied" if 2 * estimate.ties >= estimate.n else ""
-    return value_text(estimate) + tied
-
-
-def _rivals(judged: Sequence[Verdict]) -> str:
-    named = [f"{v.title} ({value_text(v.estimate)}; {v.blind_text})" for v in judged[:NAMED]]
-    rest = [f"{len(judged) - NAMED} more"] if len(judged) > NAMED else []
-    return and_list(named + rest)
+def chance_legend(layout: Layout) -> str:
+    """What the sign = says in the tables of a run."""
+    rows = [sheet.row(metric) for sheet in layout.overview for metric in sheet.main_metrics]
+    if any(row.first and len(chance_levels(row.first)) > 1 for row in rows):
+        return "= the interval contains chance or lies between its two levels"
+    return "= the interval contains chance"

@@ -1,4 +1,4 @@
-"""A run comes in; a table for the terminal goes out."""
+"""What the terminal shows of a run: its table, and the lines above and under it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unbag.reports.formatting import chance_text, published_only, trouble_text, value_text
+from unbag.reports.formatting import chance_text, count_text, trouble_text, value_text
 from unbag.reports.join import notes_of
-from unbag.reports.layout import LOWER_IS_BETTER, Column, Layout, Sheet, lay_out
-from unbag.reports.references import Verdict, beside
+from unbag.reports.layout import (
+    LOWER_IS_BETTER,
+    Column,
+    Layout,
+    Sheet,
+    lay_out,
+    over_prompts,
+    published_only,
+)
+from unbag.reports.references import BesideVerdict, beside, verdict_of
 from unbag.reports.summary import against_chance, chance_legend, summarise
 from unbag.types import Estimate, Reference, RunContents
 
@@ -18,19 +26,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-UNLIMITED = 10_000
+_UNLIMITED = 10_000
 """Wider than any table."""
-
-
-def summary_lines(run: RunContents) -> list[str]:
-    """What the numbers say, a line a scorer, for under the table."""
-    said = summarise(lay_out(published_only(run)), run.comparisons)
-    return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
-
-
-def warning_lines(run: RunContents) -> list[str]:
-    """What a reader must know before trusting a number, for above the table."""
-    return [f"warning: {warning}" for warning in run.warnings]
+_STYLES: dict[BesideVerdict, str] = {
+    "inside": "green",
+    "outside": "bold red",
+    "not comparable": "dim",
+    "no interval": "dim",
+}
 
 
 def terminal_table(run: RunContents) -> TerminalTable:
@@ -74,11 +77,11 @@ class TerminalTable:
         """Width beyond the least that these scorers need; below 0 if there is less than that."""
         from rich.measure import Measurement
 
-        unlimited = options.update(max_width=UNLIMITED)
-        table = _table(self.layout, columns, spare=UNLIMITED)
+        unlimited = options.update(max_width=_UNLIMITED)
+        table = _table(self.layout, columns, spare=_UNLIMITED)
         found = Measurement.get(console, unlimited, table)
         is_wide = found.maximum <= options.max_width
-        return UNLIMITED if is_wide else options.max_width - found.minimum
+        return _UNLIMITED if is_wide else options.max_width - found.minimum
 
 
 def _table(layout: Layout, columns: Sequence[Column], *, spare: int) -> Table:
@@ -162,20 +165,38 @@ def _caption(layout: Layout) -> str:
     return "; ".join(parts)
 
 
-_STYLES: dict[Verdict, str] = {
-    "inside": "green",
-    "outside": "bold red",
-    "not comparable": "dim",
-    "no interval": "dim",
-}
+def warning_lines(run: RunContents) -> list[str]:
+    """What a reader must know before trusting a number, for above the table."""
+    return [f"warning: {warning}" for warning in run.warnings]
 
 
-def notes(references: Sequence[Reference]) -> dict[str, int]:
-    """Every source and then every doubt once, with the number that stands for it in the table."""
-    sources = (reference.published.source for reference in references)
-    doubts = (doubt for reference in references for doubt in reference.doubts)
-    said = dict.fromkeys([*sources, *doubts])
-    return {text: at for at, text in enumerate(said, start=1)}
+def summary_lines(run: RunContents) -> list[str]:
+    """What the numbers say, a line a scorer, for under the table."""
+    said = summarise(lay_out(published_only(run)), run.comparisons)
+    return [f"{paragraph.subject} {paragraph.text}" for paragraph in said]
+
+
+def prompt_lines(run: RunContents) -> list[str]:
+    """A sentence for each, for under the table."""
+    return [one.sentence for one in over_prompts(run.results)]
+
+
+def beside_lines(references: Sequence[Reference]) -> list[str]:
+    """For the terminal: how many published numbers of each model that was run lie inside."""
+    found: dict[str, list[Reference]] = {}
+    for reference in references:
+        if reference.is_same_model:
+            found.setdefault(reference.scorer, []).append(reference)
+    lines = []
+    for scorer, some in found.items():
+        told = [verdict_of(reference) for reference in some]
+        counts = {word: told.count(word) for word in dict.fromkeys(told)}
+        parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+        lines.append(
+            f"{scorer}: {count_text(len(some), 'published number')} of {some[0].published.model} "
+            f"beside ours ({parts})"
+        )
+    return lines
 
 
 def verified_table(references: Sequence[Reference]) -> Table:
@@ -203,3 +224,11 @@ def verified_table(references: Sequence[Reference]) -> Table:
         table.add_row(*texts, Text(row.verdict, style=_STYLES[row.verdict]), said)
         earlier = name
     return table
+
+
+def notes(references: Sequence[Reference]) -> dict[str, int]:
+    """Every source and then every doubt once, with the number that stands for it in the table."""
+    sources = (reference.published.source for reference in references)
+    doubts = (doubt for reference in references for doubt in reference.doubts)
+    said = dict.fromkeys([*sources, *doubts])
+    return {text: at for at, text in enumerate(said, start=1)}

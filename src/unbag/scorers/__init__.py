@@ -1,15 +1,6 @@
-"""From a model to one number for each picture and caption."""
+"""Scorers: one number for each picture and caption, from a model."""
 
-from unbag.models.loading import choose_device
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import Placement, load_model, make_scorer, make_scorers, needs_device
+from unbag.scorers.resolve import make_scorer, make_scorers
 
-__all__ = [
-    "Cosine",
-    "Placement",
-    "choose_device",
-    "load_model",
-    "make_scorer",
-    "make_scorers",
-    "needs_device",
-]
+__all__ = ["Cosine", "make_scorer", "make_scorers"]

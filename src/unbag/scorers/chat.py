@@ -1,9 +1,13 @@
-"""A chat model comes in; a scorer for each prompt of a protocol goes out."""
+"""Protocols that score captions by asking a chat model: yes, letters, likelihoods, free answers.
+
+Dimensions: P pictures, C captions, O orders.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from string import ascii_uppercase
 from typing import Any
@@ -11,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
 from unbag.models.huggingface.chat import (
     Ask,
     ContrastiveGenerator,
@@ -33,18 +36,59 @@ from unbag.scorers.questions import (
     read_answer,
 )
 from unbag.types import BoolArray, FloatArray, Generator, Item, Query, Scorer, Scores
-
-# Dimensions: P pictures, C captions.
+from unbag.types.items import text_of
 
 
 @dataclass(frozen=True)
-class FreeAnswer:
-    """The caption that an answer means gets 1, the other false ones 1/2, a true one not meant 0.
+class Protocol:
+    """A way to have a score from answers, with the prompts it is run with."""
 
-    Without a true one, as in `unbag score`, all others get 0.
+    name: str
+    prompts: tuple[Prompt, ...]
+    make: Callable[..., Scorer]
+    """Takes the model, the prompt, and what the result is known by."""
+    needs: type[Any] = Generator
+    """What the model must be able to do."""
+    version: str = VERSION
+    """Of its code: part of the fingerprint."""
 
-    So a wrong answer is wrong under every tie rule, and an answer that cannot be read is a wrong
-    one; such answers are counted apart. A caption that stands alone gets 1 for yes and 0 for no.
+    def __call__(self, model: object) -> Scorer:
+        """With the published prompt."""
+        return self.scorers(model, sets.PUBLISHED)[0]
+
+    def scorers(self, model: object, asked: str = "all") -> list[Scorer]:
+        """One for each prompt, the published one first."""
+        if not isinstance(model, Generator) or not isinstance(model, self.needs):
+            what = getattr(model, "name", type(model).__name__)
+            raise UserError(
+                f"the scorer {self.name!r} asks questions, and {what!r} cannot answer them"
+                if not isinstance(model, Generator)
+                else f"the scorer {self.name!r} needs what {what!r} cannot do",
+                expected="a chat model"
+                if not isinstance(model, Generator)
+                else "a chat model that decodes against its own language prior (hf:...)",
+                way_out="leave --scorer out to use the model's own",
+            )
+        return [self._scorer(model, prompt) for prompt in chosen(self.prompts, asked)]
+
+    def _scorer(self, model: Generator, prompt: Prompt) -> Scorer:
+        said = "\0".join((self.name, prompt.caption, prompt.question, self.version))
+        digest = blake2b(said.encode(), digest_size=6).hexdigest()
+        return self.make(
+            model,
+            prompt,
+            name=model.name if prompt.is_published else f"{model.name} ({prompt.name})",
+            fingerprint=f"{model.fingerprint}-{digest}",
+            is_variant=not prompt.is_published,
+        )
+
+
+@dataclass(frozen=True)
+class Yes:
+    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
+
+    A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
+    is, and the score of such a caption is its probability as the answer.
     """
 
     model: Generator
@@ -52,12 +96,12 @@ class FreeAnswer:
     name: str
     fingerprint: str
     is_variant: bool = False
-    is_contrastive: bool = False
-    """Decoded with M3ID instead of greedily."""
-    longest: int = 32
-    """Tokens of an answer."""
+    """Another prompt than the published one; not compared with other models."""
+    is_normalised: bool = False
+    """Divided by the sum over Yes and No, or over all answers of a closed question."""
+    is_contrast: bool = False
+    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
     is_blind: bool = False
-    relaxed_form: str = "additive"
 
     @property
     def prompt(self) -> str:
@@ -67,77 +111,57 @@ class FreeAnswer:
     @property
     def scoring(self) -> str:
         """For the protocol."""
-        return "free answers, M3ID" if self.is_contrastive else "free answers"
+        if self.is_contrast:
+            return "yes-probability, log ratio to the language prior"
+        return "yes-probability, normalised" if self.is_normalised else "yes-probability"
 
-    def score_items(self, items: Sequence[Item]) -> list[Scores]:
-        """One answer a picture."""
-        asked = [self._checked(item) for item in items]
-        asks = [
-            Ask(picture, self._prompt(item, one))
-            for item, one in zip(items, asked, strict=True)
-            for picture in item.pictures
-        ]
-        answers = iter(self._answers(asks))
-        return [
-            _scores(item, one, [next(answers) for _ in item.pictures])
-            for item, one in zip(items, asked, strict=True)
-        ]
+    @property
+    def relaxed_form(self) -> str:
+        """Probabilities are compared by ratio, log-probabilities by difference."""
+        return "additive" if self.is_contrast else "ratio"
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """Not possible: an answer chooses among the captions of an item."""
-        raise UserError(
-            f"the scorer {self.scoring!r} was given {len(queries)} captions without their items",
-            expected="items of a benchmark, whose captions are the possible answers",
-            way_out="use --scorer yes for single captions",
-        )
+        """One number a query."""
+        asks = [self._ask(query) for query in queries]
+        mean = [[float(np.mean(tokens)) for tokens in one] for one in logprobs_of(self.model, asks)]
+        if self.is_contrast:
+            prior = self._prior(asks)
+            return [one[0] - prior[ask.prompt, ask.continuations] for one, ask in
+                    zip(mean, asks, strict=True)]  # fmt: skip
+        if self.is_normalised:
+            return [float(np.exp(one[0] - np.logaddexp.reduce(one))) for one in mean]
+        return [float(np.exp(one[0])) for one in mean]
 
-    def _answers(self, asks: Sequence[Ask]) -> list[str]:
-        if not self.is_contrastive:
-            return answers_of(self.model, asks, longest=self.longest)
-        assert isinstance(self.model, ContrastiveGenerator)
-        return self.model.answers_of_m3id(asks, longest=self.longest)
+    def _ask(self, query: Query) -> Ask:
+        """The wanted answer comes first among the continuations."""
+        text = text_of(query.caption)
+        if query.question is None:
+            prompt = filled(self.prompt_set.caption, text=text)
+            return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+        if is_closed([text]):
+            others = alternatives(query.question, text)
+            return Ask(query.picture, query.question.text, self._with(text, others))
+        prompt = filled(self.prompt_set.question, question=query.question.text, text=text)
+        return Ask(query.picture, prompt, self._with("Yes", CLOSED))
 
-    def _prompt(self, item: Item, asked: Asked) -> str:
-        form = self.prompt_set.question if item.question else self.prompt_set.caption
-        return filled(form, question=asked.text)
+    def _with(self, wanted: str, others: Sequence[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((wanted, *others))) if self.is_normalised else (wanted,)
 
-    def _checked(self, item: Item) -> Asked:
-        truth = item.truth
-        if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
-            raise UserError(
-                f"item {item.id!r} has ratings or a gallery, and an answer names one caption",
-                expected="items with a few captions, each true or false of each picture",
-                way_out="score this benchmark with --scorer yes",
-            )
-        return asked_of(item)
-
-
-def _scores(item: Item, asked: Asked, answers: Sequence[str]) -> Scores:
-    true_PC: BoolArray = np.asarray(item.truth, dtype=np.bool_)
-    # Nothing is true where nobody said what is: captions scored outside of a benchmark.
-    value_PC: FloatArray = np.where(true_PC | ~true_PC.any(), 0.0, 0.5)
-    unparsed = 0
-    for p, answer in enumerate(answers):
-        meant = read_answer(answer, asked.keywords, labels=asked.labels)
-        unparsed += meant is None
-        if asked.is_statement:
-            says = not true_PC[p, 0] if meant is None else meant == 0
-            value_PC[p, 0] = float(says)
-        elif meant is not None:
-            value_PC[p, meant] = 1.0
-    return Scores(item.id, value_PC, answers=tuple(answers), unparsed=unparsed)
-
-
-# Models like some letters better than others, so options are shown in as many orders as there are
-# of them, each at every letter once, and log-probabilities are averaged. For two, that is both
-# orders.
-#
-# Dimensions: P pictures, C captions, O orders.
+    def _prior(self, asks: Sequence[Ask]) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Log-probability of the same answer to the same prompt without the picture, each once."""
+        keys = list(dict.fromkeys((ask.prompt, ask.continuations) for ask in asks))
+        found = logprobs_of(self.model, [Ask(None, *key) for key in keys])
+        return {key: float(np.mean(one[0])) for key, one in zip(keys, found, strict=True)}
 
 
 @dataclass(frozen=True)
 class Letters:
-    """Multiple choice. A question that brings its own letters is asked as it is, in one order."""
+    """Multiple choice. A question that brings its own letters is asked as it is, in one order.
+
+    Models like some letters better than others, so options are shown in as many orders as there are
+    of them, each at every letter once, and log-probabilities are averaged. For two, that is both
+    orders.
+    """
 
     model: Generator
     prompt_set: Prompt
@@ -277,11 +301,13 @@ class OptionLikelihood:
 
 
 @dataclass(frozen=True)
-class Yes:
-    """VQAScore: P(Yes) after a question about picture and caption, exp of the mean over its tokens.
+class FreeAnswer:
+    """The caption that an answer means gets 1, the other false ones 1/2, a true one not meant 0.
 
-    A question of the item that says itself how to answer (Yes or No, or a letter) is asked as it
-    is, and the score of such a caption is its probability as the answer.
+    Without a true one, as in `unbag score`, all others get 0.
+
+    So a wrong answer is wrong under every tie rule, and an answer that cannot be read is a wrong
+    one; such answers are counted apart. A caption that stands alone gets 1 for yes and 0 for no.
     """
 
     model: Generator
@@ -289,12 +315,12 @@ class Yes:
     name: str
     fingerprint: str
     is_variant: bool = False
-    """Another prompt than the published one; not compared with other models."""
-    is_normalised: bool = False
-    """Divided by the sum over Yes and No, or over all answers of a closed question."""
-    is_contrast: bool = False
-    """log P(Yes) with the picture minus that without it: what the picture adds to the prior."""
+    is_contrastive: bool = False
+    """Decoded with M3ID instead of greedily."""
+    longest: int = 32
+    """Tokens of an answer."""
     is_blind: bool = False
+    relaxed_form: str = "additive"
 
     @property
     def prompt(self) -> str:
@@ -304,113 +330,74 @@ class Yes:
     @property
     def scoring(self) -> str:
         """For the protocol."""
-        if self.is_contrast:
-            return "yes-probability, log ratio to the language prior"
-        return "yes-probability, normalised" if self.is_normalised else "yes-probability"
+        return "free answers, M3ID" if self.is_contrastive else "free answers"
 
-    @property
-    def relaxed_form(self) -> str:
-        """Probabilities are compared by ratio, log-probabilities by difference."""
-        return "additive" if self.is_contrast else "ratio"
+    def score_items(self, items: Sequence[Item]) -> list[Scores]:
+        """One answer a picture."""
+        asked = [self._checked(item) for item in items]
+        asks = [
+            Ask(picture, self._prompt(item, one))
+            for item, one in zip(items, asked, strict=True)
+            for picture in item.pictures
+        ]
+        answers = iter(self._answers(asks))
+        return [
+            _scores(item, one, [next(answers) for _ in item.pictures])
+            for item, one in zip(items, asked, strict=True)
+        ]
 
     def score(self, queries: Sequence[Query]) -> list[float]:
-        """One number a query."""
-        asks = [self._ask(query) for query in queries]
-        mean = [[float(np.mean(tokens)) for tokens in one] for one in logprobs_of(self.model, asks)]
-        if self.is_contrast:
-            prior = self._prior(asks)
-            return [one[0] - prior[ask.prompt, ask.continuations] for one, ask in
-                    zip(mean, asks, strict=True)]  # fmt: skip
-        if self.is_normalised:
-            return [float(np.exp(one[0] - np.logaddexp.reduce(one))) for one in mean]
-        return [float(np.exp(one[0])) for one in mean]
+        """Not possible: an answer chooses among the captions of an item."""
+        raise UserError(
+            f"the scorer {self.scoring!r} was given {len(queries)} captions without their items",
+            expected="items of a benchmark, whose captions are the possible answers",
+            way_out="use --scorer yes for single captions",
+        )
 
-    def _ask(self, query: Query) -> Ask:
-        """The wanted answer comes first among the continuations."""
-        text = text_of(query.caption)
-        if query.question is None:
-            prompt = filled(self.prompt_set.caption, text=text)
-            return Ask(query.picture, prompt, self._with("Yes", CLOSED))
-        if is_closed([text]):
-            others = alternatives(query.question, text)
-            return Ask(query.picture, query.question.text, self._with(text, others))
-        prompt = filled(self.prompt_set.question, question=query.question.text, text=text)
-        return Ask(query.picture, prompt, self._with("Yes", CLOSED))
+    def _answers(self, asks: Sequence[Ask]) -> list[str]:
+        if not self.is_contrastive:
+            return answers_of(self.model, asks, longest=self.longest)
+        assert isinstance(self.model, ContrastiveGenerator)
+        return self.model.answers_of_m3id(asks, longest=self.longest)
 
-    def _with(self, wanted: str, others: Sequence[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((wanted, *others))) if self.is_normalised else (wanted,)
+    def _prompt(self, item: Item, asked: Asked) -> str:
+        form = self.prompt_set.question if item.question else self.prompt_set.caption
+        return filled(form, question=asked.text)
 
-    def _prior(self, asks: Sequence[Ask]) -> dict[tuple[str, tuple[str, ...]], float]:
-        """Log-probability of the same answer to the same prompt without the picture, each once."""
-        keys = list(dict.fromkeys((ask.prompt, ask.continuations) for ask in asks))
-        found = logprobs_of(self.model, [Ask(None, *key) for key in keys])
-        return {key: float(np.mean(one[0])) for key, one in zip(keys, found, strict=True)}
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What a result is known by."""
-
-    name: str
-    fingerprint: str
-    prompt: str
-    is_variant: bool
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """A way to have a score from answers, with the prompts it is run with."""
-
-    name: str
-    prompts: tuple[Prompt, ...]
-    make: Callable[..., Scorer]
-    needs: type[Any] = Generator
-    """What the model must be able to do."""
-    version: str = VERSION
-    """Of its code: part of the fingerprint."""
-
-    def __call__(self, model: object) -> Scorer:
-        """With the published prompt."""
-        return self.scorers(model, sets.PUBLISHED)[0]
-
-    def scorers(self, model: object, asked: str = "all") -> list[Scorer]:
-        """One for each prompt, the published one first."""
-        if not isinstance(model, Generator) or not isinstance(model, self.needs):
-            what = getattr(model, "name", type(model).__name__)
+    def _checked(self, item: Item) -> Asked:
+        truth = item.truth
+        if not isinstance(truth, np.ndarray) or truth.dtype != np.bool_:
             raise UserError(
-                f"the scorer {self.name!r} asks questions, and {what!r} cannot answer them"
-                if not isinstance(model, Generator)
-                else f"the scorer {self.name!r} needs what {what!r} cannot do",
-                expected="a chat model"
-                if not isinstance(model, Generator)
-                else "a chat model that decodes against its own language prior (hf:...)",
-                way_out="leave --scorer out to use the model's own",
+                f"item {item.id!r} has ratings or a gallery, and an answer names one caption",
+                expected="items with a few captions, each true or false of each picture",
+                way_out="score this benchmark with --scorer yes",
             )
-        return [self.make(model, prompt, self._identity(model, prompt))
-                for prompt in chosen(self.prompts, asked)]  # fmt: skip
-
-    def _identity(self, model: Generator, prompt: Prompt) -> Identity:
-        said = "\0".join((self.name, prompt.caption, prompt.question, self.version))
-        digest = blake2b(said.encode(), digest_size=6).hexdigest()
-        name = model.name if prompt.is_published else f"{model.name} ({prompt.name})"
-        return Identity(name, f"{model.fingerprint}-{digest}", prompt.name, not prompt.is_published)
+        return asked_of(item)
 
 
-def _made(kind: Callable[..., Scorer], **settings: Any) -> Callable[..., Scorer]:
-    def make(model: Generator, prompt: Prompt, known: Identity) -> Scorer:
-        return kind(model, prompt, name=known.name, fingerprint=known.fingerprint,
-                    is_variant=known.is_variant, **settings)  # fmt: skip
+def _scores(item: Item, asked: Asked, answers: Sequence[str]) -> Scores:
+    true_PC: BoolArray = np.asarray(item.truth, dtype=np.bool_)
+    # Nothing is true where nobody said what is: captions scored outside of a benchmark.
+    value_PC: FloatArray = np.where(true_PC | ~true_PC.any(), 0.0, 0.5)
+    unparsed = 0
+    for p, answer in enumerate(answers):
+        meant = read_answer(answer, asked.keywords, labels=asked.labels)
+        unparsed += meant is None
+        if asked.is_statement:
+            says = not true_PC[p, 0] if meant is None else meant == 0
+            value_PC[p, 0] = float(says)
+        elif meant is not None:
+            value_PC[p, meant] = 1.0
+    return Scores(item.id, value_PC, answers=tuple(answers), unparsed=unparsed)
 
-    return make
 
-
-YES = Protocol("yes", sets.YES, _made(Yes))
-YES_NORMALISED = Protocol("yes-normalised", sets.YES, _made(Yes, is_normalised=True))
-YES_CONTRAST = Protocol("yes-contrast", sets.YES, _made(Yes, is_contrast=True))
-LETTERS = Protocol("letters", sets.LETTERS, _made(Letters), version=f"{VERSION}.1")
-PERPLEXITY = Protocol("perplexity", sets.OPTIONS, _made(OptionLikelihood))
-LIKELIHOOD = Protocol("likelihood", sets.OPTIONS, _made(OptionLikelihood, is_mean=False))
-ANSWER = Protocol("answer", sets.ANSWER, _made(FreeAnswer))
+YES = Protocol("yes", sets.YES, Yes)
+YES_NORMALISED = Protocol("yes-normalised", sets.YES, partial(Yes, is_normalised=True))
+YES_CONTRAST = Protocol("yes-contrast", sets.YES, partial(Yes, is_contrast=True))
+LETTERS = Protocol("letters", sets.LETTERS, Letters, version=f"{VERSION}.1")
+PERPLEXITY = Protocol("perplexity", sets.OPTIONS, OptionLikelihood)
+LIKELIHOOD = Protocol("likelihood", sets.OPTIONS, partial(OptionLikelihood, is_mean=False))
+ANSWER = Protocol("answer", sets.ANSWER, FreeAnswer)
 M3ID_ANSWER = Protocol(
-    "m3id", sets.ANSWER, _made(FreeAnswer, is_contrastive=True), needs=ContrastiveGenerator
+    "m3id", sets.ANSWER, partial(FreeAnswer, is_contrastive=True), needs=ContrastiveGenerator
 )

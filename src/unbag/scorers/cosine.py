@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from unbag.errors import UserError
 from unbag.models.batching import as_tensor, even, of_one_size
 from unbag.types import Caption, DualEncoder, Picture, Query
+from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Scores with a dual encoder. The engine embeds unique inputs itself and calls `compare`."""
+    """Scores with a dual encoder. A run embeds unique inputs itself and calls `compare`."""
 
     encoder: DualEncoder
     scoring: str = "cosine"
@@ -72,10 +73,7 @@ class Cosine:
     def _embed_captions(self, captions: Sequence[Caption]) -> Tensor:
         import torch
 
-        rows = [
-            self.encoder.encode_captions([c] if isinstance(c, str) else list(c.prompts))
-            for c in captions
-        ]
+        rows = [self.encoder.encode_captions(list(prompts_of(c))) for c in captions]
         return torch.stack([average(as_tensor(row, model=self.name)) for row in rows])
 
     def _check_widths(self, picture_ND: Tensor, caption_ND: Tensor) -> None:

@@ -1,31 +1,221 @@
-"""Classes by logistic regression on frozen picture vectors: a scorer fitted to a training split.
+"""Linear probes: a scorer of classes by logistic regression on frozen picture vectors.
 
 The caption only says which class is meant; its words and the text encoder play no part. The
-published CIFAR and ImageNet numbers of the ARO paper are such probes, not zero-shot.
-Dimensions: N pairs, P pictures, C captions or classes, D embedding, E embedding and bias.
+published CIFAR and ImageNet numbers of the ARO paper are such probes, not zero-shot. The strength
+of the penalty is chosen on a held-out fifth of the training split; the test split is never seen.
+Dimensions: N pairs or training pictures, P pictures, C captions or classes, D embedding, E
+embedding and bias, B vectors of a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from unbag.errors import UserError
+from unbag.metrics.cases import true_cells
 from unbag.models.batching import even
-from unbag.types import Caption, DualEncoder, Ensemble, FloatArray, IntArray, Picture, Query
+from unbag.runs.cache import Vectors
+from unbag.runs.progress import Progress, Silent
+from unbag.types import (
+    BoolArray,
+    Caption,
+    DualEncoder,
+    FloatArray,
+    IntArray,
+    Item,
+    Picture,
+    Query,
+)
+from unbag.types.items import text_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SCORING = "linear probe"
+STRENGTHS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""Tried in this order, strongest first; then half a decade to both sides of the best."""
+HELD_OUT = 0.2
+_LOOSE = 1e-4
+"""Largest derivative that ends a fit that only serves to choose."""
+_TIGHT = 1e-6
+_BLOCK = 8192
+"""Vectors whose class probabilities are held at once."""
+
+
+def fit_probe(
+    encoder: DualEncoder,
+    classes: tuple[Caption, ...],
+    *,
+    class_N: IntArray,
+    picture_ND: Vectors,
+    keys: Sequence[str],
+    fingerprint: str,
+    seed: int = 0,
+    strengths: Sequence[float] = STRENGTHS,
+    progress: Progress | None = None,
+) -> LinearProbe:
+    """Fit to the vectors of a training split, whose classes `training_classes` finds.
+
+    Args:
+        encoder: Made the vectors, and scores pictures with the probe.
+        classes: The caption of each class.
+        class_N: Class of each picture.
+        picture_ND: Vectors as the encoder gives them: pooled, projected and of unit length; NaN
+            for pictures that cannot be opened.
+        keys: Of the pictures; they decide which are held out.
+        fingerprint: Of the training split.
+        seed: Of what is held out.
+        strengths: Of the penalty, to choose from.
+        progress: Is told how far it is.
+    """
+    progress = progress or Silent()
+    is_whole_N: BoolArray = np.all(np.isfinite(picture_ND), axis=1)
+    class_N = class_N[is_whole_N]
+    keys = [key for key, is_whole in zip(keys, is_whole_N, strict=True) if is_whole]
+    held_N = held_out(keys, class_N, seed=seed)
+    if not held_N.any() or len(set(class_N[~held_N].tolist())) < len(classes):
+        raise UserError(
+            f"the training split has {len(keys)} pictures that can be opened, which leaves some "
+            f"of {len(classes)} classes without any, or nothing to choose the strength on",
+            expected="pictures of each class, and two or more of some class",
+            way_out="check the folder of the training split",
+        )
+    vector_ND = picture_ND[is_whole_N].astype(np.float64)
+    mean_D = vector_ND.mean(axis=0)
+    vector_ND -= mean_D
+    scale = float(np.sqrt(np.mean(vector_ND**2))) or 1.0
+    vector_ND /= scale
+    # Apple's devices have no double precision.
+    device = "cpu" if encoder.device.startswith("mps") else encoder.device
+    training = _Training(vector_ND, class_N, held_N, len(classes), device)
+    with progress.task(f"{encoder.name}: linear probe", len(strengths) + 3) as advance:
+        chosen = _choose(training, strengths, advance)
+        found = training.fit(chosen.strength, chosen.found, to_all=True)
+        advance(1)
+    if found.gradient > 10 * _TIGHT:
+        raise UserError(
+            f"the linear probe of {encoder.name!r} did not converge: after {found.steps} steps a "
+            f"derivative is still {found.gradient:.2g}",
+            expected=f"at most {10 * _TIGHT:.0e}",
+            way_out="leave the smallest strengths out",
+        )
+    weight_CD = found.weight_CD / scale
+    bias_C = found.bias_C - weight_CD @ mean_D
+    made = [fingerprint, str(seed), *map(repr, strengths)]
+    return LinearProbe(
+        encoder=encoder,
+        classes=classes,
+        weight_CE=np.column_stack([weight_CD, bias_C]),
+        strength=chosen.strength,
+        held_out=chosen.accuracy,
+        training=blake2b("\0".join(made).encode(), digest_size=8).hexdigest(),
+    )
+
+
+def training_classes(items: Sequence[Item]) -> tuple[tuple[Caption, ...], IntArray]:
+    """The captions that all items share, and which of them is true of each picture."""
+    captions = items[0].captions if items else ()
+    class_N = np.zeros(len(items), dtype=np.int64)
+    for i, item in enumerate(items):
+        true_C = np.flatnonzero(true_cells(item.truth, item.id))
+        # By identity first: hashing a thousand classes for each of a million pictures is slow.
+        is_same = item.captions is captions or item.captions == captions
+        if len(item.pictures) != 1 or len(true_C) != 1 or not is_same:
+            raise UserError(
+                f"training item {item.id!r} has {len(item.pictures)} pictures and {len(true_C)} "
+                f"true captions{'' if is_same else ', and other captions than the first item'}",
+                expected="one picture of one class, among classes that all items share",
+                way_out="a linear probe needs a benchmark of classes, such as cifar10",
+            )
+        class_N[i] = true_C[0]
+    empty = sorted(set(range(len(captions))) - set(class_N.tolist()))
+    if len(captions) < 2 or empty:
+        raise UserError(
+            f"the training split has {len(items)} pictures, and none of {len(empty)} of its "
+            f"{len(captions)} classes",
+            expected="two classes or more, with pictures of each",
+        )
+    return captions, class_N
+
+
+def held_out(keys: Sequence[str], class_N: IntArray, *, seed: int) -> BoolArray:
+    """A fifth of each class, drawn by hash of seed and picture; one of two at least, one never."""
+    place = [blake2b(f"{seed}\0{key}".encode(), digest_size=8).digest() for key in keys]
+    found_N = np.zeros(len(keys), dtype=np.bool_)
+    for number in np.unique(class_N):
+        members = sorted(np.flatnonzero(class_N == number).tolist(), key=lambda i: place[i])
+        many = max(1, round(HELD_OUT * len(members))) if len(members) > 1 else 0
+        found_N[members[:many]] = True
+    return found_N
+
+
+def _choose(
+    training: _Training, strengths: Sequence[float], advance: Callable[[int], None]
+) -> _Tried:
+    """The strength with the best held-out accuracy, from strong to weak, then half a decade off."""
+    tried: list[_Tried] = []
+
+    def attempt(strength: float, start: Logistic | None) -> Logistic:
+        found = training.fit(strength, start, to_all=False)
+        tried.append(_Tried(training.accuracy(found), strength, found))
+        advance(1)
+        return found
+
+    start = None
+    for strength in sorted(strengths, reverse=True):
+        start = attempt(strength, start)
+    best = max(tried, key=lambda one: (one.accuracy, one.strength))
+    if len(strengths) > 1:
+        for factor in (10**0.5, 10**-0.5):
+            attempt(best.strength * factor, best.found)
+    return max(tried, key=lambda one: (one.accuracy, one.strength))
+
+
+class _Tried(NamedTuple):
+    """A strength and what came of it; the stronger of two equally good ones is taken."""
+
+    accuracy: float
+    strength: float
+    found: Logistic
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Vectors with their classes, centred and brought to a common scale."""
+
+    vector_ND: FloatArray
+    class_N: IntArray
+    is_held_out_N: BoolArray
+    classes: int
+    device: str
+
+    def fit(self, strength: float, start: Logistic | None, *, to_all: bool) -> Logistic:
+        """To all of it, or loosely to what is not held out."""
+        keep_N = slice(None) if to_all else ~self.is_held_out_N
+        return fit_logistic(
+            self.vector_ND[keep_N],
+            self.class_N[keep_N],
+            classes=self.classes,
+            strength=strength,
+            start=start,
+            tolerance=_TIGHT if to_all else _LOOSE,
+            device=self.device,
+        )
+
+    def accuracy(self, found: Logistic) -> float:
+        """On what is held out."""
+        score_NC = found.scores(self.vector_ND[self.is_held_out_N])
+        return float(np.mean(score_NC.argmax(axis=1) == self.class_N[self.is_held_out_N]))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearProbe:
-    """Scores a picture and a class; made by `unbag.evaluation.linear_probe.fit_linear_probe`."""
+    """Scores a picture and a class; made by `fit_probe`."""
 
     encoder: DualEncoder
     classes: tuple[Caption, ...]
@@ -58,7 +248,7 @@ class LinearProbe:
         unknown = [caption for caption in captions if caption not in place]
         if unknown:
             raise UserError(
-                f"the linear probe has no class {_name(unknown[0])!r}",
+                f"the linear probe has no class {text_of(unknown[0])!r}",
                 expected=f"one of its {len(self.classes)}: {_some(self.classes)}",
                 way_out="fit one to the training split of this benchmark, and run it on that alone",
             )
@@ -90,48 +280,19 @@ class LinearProbe:
         return self.encoder.encode_pictures(torch.stack(list(prepared)))
 
 
+def _some(captions: Sequence[Caption]) -> str:
+    more = ", ..." if len(captions) > 5 else ""
+    return ", ".join(text_of(caption) for caption in captions[:5]) + more
+
+
 def untrained(model: object) -> LinearProbe:
     """What the name linear-probe alone leads to: an error, since there is nothing to fit it to."""
     raise UserError(
         "the scorer 'linear-probe' must first be fitted to a training split",
         expected="one benchmark that has one, such as cifar10",
         way_out="`unbag run --scorer linear-probe --bench cifar10`, or "
-        "unbag.evaluation.linear_probe.fit_linear_probe in Python",
+        "unbag.api.fit_linear_probe in Python",
     )
-
-
-def _name(caption: Caption) -> str:
-    return caption.name if isinstance(caption, Ensemble) else caption
-
-
-def _some(captions: Sequence[Caption]) -> str:
-    more = ", ..." if len(captions) > 5 else ""
-    return ", ".join(_name(caption) for caption in captions[:5]) + more
-
-
-# Full batch, double precision, L-BFGS from a fixed start: the same input gives the same weights.
-# Dimensions: N vectors, D embedding, C classes, B vectors of a block.
-
-_BLOCK = 8192
-"""Vectors whose class probabilities are held at once."""
-
-
-@dataclass(frozen=True, eq=False)
-class Logistic:
-    """Class scores are vector_ND @ weight_CD.T + bias_C."""
-
-    weight_CD: FloatArray
-    bias_C: FloatArray
-    loss: float
-    """Mean cross-entropy plus strength / 2 times the squared length of the weights."""
-    gradient: float
-    """Largest derivative of that loss where the solver stopped; 0 at the optimum."""
-    steps: int
-
-    def scores(self, vector_ND: FloatArray) -> FloatArray:
-        """[N, C]."""
-        score_NC: FloatArray = vector_ND @ self.weight_CD.T + self.bias_C
-        return score_NC
 
 
 def fit_logistic(
@@ -147,6 +308,7 @@ def fit_logistic(
 ) -> Logistic:
     """Least mean cross-entropy + strength / 2 |weights|^2; biases are free.
 
+    Full batch, double precision, L-BFGS from a fixed start: the same input gives the same weights.
     Stops when no derivative exceeds `tolerance`; a caller must look at `gradient`.
     """
     import torch
@@ -179,6 +341,24 @@ def fit_logistic(
         gradient=float(np.abs(found.jac).max()),
         steps=int(found.nit),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Logistic:
+    """Class scores are vector_ND @ weight_CD.T + bias_C."""
+
+    weight_CD: FloatArray
+    bias_C: FloatArray
+    loss: float
+    """Mean cross-entropy plus strength / 2 times the squared length of the weights."""
+    gradient: float
+    """Largest derivative of that loss where the solver stopped; 0 at the optimum."""
+    steps: int
+
+    def scores(self, vector_ND: FloatArray) -> FloatArray:
+        """[N, C]."""
+        score_NC: FloatArray = vector_ND @ self.weight_CD.T + self.bias_C
+        return score_NC
 
 
 def _loss(

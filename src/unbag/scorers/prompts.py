@@ -1,4 +1,4 @@
-"""The name of a protocol comes in; the fixed set of prompts it is run with goes out.
+"""The fixed set of prompts of each protocol by which chat models are asked.
 
 Published tables often show the best of several prompts, chosen on the test itself. Here every
 protocol has a fixed set, written before any model was run: all of them are reported, and the one
@@ -30,6 +30,21 @@ class Prompt:
     def is_published(self) -> bool:
         """The one whose numbers can stand beside published ones."""
         return self.name == PUBLISHED
+
+
+def chosen(prompts: Sequence[Prompt], asked: str = "all") -> list[Prompt]:
+    """All of them, the published one, or one by name."""
+    names = [prompt.name for prompt in prompts]
+    if len(set(names)) != len(names) or PUBLISHED not in names:
+        raise UserError(
+            f"prompts named {', '.join(names)}",
+            expected=f"each name once, and one of them {PUBLISHED!r}",
+        )
+    if asked == "all":
+        return sorted(prompts, key=lambda prompt: not prompt.is_published)
+    if asked not in names:
+        raise unknown_name("prompt", asked, ["all", *names])
+    return [prompt for prompt in prompts if prompt.name == asked]
 
 
 def filled(template: str, **marks: str) -> str:
@@ -102,18 +117,3 @@ PROMPTS: Mapping[str, tuple[Prompt, ...]] = MappingProxyType(
     {"yes": YES, "letters": LETTERS, "options": OPTIONS, "answer": ANSWER}
 )
 """Every protocol and its prompts."""
-
-
-def chosen(prompts: Sequence[Prompt], asked: str = "all") -> list[Prompt]:
-    """All of them, the published one, or one by name."""
-    names = [prompt.name for prompt in prompts]
-    if len(set(names)) != len(names) or PUBLISHED not in names:
-        raise UserError(
-            f"prompts named {', '.join(names)}",
-            expected=f"each name once, and one of them {PUBLISHED!r}",
-        )
-    if asked == "all":
-        return sorted(prompts, key=lambda prompt: not prompt.is_published)
-    if asked not in names:
-        raise unknown_name("prompt", asked, ["all", *names])
-    return [prompt for prompt in prompts if prompt.name == asked]

@@ -1,4 +1,4 @@
-"""An item comes in; the question a chat model is asked about its pictures goes out.
+"""The question that a chat model is asked about the pictures of an item, and reading its answer.
 
 An item may bring its own question. Captions that differ in one relation make a question about that
 relation, in the words of the papers (What'sUp, COCO-spatial, GQA-spatial). All others become a
@@ -15,118 +15,12 @@ from string import ascii_uppercase
 from types import MappingProxyType
 
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
 from unbag.types import Caption, Item, Question
-
-# Rules are tried in order and the first that finds anything decides: a label such as (a), then
-# keywords. An answer in which a rule finds two options, or no rule any, cannot be read.
-
-
-def read_answer(
-    answer: str, keywords: Sequence[Sequence[str]], *, labels: Sequence[str] = ()
-) -> int | None:
-    """Number of the option that an answer means; None if it cannot be said."""
-    for found in (_labels(answer, labels), _keywords(answer, keywords)):
-        if found:
-            return next(iter(found)) if len(found) == 1 else None
-    return None
-
-
-def _labels(answer: str, labels: Sequence[str]) -> set[int]:
-    """A letter counts alone, in brackets, or before a bracket, full stop or colon.
-
-    Else "A dog" would be option A.
-    """
-    found = set()
-    for number, label in enumerate(labels):
-        letter = re.escape(label)
-        forms = (rf"^\W*{letter}\W*$", rf"(?<!\w){letter}[).:](?!\w)", rf"\({letter}\)",
-                 rf"\b(?:answer|option)(?: is)?:? {letter}\b")  # fmt: skip
-        if any(re.search(form, answer, flags=re.IGNORECASE) for form in forms):
-            found.add(number)
-    return found
-
-
-def _keywords(answer: str, keywords: Sequence[Sequence[str]]) -> set[int]:
-    """Whole words in any case. Longer ones first, so that "on the left" is not taken for "on"."""
-    rest = " ".join(answer.casefold().split())
-    pairs = [(word.casefold(), n) for n, words in enumerate(keywords) for word in words if word]
-    found = set()
-    for word, number in sorted(pairs, key=lambda pair: -len(pair[0])):
-        pattern = rf"(?<!\w){re.escape(' '.join(word.split()))}(?!\w)"
-        rest, times = re.subn(pattern, "|", rest)
-        if times:
-            found.add(number)
-    return found
-
+from unbag.types.items import text_of
 
 VERSION = "1"
 """Of all that is below: part of a scorer's fingerprint."""
 CLOSED = ("Yes", "No")
-
-
-@dataclass(frozen=True)
-class Relation:
-    """A relation as a question and as an answer says it."""
-
-    phrase: str
-    """In a question between two things; for a place in the picture, after "on the"."""
-    keywords: tuple[str, ...]
-
-
-_LEFT = Relation("to the left of", ("to the left", "on the left", "left of", "left"))
-_RIGHT = Relation("to the right of", ("to the right", "on the right", "right of", "right"))
-_ON = Relation("on", ("on top of", "on"))
-_UNDER = Relation("under", ("under", "underneath", "beneath", "below"))
-_FRONT = Relation("in front of", ("in front of", "in front", "front"))
-_BEHIND = Relation("behind", ("behind", "in the back of", "in back of"))
-_ABOVE = Relation("above", ("above", "over", "on top of"))
-_BELOW = Relation("below", ("below", "under", "underneath", "beneath"))
-BETWEEN: Mapping[str, Relation] = MappingProxyType(
-    {
-        "to the left of": _LEFT, "left of": _LEFT, "to the right of": _RIGHT, "right of": _RIGHT,
-        "on": _ON, "under": _UNDER, "in front of": _FRONT, "behind": _BEHIND, "above": _ABOVE,
-        "below": _BELOW,
-    }
-)  # fmt: skip
-"""Relations of two things, as captions write them."""
-PLACES: Mapping[str, Relation] = MappingProxyType(
-    {
-        "left": Relation("left", _LEFT.keywords),
-        "right": Relation("right", _RIGHT.keywords),
-        "top": Relation("top", ("top", "upper")),
-        "bottom": Relation("bottom", ("bottom", "lower")),
-    }
-)
-"""Places of one thing, as captions write them after "on the"."""
-ENDINGS: Mapping[frozenset[str], str] = MappingProxyType(
-    {
-        frozenset({_LEFT.phrase, _RIGHT.phrase}): "Answer left or right.",
-        frozenset({_ON.phrase, _UNDER.phrase}): "Choose from the two options.",
-        frozenset({_FRONT.phrase, _BEHIND.phrase}): "Answer front or behind.",
-    }
-)
-"""How the published question about a pair of relations ends, with its two pictures."""
-_SHORT = "Give a short answer."
-_MANY = "Choose from the {count} options."
-_COUNTS = {2: "two", 3: "three", 4: "four"}
-
-
-def says_relation(forms: Iterable[str]) -> re.Pattern[str]:
-    """Captions such as "a cup left of a plate", by the forms a relation is written in."""
-    return re.compile(
-        r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
-        rf"(?P<relation>{'|'.join(sorted(forms, key=len, reverse=True))}) "
-        r"(?:an?|the) (?P<second>.+?)\.?",
-        flags=re.IGNORECASE,
-    )
-
-
-_BETWEEN = says_relation(BETWEEN)
-SAYS_PLACE = re.compile(
-    rf"(?:a photo of )?(?:an?|the) (?P<first>.+?) on the (?P<relation>{'|'.join(PLACES)})\.?",
-    flags=re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -138,34 +32,6 @@ class Asked:
     labels: tuple[str, ...] = ()
     is_statement: bool = False
     """One caption, true or false: the readings are yes and no."""
-
-
-def is_closed(captions: Sequence[Caption]) -> bool:
-    """The captions are Yes and No, or letters: the question itself says what they mean."""
-    texts = [text_of(caption).strip() for caption in captions]
-    return all(text in CLOSED or re.fullmatch("[A-Z]", text) for text in texts)
-
-
-def alternatives(question: Question, caption: str) -> tuple[str, ...]:
-    """What a closed question could be answered instead, the caption among it."""
-    return CLOSED if caption in CLOSED else (question.options or (caption,))
-
-
-def option_of(question: Question, caption: str) -> str:
-    """The caption as the question lists it, such as "(a) Open"."""
-    fits = (o for o in question.options if o == caption or o.endswith(f" {caption}"))
-    return next(fits, caption)
-
-
-def lettered(texts: Sequence[str]) -> str:
-    """Options under one another, each with its letter."""
-    if len(texts) > len(ascii_uppercase):
-        raise UserError(
-            f"{len(texts)} options to choose from",
-            expected=f"at most {len(ascii_uppercase)}, one a letter",
-            way_out="score this benchmark with --scorer yes",
-        )
-    return "\n".join(f"{ascii_uppercase[n]}. {text}" for n, text in enumerate(texts))
 
 
 def asked_of(item: Item) -> Asked:
@@ -209,19 +75,19 @@ def _about_relation(item: Item, captions: Sequence[str]) -> Asked | None:
     return None
 
 
-def _relation_text(item: Item, relations: Sequence[Relation], first: str, second: str) -> str:
+def _relation_text(
+    item: Item, relations: Sequence[CaptionRelation], first: str, second: str
+) -> str:
     phrases = [r.phrase for r in relations]
     if len(item.pictures) == 1 and is_turned(item.id):
         # The first caption of such items is the true one; the papers toss a coin here.
         phrases.reverse()
     if not second:
         listed = [f"on the {phrase}" for phrase in phrases]
-        return f"Is the {first} {_or(listed)}? {_SHORT}"
+        return f"Is the {first} {joined_by_or(listed)}? {_SHORT}"
     ending = ENDINGS.get(frozenset(phrases)) if len(item.pictures) > 1 else _SHORT
     count = _COUNTS.get(len(phrases), str(len(phrases)))
-    return (
-        f"Is the {first} {_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
-    )
+    return f"Is the {first} {joined_by_or(phrases)} the {second}? {ending or _MANY.replace('{count}', count)}"
 
 
 def _choice(item: Item, captions: Sequence[str]) -> Asked:
@@ -238,11 +104,146 @@ def _choice(item: Item, captions: Sequence[str]) -> Asked:
     )
 
 
+def joined_by_or(phrases: Sequence[str]) -> str:
+    """Phrases with commas, and an or before the last."""
+    *others, last = phrases
+    return f"{', '.join(others)} or {last}" if others else last
+
+
 def is_turned(name: str) -> bool:
     """A fair coin made from the id of an item, the same in every run."""
     return bool(blake2b(name.encode(), digest_size=1).digest()[0] & 1)
 
 
-def _or(phrases: Sequence[str]) -> str:
-    *others, last = phrases
-    return f"{', '.join(others)} or {last}" if others else last
+def lettered(texts: Sequence[str]) -> str:
+    """Options under one another, each with its letter."""
+    if len(texts) > len(ascii_uppercase):
+        raise UserError(
+            f"{len(texts)} options to choose from",
+            expected=f"at most {len(ascii_uppercase)}, one a letter",
+            way_out="score this benchmark with --scorer yes",
+        )
+    return "\n".join(f"{ascii_uppercase[n]}. {text}" for n, text in enumerate(texts))
+
+
+def is_closed(captions: Sequence[Caption]) -> bool:
+    """The captions are Yes and No, or letters: the question itself says what they mean."""
+    texts = [text_of(caption).strip() for caption in captions]
+    return all(text in CLOSED or re.fullmatch("[A-Z]", text) for text in texts)
+
+
+def alternatives(question: Question, caption: str) -> tuple[str, ...]:
+    """What a closed question could be answered instead, the caption among it."""
+    return CLOSED if caption in CLOSED else (question.options or (caption,))
+
+
+def option_of(question: Question, caption: str) -> str:
+    """The caption as the question lists it, such as "(a) Open"."""
+    fits = (o for o in question.options if o == caption or o.endswith(f" {caption}"))
+    return next(fits, caption)
+
+
+def read_answer(
+    answer: str, keywords: Sequence[Sequence[str]], *, labels: Sequence[str] = ()
+) -> int | None:
+    """Number of the option that an answer means; None if it cannot be said.
+
+    Rules are tried in order and the first that finds anything decides: a label such as (a), then
+    keywords. An answer in which a rule finds two options, or no rule any, cannot be read.
+    """
+    for found in (_labels(answer, labels), _keywords(answer, keywords)):
+        if found:
+            return next(iter(found)) if len(found) == 1 else None
+    return None
+
+
+def _labels(answer: str, labels: Sequence[str]) -> set[int]:
+    """A letter counts alone, in brackets, or before a bracket, full stop or colon.
+
+    Else "A dog" would be option A.
+    """
+    found = set()
+    for number, label in enumerate(labels):
+        letter = re.escape(label)
+        forms = (rf"^\W*{letter}\W*$", rf"(?<!\w){letter}[).:](?!\w)", rf"\({letter}\)",
+                 rf"\b(?:answer|option)(?: is)?:? {letter}\b")  # fmt: skip
+        if any(re.search(form, answer, flags=re.IGNORECASE) for form in forms):
+            found.add(number)
+    return found
+
+
+def _keywords(answer: str, keywords: Sequence[Sequence[str]]) -> set[int]:
+    """Whole words in any case. Longer ones first, so that "on the left" is not taken for "on"."""
+    rest = " ".join(answer.casefold().split())
+    pairs = [(word.casefold(), n) for n, words in enumerate(keywords) for word in words if word]
+    found = set()
+    for word, number in sorted(pairs, key=lambda pair: -len(pair[0])):
+        pattern = rf"(?<!\w){re.escape(' '.join(word.split()))}(?!\w)"
+        rest, times = re.subn(pattern, "|", rest)
+        if times:
+            found.add(number)
+    return found
+
+
+@dataclass(frozen=True)
+class CaptionRelation:
+    """A relation as a question and as an answer says it."""
+
+    phrase: str
+    """In a question between two things; for a place in the picture, after "on the"."""
+    keywords: tuple[str, ...]
+
+
+_LEFT = CaptionRelation("to the left of", ("to the left", "on the left", "left of", "left"))
+_RIGHT = CaptionRelation("to the right of", ("to the right", "on the right", "right of", "right"))
+_ON = CaptionRelation("on", ("on top of", "on"))
+_UNDER = CaptionRelation("under", ("under", "underneath", "beneath", "below"))
+_FRONT = CaptionRelation("in front of", ("in front of", "in front", "front"))
+_BEHIND = CaptionRelation("behind", ("behind", "in the back of", "in back of"))
+_ABOVE = CaptionRelation("above", ("above", "over", "on top of"))
+_BELOW = CaptionRelation("below", ("below", "under", "underneath", "beneath"))
+BETWEEN: Mapping[str, CaptionRelation] = MappingProxyType(
+    {
+        "to the left of": _LEFT, "left of": _LEFT, "to the right of": _RIGHT, "right of": _RIGHT,
+        "on": _ON, "under": _UNDER, "in front of": _FRONT, "behind": _BEHIND, "above": _ABOVE,
+        "below": _BELOW,
+    }
+)  # fmt: skip
+"""Relations of two things, as captions write them."""
+PLACES: Mapping[str, CaptionRelation] = MappingProxyType(
+    {
+        "left": CaptionRelation("left", _LEFT.keywords),
+        "right": CaptionRelation("right", _RIGHT.keywords),
+        "top": CaptionRelation("top", ("top", "upper")),
+        "bottom": CaptionRelation("bottom", ("bottom", "lower")),
+    }
+)
+"""Places of one thing, as captions write them after "on the"."""
+ENDINGS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        frozenset({_LEFT.phrase, _RIGHT.phrase}): "Answer left or right.",
+        frozenset({_ON.phrase, _UNDER.phrase}): "Choose from the two options.",
+        frozenset({_FRONT.phrase, _BEHIND.phrase}): "Answer front or behind.",
+    }
+)
+"""How the published question about a pair of relations ends, with its two pictures."""
+_SHORT = "Give a short answer."
+_MANY = "Choose from the {count} options."
+_COUNTS = {2: "two", 3: "three", 4: "four"}
+
+
+def says_relation(forms: Iterable[str]) -> re.Pattern[str]:
+    """Captions such as "a cup left of a plate", by the forms a relation is written in."""
+    return re.compile(
+        r"(?:a photo of )?(?:an?|the) (?P<first>.+?) (?:is )?"
+        rf"(?P<relation>{'|'.join(sorted(forms, key=len, reverse=True))}) "
+        r"(?:an?|the) (?P<second>.+?)\.?",
+        flags=re.IGNORECASE,
+    )
+
+
+_BETWEEN = says_relation(BETWEEN)
+SAYS_PLACE = re.compile(
+    rf"(?:a photo of )?(?:an?|the) (?P<first>.+?) on the (?P<relation>{'|'.join(PLACES)})\.?",
+    flags=re.IGNORECASE,
+)

@@ -1,1 +1,1 @@
-"""Repair: pairs and a recipe come in; repaired weights, and what they cost, go out."""
+"""Repair dual encoders: recipes, losses, the training loop, and measuring before and after."""

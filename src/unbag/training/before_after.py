@@ -1,4 +1,11 @@
-"""What training gained and cost comes in; a table for the terminal or for a model card goes out."""
+"""Measure a model before and after training on the same benchmarks: what it gained and lost.
+
+`price` gives one row for each metric, with a paired interval, for the terminal or a model card.
+Beside both models stands a blind reader: what it reaches can be had without any picture, so a
+repair that reaches no more has not shown that it looks.
+
+Dimensions: N pairs of texts, D vectors, P pictures, C captions.
+"""
 
 from __future__ import annotations
 
@@ -14,242 +21,39 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from unbag.data.pairs import Pair, Pairs
 from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import Finished, run
 from unbag.metrics.choice import Classify
 from unbag.metrics.retrieval import Recall
 from unbag.metrics.statements import Correlation
-from unbag.models.baselines import text_of
-from unbag.reports import report
-from unbag.reports.exports import escaped
+from unbag.reports.exports import escaped, report
 from unbag.reports.formatting import difference_text, interval_text, value_text
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
-from unbag.training.data.pairs import Draw, PairBatches
+from unbag.training.data.pairs import Draw, PairBatches, draw_texts, readable_pairs
 from unbag.types import (
     Benchmark,
     Caption,
     Comparison,
     DualEncoder,
-    Edit,
     Estimate,
     Picture,
     Query,
     RunContents,
 )
+from unbag.types.items import text_of
 from unbag.world import benchmarks as world
 
 if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
-# A logistic regression without bias on differences of caption vectors, told that each caption is
-# better than its negative. What it reaches can be had without any picture, so a repair that
-# reaches no more has not shown that it looks.
-#
-# Dimensions: N pairs of texts, D vectors, P pictures, C captions.
-
-STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-"""Of the penalty; chosen on a fifth of the training photographs."""
-STEPS = 60
-"""Of Newton's method, at most."""
-STILL = 1e-9
-"""Largest slope at which it stops."""
-MOST = 2_000
-"""Pictures whose captions are read; more would tell it little and cost time."""
-LEAST = 100
-"""Negatives below which there is no reader."""
-AT_ONCE = 256
-
-
-class Contrast(NamedTuple):
-    """A caption and a negative of it."""
-
-    picture: int
-    caption: str
-    negative: str
-    kind: str = ""
-
-
-def fit_preference(apart_ND: Tensor, strength: float) -> Tensor:
-    """Weights [D] that make differences positive: least logistic loss with an L2 penalty."""
-    weight_D = torch.zeros(apart_ND.shape[1], dtype=apart_ND.dtype)
-    penalty_DD = strength * torch.eye(len(weight_D), dtype=apart_ND.dtype)
-    for _ in range(STEPS):
-        miss_N = torch.sigmoid(-(apart_ND @ weight_D))
-        slope_D = -(apart_ND.T @ miss_N) / len(apart_ND) + strength * weight_D
-        bend_DD = (apart_ND * (miss_N * (1 - miss_N))[:, None]).T @ apart_ND / len(apart_ND)
-        step_D = torch.linalg.solve(bend_DD + penalty_DD, slope_D)
-        size = _size(apart_ND, weight_D, step_D, strength)
-        weight_D = weight_D - size * step_D
-        if float(slope_D.abs().max()) < STILL:
-            break
-    return weight_D
-
-
-def _size(apart_ND: Tensor, weight_D: Tensor, step_D: Tensor, strength: float) -> float:
-    """The largest of 1, 1/2, 1/4 ... that lowers the loss: whole steps may run away."""
-    ahead_N, turn_N, size = apart_ND @ weight_D, apart_ND @ step_D, 1.0
-
-    def loss(part: float) -> float:
-        moved_D = weight_D - part * step_D
-        missed = functional.softplus(-(ahead_N - part * turn_N)).mean()
-        return float(missed + strength / 2 * moved_D @ moved_D)
-
-    start = loss(0.0)
-    while loss(size) > start and size > 1e-6:
-        size /= 2
-    return size
-
-
-def choose_and_fit(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
-    """The strength that does best on a fifth of the pictures, then all of them."""
-    is_held_N = torch.tensor([at % 5 == 0 for at in picture_N])
-    rest_ND, held_ND = apart_ND[~is_held_N], apart_ND[is_held_N]
-    right = [float((held_ND @ fit_preference(rest_ND, s) > 0).double().mean()) for s in STRENGTHS]
-    return fit_preference(apart_ND, STRENGTHS[int(np.argmax(right))])
-
-
-def fit_reader(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
-    """Weights [D] of vectors, from differences that are first brought to one deviation."""
-    # A feature that hardly moves, such as one of MiniLM's by 2e-33, must not be blown up.
-    deviation_D = apart_ND.std(dim=0).clamp_min(1e-12)
-    return choose_and_fit(apart_ND / deviation_D, picture_N) / deviation_D
-
-
-def differences(read: Callable[[Sequence[str]], Tensor], rows: Sequence[Contrast]) -> Tensor:
-    """Vectors of captions minus those of their negatives, [N, D]; each text is read once."""
-    texts = sorted({text for row in rows for text in (row.caption, row.negative)}, key=len)
-    parts = [read(texts[at : at + AT_ONCE]) for at in range(0, len(texts), AT_ONCE)]
-    place = {text: at for at, text in enumerate(texts)}
-    vector = torch.cat(parts).double().cpu()
-    return vector[[place[r.caption] for r in rows]] - vector[[place[r.negative] for r in rows]]
-
-
-@dataclass(frozen=True, eq=False)
-class BlindReader:
-    """Scores a caption by a direction in the caption vectors of a model; no picture is opened."""
-
-    encoder: DualEncoder
-    weight_D: Tensor
-    fingerprint: str
-    about: str
-    name: str = "blind reader"
-    scoring: str = "caption only"
-    is_blind: bool = True
-    _known: dict[str, float] = field(default_factory=dict, repr=False)
-
-    def score(self, queries: Sequence[Query]) -> list[float]:
-        """Caption by caption; one that was asked before is not read again."""
-        texts = [text_of(query.caption) for query in queries]
-        self._learn(texts)
-        return [self._known[text] for text in texts]
-
-    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
-        """All equal, [P, C]: a gallery asks which picture, and that cannot be read."""
-        return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
-
-    def _learn(self, texts: Sequence[str]) -> None:
-        new = sorted({text for text in texts if text not in self._known}, key=lambda t: (len(t), t))
-        for at in range(0, len(new), AT_ONCE):
-            some = new[at : at + AT_ONCE]
-            vector_ND = self.encoder.encode_captions(some).double().cpu()
-            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
-
-
-def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | None:
-    """Told of negatives as training draws them; None where there are too few to tell it of."""
-    if not batches.columns.negatives:
-        return None
-    rows = list(_contrasts(batches))
-    if len(rows) < LEAST:
-        return None
-    apart_ND = differences(encoder.encode_captions, rows)
-    weight_D = fit_reader(apart_ND, [row.picture for row in rows])
-    said = repr((encoder.fingerprint, rows, STRENGTHS, STEPS))
-    about = (
-        f"blind: a linear reader of the caption vectors of {encoder.name}, told of {len(rows):,} "
-        "of the same edits; it sees no picture, so a number that does not pass its own is no "
-        "evidence of looking"
-    )
-    fingerprint = f"blind-{blake2b(said.encode(), digest_size=12).hexdigest()}"
-    return BlindReader(encoder, weight_D, fingerprint, about)
-
-
-def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
-    """One caption of each of some pictures, spread over all, with its negatives."""
-    pairs, draw = list(_some(batches.pairs)), Draw(batches.seed, 0)
-    chosen = [draw.caption(pair) for pair in pairs]
-    edits: Sequence[Sequence[Edit]]
-    edits = [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
-    if batches.made:
-        edits = batches.made(pairs, chosen, epoch=0)
-    for number, (pair, at, some) in enumerate(zip(pairs, chosen, edits, strict=True)):
-        said = draw.said(pair, at, some, batches.columns)
-        for negative in said.negatives:
-            if negative is not None:
-                yield Contrast(number, said.caption, negative)
-
-
-def _some(pairs: Pairs) -> Iterator[Pair]:
-    """Those that can be read; training skips the others too."""
-    for place in np.unique(np.linspace(0, len(pairs) - 1, min(MOST, len(pairs)), dtype=np.int64)):
-        try:
-            yield pairs[int(place)]
-        except UserError:
-            continue
-
 
 Kind = Literal["composition", "words", "retrieval", "classification", "agreement"]
 """`words`: which words fit, which a bag of words can tell; `agreement`: with ratings by people."""
 Side = Literal["composition", "recognition", "neither"]
-
-BY_NAME: Mapping[str, Kind] = MappingProxyType({world.REPLACE.name: "words"})
-"""Those that their metrics would put elsewhere."""
-PRICE_SIDES_BY_METRIC: tuple[tuple[type, Kind], ...] = (
-    (Classify, "classification"),
-    (Recall, "retrieval"),
-    (Correlation, "agreement"),
-)
-"""The first metric a benchmark has decides; every other benchmark asks for composition."""
-RECOGNITION: frozenset[Kind] = frozenset({"words", "retrieval", "classification"})
-
-DEFAULT: tuple[Benchmark, ...] = (world.SWAP, world.RELATION, world.REPLACE, world.RETRIEVAL)
-"""Where a user names none: pictures are drawn, so any model can be asked without a download."""
-DRAWINGS = (
-    "world benchmarks are drawings of simple shapes: what they show of a model trained on "
-    "photographs need not hold for photographs; name benchmarks with --bench"
-)
-
-
-def kind_of(benchmark: Benchmark) -> Kind:
-    """By name, then by its metrics."""
-    if benchmark.name in BY_NAME:
-        return BY_NAME[benchmark.name]
-    for form, kind in PRICE_SIDES_BY_METRIC:
-        if any(isinstance(metric, form) for metric in benchmark.metrics):
-            return kind
-    return "composition"
-
-
-def side_of(benchmark: Benchmark) -> Side:
-    """Ratings by people count for neither side."""
-    kind = kind_of(benchmark)
-    if kind in RECOGNITION:
-        return "recognition"
-    return "composition" if kind == "composition" else "neither"
-
-
-def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
-    """Whether any of them draws its pictures."""
-    return any("unbag world" in benchmark.sources for benchmark in benchmarks)
-
-
-# Both are scored in one ordinary run on the same items, so every difference is paired.
-
 Section = Literal[
     "composition",
     "brittleness",
@@ -259,7 +63,24 @@ Section = Literal[
     "classification",
     "agreement with people",
 ]
-PRICE_BY_METRIC: Mapping[str, Section] = MappingProxyType(
+
+DEFAULT: tuple[Benchmark, ...] = (world.SWAP, world.RELATION, world.REPLACE, world.RETRIEVAL)
+"""Where a user names none: pictures are drawn, so any model can be asked without a download."""
+DRAWINGS = (
+    "world benchmarks are drawings of simple shapes: what they show of a model trained on "
+    "photographs need not hold for photographs; name benchmarks with --bench"
+)
+
+KIND_BY_NAME: Mapping[str, Kind] = MappingProxyType({world.REPLACE.name: "words"})
+"""Those that their metrics would put elsewhere."""
+KIND_BY_METRIC: tuple[tuple[type, Kind], ...] = (
+    (Classify, "classification"),
+    (Recall, "retrieval"),
+    (Correlation, "agreement"),
+)
+"""The first metric a benchmark has decides; every other benchmark asks for composition."""
+RECOGNITION: frozenset[Kind] = frozenset({"words", "retrieval", "classification"})
+SECTION_BY_METRIC: Mapping[str, Section] = MappingProxyType(
     {
         "brittleness": "brittleness",
         "mean_original": "mean caption scores",
@@ -267,7 +88,7 @@ PRICE_BY_METRIC: Mapping[str, Section] = MappingProxyType(
         "mean_negative": "mean caption scores",
     }
 )
-BY_KIND: Mapping[Kind, Section] = MappingProxyType(
+SECTION_BY_KIND: Mapping[Kind, Section] = MappingProxyType(
     {
         "composition": "composition",
         "words": "single words",
@@ -276,12 +97,12 @@ BY_KIND: Mapping[Kind, Section] = MappingProxyType(
         "agreement": "agreement with people",
     }
 )
-ALSO = ("original", "augmented", *PRICE_BY_METRIC, "image_to_text@1")
+ALSO_COMPARED = ("original", "augmented", *SECTION_BY_METRIC, "image_to_text@1")
 """Compared besides the headline of each benchmark."""
-BLIND_SECTIONS: tuple[Section, ...] = ("composition", "single words")
+SECTIONS_WITH_READER: tuple[Section, ...] = ("composition", "single words")
 """Where a caption is told from a false one, which may be had by reading alone."""
 _HARD_POSITIVES = "no benchmark with hard positives was asked for"
-EMPTY: Mapping[Section, str] = MappingProxyType(
+IF_EMPTY: Mapping[Section, str] = MappingProxyType(
     {
         "composition": "no composition benchmark was asked for",
         "brittleness": _HARD_POSITIVES,
@@ -291,6 +112,82 @@ EMPTY: Mapping[Section, str] = MappingProxyType(
     }
 )
 """Said where a section that every table should have holds nothing."""
+
+COLUMNS = ("benchmark", "metric", "before", "after", "difference", "n")
+BLIND = "blind"
+TABLE_NOTE = (
+    "percent with 95 % intervals; difference: after minus before, paired over the same units"
+)
+MEANS_NOTE = "mean caption scores are cosines"
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Of the penalty; chosen on a fifth of the training photographs."""
+NEWTON_STEPS = 60
+"""Of Newton's method, at most."""
+MAX_SLOPE = 1e-9
+"""Largest slope at which it stops."""
+MAX_PICTURES = 2_000
+"""Pictures whose captions are read; more would tell it little and cost time."""
+MIN_NEGATIVES = 100
+"""Negatives below which there is no reader."""
+TEXTS_AT_ONCE = 256
+
+
+def price(
+    before: DualEncoder,
+    after: DualEncoder,
+    *,
+    out: Path,
+    benchmarks: Sequence[Benchmark] = (),
+    data: Path | None = None,
+    cache: Path | None = None,
+    seed: int = 0,
+    batch: int = 256,
+    command: str = "",
+    progress: Progress | None = None,
+    reader: BlindReader | None = None,
+) -> Priced:
+    """Score both on the same benchmarks (those of the world if none is named) and compare.
+
+    Both are scored in one run on the same items, so every difference is paired.
+
+    A `reader` is asked the same, and its numbers stand beside theirs.
+    `out` becomes an ordinary run folder with `report.html`; a run that was stopped goes on.
+    """
+    benchmarks = tuple(benchmarks) or DEFAULT
+    job = Job(
+        scorers=[Cosine(before), Cosine(after), *([reader] if reader else [])],
+        benchmarks=benchmarks,
+        out=out,
+        data=data,
+        cache=cache,
+        seed=seed,
+        batch=batch,
+        device=before.device,
+        also_compared=ALSO_COMPARED,
+        command=command,
+    )
+    finished = run(job, progress=progress)
+    report(finished.contents, finished.folder.report)
+    return _priced(finished, (before.name, after.name), benchmarks, reader)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """All rows of a comparison before and after training."""
+
+    before: str
+    after: str
+    rows: tuple[PriceRow, ...]
+    """By section."""
+    folder: Path
+    """The run folder with both models' scores and the report."""
+    notes: tuple[str, ...] = ()
+    """Sections that are empty and why, what could not be measured, what the pictures are."""
+
+    def of(self, section: Section) -> tuple[PriceRow, ...]:
+        """The rows of one section."""
+        return tuple(row for row in self.rows if row.section == section)
 
 
 @dataclass(frozen=True)
@@ -316,61 +213,6 @@ class PriceRow:
         return self.change.metric
 
 
-@dataclass(frozen=True)
-class Priced:
-    """What training gained and cost."""
-
-    before: str
-    after: str
-    rows: tuple[PriceRow, ...]
-    """By section."""
-    folder: Path
-    """The run folder with both models' scores and the report."""
-    notes: tuple[str, ...] = ()
-    """Sections that are empty and why, what could not be measured, what the pictures are."""
-
-    def of(self, section: Section) -> tuple[PriceRow, ...]:
-        """The rows of one section."""
-        return tuple(row for row in self.rows if row.section == section)
-
-
-def price(
-    before: DualEncoder,
-    after: DualEncoder,
-    *,
-    out: Path,
-    benchmarks: Sequence[Benchmark] = (),
-    data: Path | None = None,
-    cache: Path | None = None,
-    seed: int = 0,
-    batch: int = 256,
-    command: str = "",
-    progress: Progress | None = None,
-    reader: BlindReader | None = None,
-) -> Priced:
-    """Score both on the same benchmarks (those of the world if none is named) and compare.
-
-    A `reader` is asked the same, and its numbers stand beside theirs.
-    `out` becomes an ordinary run folder with `report.html`; a run that was stopped goes on.
-    """
-    benchmarks = tuple(benchmarks) or DEFAULT
-    job = Job(
-        scorers=[Cosine(before), Cosine(after), *([reader] if reader else [])],
-        benchmarks=benchmarks,
-        out=out,
-        data=data,
-        cache=cache,
-        seed=seed,
-        batch=batch,
-        device=before.device,
-        also_compared=ALSO,
-        command=command,
-    )
-    finished = run(job, progress=progress)
-    report(finished.contents, finished.folder.report)
-    return _priced(finished, (before.name, after.name), benchmarks, reader)
-
-
 def _priced(
     finished: Finished,
     names: tuple[str, str],
@@ -388,7 +230,7 @@ def _priced(
             expected="at least one benchmark that both models can be judged on",
         )
     there = {row.section for row in rows}
-    notes = [said for section, said in EMPTY.items() if section not in there]
+    notes = [said for section, said in IF_EMPTY.items() if section not in there]
     notes += [reader.about] if reader and any(row.blind for row in rows) else []
     notes += contents.problems
     notes += [DRAWINGS] if are_drawings(benchmarks) else []
@@ -403,8 +245,8 @@ def _rows(
             estimate_of(contents, change, one) for one in (change.first, change.second)
         )
         if before is not None and after is not None:
-            section = PRICE_BY_METRIC.get(change.metric, BY_KIND[kinds[change.benchmark]])
-            is_asked = section in BLIND_SECTIONS
+            section = SECTION_BY_METRIC.get(change.metric, SECTION_BY_KIND[kinds[change.benchmark]])
+            is_asked = section in SECTIONS_WITH_READER
             blind = estimate_of(contents, change, reader) if reader and is_asked else None
             yield PriceRow(section, before, after, change, blind)
 
@@ -422,10 +264,27 @@ def estimate_of(contents: RunContents, change: Comparison, scorer: str) -> Estim
     return None
 
 
-HEAD = ("benchmark", "metric", "before", "after", "difference", "n")
-BLIND = "blind"
-UNDER = "percent with 95 % intervals; difference: after minus before, paired over the same units"
-MEANS = "mean caption scores are cosines"
+def kind_of(benchmark: Benchmark) -> Kind:
+    """What a benchmark asks for, decided by its name, then by its metrics."""
+    if benchmark.name in KIND_BY_NAME:
+        return KIND_BY_NAME[benchmark.name]
+    for form, kind in KIND_BY_METRIC:
+        if any(isinstance(metric, form) for metric in benchmark.metrics):
+            return kind
+    return "composition"
+
+
+def side_of(benchmark: Benchmark) -> Side:
+    """The side a benchmark counts for; ratings by people count for neither."""
+    kind = kind_of(benchmark)
+    if kind in RECOGNITION:
+        return "recognition"
+    return "composition" if kind == "composition" else "neither"
+
+
+def are_drawings(benchmarks: Sequence[Benchmark]) -> bool:
+    """Whether any of them draws its pictures."""
+    return any("unbag world" in benchmark.sources for benchmark in benchmarks)
 
 
 def price_table(priced: Priced) -> Table:
@@ -482,24 +341,9 @@ def change_text(change: Comparison, *, is_rate: bool) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def _has_blind(priced: Priced) -> bool:
-    return any(row.blind for row in priced.rows)
-
-
-def _head(priced: Priced) -> tuple[str, ...]:
-    return (*HEAD, BLIND) if _has_blind(priced) else HEAD
-
-
-def _blind(row: PriceRow) -> str:
-    return _estimate(row.blind) if row.blind else ""
-
-
-def _under(priced: Priced) -> str:
-    is_lower = any(row.metric in LOWER_IS_BETTER for row in priced.rows)
-    parts = [UNDER]
-    parts += [MEANS] if priced.of("mean caption scores") else []
-    parts += ["↓ lower is better"] if is_lower else []
-    return "; ".join(parts)
+def estimate_text(estimate: Estimate) -> str:
+    """As `93.8 [92.1, 95.0]`."""
+    return f"{value_text(estimate)} {interval_text(estimate)}".strip()
 
 
 def _cells(row: PriceRow) -> tuple[str, str, str, str, str, str]:
@@ -508,15 +352,31 @@ def _cells(row: PriceRow) -> tuple[str, str, str, str, str, str]:
     return (
         row.benchmark,
         f"{row.metric}{rule}{arrow}",
-        _estimate(row.before),
-        _estimate(row.after),
+        estimate_text(row.before),
+        estimate_text(row.after),
         change_text(row.change, is_rate=row.before.is_rate),
         f"{row.change.n:,}",
     )
 
 
-def _estimate(estimate: Estimate) -> str:
-    return f"{value_text(estimate)} {interval_text(estimate)}".strip()
+def _blind(row: PriceRow) -> str:
+    return estimate_text(row.blind) if row.blind else ""
+
+
+def _has_blind(priced: Priced) -> bool:
+    return any(row.blind for row in priced.rows)
+
+
+def _head(priced: Priced) -> tuple[str, ...]:
+    return (*COLUMNS, BLIND) if _has_blind(priced) else COLUMNS
+
+
+def _under(priced: Priced) -> str:
+    is_lower = any(row.metric in LOWER_IS_BETTER for row in priced.rows)
+    parts = [TABLE_NOTE]
+    parts += [MEANS_NOTE] if priced.of("mean caption scores") else []
+    parts += ["↓ lower is better"] if is_lower else []
+    return "; ".join(parts)
 
 
 def _style(row: PriceRow) -> str:
@@ -525,3 +385,135 @@ def _style(row: PriceRow) -> str:
         return ""
     is_better = (row.change.difference > 0) != (row.metric in LOWER_IS_BETTER)
     return "green" if is_better else "red"
+
+
+def blind_reader(encoder: DualEncoder, batches: PairBatches) -> BlindReader | None:
+    """Fit a blind reader to negatives as training draws them; None where there are too few."""
+    if not batches.columns.negatives:
+        return None
+    rows = list(_contrasts(batches))
+    if len(rows) < MIN_NEGATIVES:
+        return None
+    apart_ND = differences(encoder.encode_captions, rows)
+    weight_D = fit_reader(apart_ND, [row.picture for row in rows])
+    said = repr((encoder.fingerprint, rows, STRENGTHS, NEWTON_STEPS))
+    about = (
+        f"blind: a linear reader of the caption vectors of {encoder.name}, told of {len(rows):,} "
+        "of the same edits; it sees no picture, so a number that does not pass its own is no "
+        "evidence of looking"
+    )
+    fingerprint = f"blind-{blake2b(said.encode(), digest_size=12).hexdigest()}"
+    return BlindReader(encoder, weight_D, fingerprint, about)
+
+
+@dataclass(frozen=True, eq=False)
+class BlindReader:
+    """Scores a caption by a direction in the caption vectors of a model; no picture is opened.
+
+    The direction is that of a logistic regression without bias on differences of caption vectors,
+    fitted to prefer each caption to its negative.
+    """
+
+    encoder: DualEncoder
+    weight_D: Tensor
+    fingerprint: str
+    about: str
+    name: str = "blind reader"
+    scoring: str = "caption only"
+    is_blind: bool = True
+    _known: dict[str, float] = field(default_factory=dict, repr=False)
+
+    def score(self, queries: Sequence[Query]) -> list[float]:
+        """Scores of captions; one that was asked before is not read again."""
+        texts = [text_of(query.caption) for query in queries]
+        self._learn(texts)
+        return [self._known[text] for text in texts]
+
+    def score_matrix(self, pictures: Sequence[Picture], captions: Sequence[Caption]) -> Tensor:
+        """All scores equal, [P, C]: a gallery asks which picture, and that cannot be read."""
+        return torch.zeros(len(pictures), len(captions), dtype=torch.float64)
+
+    def _learn(self, texts: Sequence[str]) -> None:
+        new = sorted({text for text in texts if text not in self._known}, key=lambda t: (len(t), t))
+        for at in range(0, len(new), TEXTS_AT_ONCE):
+            some = new[at : at + TEXTS_AT_ONCE]
+            vector_ND = self.encoder.encode_captions(some).double().cpu()
+            self._known.update(zip(some, (vector_ND @ self.weight_D).tolist(), strict=True))
+
+
+def _contrasts(batches: PairBatches) -> Iterator[Contrast]:
+    """One caption of each of some pictures, spread over all, with its negatives."""
+    every = batches.pairs
+    places = np.unique(
+        np.linspace(0, len(every) - 1, min(MAX_PICTURES, len(every)), dtype=np.int64)
+    )
+    pairs = list(readable_pairs(every, places.tolist()))
+    texts = draw_texts(pairs, Draw(batches.seed, 0), batches.columns, batches.made)
+    for number, said in enumerate(texts):
+        for negative in said.negatives:
+            if negative is not None:
+                yield Contrast(number, said.caption, negative)
+
+
+class Contrast(NamedTuple):
+    """A caption and a negative of it."""
+
+    picture: int
+    caption: str
+    negative: str
+    kind: str = ""
+
+
+def differences(read: Callable[[Sequence[str]], Tensor], rows: Sequence[Contrast]) -> Tensor:
+    """Vectors of captions minus those of their negatives, [N, D]; each text is read once."""
+    texts = sorted({text for row in rows for text in (row.caption, row.negative)}, key=len)
+    parts = [read(texts[at : at + TEXTS_AT_ONCE]) for at in range(0, len(texts), TEXTS_AT_ONCE)]
+    place = {text: at for at, text in enumerate(texts)}
+    vector = torch.cat(parts).double().cpu()
+    return vector[[place[r.caption] for r in rows]] - vector[[place[r.negative] for r in rows]]
+
+
+def fit_reader(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
+    """Weights [D] of vectors, from differences that are first brought to one deviation."""
+    # A feature that hardly moves, such as one of MiniLM's by 2e-33, must not be blown up.
+    deviation_D = apart_ND.std(dim=0).clamp_min(1e-12)
+    return choose_and_fit(apart_ND / deviation_D, picture_N) / deviation_D
+
+
+def choose_and_fit(apart_ND: Tensor, picture_N: Sequence[int]) -> Tensor:
+    """The strength that does best on a fifth of the pictures, then all of them."""
+    is_held_N = torch.tensor([at % 5 == 0 for at in picture_N])
+    rest_ND, held_ND = apart_ND[~is_held_N], apart_ND[is_held_N]
+    right = [float((held_ND @ fit_preference(rest_ND, s) > 0).double().mean()) for s in STRENGTHS]
+    return fit_preference(apart_ND, STRENGTHS[int(np.argmax(right))])
+
+
+def fit_preference(apart_ND: Tensor, strength: float) -> Tensor:
+    """Weights [D] that make differences positive: least logistic loss with an L2 penalty."""
+    weight_D = torch.zeros(apart_ND.shape[1], dtype=apart_ND.dtype)
+    penalty_DD = strength * torch.eye(len(weight_D), dtype=apart_ND.dtype)
+    for _ in range(NEWTON_STEPS):
+        miss_N = torch.sigmoid(-(apart_ND @ weight_D))
+        slope_D = -(apart_ND.T @ miss_N) / len(apart_ND) + strength * weight_D
+        bend_DD = (apart_ND * (miss_N * (1 - miss_N))[:, None]).T @ apart_ND / len(apart_ND)
+        step_D = torch.linalg.solve(bend_DD + penalty_DD, slope_D)
+        size = _size(apart_ND, weight_D, step_D, strength)
+        weight_D = weight_D - size * step_D
+        if float(slope_D.abs().max()) < MAX_SLOPE:
+            break
+    return weight_D
+
+
+def _size(apart_ND: Tensor, weight_D: Tensor, step_D: Tensor, strength: float) -> float:
+    """The largest of 1, 1/2, 1/4 ... that lowers the loss: whole steps may run away."""
+    ahead_N, turn_N, size = apart_ND @ weight_D, apart_ND @ step_D, 1.0
+
+    def loss(part: float) -> float:
+        moved_D = weight_D - part * step_D
+        missed = functional.softplus(-(ahead_N - part * turn_N)).mean()
+        return float(missed + strength / 2 * moved_D @ moved_D)
+
+    start = loss(0.0)
+    while loss(size) > start and size > 1e-6:
+        size /= 2
+    return size

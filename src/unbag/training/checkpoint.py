@@ -1,4 +1,4 @@
-"""The state of a training run to one file and back: weights, moments, thresholds, where it stands.
+"""Save and restore the state of a training run: weights, optimizer state, thresholds, progress.
 
 One safetensors file, written under another name and renamed: a reader, a kill or a full disk finds
 the old one or the new one, whole. Nothing is unpickled.
@@ -21,50 +21,12 @@ from unbag.runs.files import write_atomically
 from unbag.training.optim import open_weights
 from unbag.training.towers.base import Trainable
 
-# What AdamW keeps of each weight, to tensors by name and back.
-
-_STEP = "step"
-_KEPT = (_STEP, "exp_avg", "exp_avg_sq")
-
-
-def moments_of(
-    weights: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer
-) -> dict[str, Tensor]:
-    """By kind and weight, `exp_avg.tower.weight`; nothing of weights that took no step yet."""
-    return {
-        f"{key}.{name}": torch.as_tensor(value)
-        for name, weight in weights.items()
-        for key, value in optimiser.state.get(weight, {}).items()
-    }
-
-
-def put_moments(
-    weights: Mapping[str, nn.Parameter],
-    optimiser: torch.optim.Optimizer,
-    found: Mapping[str, Tensor],
-) -> None:
-    """Put back what `moments_of` gave, where the optimiser looks for it."""
-    on_device = {
-        weight
-        for group in optimiser.param_groups
-        for weight in group["params"]
-        # Else AdamW counts steps on the CPU, and keeps only the rest beside the weight.
-        if group.get("capturable") or group.get("fused")
-    }
-    for name, weight in weights.items():
-        kept = {key: found[f"{key}.{name}"] for key in _KEPT if f"{key}.{name}" in found}
-        optimiser.state.pop(weight, None)
-        if kept:
-            optimiser.state[weight] = {
-                key: value if key == _STEP and weight not in on_device else value.to(weight.device)
-                for key, value in kept.items()
-            }
-
-
 LAST, BEST = "last.safetensors", "best.safetensors"
 _WEIGHT, _MOMENT, _THRESHOLD = "weight.", "moment.", "threshold"
-"""What AdamW keeps for each weight."""
 _HEADER = "unbag_training"
+_STEP = "step"
+_KEPT = (_STEP, "exp_avg", "exp_avg_sq")
+"""What AdamW keeps for each weight."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +50,7 @@ class Standing:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """What was read."""
+    """The contents of a checkpoint."""
 
     standing: Standing
     weights: Mapping[str, Tensor]
@@ -104,7 +66,7 @@ def save(
     optimiser: torch.optim.Optimizer | None = None,
     threshold_K: Tensor | None = None,
 ) -> None:
-    """Write it; without an optimiser, weights alone."""
+    """Write a checkpoint; without an optimiser, weights alone."""
     tensors = {_WEIGHT + name: value for name, value in trainable.module.state_dict().items()}
     if optimiser is not None:
         moments = moments_of(open_weights(trainable), optimiser)
@@ -126,7 +88,7 @@ def save(
 
 
 def load(path: Path) -> Checkpoint:
-    """Read it."""
+    """Read a checkpoint."""
     try:
         with safe_open(path, framework="pt") as file:
             standing = Standing(**json.loads((file.metadata() or {})[_HEADER]))
@@ -148,7 +110,7 @@ def load(path: Path) -> Checkpoint:
 def restore(
     found: Checkpoint, trainable: Trainable, optimiser: torch.optim.Optimizer | None = None
 ) -> None:
-    """Put weights and moments where they were."""
+    """Restore weights and optimizer state."""
     try:
         trainable.module.load_state_dict(dict(found.weights))
     except RuntimeError as error:
@@ -164,3 +126,37 @@ def restore(
 
 def _with(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
+
+
+def moments_of(
+    weights: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """Optimizer state by kind and weight, `exp_avg.tower.weight`; none before the first step."""
+    return {
+        f"{key}.{name}": torch.as_tensor(value)
+        for name, weight in weights.items()
+        for key, value in optimiser.state.get(weight, {}).items()
+    }
+
+
+def put_moments(
+    weights: Mapping[str, nn.Parameter],
+    optimiser: torch.optim.Optimizer,
+    found: Mapping[str, Tensor],
+) -> None:
+    """Restore the optimizer state that `moments_of` gave."""
+    on_device = {
+        weight
+        for group in optimiser.param_groups
+        for weight in group["params"]
+        # Else AdamW counts steps on the CPU, and keeps only the rest beside the weight.
+        if group.get("capturable") or group.get("fused")
+    }
+    for name, weight in weights.items():
+        kept = {key: found[f"{key}.{name}"] for key in _KEPT if f"{key}.{name}" in found}
+        optimiser.state.pop(weight, None)
+        if kept:
+            optimiser.state[weight] = {
+                key: value if key == _STEP and weight not in on_device else value.to(weight.device)
+                for key, value in kept.items()
+            }

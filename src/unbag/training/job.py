@@ -1,4 +1,4 @@
-"""What `unbag train` is asked to do, and what it keeps of it in the run folder."""
+"""The job of a training run, and its record in the run folder, by which the run can be resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unbag.training.data.batch import Batches
     from unbag.training.towers.base import Trainable
 
-NAME = "training.json"
+RECORD_FILE = "training.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,13 @@ class TrainJob:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """All that decides the weights. A folder with other settings is not continued."""
+class TrainIdentity:
+    """Everything that decides the weights. A folder with other settings is not continued."""
 
     model: str
     model_fingerprint: str
     recipe: object
-    """As plain data."""
+    """The recipe as plain data."""
     data_fingerprint: str
     seed: int
     precision: str
@@ -74,7 +74,7 @@ class Asked:
 class TrainRecord:
     """The file training.json."""
 
-    asked: Asked
+    asked: TrainIdentity
     state: Literal["running", "stopped", "done"]
     data: str
     device: str
@@ -87,9 +87,9 @@ class TrainRecord:
     python: str = field(default_factory=platform.python_version)
 
 
-def asked_of(job: TrainJob, *, processes: int) -> Asked:
-    """What a job asks, for comparing."""
-    return Asked(
+def identity_of(job: TrainJob, *, processes: int) -> TrainIdentity:
+    """What a job is compared by."""
+    return TrainIdentity(
         model=job.trainable.name,
         model_fingerprint=job.trainable.fingerprint,
         recipe=described(job.recipe),
@@ -102,19 +102,19 @@ def asked_of(job: TrainJob, *, processes: int) -> Asked:
 
 
 def write_record(folder: Path, record: TrainRecord) -> None:
-    """Atomically."""
-    write_text(folder / NAME, json.dumps(asdict(record), indent=1))
+    """Write training.json."""
+    write_text(folder / RECORD_FILE, json.dumps(asdict(record), indent=1))
 
 
 def read_record(folder: Path) -> TrainRecord | None:
     """None if the folder holds no training run."""
-    path = folder / NAME
+    path = folder / RECORD_FILE
     if not path.exists():
         return None
     said: Any = None
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-        return TrainRecord(**(said | {"asked": Asked(**said["asked"])}))
+        return TrainRecord(**(said | {"asked": TrainIdentity(**said["asked"])}))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} {_why(said, error)}",
@@ -130,7 +130,7 @@ def _why(said: object, error: Exception) -> str:
     return f"was written by unbag {version}"
 
 
-def check_same(old: TrainRecord, asked: Asked, *, folder: Path) -> None:
+def check_same(old: TrainRecord, asked: TrainIdentity, *, folder: Path) -> None:
     """Refuse to go on with other settings."""
     now: Mapping[str, object] = asdict(asked)
     apart = differences(asdict(old.asked), json.loads(json.dumps(now)))

@@ -1,4 +1,8 @@
-"""What a step found out comes in; the row of the log that says it goes out."""
+"""The log of a training run: log.csv, and TensorBoard or Weights & Biases where wanted.
+
+Numbers stay on the device until `FLUSH_EVERY` steps have come together: reading one at a time would
+make the device wait for Python at every step.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +22,27 @@ from unbag.errors import UserError, said_by
 from unbag.runs.files import write_text
 from unbag.training.job import TrainJob
 from unbag.training.optim import share_of_rate
-from unbag.training.step import Taken
+from unbag.training.step import StepResult
 
-# Numbers stay on the device until `SOMETIMES` steps have come together: reading one at a time
-# would make the device wait for Python at every step.
-
-NAME = "log.csv"
-SOMETIMES = 20
+LOG_FILE = "log.csv"
+FLUSH_EVERY = 20
 """Steps between two readings."""
 
 
-class NotFiniteError(Exception):
-    """A number that is no number; says which and when."""
-
-    def __init__(self, step: int, term: str, value: float) -> None:
-        super().__init__(f"{term} became {value} at step {step}")
-        self.step, self.term, self.value = step, term, value
+def open_log(
+    folder: Path, columns: tuple[str, ...], *, step: int, writers: tuple[Any, ...] = ()
+) -> Log:
+    """Begin, or go on at a step: rows that will be written again are dropped."""
+    path = folder / LOG_FILE
+    header = ",".join(("step", *columns))
+    kept: list[str] = []
+    if path.exists() and step > 0:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        # The last line of a killed run may be half written; its step is then done again.
+        whole = [line for line in lines[1:] if line.count(",") == len(columns)]
+        kept = [line for line in whole if int(line.partition(",")[0]) < step]
+    write_text(path, "\n".join([header, *kept]) + "\n")
+    return Log(folder, columns, writers)
 
 
 @dataclass(eq=False)
@@ -43,7 +52,7 @@ class Log:
     folder: Path | None
     """None in the processes that do not write."""
     columns: tuple[str, ...]
-    """Of the CSV file, after `step`."""
+    """Columns of the CSV file after `step`."""
     writers: tuple[Any, ...] = ()
     _held: list[tuple[int, dict[str, float], list[str], Tensor]] = field(default_factory=list)
     last: dict[str, float] = field(default_factory=dict)
@@ -55,8 +64,8 @@ class Log:
         self._held.append((step, dict(known), list(found), values))
 
     def flush_sometimes(self) -> None:
-        """When enough steps have come together."""
-        if len(self._held) >= SOMETIMES:
+        """Flush when enough steps have come together."""
+        if len(self._held) >= FLUSH_EVERY:
             self.flush()
 
     def flush(self) -> None:
@@ -65,7 +74,7 @@ class Log:
         bad: NotFiniteError | None = None
         for step, known, names, values in self._held:
             row = known | dict(zip(names, values.tolist(), strict=True))
-            bad = bad or _first_bad(step, names, row)
+            bad = bad or _first_not_finite(step, names, row)
             rows.append((step, row))
         if rows:
             self._write(rows)
@@ -84,7 +93,7 @@ class Log:
     def _write(self, rows: list[tuple[int, dict[str, float]]]) -> None:
         if self.folder is None:
             return
-        path = self.folder / NAME
+        path = self.folder / LOG_FILE
         try:
             with path.open("a", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file, lineterminator="\n")
@@ -102,20 +111,50 @@ class Log:
                     other.add_scalar(name, value, step)
 
 
-def open_log(
-    folder: Path, columns: tuple[str, ...], *, step: int, writers: tuple[Any, ...] = ()
-) -> Log:
-    """Begin, or go on at a step: rows that will be written again are dropped."""
-    path = folder / NAME
-    header = ",".join(("step", *columns))
-    kept: list[str] = []
-    if path.exists() and step > 0:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        # The last line of a killed run may be half written; its step is then done again.
-        whole = [line for line in lines[1:] if line.count(",") == len(columns)]
-        kept = [line for line in whole if int(line.partition(",")[0]) < step]
-    write_text(path, "\n".join([header, *kept]) + "\n")
-    return Log(folder, columns, writers)
+class NotFiniteError(Exception):
+    """A number that is no number; says which and when."""
+
+    def __init__(self, step: int, term: str, value: float) -> None:
+        super().__init__(f"{term} became {value} at step {step}")
+        self.step, self.term, self.value = step, term, value
+
+
+def columns(job: TrainJob) -> tuple[str, ...]:
+    """Columns of the log after `step`."""
+    objective = job.recipe.objective
+    terms = [term.name for term in objective.terms if term.weight]
+    thresholds = _thresholds(job) if objective.threshold is not None else []
+    held = ["to_start"] if job.recipe.to_start else []
+    known = ["epoch", "learning_rate", "waited", "loss", "gradient", "scale"]
+    return (*known, *terms, *thresholds, *held)
+
+
+def known_numbers(job: TrainJob, step: int, *, waited: float) -> dict[str, float]:
+    """Numbers of a row that need no device."""
+    recipe = job.recipe
+    share = share_of_rate(step, steps=job.steps, warm_up=recipe.warm_up)
+    return {
+        "epoch": step / job.batches.per_epoch,
+        "learning_rate": recipe.learning_rate * share,
+        "waited": waited,
+    }
+
+
+def device_numbers(
+    job: TrainJob, taken: StepResult, *, used_K: Tensor | None, length: Tensor, away: Tensor
+) -> dict[str, Tensor]:
+    """Numbers of a row that are still on the device; `used_K` are the thresholds of this step."""
+    found = {"loss": taken.losses.total, "gradient": length, **taken.losses.terms}
+    found["scale"] = job.trainable.temperature[0].exp()
+    if used_K is not None:
+        found |= dict(zip(_thresholds(job), used_K.unbind(), strict=True))
+    if job.recipe.to_start:
+        found["to_start"] = away
+    return {name: value.to(length.device) for name, value in found.items()}
+
+
+def _thresholds(job: TrainJob) -> list[str]:
+    return [f"threshold_{slot.name}" for slot in job.recipe.negatives]
 
 
 def tensorboard(folder: Path, *, step: int) -> Any:
@@ -128,21 +167,6 @@ def tensorboard(folder: Path, *, step: int) -> Any:
             way_out="pip install 'unbag[train]', or leave --tensorboard out; log.csv has it all",
         ) from error
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step)
-
-
-@dataclass(frozen=True, eq=False)
-class Wandb:
-    """Weights & Biases behind the one method of a writer that is used here."""
-
-    run: Any
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """One number."""
-        self.run.log({name: value}, step=step)
-
-    def close(self) -> None:
-        """End the run."""
-        self.run.finish()
 
 
 def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
@@ -160,7 +184,24 @@ def wandb(project: str, *, name: str, settings: Mapping[str, object]) -> Wandb:
     return Wandb(run)
 
 
-def _first_bad(step: int, names: list[str], row: Mapping[str, float]) -> NotFiniteError | None:
+@dataclass(frozen=True, eq=False)
+class Wandb:
+    """Weights & Biases behind the one method of a writer that is used here."""
+
+    run: Any
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """One number."""
+        self.run.log({name: value}, step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self.run.finish()
+
+
+def _first_not_finite(
+    step: int, names: list[str], row: Mapping[str, float]
+) -> NotFiniteError | None:
     bad = [name for name in names if not math.isfinite(row[name])]
     # A term tells more than the sum, which comes first.
     named = next((name for name in bad if name not in ("loss", "gradient")), None)
@@ -170,41 +211,3 @@ def _first_bad(step: int, names: list[str], row: Mapping[str, float]) -> NotFini
 
 def _text(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
-
-
-def columns(job: TrainJob) -> tuple[str, ...]:
-    """Of the log, after the step."""
-    objective = job.recipe.objective
-    terms = [term.name for term in objective.terms if term.weight]
-    thresholds = _thresholds(job) if objective.threshold is not None else []
-    held = ["to_start"] if job.recipe.to_start else []
-    known = ["epoch", "learning_rate", "waited", "loss", "gradient", "scale"]
-    return (*known, *terms, *thresholds, *held)
-
-
-def known_of(job: TrainJob, step: int, *, waited: float) -> dict[str, float]:
-    """Numbers that need no device."""
-    recipe = job.recipe
-    share = share_of_rate(step, steps=job.steps, warm_up=recipe.warm_up)
-    return {
-        "epoch": step / job.batches.per_epoch,
-        "learning_rate": recipe.learning_rate * share,
-        "waited": waited,
-    }
-
-
-def found_of(
-    job: TrainJob, taken: Taken, *, used_K: Tensor | None, length: Tensor, away: Tensor
-) -> dict[str, Tensor]:
-    """Numbers that are still on the device; `used_K` are the thresholds of this step."""
-    found = {"loss": taken.losses.total, "gradient": length, **taken.losses.terms}
-    found["scale"] = job.trainable.temperature[0].exp()
-    if used_K is not None:
-        found |= dict(zip(_thresholds(job), used_K.unbind(), strict=True))
-    if job.recipe.to_start:
-        found["to_start"] = away
-    return {name: value.to(length.device) for name, value in found.items()}
-
-
-def _thresholds(job: TrainJob) -> list[str]:
-    return [f"threshold_{slot.name}" for slot in job.recipe.negatives]

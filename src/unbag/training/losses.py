@@ -1,11 +1,12 @@
-"""Triple margin: a caption and each of its hard positives above each of its hard negatives.
+"""Losses of contrastive training, as pure functions of the embedded batch.
 
-Our own option; no loss of the papers holds a positive against the negative of the same caption, and
-that comparison is what augmented accuracy asks for. Needs: negatives, and positives to be more than
-a margin for the caption alone. Missing: a missing edit makes no comparison; without negatives the
-loss is 0.
+Pairs, hard negatives and hard positives come as unit vectors (`Embedded`); each loss says which
+paper it is from, what it needs, and what happens where an edit is missing. `Objective` weights and
+adds them. What is missing must not reach the value or the gradient, whatever its vector holds:
+missing edits are dropped or become zero vectors before anything is multiplied (0 times NaN is NaN).
 
-Dimensions: B batch, K negatives of a caption, T its true captions: itself and its positives.
+Dimensions: B batch, D joint space, K edits of a caption (P positives), M edits of the whole batch,
+C columns of a matrix of logits, T true captions of a picture, R captions that have a negative.
 """
 
 from __future__ import annotations
@@ -20,104 +21,30 @@ from unbag.types import Embedded
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What is missing must not reach the value or the gradient, whatever its vector holds: missing
-# edits are dropped or become zero vectors before anything is multiplied (0 times NaN is NaN).
-#
-# Dimensions: B batch, D joint space, K edits of a caption, M edits of the whole batch that are
-# there.
-
 NOTHING = float("-inf")
 """A logit that adds nothing to a denominator, and whose gradient is exactly 0."""
-
-
-@dataclass(frozen=True, eq=False)
-class Edits:
-    """Negatives or positives of a batch; K is 0 if there are none at all."""
-
-    vector_BKD: Tensor
-    """Zero where there is none."""
-    mask_BK: Tensor
-    """True where there is one."""
-
-
-def negatives(embedded: Embedded) -> Edits:
-    """The hard negatives; without a mask all of them are there."""
-    return _edits(embedded, embedded.negative_BKD, embedded.negative_mask_BK)
-
-
-def positives(embedded: Embedded) -> Edits:
-    """The hard positives; without a mask all of them are there."""
-    return _edits(embedded, embedded.positive_BKD, embedded.positive_mask_BK)
-
-
-def _edits(embedded: Embedded, vector_BKD: Tensor | None, mask_BK: Tensor | None) -> Edits:
-    if vector_BKD is None:
-        batch, width = embedded.caption_BD.shape
-        vector_BKD, mask_BK = embedded.caption_BD.new_zeros(batch, 0, width), None
-    if mask_BK is None:
-        mask_BK = vector_BKD.new_ones(vector_BKD.shape[:2]).bool()
-    return Edits(vector_BKD.masked_fill(~mask_BK[:, :, None], 0.0), mask_BK)
-
-
-def own_logits(embedded: Embedded) -> Tensor:
-    """[B], each picture with its caption."""
-    return embedded.scale * (embedded.picture_BD * embedded.caption_BD).sum(dim=1)
-
-
-def edit_logits(embedded: Embedded, of_BD: Tensor, edits: Edits) -> Tensor:
-    """[B, K], each picture or caption with the edits of its own caption; 0 where there is none."""
-    import torch
-
-    return embedded.scale * torch.einsum("bd,bkd->bk", of_BD, edits.vector_BKD)
-
-
-def pair_logits(embedded: Embedded) -> Tensor:
-    """[B, B], every picture with every caption; others that also fit are left out."""
-    import torch
-
-    logit_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
-    if embedded.also_true_BB is not None:
-        is_pair = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
-        logit_BB = logit_BB.masked_fill(embedded.also_true_BB & ~is_pair, NOTHING)
-    return logit_BB
-
-
-def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
-    """[B, M], every picture or caption with every negative of the batch; true ones left out."""
-    edits = negatives(embedded)
-    # Missing ones stay as columns that add nothing: to drop them the device would have to be asked
-    # how many there are.
-    drop_BM = ~edits.mask_BK.flatten()[None, :]
-    if embedded.negative_true_BBK is not None:
-        drop_BM = drop_BM | embedded.negative_true_BBK.flatten(1)
-    logit_BM = embedded.scale * of_BD @ edits.vector_BKD.flatten(0, 1).T
-    return logit_BM.masked_fill(drop_BM, NOTHING)
-
-
-def own_above_edits(own_B: Tensor, edit_BK: Tensor, mask_BK: Tensor) -> Tensor:
-    """Cross-entropy of the own logit against those of edits, over captions that have an edit."""
-    import torch
-
-    column_BC = torch.cat([own_B[:, None], edit_BK.masked_fill(~mask_BK, NOTHING)], dim=1)
-    return mean_where(column_BC.logsumexp(dim=1) - own_B, mask_BK.any(dim=1))
-
-
-def mean_where(value: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the values under the mask; 0, with gradient 0, if there are none."""
-    return value.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)
-
-
-# Plain contrastive loss: matching pairs above all others of the batch, both ways.
-#
-# Paper: CLIP (InfoNCE); the mean over rows and the factor 1/2 follow open_clip, so that loss
-# weights transfer. Needs: picture and caption vectors of unit norm. Missing: nothing can be; a
-# batch of one gives 0. Pairs marked `also_true` are left out of both denominators.
-#
-# Dimensions: B batch, D joint space.
+Denominator: TypeAlias = Literal["paper", "with_positive", "batch"]
+RankReduction: TypeAlias = Literal["valid_mean", "cell_mean", "sum"]
+ThresholdMode: TypeAlias = Literal["adaptive", "largest", "fixed"]
+SigmoidReduction: TypeAlias = Literal["cells", "rows"]
+Form: TypeAlias = Literal["softplus", "hinge"]
+UPPER = 10.0
+"""Largest margin in the paper, in scaled similarity."""
+LARGEST_DIVISOR = 5.0
+"""Of the paper's ablation that takes the largest gap in place of the mean."""
+KL_WEIGHT = 0.1
+"""Of the released code, where the option is off."""
+COMMON_BATCH_WEIGHT = 0.01
+"""Of the released code, where the option is off."""
 
 
 def contrastive(embedded: Embedded) -> Tensor:
-    """Half the sum of picture-to-caption and caption-to-picture cross-entropy."""
+    """Half the sum of picture-to-caption and caption-to-picture cross-entropy.
+
+    Paper: CLIP (InfoNCE); the mean over rows and the factor 1/2 follow open_clip, so that loss
+    weights transfer. A batch of one gives 0. Pairs marked `also_true` are left out of both
+    denominators.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -126,20 +53,17 @@ def contrastive(embedded: Embedded) -> Tensor:
     return (cross_entropy(logit_BB, target_B) + cross_entropy(logit_BB.T, target_B)) / 2
 
 
-# Contrastive loss with hard negatives among the captions a picture chooses from (NegCLIP).
-#
-# Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every picture is held against the
-# negatives of the whole batch, not of its own caption alone. A negative has no picture, so the
-# other direction is that of the plain contrastive loss. NegCLIP's hard pictures need nothing more:
-# they and their captions make the batch twice as large (2B pictures against 4B captions). Needs:
-# negatives. Missing: a missing negative is no column; without any the loss is the plain
-# contrastive one. Captions marked `also_true` and negatives marked `negative_true` are left out.
-#
-# Dimensions: B batch, M negatives of the batch that are there, C = B + M columns.
-
-
 def contrastive_negatives(embedded: Embedded) -> Tensor:
-    """Half the sum of picture-to-caption-or-negative and caption-to-picture cross-entropy."""
+    """Half the sum of picture-to-caption-or-negative and caption-to-picture cross-entropy.
+
+    Paper: NegCLIP (ARO); CE-CLIP eq. 2 in its released form: every picture is held against the
+    negatives of the whole batch, not of its own caption alone. A negative has no picture, so the
+    other direction is that of the plain contrastive loss. NegCLIP's hard pictures need nothing
+    more: they and their captions make the batch twice as large (2B pictures against 4B captions).
+
+    Needs negatives; a missing one is no column, and without any the loss is the plain contrastive
+    one. Captions marked `also_true` and negatives marked `negative_true` are left out.
+    """
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -149,219 +73,12 @@ def contrastive_negatives(embedded: Embedded) -> Tensor:
     return (cross_entropy(logit_BC, target_B) + cross_entropy(logit_BB.T, target_B)) / 2
 
 
-# Distillation from the starting weights: which caption fits which picture is to stay as it was.
-#
-# Paper: learning without forgetting, here between the rows and columns of the similarity matrix of
-# the batch, each model at its own scale; a choice of ours. Needs: `start`, the same batch by the
-# weights before training. Missing: without `start` an error, because a run that was to keep what
-# the model knew must not go on without it; a batch of one gives 0. Hard negatives, hard positives
-# and `also_true` play no part: the old model says by itself which other captions fit.
-#
-# Dimensions: B batch.
-
-
-def distil(embedded: Embedded) -> Tensor:
-    """Half the sum of KL(start || now) of pictures over captions and of captions over pictures."""
-    if embedded.start is None:
-        raise UserError(
-            "the loss 'distil' got no vectors of the starting weights",
-            expected="Embedded.start, the same batch by the weights before training",
-            way_out="Term(..., needs_start=True) asks the trainer for them",
-        )
-    start = embedded.start
-    old_BB = (start.scale * start.picture_BD @ start.caption_BD.T).detach()
-    now_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
-    return (_divergence(old_BB, now_BB) + _divergence(old_BB.T, now_BB.T)) / 2
-
-
-def _divergence(old_BB: Tensor, now_BB: Tensor) -> Tensor:
-    from torch.nn.functional import kl_div, log_softmax
-
-    old_BB, now_BB = log_softmax(old_BB, dim=1), log_softmax(now_BB, dim=1)
-    return kl_div(now_BB, old_BB, reduction="batchmean", log_target=True)
-
-
-# Intra-modal contrast of CE-CLIP: a caption is to be far from its own hard negatives.
-#
-# Paper: CE-CLIP eq. 3. `paper` is the equation as printed: the pair itself is not in its
-# denominator, so the loss has no lower bound and falls without end as the pair grows more similar.
-# `with_positive` puts the pair in and is bounded by 0. `batch`, the form in an early revision of
-# the released code, holds each caption against the negatives of the whole batch. The head of that
-# code drops the pair and keeps its place as the target; that form is not offered. Needs:
-# negatives. Missing: a missing negative is left out; captions without any are not in the mean of
-# `paper` and `with_positive`; without any at all the loss is 0. `batch` leaves `negative_true`
-# out.
-#
-# Dimensions: B batch, K negatives of a caption, R captions that have a negative.
-
-Denominator: TypeAlias = Literal["paper", "with_positive", "batch"]
-
-
-def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive") -> Tensor:
-    """Similarity of a caption and its negatives against that of the caption and its picture."""
-    own_B = own_logits(embedded)
-    if denominator == "batch":
-        return _against_batch(embedded, own_B)
-    edits = negatives(embedded)
-    logit_BK = edit_logits(embedded, embedded.caption_BD, edits)
-    if denominator == "with_positive":
-        return own_above_edits(own_B, logit_BK, edits.mask_BK)
-    if denominator == "paper":
-        return _as_printed(own_B, logit_BK, edits.mask_BK)
-    raise unknown_name("denominator", denominator, get_args(Denominator))
-
-
-def _against_batch(embedded: Embedded, own_B: Tensor) -> Tensor:
-    import torch
-
-    logit_BM = negative_logits(embedded, embedded.caption_BD)
-    return (torch.cat([own_B[:, None], logit_BM], dim=1).logsumexp(dim=1) - own_B).mean()
-
-
-def _as_printed(own_B: Tensor, logit_BK: Tensor, mask_BK: Tensor) -> Tensor:
-    # Rows without a negative go first: the gradient of the logsumexp of nothing is NaN.
-    has_B = mask_BK.any(dim=1)
-    logit_RK = logit_BK[has_B].masked_fill(~mask_BK[has_B], NOTHING)
-    loss_R = logit_RK.logsumexp(dim=1) - own_B[has_B]
-    return loss_R.sum() / max(len(loss_R), 1)
-
-
-# Cross-modal rank loss of CE-CLIP: a caption above each of its negatives by a margin of its kind.
-#
-# Paper: CE-CLIP eq. 4 to 7. Similarities are scaled, so a margin of 10 at scale 100 is 0.1 of
-# cosine. `rank` reads the margins from `threshold_K` (none: zeros); `next_threshold` gives those
-# of the next step from the similarities of this one. Eq. 7 bounds them from above only; below 0
-# they would switch the loss off, so they are held in [0, upper], as the released loop does. That
-# loop also begins at 0 in every epoch, takes a similarity of exactly 0 for a missing negative, and
-# averages pairs over more samples than negatives; none of that is repeated. Needs: negatives.
-# Missing: left out of loss, means and counts; without any the loss is 0, and a kind without one in
-# the batch keeps its margin.
-#
-# Dimensions: B batch, K negatives of a caption, a column a kind.
-
-RankReduction: TypeAlias = Literal["valid_mean", "cell_mean", "sum"]
-ThresholdMode: TypeAlias = Literal["adaptive", "largest", "fixed"]
-
-UPPER = 10.0
-"""Largest margin in the paper, in scaled similarity."""
-LARGEST_DIVISOR = 5.0
-"""Of the paper's ablation that takes the largest gap in place of the mean."""
-
-
-def rank(embedded: Embedded, *, reduction: RankReduction = "valid_mean") -> Tensor:
-    """What each negative lacks to stand its margin below the caption.
-
-    `valid_mean` divides by the negatives that are there, `cell_mean` (the released code) by all B*K
-    places, `sum` (the equation) by nothing.
-    """
-    if embedded.negative_BKD is None:
-        return own_logits(embedded)[:0].sum()
-    edits = negatives(embedded)
-    margin_K = _thresholds(embedded, edits)
-    hinge_BK = (margin_K - _gaps(embedded, edits)).relu()
-    if reduction == "valid_mean":
-        return mean_where(hinge_BK, edits.mask_BK)
-    total = hinge_BK.masked_fill(~edits.mask_BK, 0.0).sum()
-    if reduction == "cell_mean":
-        return total / max(hinge_BK.numel(), 1)
-    if reduction == "sum":
-        return total
-    raise unknown_name("reduction", reduction, get_args(RankReduction))
-
-
-def next_threshold(
-    embedded: Embedded,
-    *,
-    mode: ThresholdMode = "adaptive",
-    upper: float | None = UPPER,
-    fixed: float = 0.0,
-) -> Tensor:
-    """[K], the margins of the next step, without gradient.
-
-    `adaptive` is the mean gap of caption and negative over the batch, `largest` a fifth of the
-    largest gap; both are held in [0, upper]. `fixed` is `fixed`. Asked on the gathered batch, the
-    answer is the same on every rank.
-    """
-    import torch
-
-    if mode not in get_args(ThresholdMode):
-        raise unknown_name("mode of thresholds", mode, get_args(ThresholdMode))
-    edits = negatives(embedded)
-    old_K = _thresholds(embedded, edits)
-    if mode == "fixed":
-        return torch.full_like(old_K, fixed)
-    if embedded.negative_BKD is None:
-        return old_K
-    gap_BK, count_K = _gaps(embedded, edits).detach(), edits.mask_BK.sum(dim=0)
-    if mode == "adaptive":
-        new_K = gap_BK.masked_fill(~edits.mask_BK, 0.0).sum(dim=0) / count_K.clamp(min=1)
-    else:
-        new_K = gap_BK.masked_fill(~edits.mask_BK, NOTHING).amax(dim=0) / LARGEST_DIVISOR
-    return torch.where(count_K > 0, new_K.clamp(min=0.0, max=upper), old_K)
-
-
-def _gaps(embedded: Embedded, edits: Edits) -> Tensor:
-    logit_BK = edit_logits(embedded, embedded.picture_BD, edits)
-    return own_logits(embedded)[:, None] - logit_BK
-
-
-def _thresholds(embedded: Embedded, edits: Edits) -> Tensor:
-    if embedded.threshold_K is None:
-        return edits.vector_BKD.new_zeros(edits.mask_BK.shape[1])
-    return embedded.threshold_K.detach().to(edits.vector_BKD)
-
-
-# Sigmoid loss of SigLIP, with hard negatives as further captions: each cell yes or no by itself.
-#
-# Paper: SigLIP, eq. 1; hard negatives as columns that fit no picture are our addition. SigLIP
-# divides the sum by the batch (`rows`); `cells`, the mean over cells, does not grow with the
-# batch. Needs: the scale and bias of a sigmoid model. Missing: a missing negative is no column;
-# without any the loss is SigLIP's. Cells marked `also_true` (off the diagonal) or `negative_true`
-# are left out.
-#
-# Dimensions: B batch, M negatives of the batch that are there, C = B + M columns.
-
-SigmoidReduction: TypeAlias = Literal["cells", "rows"]
-
-
-def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Tensor:
-    """Log-loss of `this caption fits this picture` over captions and hard negatives."""
-    import torch
-    from torch.nn.functional import softplus
-
-    logit_BB = pair_logits(embedded)
-    logit_BC = torch.cat([logit_BB, negative_logits(embedded, embedded.picture_BD)], dim=1)
-    sign_BC = torch.ones_like(logit_BC)
-    sign_BC.diagonal().fill_(-1.0)
-    # A cell that is left out holds -inf and sign +1, so it adds exactly nothing.
-    total = softplus(sign_BC * (logit_BC + embedded.bias)).sum()
-    if reduction == "cells":
-        return total / (~logit_BC.isneginf()).sum()
-    if reduction == "rows":
-        return total / len(logit_BC)
-    raise unknown_name("reduction", reduction, get_args(SigmoidReduction))
-
-
-# The two caption losses of SVLC: a caption above its own negatives; its positives near it.
-#
-# Paper: Teaching Structured Vision & Language Concepts, with its released code (TSVLC); the second
-# is also the hard-positive loss of "The Hard Positive Truth". Needs: negatives; positives.
-# Missing: captions without a negative (a positive) are in no mean, no row and no column; without
-# any the loss is 0. A caption with several positives counts once: its positives are averaged, and
-# are never held against each other. Others marked `also_true` are left out of the positives'
-# denominators.
-#
-# Dimensions: B batch, D joint space, K edits of a caption, M positives of the batch that are
-# there.
-
-KL_WEIGHT = 0.1
-"""Of the released code, where the option is off."""
-COMMON_BATCH_WEIGHT = 0.01
-"""Of the released code, where the option is off."""
-
-
 def svlc_negative(embedded: Embedded) -> Tensor:
-    """Each picture chooses between its caption and the negatives of that caption."""
+    """Each picture chooses between its caption and the negatives of that caption.
+
+    Paper: Teaching Structured Vision & Language Concepts (SVLC), with its released code (TSVLC).
+    Needs negatives; captions without one are not in the mean, and without any the loss is 0.
+    """
     edits = negatives(embedded)
     logit_BK = edit_logits(embedded, embedded.picture_BD, edits)
     return own_above_edits(own_logits(embedded), logit_BK, edits.mask_BK)
@@ -371,6 +88,11 @@ def svlc_positive(
     embedded: Embedded, *, symmetric: bool = False, kl: float = 0.0, common_batch: float = 0.0
 ) -> Tensor:
     """Picture and caption each find their positive among the positives of the other captions.
+
+    Paper: SVLC, as `svlc_negative`; also the hard-positive loss of "The Hard Positive Truth".
+    Needs positives; captions without one are in no mean, no row and no column, and without any the
+    loss is 0. A caption with several positives counts once: its positives are averaged, and are
+    never held against each other. Others marked `also_true` are left out of the denominators.
 
     `symmetric` lets the positive find its picture and its caption too. `kl` and `common_batch` are
     weights (`KL_WEIGHT`, `COMMON_BATCH_WEIGHT` in the released code): a picture should find caption
@@ -424,17 +146,6 @@ def _finds_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tenso
     return logit_MM.logsumexp(dim=1) - logit_MM.diagonal()
 
 
-def _positive_logits(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
-    import torch
-
-    logit_MM = embedded.scale * of_BD[chosen.owner_M] @ chosen.vector_MD.T
-    drop_MM = (chosen.owner_M[:, None] == chosen.owner_M[None, :]) | ~chosen.mask_M[None, :]
-    if embedded.also_true_BB is not None:
-        drop_MM = drop_MM | embedded.also_true_BB[chosen.owner_M][:, chosen.owner_M]
-    is_own = torch.eye(len(logit_MM), dtype=torch.bool, device=logit_MM.device)
-    return logit_MM.masked_fill(drop_MM & ~is_own, NOTHING)
-
-
 def _found_by_positive(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
     logit_BM = embedded.scale * of_BD @ chosen.vector_MD.T
     logit_BM = logit_BM.masked_fill(_others_out(embedded, chosen), NOTHING)
@@ -462,6 +173,17 @@ def _equal_in_batch(embedded: Embedded, chosen: _Chosen) -> Tensor:
     return _from_uniform(both, _of_owner(caption_MB.T, chosen), positive_MM.diagonal())
 
 
+def _positive_logits(embedded: Embedded, chosen: _Chosen, of_BD: Tensor) -> Tensor:
+    import torch
+
+    logit_MM = embedded.scale * of_BD[chosen.owner_M] @ chosen.vector_MD.T
+    drop_MM = (chosen.owner_M[:, None] == chosen.owner_M[None, :]) | ~chosen.mask_M[None, :]
+    if embedded.also_true_BB is not None:
+        drop_MM = drop_MM | embedded.also_true_BB[chosen.owner_M][:, chosen.owner_M]
+    is_own = torch.eye(len(logit_MM), dtype=torch.bool, device=logit_MM.device)
+    return logit_MM.masked_fill(drop_MM & ~is_own, NOTHING)
+
+
 def _others_out(embedded: Embedded, chosen: _Chosen, *, is_turned: bool = False) -> Tensor:
     """[B, M], True where sample b is not held against positive m: it has none, or fits too."""
     import torch
@@ -483,11 +205,154 @@ def _from_uniform(logit_MC: Tensor, one_M: Tensor, other_M: Tensor) -> Tensor:
     return logit_MC.logsumexp(dim=1) - (one_M + other_M) / 2 - math.log(2)
 
 
-Form: TypeAlias = Literal["softplus", "hinge"]
+def intra_modal(embedded: Embedded, *, denominator: Denominator = "with_positive") -> Tensor:
+    """Similarity of a caption and its negatives against that of the caption and its picture.
+
+    Paper: CE-CLIP eq. 3. `paper` is the equation as printed: the pair itself is not in its
+    denominator, so the loss has no lower bound and falls without end as the pair grows more
+    similar. `with_positive` puts the pair in and is bounded by 0. `batch`, the form in an early
+    revision of the released code, holds each caption against the negatives of the whole batch. The
+    head of that code drops the pair and keeps its place as the target; that form is not offered.
+
+    Needs negatives; a missing one is left out. Captions without any are not in the mean of `paper`
+    and `with_positive`; without any at all the loss is 0. `batch` leaves `negative_true` out.
+    """
+    own_B = own_logits(embedded)
+    if denominator == "batch":
+        return _against_batch(embedded, own_B)
+    edits = negatives(embedded)
+    logit_BK = edit_logits(embedded, embedded.caption_BD, edits)
+    if denominator == "with_positive":
+        return own_above_edits(own_B, logit_BK, edits.mask_BK)
+    if denominator == "paper":
+        return _as_printed(own_B, logit_BK, edits.mask_BK)
+    raise unknown_name("denominator", denominator, get_args(Denominator))
+
+
+def _against_batch(embedded: Embedded, own_B: Tensor) -> Tensor:
+    import torch
+
+    logit_BM = negative_logits(embedded, embedded.caption_BD)
+    return (torch.cat([own_B[:, None], logit_BM], dim=1).logsumexp(dim=1) - own_B).mean()
+
+
+def _as_printed(own_B: Tensor, logit_BK: Tensor, mask_BK: Tensor) -> Tensor:
+    # Rows without a negative go first: the gradient of the logsumexp of nothing is NaN.
+    has_B = mask_BK.any(dim=1)
+    logit_RK = logit_BK[has_B].masked_fill(~mask_BK[has_B], NOTHING)
+    loss_R = logit_RK.logsumexp(dim=1) - own_B[has_B]
+    return loss_R.sum() / max(len(loss_R), 1)
+
+
+def rank(embedded: Embedded, *, reduction: RankReduction = "valid_mean") -> Tensor:
+    """What each negative lacks to stand its margin below the caption.
+
+    Paper: CE-CLIP eq. 4 to 7. Similarities are scaled, so a margin of 10 at scale 100 is 0.1 of
+    cosine. Margins, one for each kind, come from `threshold_K` (none: zeros); `next_threshold`
+    gives those of the next step from the similarities of this one.
+
+    Needs negatives; a missing one is left out, and without any the loss is 0.
+    `valid_mean` divides by the negatives that are there, `cell_mean` (the released code) by all B*K
+    places, `sum` (the equation) by nothing.
+    """
+    if embedded.negative_BKD is None:
+        return own_logits(embedded)[:0].sum()
+    edits = negatives(embedded)
+    margin_K = _thresholds(embedded, edits)
+    hinge_BK = (margin_K - _gaps(embedded, edits)).relu()
+    if reduction == "valid_mean":
+        return mean_where(hinge_BK, edits.mask_BK)
+    total = hinge_BK.masked_fill(~edits.mask_BK, 0.0).sum()
+    if reduction == "cell_mean":
+        return total / max(hinge_BK.numel(), 1)
+    if reduction == "sum":
+        return total
+    raise unknown_name("reduction", reduction, get_args(RankReduction))
+
+
+def next_threshold(
+    embedded: Embedded,
+    *,
+    mode: ThresholdMode = "adaptive",
+    upper: float | None = UPPER,
+    fixed: float = 0.0,
+) -> Tensor:
+    """[K], the margins of `rank` at the next step, without gradient.
+
+    Eq. 7 bounds margins from above only; below 0 they would switch the loss off, so they are held
+    in [0, upper], as the released loop does. That loop also begins at 0 in every epoch, takes a
+    similarity of exactly 0 for a missing negative, and averages pairs over more samples than
+    negatives; none of that is repeated. A kind without a negative in the batch keeps its margin.
+
+    `adaptive` is the mean gap of caption and negative over the batch, `largest` a fifth of the
+    largest gap; both are held in [0, upper]. `fixed` is `fixed`. Asked on the gathered batch, the
+    answer is the same on every rank.
+    """
+    import torch
+
+    if mode not in get_args(ThresholdMode):
+        raise unknown_name("mode of thresholds", mode, get_args(ThresholdMode))
+    edits = negatives(embedded)
+    old_K = _thresholds(embedded, edits)
+    if mode == "fixed":
+        return torch.full_like(old_K, fixed)
+    if embedded.negative_BKD is None:
+        return old_K
+    gap_BK, count_K = _gaps(embedded, edits).detach(), edits.mask_BK.sum(dim=0)
+    if mode == "adaptive":
+        new_K = gap_BK.masked_fill(~edits.mask_BK, 0.0).sum(dim=0) / count_K.clamp(min=1)
+    else:
+        new_K = gap_BK.masked_fill(~edits.mask_BK, NOTHING).amax(dim=0) / LARGEST_DIVISOR
+    return torch.where(count_K > 0, new_K.clamp(min=0.0, max=upper), old_K)
+
+
+def _gaps(embedded: Embedded, edits: Edits) -> Tensor:
+    logit_BK = edit_logits(embedded, embedded.picture_BD, edits)
+    return own_logits(embedded)[:, None] - logit_BK
+
+
+def _thresholds(embedded: Embedded, edits: Edits) -> Tensor:
+    if embedded.threshold_K is None:
+        return edits.vector_BKD.new_zeros(edits.mask_BK.shape[1])
+    return embedded.threshold_K.detach().to(edits.vector_BKD)
+
+
+def sigmoid(embedded: Embedded, *, reduction: SigmoidReduction = "cells") -> Tensor:
+    """Log-loss of `this caption fits this picture` over captions and hard negatives.
+
+    Paper: SigLIP, eq. 1; hard negatives as columns that fit no picture are our addition. SigLIP
+    divides the sum by the batch (`rows`); `cells`, the mean over cells, does not grow with the
+    batch.
+
+    Needs the scale and bias of a sigmoid model. A missing negative is no column; without any the
+    loss is SigLIP's. Cells marked `also_true` (off the diagonal) or `negative_true` are left out.
+    """
+    import torch
+    from torch.nn.functional import softplus
+
+    logit_BB = pair_logits(embedded)
+    logit_BC = torch.cat([logit_BB, negative_logits(embedded, embedded.picture_BD)], dim=1)
+    sign_BC = torch.ones_like(logit_BC)
+    sign_BC.diagonal().fill_(-1.0)
+    # A cell that is left out holds -inf and sign +1, so it adds exactly nothing.
+    total = softplus(sign_BC * (logit_BC + embedded.bias)).sum()
+    if reduction == "cells":
+        return total / (~logit_BC.isneginf()).sum()
+    if reduction == "rows":
+        return total / len(logit_BC)
+    raise unknown_name("reduction", reduction, get_args(SigmoidReduction))
 
 
 def triple_margin(embedded: Embedded, *, form: Form = "softplus", margin: float = 0.0) -> Tensor:
-    """Mean over all comparisons of a true caption and a negative, in scaled similarity."""
+    """A caption and its positives above its negatives by a margin, in scaled similarity.
+
+    The mean over all comparisons of a true caption and a negative. Our own option; no loss of the
+    papers holds a positive against the negative of the same caption, and that comparison is what
+    augmented accuracy asks for.
+
+    Needs negatives, and positives to be more than a margin for the caption alone. A missing edit
+    makes no comparison; without negatives the loss is 0.
+    """
     import torch
     from torch.nn.functional import relu, softplus
 
@@ -502,3 +367,111 @@ def triple_margin(embedded: Embedded, *, form: Form = "softplus", margin: float 
     if form not in get_args(Form):
         raise unknown_name("form", form, get_args(Form))
     return mean_where(softplus(lack_BTK) if form == "softplus" else relu(lack_BTK), is_asked_BTK)
+
+
+def distil(embedded: Embedded) -> Tensor:
+    """Half the sum of KL(start || now) of pictures over captions and of captions over pictures.
+
+    Distillation from the starting weights: which caption fits which picture is to stay as it was.
+    Paper: learning without forgetting, here between the rows and columns of the similarity matrix
+    of the batch, each model at its own scale; a choice of ours.
+
+    Needs `start`, the same batch by the weights before training; without it an error, because a run
+    that was to keep what the model knew must not go on. A batch of one gives 0. Hard negatives,
+    hard positives and `also_true` play no part: the old model says by itself which other captions
+    fit.
+    """
+    if embedded.start is None:
+        raise UserError(
+            "the loss 'distil' got no vectors of the starting weights",
+            expected="Embedded.start, the same batch by the weights before training",
+            way_out="Term(..., needs_start=True) asks the trainer for them",
+        )
+    start = embedded.start
+    old_BB = (start.scale * start.picture_BD @ start.caption_BD.T).detach()
+    now_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
+    return (_divergence(old_BB, now_BB) + _divergence(old_BB.T, now_BB.T)) / 2
+
+
+def _divergence(old_BB: Tensor, now_BB: Tensor) -> Tensor:
+    from torch.nn.functional import kl_div, log_softmax
+
+    old_BB, now_BB = log_softmax(old_BB, dim=1), log_softmax(now_BB, dim=1)
+    return kl_div(now_BB, old_BB, reduction="batchmean", log_target=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Edits:
+    """Negatives or positives of a batch; K is 0 if there are none at all."""
+
+    vector_BKD: Tensor
+    """Zero where there is none."""
+    mask_BK: Tensor
+    """True where there is one."""
+
+
+def negatives(embedded: Embedded) -> Edits:
+    """The hard negatives; without a mask all of them are there."""
+    return _edits(embedded, embedded.negative_BKD, embedded.negative_mask_BK)
+
+
+def positives(embedded: Embedded) -> Edits:
+    """The hard positives; without a mask all of them are there."""
+    return _edits(embedded, embedded.positive_BKD, embedded.positive_mask_BK)
+
+
+def _edits(embedded: Embedded, vector_BKD: Tensor | None, mask_BK: Tensor | None) -> Edits:
+    if vector_BKD is None:
+        batch, width = embedded.caption_BD.shape
+        vector_BKD, mask_BK = embedded.caption_BD.new_zeros(batch, 0, width), None
+    if mask_BK is None:
+        mask_BK = vector_BKD.new_ones(vector_BKD.shape[:2]).bool()
+    return Edits(vector_BKD.masked_fill(~mask_BK[:, :, None], 0.0), mask_BK)
+
+
+def own_logits(embedded: Embedded) -> Tensor:
+    """[B], each picture with its caption."""
+    return embedded.scale * (embedded.picture_BD * embedded.caption_BD).sum(dim=1)
+
+
+def pair_logits(embedded: Embedded) -> Tensor:
+    """[B, B], every picture with every caption; others that also fit are left out."""
+    import torch
+
+    logit_BB = embedded.scale * embedded.picture_BD @ embedded.caption_BD.T
+    if embedded.also_true_BB is not None:
+        is_pair = torch.eye(len(logit_BB), dtype=torch.bool, device=logit_BB.device)
+        logit_BB = logit_BB.masked_fill(embedded.also_true_BB & ~is_pair, NOTHING)
+    return logit_BB
+
+
+def negative_logits(embedded: Embedded, of_BD: Tensor) -> Tensor:
+    """[B, M], every picture or caption with every negative of the batch; true ones left out."""
+    edits = negatives(embedded)
+    # Missing ones stay as columns that add nothing: to drop them the device would have to be asked
+    # how many there are.
+    drop_BM = ~edits.mask_BK.flatten()[None, :]
+    if embedded.negative_true_BBK is not None:
+        drop_BM = drop_BM | embedded.negative_true_BBK.flatten(1)
+    logit_BM = embedded.scale * of_BD @ edits.vector_BKD.flatten(0, 1).T
+    return logit_BM.masked_fill(drop_BM, NOTHING)
+
+
+def edit_logits(embedded: Embedded, of_BD: Tensor, edits: Edits) -> Tensor:
+    """[B, K], each picture or caption with the edits of its own caption; 0 where there is none."""
+    import torch
+
+    return embedded.scale * torch.einsum("bd,bkd->bk", of_BD, edits.vector_BKD)
+
+
+def own_above_edits(own_B: Tensor, edit_BK: Tensor, mask_BK: Tensor) -> Tensor:
+    """Cross-entropy of the own logit against those of edits, over captions that have an edit."""
+    import torch
+
+    column_BC = torch.cat([own_B[:, None], edit_BK.masked_fill(~mask_BK, NOTHING)], dim=1)
+    return mean_where(column_BC.logsumexp(dim=1) - own_B, mask_BK.any(dim=1))
+
+
+def mean_where(value: Tensor, mask: Tensor) -> Tensor:
+    """Mean of the values under the mask; 0, with gradient 0, if there are none."""
+    return value.masked_fill(~mask, 0.0).sum() / mask.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""A model before and after fine-tuning comes in; models whose weights lie between them go out.
+"""Mix the weights of a model before and after fine-tuning, score every mix and choose one.
 
 Wortsman et al. 2022, "Robust fine-tuning of zero-shot models" (WiSE-FT): every weight is
 (1 - a) of the first plus a of the second, temperature included.
@@ -25,14 +25,12 @@ from unbag.errors import UserError
 from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
 from unbag.models.joined import Joined
-from unbag.reports import report
-from unbag.reports.exports import escaped, guarded
-from unbag.reports.formatting import interval_text, value_text
+from unbag.reports.exports import escaped, guarded, report
 from unbag.reports.layout import LOWER_IS_BETTER
 from unbag.reports.page import environment
 from unbag.runs.progress import Progress
 from unbag.scorers import Cosine
-from unbag.training.before_after import Side, change_text, estimate_of
+from unbag.training.before_after import Side, change_text, estimate_of, estimate_text
 from unbag.training.towers.adapters import make_trainable
 from unbag.types import Benchmark, Comparison, DualEncoder, Estimate, RunContents
 from unbag.version import __version__
@@ -42,9 +40,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from torch import Tensor
 
+
 SHOWN = 3
 """Differences of two architectures that are named; the others are counted."""
-NEAR = 1e-4
+MAX_DIFFERENCE = 1e-4
 """Largest difference of two unit vectors that the same weights may give."""
 PROBES = (
     "a red star to the left of a small striped cup",
@@ -57,6 +56,57 @@ NOT_MIXED = (
     "from as --base"
 )
 NOT_ALIKE = "name the model that the fine-tuning started from as --base, with its activation"
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+BUDGET = 1.0
+"""Points of recognition that may be lost."""
+STRICT, BRITTLE = "augmented", "brittleness"
+"""Where captions have hard positives, composition is judged by `augmented`: a model that punishes
+every edit does well by the headline `original` and not by this."""
+ON_THESE = (
+    "the weight was chosen on these very benchmarks, so their numbers at it are too good; report "
+    "the model on others"
+)
+
+TABLE_NOTE = (
+    "percent; composition and recognition are plain means over the benchmarks of each side, in "
+    "brackets the difference from weight 0"
+)
+CSV_COLUMNS = (
+    "weight", "benchmark", "side", "metric", "aggregate", "value", "low", "high", "n",
+    "difference", "difference_low", "difference_high", "is_chosen",
+)  # fmt: skip
+CHART_HEIGHT = 340
+"""Of the plot, in pixels."""
+AXIS_MARGIN = 0.12
+"""Free part of the axis at each end, where labels and numbers stand."""
+SHORTEST_AXIS = 0.02
+"""Shortest axis, so that two equal points do not look far apart."""
+
+
+def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tuple[Mix, ...]:
+    """One model for each weight, of the base's class, named `mix 0.25` and so on.
+
+    All are in memory at once, so that one run can compare them.
+    """
+    for one in (base, tuned):
+        if isinstance(one, Joined):
+            raise UserError(
+                f"{one.name} is a joined model, whose connector began with nothing learned",
+                expected="a model that was whole before it was fine-tuned",
+                way_out="hold a joined model near its start while training, with --set distil=1",
+            )
+    trainable = make_trainable(base, device=base.device)
+    other = make_trainable(tuned, device="cpu")
+    start, end = state_of(trainable.module), state_of(other.module)
+    check_same_weights(start, end, names=(base.name, tuned.name))
+    trainable.module.load_state_dict(end)
+    check_same_vectors(base, tuned, trainable.encoder(tuned.name))
+    found = []
+    for weight in weights:
+        trainable.module.load_state_dict(interpolate(start, end, weight))
+        found.append(Mix(weight, trainable.encoder(f"mix {weight:g}")))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,33 +139,8 @@ def _between(start: Tensor, end: Tensor, weight: float) -> Tensor:
     return (1 - weight) * start.detach().float() + weight * end.float()
 
 
-def mix(base: DualEncoder, tuned: DualEncoder, weights: Sequence[float]) -> tuple[Mix, ...]:
-    """One model for each weight, of the base's class, named `mix 0.25` and so on.
-
-    All are in memory at once, so that one run can compare them.
-    """
-    for one in (base, tuned):
-        if isinstance(one, Joined):
-            raise UserError(
-                f"{one.name} is a joined model, whose connector began with nothing learned",
-                expected="a model that was whole before it was fine-tuned",
-                way_out="hold a joined model near its start while training, with --set distil=1",
-            )
-    trainable = make_trainable(base, device=base.device)
-    other = make_trainable(tuned, device="cpu")
-    start, end = state_of(trainable.module), state_of(other.module)
-    check_same_weights(start, end, names=(base.name, tuned.name))
-    trainable.module.load_state_dict(end)
-    check_same_vectors(base, tuned, trainable.encoder(tuned.name))
-    found = []
-    for weight in weights:
-        trainable.module.load_state_dict(interpolate(start, end, weight))
-        found.append(Mix(weight, trainable.encoder(f"mix {weight:g}")))
-    return tuple(found)
-
-
 def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
-    """A copy of every weight by name."""
+    """Copies of all weights and buffers by name."""
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
@@ -167,7 +192,7 @@ def check_same_vectors(
         torch.cat([encoder.encode_pictures(pixels), encoder.encode_captions(PROBES)])
         for encoder in (filled, tuned)
     ]
-    if not float((vectors[0] - vectors[1]).abs().max()) < NEAR:
+    if not float((vectors[0] - vectors[1]).abs().max()) < MAX_DIFFERENCE:
         raise _unlike(base, tuned, "compute other vectors from the same weights", way_out)
 
 
@@ -184,115 +209,6 @@ def _probe(wide: int, high: int) -> Image:
 
     noise = np.random.default_rng(0).integers(0, 256, (high, wide, 3), dtype=np.uint8)
     return Image.fromarray(noise)
-
-
-# Every model is scored in one ordinary run, so every difference from the base is paired.
-
-WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BUDGET = 1.0
-"""Points of recognition that may be lost."""
-STRICT, BRITTLE = "augmented", "brittleness"
-"""Where captions have hard positives, composition is judged by `augmented`: a model that punishes
-every edit does well by the headline `original` and not by this."""
-ON_THESE = (
-    "the weight was chosen on these very benchmarks, so their numbers at it are too good; report "
-    "the model on others"
-)
-
-
-@dataclass(frozen=True)
-class Value:
-    """One metric of one benchmark at one weight."""
-
-    benchmark: str
-    side: Side
-    metric: str
-    aggregate: str
-    """The averaging rule."""
-    estimate: Estimate
-    change: Comparison | None
-    """Against weight 0, paired; None at weight 0."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One weight. Averages are plain means over benchmarks; None where there is none."""
-
-    weight: float
-    fingerprint: str
-    values: tuple[Value, ...]
-
-    @property
-    def composition(self) -> float | None:
-        """Mean of what composition is judged by."""
-        return self._mean([v for v in self.values if v.side == "composition"], without=BRITTLE)
-
-    @property
-    def recognition(self) -> float | None:
-        """Mean of the headlines."""
-        return self._mean([v for v in self.values if v.side == "recognition"], without=BRITTLE)
-
-    @property
-    def brittleness(self) -> float | None:
-        """Mean over the composition benchmarks that have it; it decides nothing."""
-        found = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
-        return self._mean(found)
-
-    def _mean(self, values: Sequence[Value], *, without: str = "") -> float | None:
-        found = [value.estimate.value for value in values if value.metric != without]
-        return fmean(found) if found else None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The weight that is kept, and why."""
-
-    weight: float
-    why: str
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What was measured over all weights."""
-
-    base: str
-    tuned: str
-    points: tuple[Point, ...]
-    """By weight, the base first."""
-    choice: Choice
-    budget: float | None
-    """None if the weight was given."""
-    folder: Path
-    """The run folder."""
-    notes: tuple[str, ...] = ()
-
-
-def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, ...]:
-    """Sorted, each once, with 0 (what all are compared with) and the one that was picked."""
-    asked = [*weights, *([] if pick is None else [pick])]
-    wrong = [weight for weight in asked if not 0 <= weight <= 1]
-    if wrong:
-        raise UserError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
-    found = tuple(sorted({0.0, *map(float, asked)}))
-    if len(found) == 1:
-        raise UserError(
-            "no weight besides 0, which is the base itself",
-            expected=f"weights such as {','.join(f'{w:g}' for w in WEIGHTS)}",
-        )
-    return found
-
-
-def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
-    """To choose a weight by the rule, both sides are needed."""
-    wanted: tuple[Side, ...] = ("composition", "recognition")
-    for side in wanted:
-        if pick is None and side not in sides.values():
-            raise UserError(
-                f"no {side} benchmark among {', '.join(sides) or 'none'}",
-                expected="at least one of each side, since the weight is chosen by both",
-                way_out="name more with --bench, say with --composition or --recognition what a "
-                "benchmark counts as, or choose the weight yourself with --pick",
-            )
 
 
 def measure_curve(
@@ -313,6 +229,8 @@ def measure_curve(
 ) -> Curve:
     """Score all in one run, which goes on if it was stopped, and choose a weight.
 
+    Since it is one run, every difference from the base is paired.
+
     `mixes` start with weight 0; `names` are those of base and tuned model; `sides` by benchmark.
     """
     check_sides(sides, pick)
@@ -331,12 +249,107 @@ def measure_curve(
     finished = run(job, progress=progress)
     report(finished.contents, finished.folder.report)
     points = tuple(_points(mixes, benchmarks, sides, finished.contents))
-    choice = _given(pick) if pick is not None else choose(points, budget)
+    choice = ChosenWeight(pick, "given with --pick") if pick is not None else choose(points, budget)
     kept = None if pick is not None else budget
     return Curve(*names, points, choice, kept, finished.folder.path, finished.problems)
 
 
-def choose(points: Sequence[Point], budget: float = BUDGET) -> Choice:
+@dataclass(frozen=True)
+class Curve:
+    """What was measured over all weights."""
+
+    base: str
+    tuned: str
+    points: tuple[CurvePoint, ...]
+    """By weight, the base first."""
+    choice: ChosenWeight
+    budget: float | None
+    """None if the weight was given."""
+    folder: Path
+    """The run folder."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One weight. Averages are plain means over benchmarks; None where there is none."""
+
+    weight: float
+    fingerprint: str
+    values: tuple[CurveValue, ...]
+
+    @property
+    def composition(self) -> float | None:
+        """Mean of what composition is judged by."""
+        return self._mean([v for v in self.values if v.side == "composition"], without=BRITTLE)
+
+    @property
+    def recognition(self) -> float | None:
+        """Mean of the headlines."""
+        return self._mean([v for v in self.values if v.side == "recognition"], without=BRITTLE)
+
+    @property
+    def brittleness(self) -> float | None:
+        """Mean over the composition benchmarks that have it; it decides nothing."""
+        found = [v for v in self.values if v.metric == BRITTLE and v.side == "composition"]
+        return self._mean(found)
+
+    def _mean(self, values: Sequence[CurveValue], *, without: str = "") -> float | None:
+        found = [value.estimate.value for value in values if value.metric != without]
+        return fmean(found) if found else None
+
+
+@dataclass(frozen=True)
+class CurveValue:
+    """One metric of one benchmark at one weight."""
+
+    benchmark: str
+    side: Side
+    metric: str
+    aggregate: str
+    """The averaging rule."""
+    estimate: Estimate
+    change: Comparison | None
+    """Against weight 0, paired; None at weight 0."""
+
+
+@dataclass(frozen=True)
+class ChosenWeight:
+    """The weight that is kept, and why."""
+
+    weight: float
+    why: str
+
+
+def check_weights(weights: Sequence[float], pick: float | None) -> tuple[float, ...]:
+    """Sorted, each once, with 0 (what all are compared with) and the one that was picked."""
+    asked = [*weights, *([] if pick is None else [pick])]
+    wrong = [weight for weight in asked if not 0 <= weight <= 1]
+    if wrong:
+        raise UserError(f"the weight {wrong[0]:g}", expected="a number from 0 to 1")
+    found = tuple(sorted({0.0, *map(float, asked)}))
+    if len(found) == 1:
+        raise UserError(
+            "no weight besides 0, which is the base itself",
+            expected=f"weights such as {','.join(f'{w:g}' for w in WEIGHTS)}",
+        )
+    return found
+
+
+def check_sides(sides: Mapping[str, Side], pick: float | None) -> None:
+    """Refuse to choose a weight by the rule without benchmarks of both sides."""
+    wanted: tuple[Side, ...] = ("composition", "recognition")
+    for side in wanted:
+        if pick is None and side not in sides.values():
+            raise UserError(
+                f"no {side} benchmark among {', '.join(sides) or 'none'}",
+                expected="at least one of each side, since the weight is chosen by both",
+                way_out="name more with --bench, say with --composition or --recognition what a "
+                "benchmark counts as, or choose the weight yourself with --pick",
+            )
+
+
+def choose(points: Sequence[CurvePoint], budget: float = BUDGET) -> ChosenWeight:
     """Most composition among those within `budget` points of the base's recognition.
 
     Of equals the one nearest to the base.
@@ -348,20 +361,11 @@ def choose(points: Sequence[Point], budget: float = BUDGET) -> Choice:
         f"most composition among weights that lose at most {points_text(budget)} of recognition; "
         f"{ON_THESE}"
     )
-    return Choice(best.weight, why)
-
-
-def points_text(budget: float) -> str:
-    """As `1 point` or `0.5 points`."""
-    return f"{budget:g} point{'' if budget == 1 else 's'}"
-
-
-def _given(pick: float) -> Choice:
-    return Choice(pick, "given with --pick")
+    return ChosenWeight(best.weight, why)
 
 
 def _loss(base: float | None, value: float | None) -> float:
-    """In points."""
+    """Loss in percentage points."""
     return 100 * (_known(base) - _known(value))
 
 
@@ -380,7 +384,7 @@ def _points(
     benchmarks: Sequence[Benchmark],
     sides: Mapping[str, Side],
     contents: RunContents,
-) -> Iterator[Point]:
+) -> Iterator[CurvePoint]:
     judged = {b.name: _metrics(b, sides[b.name], contents, len(mixes) - 1) for b in benchmarks}
     for one in mixes:
         values = tuple(
@@ -389,13 +393,13 @@ def _points(
             for metric in metrics
             if (value := _value(one, name, metric, sides[name], contents)) is not None
         )
-        yield Point(one.weight, one.encoder.fingerprint, values)
+        yield CurvePoint(one.weight, one.encoder.fingerprint, values)
 
 
 def _metrics(
     benchmark: Benchmark, side: Side, contents: RunContents, rivals: int
 ) -> tuple[str, ...]:
-    """What it is judged by, and brittleness; only what every mix could be compared by."""
+    """The metric a benchmark is judged by, and brittleness, where every mix has both."""
     made = [c.metric for c in contents.comparisons if c.benchmark == benchmark.name]
     whole = {metric for metric in made if made.count(metric) == rivals}
     main = STRICT if side == "composition" and STRICT in whole else benchmark.headline
@@ -404,22 +408,12 @@ def _metrics(
 
 def _value(
     one: Mix, benchmark: str, metric: str, side: Side, contents: RunContents
-) -> Value | None:
+) -> CurveValue | None:
     made = [c for c in contents.comparisons if (c.benchmark, c.metric) == (benchmark, metric)]
     change = next((c for c in made if c.second == one.encoder.name), None)
     rule = made[0].aggregate
     estimate = estimate_of(contents, made[0], one.encoder.name)
-    return None if estimate is None else Value(benchmark, side, metric, rule, estimate, change)
-
-
-UNDER = (
-    "percent; composition and recognition are plain means over the benchmarks of each side, in "
-    "brackets the difference from weight 0"
-)
-CSV_HEAD = (
-    "weight", "benchmark", "side", "metric", "aggregate", "value", "low", "high", "n",
-    "difference", "difference_low", "difference_high", "is_chosen",
-)  # fmt: skip
+    return None if estimate is None else CurveValue(benchmark, side, metric, rule, estimate, change)
 
 
 def curve_json(curve: Curve) -> str:
@@ -435,87 +429,7 @@ def curve_json(curve: Curve) -> str:
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def curve_csv(curve: Curve) -> str:
-    """A row for each weight and number, as fractions."""
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow(CSV_HEAD)
-    for point in curve.points:
-        for value in point.values:
-            found = {"weight": point.weight, "is_chosen": point.weight == curve.choice.weight}
-            row = found | _value_json(value)
-            texts = {name: guarded(one) for name, one in row.items() if isinstance(one, str)}
-            writer.writerow([(row | texts)[name] for name in CSV_HEAD])
-    return file.getvalue()
-
-
-def curve_table(curve: Curve) -> Table:
-    """A row a weight; the chosen one is marked."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=UNDER, caption_justify="left")
-    for name in ("weight", "composition", "recognition", "brittleness ↓", ""):
-        table.add_column(name, justify="left" if not name else "right")
-    for point in curve.points:
-        is_chosen = point.weight == curve.choice.weight
-        means = point_texts(point, curve.points[0])
-        mark = "chosen" if is_chosen else ""
-        table.add_row(f"{point.weight:g}", *means, mark, style="bold" if is_chosen else "")
-    return table
-
-
-def point_texts(point: Point, base: Point) -> tuple[str, str, str]:
-    """Composition, recognition and brittleness as people read them, with the difference."""
-    pairs = (
-        (point.composition, base.composition),
-        (point.recognition, base.recognition),
-        (point.brittleness, base.brittleness),
-    )
-    first, second, third = (
-        mean_text(value, start, is_base=point is base) for value, start in pairs
-    )
-    return first, second, third
-
-
-def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str:
-    """As `93.8 (+1.2)`."""
-    if value is None or start is None or value != value:
-        return "–"
-    shown = f"{100 * value:.1f}"
-    return shown if is_base else f"{shown} ({100 * (value - start):+.1f})"
-
-
-def curve_markdown(curve: Curve) -> str:
-    """The chosen weight against the base, for a model card."""
-    chosen = next(point for point in curve.points if point.weight == curve.choice.weight)
-    lines = [
-        "| side | benchmark | metric | base | mixed | difference | n |",
-        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
-    ]
-    for before, after in zip(curve.points[0].values, chosen.values, strict=True):
-        name = f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}"
-        texts = (after.side, escaped(after.benchmark), escaped(name))
-        numbers = (estimate_text(before.estimate), estimate_text(after.estimate))
-        count = f"{after.estimate.n:,}"
-        lines.append(f"| {' | '.join((*texts, *numbers, difference_of(after), count))} |")
-    why = f"{curve.choice.weight:g} of the tuned weights: {curve.choice.why}."
-    return "\n".join([*lines, "", f"- {why}", *(f"- {note}" for note in curve.notes), ""])
-
-
-def estimate_text(estimate: Estimate) -> str:
-    """As `93.8 [92.1, 95.0]`."""
-    return f"{value_text(estimate)} {interval_text(estimate)}".strip()
-
-
-def difference_of(value: Value) -> str:
-    """From weight 0, with its paired interval; a dash at weight 0 itself."""
-    if value.change is None:
-        return "–"
-    return change_text(value.change, is_rate=value.estimate.is_rate)
-
-
-def _point_json(point: Point) -> dict[str, object]:
+def _point_json(point: CurvePoint) -> dict[str, object]:
     return {
         "weight": point.weight,
         "fingerprint": point.fingerprint,
@@ -526,7 +440,7 @@ def _point_json(point: Point) -> dict[str, object]:
     }
 
 
-def _value_json(value: Value) -> dict[str, object]:
+def _value_json(value: CurveValue) -> dict[str, object]:
     change = value.change
     return {
         "benchmark": value.benchmark,
@@ -547,44 +461,51 @@ def _finite(value: float) -> float | None:
     return value if value == value else None
 
 
-# As in `unbag.reports.charts`, places along the axis are percentages and heights are pixels, so
-# that the chart fits a phone without its letters changing size.
+def curve_csv(curve: Curve) -> str:
+    """A row for each weight and number, as fractions."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\r\n")
+    writer.writerow(CSV_COLUMNS)
+    for point in curve.points:
+        for value in point.values:
+            found = {"weight": point.weight, "is_chosen": point.weight == curve.choice.weight}
+            row = found | _value_json(value)
+            texts = {name: guarded(one) for name, one in row.items() if isinstance(one, str)}
+            writer.writerow([(row | texts)[name] for name in CSV_COLUMNS])
+    return file.getvalue()
 
-HIGH = 340
-"""Of the plot, in pixels."""
-MARGIN = 0.12
-"""Free part of the axis at each end, where labels and numbers stand."""
-LEAST = 0.02
-"""Shortest axis, so that two equal points do not look far apart."""
+
+def curve_table(curve: Curve) -> Table:
+    """A row a weight; the chosen one is marked."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=TABLE_NOTE, caption_justify="left")
+    for name in ("weight", "composition", "recognition", "brittleness ↓", ""):
+        table.add_column(name, justify="left" if not name else "right")
+    for point in curve.points:
+        is_chosen = point.weight == curve.choice.weight
+        means = point_texts(point, curve.points[0])
+        mark = "chosen" if is_chosen else ""
+        table.add_row(f"{point.weight:g}", *means, mark, style="bold" if is_chosen else "")
+    return table
 
 
-@dataclass(frozen=True)
-class Axis:
-    """From values to a part of the way, 0 to 1."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def over(cls, values: Sequence[float]) -> Axis:
-        """Holds all values, with room at both ends."""
-        low, high = min(values), max(values)
-        wide = max(high - low, LEAST)
-        middle = (low + high) / 2
-        half = wide / 2 / (1 - 2 * MARGIN)
-        return cls(middle - half, middle + half)
-
-    def part(self, value: float) -> float:
-        """Where a value lies."""
-        return (value - self.low) / (self.high - self.low)
-
-    def ticks(self) -> list[float]:
-        """About five round numbers; none above 1 or below 0."""
-        rough = (self.high - self.low) / 6
-        size = 10.0 ** floor(log10(rough))
-        step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough)
-        first, last = ceil(self.low / step), floor(self.high / step)
-        return [k * step for k in range(first, last + 1) if -1e-9 <= k * step <= 1 + 1e-9]
+def curve_markdown(curve: Curve) -> str:
+    """The chosen weight against the base, for a model card."""
+    chosen = next(point for point in curve.points if point.weight == curve.choice.weight)
+    lines = [
+        "| side | benchmark | metric | base | mixed | difference | n |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for before, after in zip(curve.points[0].values, chosen.values, strict=True):
+        name = f"{after.metric}{' ↓' if after.metric in LOWER_IS_BETTER else ''}"
+        texts = (after.side, escaped(after.benchmark), escaped(name))
+        numbers = (estimate_text(before.estimate), estimate_text(after.estimate))
+        count = f"{after.estimate.n:,}"
+        lines.append(f"| {' | '.join((*texts, *numbers, difference_of(after), count))} |")
+    why = f"{curve.choice.weight:g} of the tuned weights: {curve.choice.why}."
+    return "\n".join([*lines, "", f"- {why}", *(f"- {note}" for note in curve.notes), ""])
 
 
 def curve_page(curve: Curve) -> str:
@@ -604,7 +525,7 @@ def curve_page(curve: Curve) -> str:
             curve=curve,
             chart=Markup(_chart(curve, drawn)) if drawn else "",  # noqa: S704 - escaped there
             rows=rows,
-            under=UNDER,
+            under=TABLE_NOTE,
             estimate_text=estimate_text,
             difference_of=difference_of,
             budget="" if curve.budget is None else points_text(curve.budget),
@@ -613,12 +534,49 @@ def curve_page(curve: Curve) -> str:
     )
 
 
-def _chart(curve: Curve, points: Sequence[Point]) -> str:
-    """To the right more recognition, upwards more composition."""
-    across = Axis.over([p.recognition for p in points if p.recognition is not None])
-    up = Axis.over([p.composition for p in points if p.composition is not None])
+def point_texts(point: CurvePoint, base: CurvePoint) -> tuple[str, str, str]:
+    """Composition, recognition and brittleness as people read them, with the difference."""
+    pairs = (
+        (point.composition, base.composition),
+        (point.recognition, base.recognition),
+        (point.brittleness, base.brittleness),
+    )
+    first, second, third = (
+        mean_text(value, start, is_base=point is base) for value, start in pairs
+    )
+    return first, second, third
+
+
+def mean_text(value: float | None, start: float | None, *, is_base: bool) -> str:
+    """As `93.8 (+1.2)`."""
+    if value is None or start is None or value != value:
+        return "–"
+    shown = f"{100 * value:.1f}"
+    return shown if is_base else f"{shown} ({100 * (value - start):+.1f})"
+
+
+def difference_of(value: CurveValue) -> str:
+    """Difference from weight 0 with its paired interval; a dash at weight 0 itself."""
+    if value.change is None:
+        return "–"
+    return change_text(value.change, is_rate=value.estimate.is_rate)
+
+
+def points_text(budget: float) -> str:
+    """As `1 point` or `0.5 points`."""
+    return f"{budget:g} point{'' if budget == 1 else 's'}"
+
+
+def _chart(curve: Curve, points: Sequence[CurvePoint]) -> str:
+    """To the right more recognition, upwards more composition.
+
+    As in `unbag.reports.charts`, places along the axis are percentages and heights are pixels, so
+    that the chart fits a phone without its letters changing size.
+    """
+    across = CurveAxis.over([p.recognition for p in points if p.recognition is not None])
+    up = CurveAxis.over([p.composition for p in points if p.composition is not None])
     places = [
-        (across.part(p.recognition or 0.0), HIGH * (1 - up.part(p.composition or 0.0)))
+        (across.part(p.recognition or 0.0), CHART_HEIGHT * (1 - up.part(p.composition or 0.0)))
         for p in points
     ]
     parts = [_grid(across, up), _bound(curve, across)]
@@ -634,10 +592,64 @@ def _chart(curve: Curve, points: Sequence[Point]) -> str:
         for p in points
     )
     return (
-        f'<svg class="strip curve" width="100%" height="{HIGH + 22}" role="img">'
+        f'<svg class="strip curve" width="100%" height="{CHART_HEIGHT + 22}" role="img">'
         "<title>Composition against recognition over the mixing weight</title>"
         f"<desc>{escape(said)}</desc>{''.join(parts)}</svg>"
     )
+
+
+@dataclass(frozen=True)
+class CurveAxis:
+    """Maps values to a share of the axis, 0 to 1."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> CurveAxis:
+        """Holds all values, with room at both ends."""
+        low, high = min(values), max(values)
+        wide = max(high - low, SHORTEST_AXIS)
+        middle = (low + high) / 2
+        half = wide / 2 / (1 - 2 * AXIS_MARGIN)
+        return cls(middle - half, middle + half)
+
+    def part(self, value: float) -> float:
+        """Where a value lies."""
+        return (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[float]:
+        """About five round numbers; none above 1 or below 0."""
+        rough = (self.high - self.low) / 6
+        size = 10.0 ** floor(log10(rough))
+        step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough)
+        first, last = ceil(self.low / step), floor(self.high / step)
+        return [k * step for k in range(first, last + 1) if -1e-9 <= k * step <= 1 + 1e-9]
+
+
+def _grid(across: CurveAxis, up: CurveAxis) -> str:
+    parts = []
+    for tick in across.ticks():
+        x = across.part(tick)
+        parts.append(_line(x, x, 0, CHART_HEIGHT, "grid"))
+        parts.append(
+            f'<text x="{100 * x:.2f}%" y="{CHART_HEIGHT + 16}" text-anchor="middle">'
+            f"{100 * tick:.4g}</text>"
+        )
+    for tick in up.ticks():
+        y = CHART_HEIGHT * (1 - up.part(tick))
+        parts.append(_line(0, 1, y, y, "grid"))
+        parts.append(f'<text x="0" y="{y - 4:.1f}">{100 * tick:.4g}</text>')
+    return "".join(parts)
+
+
+def _bound(curve: Curve, across: CurveAxis) -> str:
+    """How little recognition a chosen weight may have, where that is on the axis."""
+    base = curve.points[0].recognition
+    if curve.budget is None or base is None:
+        return ""
+    x = across.part(base - curve.budget / 100)
+    return _line(x, x, 0, CHART_HEIGHT, "chance") if 0 <= x <= 1 else ""
 
 
 def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
@@ -645,30 +657,6 @@ def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> str:
         f'<line class="{kind}" x1="{100 * x1:.2f}%" x2="{100 * x2:.2f}%" '
         f'y1="{y1:.1f}" y2="{y2:.1f}"/>'
     )
-
-
-def _grid(across: Axis, up: Axis) -> str:
-    parts = []
-    for tick in across.ticks():
-        x = across.part(tick)
-        parts.append(_line(x, x, 0, HIGH, "grid"))
-        parts.append(
-            f'<text x="{100 * x:.2f}%" y="{HIGH + 16}" text-anchor="middle">{100 * tick:.4g}</text>'
-        )
-    for tick in up.ticks():
-        y = HIGH * (1 - up.part(tick))
-        parts.append(_line(0, 1, y, y, "grid"))
-        parts.append(f'<text x="0" y="{y - 4:.1f}">{100 * tick:.4g}</text>')
-    return "".join(parts)
-
-
-def _bound(curve: Curve, across: Axis) -> str:
-    """How little recognition a chosen weight may have, where that is on the axis."""
-    base = curve.points[0].recognition
-    if curve.budget is None or base is None:
-        return ""
-    x = across.part(base - curve.budget / 100)
-    return _line(x, x, 0, HIGH, "chance") if 0 <= x <= 1 else ""
 
 
 def _mark(place: tuple[float, float], *, is_chosen: bool) -> str:

@@ -1,4 +1,4 @@
-"""What training minimises: named and weighted losses in, their values and weighted sum out."""
+"""What training minimises: a weighted sum of named losses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,52 @@ from unbag.types import Embedded
 if TYPE_CHECKING:
     from torch import Tensor
 
+
 Loss: TypeAlias = Callable[[Embedded], "Tensor"]
 """Pure, on vectors of unit norm; options are bound with functools.partial."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of losses. The trainer holds the thresholds; the rule says how they move."""
+
+    terms: tuple[Term, ...]
+    threshold: ThresholdRule | None = None
+    """None keeps the margins of a rank loss at 0."""
+
+    def __post_init__(self) -> None:
+        """Refuse an objective that asks for nothing or says one name twice."""
+        names = [term.name for term in self.terms]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise UserError(
+                f"two loss terms are called {twice[0]!r}", expected="a name of its own for each"
+            )
+        if not any(term.weight for term in self.terms):
+            raise UserError(
+                "an objective without any loss", expected="at least one term with a weight above 0"
+            )
+
+    @property
+    def needs_start(self) -> bool:
+        """True if a term that counts reads `Embedded.start`."""
+        return any(term.needs_start and term.weight for term in self.terms)
+
+    def __call__(self, embedded: Embedded) -> Losses:
+        """Compute every term that counts."""
+        counted = [term for term in self.terms if term.weight]
+        values = {term.name: term.loss(embedded) for term in counted}
+        first, *others = (term.weight * values[term.name] for term in counted)
+        return Losses(sum(others, start=first), values)
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The loss of one batch."""
+
+    total: Tensor
+    """The weighted sum."""
+    terms: Mapping[str, Tensor]
+    """By name, before weighting; without terms of weight 0."""
 
 
 @dataclass(frozen=True)
@@ -73,46 +117,3 @@ class ThresholdRule:
     def next(self, embedded: Embedded) -> Tensor:
         """[K], margins of the next step; `embedded` holds those of this one."""
         return next_threshold(embedded, mode=self.mode, upper=self.upper, fixed=self.fixed)
-
-
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """The loss of one batch."""
-
-    total: Tensor
-    """The weighted sum."""
-    terms: Mapping[str, Tensor]
-    """By name, before weighting; without terms of weight 0."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A weighted sum of losses. The trainer holds the thresholds; the rule says how they move."""
-
-    terms: tuple[Term, ...]
-    threshold: ThresholdRule | None = None
-    """None keeps the margins of a rank loss at 0."""
-
-    def __post_init__(self) -> None:
-        """Refuse an objective that asks for nothing or says one name twice."""
-        names = [term.name for term in self.terms]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise UserError(
-                f"two loss terms are called {twice[0]!r}", expected="a name of its own for each"
-            )
-        if not any(term.weight for term in self.terms):
-            raise UserError(
-                "an objective without any loss", expected="at least one term with a weight above 0"
-            )
-
-    @property
-    def needs_start(self) -> bool:
-        """True if a term that counts reads `Embedded.start`."""
-        return any(term.needs_start and term.weight for term in self.terms)
-
-    def __call__(self, embedded: Embedded) -> Losses:
-        """Compute every term that counts."""
-        counted = [term for term in self.terms if term.weight]
-        values = {term.name: term.loss(embedded) for term in counted}
-        first, *others = (term.weight * values[term.name] for term in counted)
-        return Losses(sum(others, start=first), values)

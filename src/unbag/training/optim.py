@@ -1,4 +1,4 @@
-"""Gradients come in; changed weights go out: AdamW, warm-up and cosine, clipping, bounds."""
+"""AdamW with warm-up, cosine decay and clipping; compiled layers and steps recorded on a GPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,140 @@ from unbag.errors import UserError
 from unbag.training.recipes import Recipe
 from unbag.training.towers.base import Trainable
 
-# In layers as narrow as those of the tiny models most of a step goes into norms, casts and sums
-# over rows, each of which reads and writes all of memory anew. Compiled, they are done in passing.
-
 _SHAPES = 64
 """Layers of several widths and batches of several sizes are compiled once each, not given up on."""
+_WARM_UP = 3
+"""Steps before recording, as PyTorch asks for: libraries set themselves up in them."""
+
+
+def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
+    """Matrices decay; norms, biases, positions and the temperature stay free."""
+    groups = decay_groups(open_weights(trainable), recipe.weight_decay)
+    if not groups:
+        raise UserError(
+            f"both towers of {trainable.name} and the temperature are locked",
+            expected="something that is left to train",
+            way_out="lock less, as with --set locks.caption=0",
+        )
+    return torch.optim.AdamW(
+        groups,
+        lr=recipe.learning_rate,
+        betas=recipe.betas,
+        eps=recipe.epsilon,
+    )
+
+
+def decay_groups(
+    weights: Mapping[str, nn.Parameter], weight_decay: float
+) -> list[dict[str, object]]:
+    """Parameter groups: matrices that decay, and the rest; a group without weights is left out."""
+    decayed: list[nn.Parameter] = []
+    free: list[nn.Parameter] = []
+    for name, weight in weights.items():
+        is_matrix = weight.ndim >= 2 and "position" not in name
+        (decayed if is_matrix else free).append(weight)
+    groups: list[dict[str, object]] = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def open_weights(trainable: Trainable) -> dict[str, nn.Parameter]:
+    """Weights that training changes, by name."""
+    return {n: w for n, w in trainable.module.named_parameters() if w.requires_grad}
+
+
+def change_weights(
+    trainable: Trainable,
+    optimiser: torch.optim.AdamW,
+    recipe: Recipe,
+    *,
+    step: int,
+    steps: int,
+    first: Mapping[str, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take the optimiser's step; gives the length of the gradient and the distance to the start.
+
+    Args:
+        trainable: With gradients, which are cleared.
+        optimiser: Of `make_optimiser`.
+        recipe: Its rate, clipping and bounds.
+        step: Counted from 0.
+        steps: Of the whole run.
+        first: The weights at the start, where the recipe holds on to them.
+    """
+    set_rate(optimiser, recipe, step=step, steps=steps)
+    return apply_gradient(trainable, optimiser, recipe, first=first)
+
+
+def apply_gradient(
+    trainable: Trainable,
+    optimiser: torch.optim.AdamW,
+    recipe: Recipe,
+    *,
+    first: Mapping[str, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Take the optimiser's step at the rate that is set; see `change_weights`."""
+    weights = open_weights(trainable)
+    away = _pull_to_start(weights, first, recipe.to_start) if first else torch.zeros(())
+    length = torch.nn.utils.get_total_norm([w.grad for w in weights.values() if w.grad is not None])
+    if recipe.clip_norm is not None:
+        torch.nn.utils.clip_grads_with_norm_(weights.values(), recipe.clip_norm, length)
+    optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        # As CLIP does: a scale above 100 or below 1 makes training unstable.
+        scale = trainable.temperature[0]
+        if scale.requires_grad:
+            scale.clamp_(0.0, log(recipe.largest_scale))
+    return length, away
+
+
+def _pull_to_start(
+    weights: Mapping[str, nn.Parameter], first: Mapping[str, Tensor], strength: float
+) -> Tensor:
+    """Add the gradient of strength x squared distance to the start; gives the distance squared."""
+    away = torch.zeros((), device=next(iter(weights.values())).device)
+    for name, weight in weights.items():
+        apart = weight.detach() - first[name]
+        away += apart.square().sum()
+        held = 2 * strength * apart
+        weight.grad = held if weight.grad is None else weight.grad + held
+    return away
+
+
+def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: int) -> None:
+    """Set the learning rate of a step."""
+    share = share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
+    put_rate(optimiser, recipe.learning_rate * share)
+
+
+def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of the next step.
+
+    A rate that the optimiser was made with as a tensor is changed in place on its device, where a
+    recorded step reads it.
+    """
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
+    """Factor of the learning rate: linear warm-up, then half a cosine to zero."""
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return (1 + cos(pi * (step - warm_up) / max(1, steps - warm_up))) / 2
 
 
 def compile_layers(layers: Iterable[nn.Module], *, device: str, varies: bool = False) -> None:
-    """In place; `varies` where rows or their lengths differ from call to call.
+    """Compile layers in place; `varies` where rows or their lengths differ from call to call.
 
+    In layers as narrow as those of the tiny models most of a step goes into norms, casts and sums
+    over rows, each of which reads and writes all of memory. Compiled, they are done in passing.
     On a processor, or where PyTorch has no compiler for the GPU, nothing is changed. A copy of a
     compiled layer is a plain one.
     """
@@ -38,25 +162,22 @@ def compile_layers(layers: Iterable[nn.Module], *, device: str, varies: bool = F
         layer.compile(dynamic=varies)
 
 
-# A reader's step is a thousand small kernels: to launch them one by one takes ten times as long as
-# to run them. A CUDA graph launches all at once. Nothing is recorded on a CPU.
-
-_WARM_UP = 3
-"""Steps before recording, as PyTorch asks for: libraries set themselves up in them."""
-
-
 Memory = tuple[int, int]
 """Names a part of a GPU's memory in which several steps are recorded."""
 
 
 def shared_memory() -> Memory:
-    """For many models in turn: what one step needs while it runs, the next can use again."""
+    """Memory for recording many models in turn: each step can use that of the one before."""
     found: Memory = torch.cuda.graph_pool_handle()
     return found
 
 
 class Recorded:
-    """A step that reads its inputs from tensors which stay where they are."""
+    """A step that reads its inputs from tensors which stay where they are, as a CUDA graph.
+
+    A step of a small model is a thousand small kernels: to launch them one by one takes ten times
+    as long as to run them. A graph launches all at once. Nothing is recorded on a CPU.
+    """
 
     def __init__(
         self,
@@ -67,7 +188,7 @@ class Recorded:
         beside: Sequence[Tensor] = (),
         memory: Memory | None = None,
     ) -> None:
-        """Record it; weights and moments are afterwards as they were before.
+        """Record it; weights and optimizer state are afterwards as they were before.
 
         Where that fails, on a GPU or with a loss that nobody tried, each step is launched anew.
 
@@ -80,7 +201,7 @@ class Recorded:
             memory: Of `shared_memory`, for steps that are replayed one after the other.
         """
         weights = [w for group in optimiser.param_groups for w in group["params"]]
-        before = Kept([*weights, *beside], optimiser)
+        before = Snapshot([*weights, *beside], optimiser)
         self._step = step
         self._graph: torch.cuda.CUDAGraph | None = None
         self._loss = torch.zeros(())
@@ -124,8 +245,8 @@ class Recorded:
         return self._loss.clone()
 
 
-class Kept:
-    """Weights and moments of a moment ago."""
+class Snapshot:
+    """A copy of weights and optimizer state, to restore them after recording."""
 
     def __init__(self, weights: Iterable[Tensor], optimiser: torch.optim.Optimizer) -> None:
         self._optimiser = optimiser
@@ -146,125 +267,3 @@ class Kept:
                 kept = self._moments.get((weight, key))
                 # What was not there before the first step begins at zero.
                 value.zero_() if kept is None else value.copy_(kept)
-
-
-def make_optimiser(trainable: Trainable, recipe: Recipe) -> torch.optim.AdamW:
-    """Matrices decay; norms, biases, positions and the temperature stay free."""
-    groups = decay_groups(open_weights(trainable), recipe.weight_decay)
-    if not groups:
-        raise UserError(
-            f"both towers of {trainable.name} and the temperature are locked",
-            expected="something that is left to train",
-            way_out="lock less, as with --set locks.caption=0",
-        )
-    return torch.optim.AdamW(
-        groups,
-        lr=recipe.learning_rate,
-        betas=recipe.betas,
-        eps=recipe.epsilon,
-    )
-
-
-def decay_groups(
-    weights: Mapping[str, nn.Parameter], weight_decay: float
-) -> list[dict[str, object]]:
-    """For an optimiser: matrices that decay, and the rest; a group without weights is left out."""
-    decayed: list[nn.Parameter] = []
-    free: list[nn.Parameter] = []
-    for name, weight in weights.items():
-        is_matrix = weight.ndim >= 2 and "position" not in name
-        (decayed if is_matrix else free).append(weight)
-    groups: list[dict[str, object]] = [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": free, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
-
-
-def open_weights(trainable: Trainable) -> dict[str, nn.Parameter]:
-    """Weights that training changes, by name."""
-    return {n: w for n, w in trainable.module.named_parameters() if w.requires_grad}
-
-
-def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
-    """Of the learning rate: a line up, then half a cosine to zero."""
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return (1 + cos(pi * (step - warm_up) / max(1, steps - warm_up))) / 2
-
-
-def change_weights(
-    trainable: Trainable,
-    optimiser: torch.optim.AdamW,
-    recipe: Recipe,
-    *,
-    step: int,
-    steps: int,
-    first: Mapping[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Take the optimiser's step; gives the length of the gradient and the distance to the start.
-
-    Args:
-        trainable: With gradients, which are cleared.
-        optimiser: Of `make_optimiser`.
-        recipe: Its rate, clipping and bounds.
-        step: Counted from 0.
-        steps: Of the whole run.
-        first: The weights at the start, where the recipe holds on to them.
-    """
-    set_rate(optimiser, recipe, step=step, steps=steps)
-    return apply_gradient(trainable, optimiser, recipe, first=first)
-
-
-def set_rate(optimiser: torch.optim.AdamW, recipe: Recipe, *, step: int, steps: int) -> None:
-    """That of a step."""
-    share = share_of_rate(step, steps=steps, warm_up=recipe.warm_up)
-    put_rate(optimiser, recipe.learning_rate * share)
-
-
-def put_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """For the next step; one that lies on a device is changed there, where a recorded step reads.
-
-    Such a rate is a tensor that the optimiser was made with.
-    """
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def apply_gradient(
-    trainable: Trainable,
-    optimiser: torch.optim.AdamW,
-    recipe: Recipe,
-    *,
-    first: Mapping[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """As `change_weights`, at the rate that is set."""
-    weights = open_weights(trainable)
-    away = _hold(weights, first, recipe.to_start) if first else torch.zeros(())
-    length = torch.nn.utils.get_total_norm([w.grad for w in weights.values() if w.grad is not None])
-    if recipe.clip_norm is not None:
-        torch.nn.utils.clip_grads_with_norm_(weights.values(), recipe.clip_norm, length)
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        # As CLIP does: a scale above 100 or below 1 makes training unstable.
-        scale = trainable.temperature[0]
-        if scale.requires_grad:
-            scale.clamp_(0.0, log(recipe.largest_scale))
-    return length, away
-
-
-def _hold(
-    weights: Mapping[str, nn.Parameter], first: Mapping[str, Tensor], strength: float
-) -> Tensor:
-    """Add the gradient of strength x squared distance to the start; gives the distance squared."""
-    away = torch.zeros((), device=next(iter(weights.values())).device)
-    for name, weight in weights.items():
-        apart = weight.detach() - first[name]
-        away += apart.square().sum()
-        held = 2 * strength * apart
-        weight.grad = held if weight.grad is None else weight.grad + held
-    return away

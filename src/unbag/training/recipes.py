@@ -1,7 +1,8 @@
-"""Published repairs as functions that give a recipe. A paper's name means the paper's form.
+"""Recipes: what decides a training run, and published repairs as functions that give one.
 
-Numbers that a paper does not say are taken from its released code or from NegCLIP's, and `source`
-says so. Slots name kinds of edits; a slot holds for each caption one edit of its kinds, or none.
+A paper's name means the paper's form. Numbers that a paper does not say are taken from its released
+code or from NegCLIP's, and `source` says so. Slots name kinds of edits; a slot holds for each
+caption one edit of its kinds, or none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 from unbag.errors import UserError
 from unbag.training.losses import (
     Denominator,
+    RankReduction,
     ThresholdMode,
     contrastive,
     contrastive_negatives,
@@ -24,24 +26,9 @@ from unbag.training.losses import (
     svlc_negative,
     svlc_positive,
 )
-from unbag.training.losses import RankReduction as Reduction
 from unbag.training.objective import Objective, Term, ThresholdRule
 
-# What a training run is asked to do: a recipe, which is data, and where it comes from.
-
 Precision = Literal["float32", "bfloat16"]
-
-_BOUNDS: Mapping[str, tuple[str, ...]] = {
-    "a number above 0": ("epochs", "batch", "learning_rate", "clip_norm", "epsilon"),
-    "0 or more": ("weight_decay", "warm_up", "to_start"),
-    "1 or more": ("largest_scale",),
-}
-"""Fields of a recipe by what they must be."""
-_IS: Mapping[str, Callable[[float], bool]] = {
-    "a number above 0": lambda value: value > 0,
-    "0 or more": lambda value: value >= 0,
-    "1 or more": lambda value: value >= 1,
-}
 
 
 @dataclass(frozen=True)
@@ -120,8 +107,18 @@ class Recipe:
             )
 
 
+_BOUNDS: Mapping[str, tuple[str, ...]] = {
+    "a number above 0": ("epochs", "batch", "learning_rate", "clip_norm", "epsilon"),
+    "0 or more": ("weight_decay", "warm_up", "to_start"),
+    "1 or more": ("largest_scale",),
+}
+"""Fields of a recipe by what they must be."""
+_IS: Mapping[str, Callable[[float], bool]] = {
+    "a number above 0": lambda value: value > 0,
+    "0 or more": lambda value: value >= 0,
+    "1 or more": lambda value: value >= 1,
+}
 Family = Literal["both", "swap", "replace"]
-
 SWAPPED = ("neg_clip_fixed", "swap_arguments", "swap_attributes")
 """Negatives that exchange words, as groups and kinds of edits."""
 REPLACED = ("svlc_fixed", "replace_noun", "replace_relation", "spatial", "antonym")
@@ -249,7 +246,7 @@ _RULED = (
 """The same four types by rules, so that no model is needed."""
 
 
-def _ce_clip_terms(denominator: Denominator, reduction: Reduction) -> tuple[Term, ...]:
+def _ce_clip_terms(denominator: Denominator, reduction: RankReduction) -> tuple[Term, ...]:
     return (
         Term("contrastive_negatives", 1.0, contrastive_negatives),
         Term("intra_modal", 0.2, partial(intra_modal, denominator=denominator)),

@@ -1,4 +1,7 @@
-"""A model, pairs and a recipe come in; repaired weights, what they cost, and an export go out."""
+"""Repair a dual encoder: train it with a recipe, measure it before and after, export it.
+
+`repair` is the whole job of `unbag train`; `read_trained` loads the weights of a run.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,17 @@ import torch
 from unbag.data.pairs import Pairs
 from unbag.data.readers import open_pairs
 from unbag.errors import UserError
-from unbag.models.loading import model_name
+from unbag.evaluation.loading import Job, load_all
+from unbag.models.joined import Joined
+from unbag.models.loading import load_model, model_name
+from unbag.models.text_encoders import TextTable
 from unbag.reports.cards import Card, Cost, Exported, card_settings
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.identity import described
 from unbag.runs.progress import Progress, Silent
-from unbag.scorers.resolve import load_model
+from unbag.scorers.cosine import Cosine
 from unbag.training import checkpoint
-from unbag.training.before_after import Priced, blind_reader, price, price_markdown
+from unbag.training.before_after import DEFAULT, Priced, blind_reader, price, price_markdown
 from unbag.training.checkpoint import BEST, LAST
 from unbag.training.data.batch import Batches, Share
 from unbag.training.data.checks import ready_batches
@@ -34,65 +40,13 @@ from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks
 from unbag.training.towers.cached_features import keep_features
 from unbag.training.towers.lora import add_lora
-from unbag.training.trainer import Trained, check_benchmarks, train
-from unbag.types import Benchmark, DualEncoder
+from unbag.training.trainer import Trained, train
+from unbag.types import Benchmark, DualEncoder, Item
+from unbag.types.items import prompts_of
 
 WORLD = "world"
 """In place of a file: scenes that are drawn while training."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """How a run is carried out; nothing here is meant to change what is learned."""
-
-    device: str = "cpu"
-    precision: Precision = "float32"
-    micro: int | None = None
-    workers: int = 0
-    cache: Path | None = None
-    save_minutes: float = 10.0
-    uses_tensorboard: bool = False
-    wandb_project: str = ""
-    command: str = ""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is trained on."""
-
-    path: str
-    """A file, folder or pattern, or `world`."""
-    form: str | None = None
-    pictures: Path | None = None
-    neighbours: Path | None = None
-    caption_column: str = ""
-    picture_column: str = ""
-    skips_missing: bool = False
-    skips_bad: bool = False
-
-    def opened(self) -> Pairs:
-        """The pairs of the file or folder; not for `world`, which has none."""
-        return open_pairs(
-            self.path,
-            form=self.form,
-            pictures=self.pictures,
-            neighbours=self.neighbours,
-            caption_column=self.caption_column,
-            picture_column=self.picture_column,
-            skips_missing=self.skips_missing,
-            skips_bad=self.skips_bad,
-        )
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """What came of it. Without an end there is no price and no export yet."""
-
-    trained: Trained
-    batch: int
-    """Pictures of a step."""
-    priced: Priced | None = None
-    exported: Exported | None = None
+Weights = Literal["last", "best"]
 
 
 def repair(
@@ -133,7 +87,7 @@ def repair(
     recipe = make_recipe(recipe) if isinstance(recipe, str) else recipe
     # Here too, since features may be computed before the first step.
     check_begun(out)
-    check_benchmarks(model, benchmarks, data=data)
+    _check_benchmarks(model, benchmarks, data=data)
     team = join_team(where.device)
     trainable = make_trainable(model, device=where.device)
     batches = _batches(
@@ -144,18 +98,7 @@ def repair(
             model, trainable, batches.pairs, recipe, cache=where.cache, progress=progress
         )
         batches = replace(batches, reads=trainable.reads)
-    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
-        progress.say(line)
-    _check_bias(trainable, recipe)
-    if model.scale > recipe.largest_scale:
-        progress.say(
-            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
-            "--set largest_scale=... allows more"
-        )
-    if recipe.batch == 1:
-        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
-    if recipe.warm_up > len(batches):
-        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
+    _describe_training(model, trainable, batches, recipe, progress)
     job = TrainJob(
         trainable=trainable,
         batches=batches,
@@ -198,14 +141,89 @@ def repair(
     return Repaired(trained, recipe.batch, priced, export(after, out / "export", card=card))
 
 
-def _check_bias(trainable: Trainable, recipe: Recipe) -> None:
-    terms = [term.name for term in recipe.objective.terms if term.weight]
-    if "sigmoid" in terms and len(trainable.temperature) < 2:
-        raise UserError(
-            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
-            expected="a model that was trained with it, such as a SigLIP",
-            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+@dataclass(frozen=True)
+class Repaired:
+    """Result of a repair. A run that was stopped has no comparison and no export yet."""
+
+    trained: Trained
+    batch: int
+    """Pictures per step."""
+    priced: Priced | None = None
+    exported: Exported | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is trained on."""
+
+    path: str
+    """A file, folder or pattern, or `world`."""
+    form: str | None = None
+    pictures: Path | None = None
+    neighbours: Path | None = None
+    caption_column: str = ""
+    picture_column: str = ""
+    skips_missing: bool = False
+    skips_bad: bool = False
+
+    def opened(self) -> Pairs:
+        """The pairs of the file or folder; not for `world`, which has none."""
+        return open_pairs(
+            self.path,
+            form=self.form,
+            pictures=self.pictures,
+            neighbours=self.neighbours,
+            caption_column=self.caption_column,
+            picture_column=self.picture_column,
+            skips_missing=self.skips_missing,
+            skips_bad=self.skips_bad,
         )
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a run is carried out; nothing here is meant to change what is learned."""
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    micro: int | None = None
+    workers: int = 0
+    cache: Path | None = None
+    save_minutes: float = 10.0
+    uses_tensorboard: bool = False
+    wandb_project: str = ""
+    command: str = ""
+
+
+def _check_benchmarks(
+    encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
+) -> None:
+    """Read those that need files: what is missing is said before training, not after an epoch.
+
+    A model that knows only the captions of a table must know those of every benchmark too.
+    """
+    has_table = isinstance(encoder, Joined) and isinstance(encoder.text, TextTable)
+    files = [benchmark for benchmark in benchmarks if benchmark.files]
+    asked = (benchmarks or DEFAULT) if has_table else files
+    job = Job(scorers=[Cosine(encoder)], benchmarks=asked, out=Path(), data=data)
+    loaded = load_all(job, progress=Silent())
+    if has_table:
+        for name, items in loaded.items.items():
+            _check_known(encoder, name, items)
+
+
+def _check_known(encoder: DualEncoder, name: str, items: Sequence[Item]) -> None:
+    every = (one for item in items for one in item.captions)
+    texts = [text for one in every for text in prompts_of(one)]
+    try:
+        encoder.count_tokens(texts)
+    except UserError as error:
+        raise UserError(
+            f"{name} cannot be measured before and after training: {error.found}",
+            expected=error.expected,
+            way_out="add the captions of the benchmark to the file, or name benchmarks that it "
+            "knows with --bench",
+        ) from error
 
 
 def _batches(
@@ -229,6 +247,38 @@ def _batches(
     for line in found.lines():
         progress.say(line)
     return batches
+
+
+def _describe_training(
+    model: DualEncoder,
+    trainable: Trainable,
+    batches: Batches,
+    recipe: Recipe,
+    progress: Progress,
+) -> None:
+    """Say what is trained on, and warn of settings that do not fit the model or the data."""
+    for line in (f"data: {batches.about}", f"steps: {len(batches):,} of {recipe.batch:,} pictures"):
+        progress.say(line)
+    _check_bias(trainable, recipe)
+    if model.scale > recipe.largest_scale:
+        progress.say(
+            f"the scale of {model.name}, {model.scale:.1f}, is cut to {recipe.largest_scale:g}; "
+            "--set largest_scale=... allows more"
+        )
+    if recipe.batch == 1:
+        progress.say("a batch of one has nothing to tell a pair from: most losses are 0")
+    if recipe.warm_up > len(batches):
+        progress.say(f"warm-up takes {recipe.warm_up} steps, so the rate never reaches its height")
+
+
+def _check_bias(trainable: Trainable, recipe: Recipe) -> None:
+    terms = [term.name for term in recipe.objective.terms if term.weight]
+    if "sigmoid" in terms and len(trainable.temperature) < 2:
+        raise UserError(
+            f"{trainable.name} has no bias, which the sigmoid loss of {recipe.name} needs",
+            expected="a model that was trained with it, such as a SigLIP",
+            way_out="another recipe: hard_negative asks for the same with CLIP's loss",
+        )
 
 
 def _card(job: TrainJob, trained: Trained, priced: Priced, *, base: str, team: Team) -> Card:
@@ -260,11 +310,11 @@ def _device(device: str, team: Team) -> str:
     return name if team.size == 1 else f"{team.size} x {name}"
 
 
-Weights = Literal["last", "best"]
-
-
 def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncoder, Card]:
-    """Weights of a run, finished or not; the model it began with must still be found by name."""
+    """The model that a run trained, finished or not, and its card.
+
+    The model that the run began with must still be found by its name.
+    """
     record = read_record(folder)
     path = folder / {"last": LAST, "best": BEST}[weights]
     if record is None or not path.exists():
@@ -290,7 +340,7 @@ def read_trained(folder: Path, *, weights: Weights = "last") -> tuple[DualEncode
 
 
 def _widen(trainable: Trainable, recipe: Mapping[str, Any]) -> None:
-    """As for training: what was locked has no small matrices beside it."""
+    """Add LoRA matrices as training did; what was locked has none."""
     if recipe["lora"] is not None:
         apply_locks(trainable, Locks(**_fields(recipe["locks"])))
         add_lora(trainable, Lora(**_fields(recipe["lora"])))

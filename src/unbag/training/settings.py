@@ -1,4 +1,4 @@
-"""A recipe by name and settings as text come in; the recipe with those settings goes out."""
+"""Settings typed as `key=value`: make a recipe by name with them, or settings of a read-out."""
 
 from __future__ import annotations
 
@@ -16,80 +16,7 @@ from unbag.training.losses import distil
 from unbag.training.objective import Term
 from unbag.training.recipes import Locks, Lora, Recipe
 
-_SAID = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
-_EXAMPLE = {bool: "true", int: "2", float: "0.5"}
-_UNFIT = object()
-
-
-def hints_of(what: Callable[..., object] | type) -> Mapping[str, object]:
-    """Types of arguments or fields; empty where a plug-in's cannot be read."""
-    with suppress(NameError, TypeError):
-        return get_type_hints(what)
-    return {}
-
-
-def fit(value: object, hint: object, *, key: str) -> Any:
-    """The value, a whole number as a float where one is wanted; raises UserError if it is other."""
-    found = _fit(value, hint)
-    if found is _UNFIT:
-        wanted = " or ".join(_said(one, key) for one in _options(hint))
-        raise UserError(
-            f"the setting {key}={value}",
-            expected=wanted,
-            way_out=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
-        )
-    return found
-
-
-def _fit(value: object, hint: object) -> object:
-    return next(
-        (found for one in _options(hint) if (found := _as(value, one)) is not _UNFIT), _UNFIT
-    )
-
-
-def _as(value: object, hint: object) -> object:
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value if value in parts else _UNFIT
-    if origin is tuple and isinstance(value, tuple | list) and len(value) == len(parts):
-        found = [_fit(*both) for both in zip(value, parts, strict=True)]
-        return _UNFIT if _UNFIT in found else tuple(found)
-    if hint is Any or origin not in (None, tuple):
-        # Nothing that could be checked; a plug-in sees for itself.
-        return value
-    if hint is float and type(value) in (int, float):
-        return float(value)  # type: ignore[arg-type]
-    # A bool is an int to Python, but nobody means 1 by true.
-    is_fit = isinstance(hint, type) and isinstance(value, hint)
-    return value if is_fit and (type(value) is not bool or hint is bool) else _UNFIT
-
-
-def _options(hint: object) -> tuple[object, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-
-
-def _said(hint: object, key: str) -> str:
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
-    if get_origin(hint) is tuple:
-        return f"({', '.join(_said(part, key) for part in get_args(hint))})"
-    if is_dataclass(hint):
-        return f"parts of it, such as {key}.{fields(hint)[0].name}"
-    return _SAID.get(hint, getattr(hint, "__name__", str(hint)))  # type: ignore[call-overload, no-any-return]
-
-
-def _example(hint: object, key: str) -> str:
-    """A setting of that type, as it is typed."""
-    if is_dataclass(hint):
-        return f"{key}.{fields(hint)[0].name}=..."
-    parts = get_args(hint)
-    if get_origin(hint) is Literal:
-        return f"{key}={parts[0]}"
-    if get_origin(hint) is tuple:
-        return f"{key}=({','.join(_EXAMPLE.get(part, '...') for part in parts)})"
-    return f"{key}={_EXAMPLE.get(hint, '...')}"  # type: ignore[call-overload]
-
-
+S = TypeVar("S")
 _FIXED = ("name", "source", "objective", "negatives", "positives")
 """Fields that only a recipe's function sets."""
 _PARTS = {
@@ -98,6 +25,9 @@ _PARTS = {
 }
 _DISTIL = "distil"
 """Adds that loss with this weight: the one term that any recipe can take."""
+_TYPE_NAME = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "none"}
+_EXAMPLE = {bool: "true", int: "2", float: "0.5"}
+_UNFIT = object()
 
 
 def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
@@ -130,19 +60,19 @@ def make_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     return recipe
 
 
-def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, object]) -> None:
-    plain = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [
-        key
-        for key, one in wanted.items()
-        if one.kind in plain and one.default is Parameter.empty and key not in own
-    ]
-    if needed:
-        raise UserError(
-            f"the recipe {name!r} says nothing of {', '.join(needed)}",
-            expected="a value for each",
-            way_out=f"--set {needed[0]}=...",
-        )
+def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
+    """The defaults of a read-out, changed as --set says; an unknown or unfit one is an error."""
+    assert is_dataclass(defaults)
+    assert not isinstance(defaults, type)
+    known = [field.name for field in fields(defaults)]
+    hints = hints_of(type(defaults))
+    found: dict[str, object] = {}
+    for key, value in parsed(typed).items():
+        if key not in known:
+            way_out = f"settings of {readout}: {', '.join(known)}"
+            raise unknown_name("setting", key, known, way_out=way_out)
+        found[key] = fit(value, hints[key], key=key)
+    return replace(defaults, **found)
 
 
 def parsed(settings: Sequence[str]) -> dict[str, object]:
@@ -171,6 +101,21 @@ def _value(text: str) -> object:
         return text
 
 
+def _check_needed(name: str, wanted: Mapping[str, Parameter], own: Mapping[str, object]) -> None:
+    plain = (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [
+        key
+        for key, one in wanted.items()
+        if one.kind in plain and one.default is Parameter.empty and key not in own
+    ]
+    if needed:
+        raise UserError(
+            f"the recipe {name!r} says nothing of {', '.join(needed)}",
+            expected="a value for each",
+            way_out=f"--set {needed[0]}=...",
+        )
+
+
 def _changed(recipe: Recipe, key: str, value: object, *, options: list[str]) -> Recipe:
     outer, _, inner = key.partition(".")
     settable = [f.name for f in fields(Recipe) if f.name not in _FIXED]
@@ -196,19 +141,70 @@ def _distilled(recipe: Recipe, weight: float) -> Recipe:
     return replace(recipe, objective=replace(recipe.objective, terms=terms))
 
 
-S = TypeVar("S")
+def hints_of(what: Callable[..., object] | type) -> Mapping[str, object]:
+    """Types of arguments or fields; empty where a plug-in's cannot be read."""
+    with suppress(NameError, TypeError):
+        return get_type_hints(what)
+    return {}
 
 
-def choose(defaults: S, typed: Sequence[str], *, readout: str) -> S:
-    """The defaults of a read-out, changed as --set says; an unknown or unfit one is an error."""
-    assert is_dataclass(defaults)
-    assert not isinstance(defaults, type)
-    known = [field.name for field in fields(defaults)]
-    hints = hints_of(type(defaults))
-    found: dict[str, object] = {}
-    for key, value in parsed(typed).items():
-        if key not in known:
-            way_out = f"settings of {readout}: {', '.join(known)}"
-            raise unknown_name("setting", key, known, way_out=way_out)
-        found[key] = fit(value, hints[key], key=key)
-    return replace(defaults, **found)
+def fit(value: object, hint: object, *, key: str) -> Any:
+    """The value, a whole number as a float where one is wanted; raises UserError if it is other."""
+    found = _fit_any(value, hint)
+    if found is _UNFIT:
+        wanted = " or ".join(_expected(one, key) for one in _options(hint))
+        raise UserError(
+            f"the setting {key}={value}",
+            expected=wanted,
+            way_out=f"as in --set {_example(_options(hint)[0], key)}, or leave it out",
+        )
+    return found
+
+
+def _fit_any(value: object, hint: object) -> object:
+    return next(
+        (found for one in _options(hint) if (found := _fit_one(value, one)) is not _UNFIT), _UNFIT
+    )
+
+
+def _fit_one(value: object, hint: object) -> object:
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value if value in parts else _UNFIT
+    if origin is tuple and isinstance(value, tuple | list) and len(value) == len(parts):
+        found = [_fit_any(*both) for both in zip(value, parts, strict=True)]
+        return _UNFIT if _UNFIT in found else tuple(found)
+    if hint is Any or origin not in (None, tuple):
+        # Nothing that could be checked; a plug-in sees for itself.
+        return value
+    if hint is float and type(value) in (int, float):
+        return float(value)  # type: ignore[arg-type]
+    # A bool is an int to Python, but nobody means 1 by true.
+    is_fit = isinstance(hint, type) and isinstance(value, hint)
+    return value if is_fit and (type(value) is not bool or hint is bool) else _UNFIT
+
+
+def _options(hint: object) -> tuple[object, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _expected(hint: object, key: str) -> str:
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return f"({', '.join(_expected(part, key) for part in get_args(hint))})"
+    if is_dataclass(hint):
+        return f"parts of it, such as {key}.{fields(hint)[0].name}"
+    return _TYPE_NAME.get(hint, getattr(hint, "__name__", str(hint)))  # type: ignore[call-overload, no-any-return]
+
+
+def _example(hint: object, key: str) -> str:
+    """A setting of that type, as it is typed."""
+    if is_dataclass(hint):
+        return f"{key}.{fields(hint)[0].name}=..."
+    parts = get_args(hint)
+    if get_origin(hint) is Literal:
+        return f"{key}={parts[0]}"
+    if get_origin(hint) is tuple:
+        return f"{key}=({','.join(_EXAMPLE.get(part, '...') for part in parts)})"
+    return f"{key}={_EXAMPLE.get(hint, '...')}"  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""A batch comes in; the gradient of the loss of the whole batch is added to every open weight.
+"""One training step: add the gradient of the loss of the whole batch to every trainable weight.
 
 Towers run over parts of the batch: slices of the pictures, groups of captions of like length. If
 the pictures fit into one part, each part runs once, with its graph kept. If not, every part runs
@@ -22,45 +22,11 @@ from unbag.runs.distributed import Team, gathered, sum_gradients
 from unbag.training.data.batch import Batch, FindTruth, Group, Truth
 from unbag.training.objective import Losses
 from unbag.training.recipes import Precision, Recipe
-from unbag.training.towers.base import Trainable
+from unbag.training.towers.base import Trainable, weights_of
 from unbag.types import Embedded
 
-Part = Callable[[], Tensor]
+_TowerPass = Callable[[], Tensor]
 """Runs a tower over some pictures or captions."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What stays the same from step to step."""
-
-    recipe: Recipe
-    team: Team
-    device: str
-    precision: Precision = "float32"
-    micro: int | None = None
-    """Pictures of a part, the captions that belong to them in another; None for all at once."""
-    seed: int = 0
-    find_truth: FindTruth | None = None
-    is_seeded: bool = True
-    """Whether each part has a seed of its own, for dropout; a recorded step cannot set any."""
-
-
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """What a step found out."""
-
-    losses: Losses
-    threshold_K: Tensor | None
-    """For the next step."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Vectors:
-    """Leaves of the loss, part by part, and how their rows are put in order."""
-
-    pictures: list[Tensor]
-    captions: list[Tensor]
-    place_U: Tensor
 
 
 def add_gradient(
@@ -71,7 +37,7 @@ def add_gradient(
     step: int,
     threshold_K: Tensor | None = None,
     start: Trainable | None = None,
-) -> Taken:
+) -> StepResult:
     """Compute the loss and add its gradient to `.grad` of every open weight."""
     pictures = list(_picture_parts(trainable, batch, plan, step))
     captions = list(_caption_parts(trainable, batch, plan, step))
@@ -92,7 +58,7 @@ def add_gradient(
             (pictures, leaves.pictures, trainable.picture_layers),
             (captions, leaves.captions, trainable.caption_layers),
         ):
-            if _is_open(layers):
+            if any(weight.requires_grad for weight in weights_of(layers)):
                 _run_again(parts, found, plan)
     # Every process has the whole gradient at the temperature; the sum would count it once each.
     for weight in trainable.temperature:
@@ -100,10 +66,37 @@ def add_gradient(
             weight.grad /= plan.team.size
     sum_gradients(trainable.module.parameters(), plan.team)
     rule = plan.recipe.objective.threshold
-    return Taken(losses, None if rule is None else rule.next(embedded))
+    return StepResult(losses, None if rule is None else rule.next(embedded))
 
 
-def _picture_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) -> Iterator[Part]:
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Settings that stay the same from step to step."""
+
+    recipe: Recipe
+    team: Team
+    device: str
+    precision: Precision = "float32"
+    micro: int | None = None
+    """Pictures of a part, the captions that belong to them in another; None for all at once."""
+    seed: int = 0
+    find_truth: FindTruth | None = None
+    is_seeded: bool = True
+    """Whether each part has a seed of its own, for dropout; a recorded step cannot set any."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepResult:
+    """Losses of a step, and thresholds for the next one."""
+
+    losses: Losses
+    threshold_K: Tensor | None
+    """For the next step."""
+
+
+def _picture_parts(
+    trainable: Trainable, batch: Batch, plan: Plan, step: int
+) -> Iterator[_TowerPass]:
     size = plan.micro or len(batch)
     for number, at in enumerate(range(0, len(batch), size)):
         piece = batch.pixels[at : at + size]
@@ -117,7 +110,9 @@ def _picture_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
         yield run
 
 
-def _caption_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) -> Iterator[Part]:
+def _caption_parts(
+    trainable: Trainable, batch: Batch, plan: Plan, step: int
+) -> Iterator[_TowerPass]:
     for number, group in enumerate(batch.groups):
         seed = _seed(plan, step, 2 * number + 1)
 
@@ -131,7 +126,7 @@ def _caption_parts(trainable: Trainable, batch: Batch, plan: Plan, step: int) ->
 
 
 def _seed(plan: Plan, step: int, part: int) -> int:
-    """For dropout: the same in both passes, another in every part, step and process."""
+    """Seed of dropout: the same in both passes, another in every part, step and process."""
     mixed = hash((plan.seed, step, plan.team.rank, part))
     return mixed & 0x7FFF_FFFF_FFFF_FFFF
 
@@ -139,6 +134,15 @@ def _seed(plan: Plan, step: int, part: int) -> int:
 def _autocast(plan: Plan) -> torch.autocast:
     kind = plan.device.partition(":")[0]
     return torch.autocast(kind, torch.bfloat16, enabled=plan.precision == "bfloat16")
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """Leaves of the loss, part by part, and how their rows are put in order."""
+
+    pictures: list[Tensor]
+    captions: list[Tensor]
+    place_U: Tensor
 
 
 def _leaves(pictures: Sequence[Tensor], captions: Sequence[Tensor], batch: Batch) -> _Vectors:
@@ -210,7 +214,7 @@ def _of_start(start: Trainable, batch: Batch, plan: Plan, step: int) -> Embedded
     return _embedded(_leaves(pictures, captions, batch), batch, start, plan, None)
 
 
-def _run_again(parts: Sequence[Part], leaves: Sequence[Tensor], plan: Plan) -> None:
+def _run_again(parts: Sequence[_TowerPass], leaves: Sequence[Tensor], plan: Plan) -> None:
     for part, leaf in zip(parts, leaves, strict=True):
         with _autocast(plan):
             out = part()
@@ -225,13 +229,3 @@ def _backward(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
     ]
     if both:
         torch.autograd.backward([out for out, _ in both], [grad for _, grad in both])
-
-
-def _is_open(layers: Sequence[Sequence[torch.nn.Module | torch.nn.Parameter]]) -> bool:
-    weights = (
-        weight
-        for layer in layers
-        for part in layer
-        for weight in ([part] if isinstance(part, torch.nn.Parameter) else part.parameters())
-    )
-    return any(weight.requires_grad for weight in weights)

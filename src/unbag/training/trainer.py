@@ -1,7 +1,7 @@
-"""A job comes in; trained weights, checkpoints and logs go out. Reads as the story of a run.
+"""The training loop: takes the steps of a job, saves checkpoints, writes logs, resumes.
 
 The batch of a step depends on (data, recipe, seed, step) alone, and all randomness of a step on
-(seed, step). So a run that was killed goes on from its last checkpoint and ends, on a CPU, with the
+(seed, step). So a run that was killed resumes from its last checkpoint and ends, on a CPU, with the
 same bits as one that was not.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +19,8 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.evaluation.loading import Job, load_all
+from unbag.evaluation.loading import Job
 from unbag.evaluation.run import run
-from unbag.models.joined import Joined
-from unbag.models.text_encoders import TextTable
 from unbag.runs.distributed import Team, join_team
 from unbag.runs.files import (
     locked_folder,
@@ -34,16 +32,15 @@ from unbag.runs.files import (
 from unbag.runs.progress import Progress, Silent, Stopping, stops_gently
 from unbag.scorers.cosine import Cosine
 from unbag.training import checkpoint
-from unbag.training.before_after import DEFAULT
 from unbag.training.checkpoint import BEST, LAST, Standing
 from unbag.training.data.batch import Batch
 from unbag.training.data.loader import Waiting, load, with_names
 from unbag.training.job import (
     TrainJob,
     TrainRecord,
-    asked_of,
     check_begun,
     check_same,
+    identity_of,
     read_record,
     write_record,
 )
@@ -51,8 +48,8 @@ from unbag.training.logging import (
     Log,
     NotFiniteError,
     columns,
-    found_of,
-    known_of,
+    device_numbers,
+    known_numbers,
     open_log,
     tensorboard,
     wandb,
@@ -63,132 +60,31 @@ from unbag.training.towers.adapters import make_trainable
 from unbag.training.towers.base import Trainable, apply_locks, set_training
 from unbag.training.towers.cached_features import OnFeatures
 from unbag.training.towers.lora import add_lora
-from unbag.types import Benchmark, DualEncoder, Item
 
-FOLDER, NAME = "evaluations", "evaluations.csv"
-_HEADER = ("step", "benchmark", "metric", "value", "low", "high", "n")
+EVALUATIONS_FOLDER, EVALUATIONS_FILE = "evaluations", "evaluations.csv"
+_COLUMNS = ("step", "benchmark", "metric", "value", "low", "high", "n")
 
 
-def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team) -> float:
-    """Score the weights as they are on the job's benchmarks; gives the mean of the headlines."""
-    encoder = job.trainable.encoder(f"{job.trainable.name}+{job.recipe.name}@{step}")
-    finished = run(
-        Job(
-            scorers=[Cosine(encoder)],
-            benchmarks=job.benchmarks,
-            out=job.out / FOLDER / f"step-{step}",
-            data=job.data,
-            seed=job.seed,
-            device=job.device,
-            command=job.command,
-        ),
-        progress=progress,
+def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
+    """Train, or resume; weights are changed in place and saved in the folder of the run."""
+    team = join_team(job.device)
+    progress = progress if progress is not None and team.is_leader else Silent()
+    check_begun(job.out)
+    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
+    if not team.is_leader:
+        return _TrainRun(job, team, progress).go()
+    taken = UserError(
+        f"another process trains in {job.out}",
+        way_out="wait until it is done, or name another folder with --out",
     )
-    if finished.problems:
-        raise UserError(
-            f"benchmarks could not be measured after step {step}: {finished.problems[0]}",
-            way_out="train with other benchmarks (--bench), or mend the data; the same command "
-            "goes on from the last checkpoint",
-        )
-    # The first result of a benchmark follows the rule that the field publishes.
-    first = {one.benchmark: one for one in reversed(finished.contents.results)}
-    found = {
-        name: (first[name].headline, first[name].overall[first[name].headline]) for name in first
-    }
-    if team.is_leader:
-        with (job.out / NAME).open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            for name, (metric, one) in found.items():
-                writer.writerow((step, name, metric, one.value, one.low, one.high, one.n))
-    for name, (metric, one) in found.items():
-        value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
-        progress.say(f"step {step}: {name} {metric} {value}")
-    values = [one.value for _, one in found.values() if one.value is not None]
-    return sum(values) / len(values) if values else 0.0
-
-
-def check_benchmarks(
-    encoder: DualEncoder, benchmarks: Sequence[Benchmark], *, data: Path | None
-) -> None:
-    """Read those that need files: what is missing is said before training, not after an epoch.
-
-    A model that knows only the captions of a table must know those of every benchmark too.
-    """
-    has_table = isinstance(encoder, Joined) and isinstance(encoder.text, TextTable)
-    files = [benchmark for benchmark in benchmarks if benchmark.files]
-    asked = (benchmarks or DEFAULT) if has_table else files
-    job = Job(scorers=[Cosine(encoder)], benchmarks=asked, out=Path(), data=data)
-    loaded = load_all(job, progress=Silent())
-    if has_table:
-        for name, items in loaded.items.items():
-            _check_known(encoder, name, items)
-
-
-def _check_known(encoder: DualEncoder, name: str, items: Sequence[Item]) -> None:
-    every = (one for item in items for one in item.captions)
-    texts = [text for one in every for text in ((one,) if isinstance(one, str) else one.prompts)]
-    try:
-        encoder.count_tokens(texts)
-    except UserError as error:
-        raise UserError(
-            f"{name} cannot be measured before and after training: {error.found}",
-            expected=error.expected,
-            way_out="add the captions of the benchmark to the file, or name benchmarks that it "
-            "knows with --bench",
-        ) from error
-
-
-def forget_later(folder: Path, step: int) -> None:
-    """Drop what was measured after a step, since those steps are taken again."""
-    for path in (folder / FOLDER).glob("step-*"):
-        if int(path.name.removeprefix("step-")) > step:
-            shutil.rmtree(path)
-    table = folder / NAME
-    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
-    whole = [line for line in lines[1:] if line.count(",") == len(_HEADER) - 1]
-    kept = [",".join(_HEADER), *(row for row in whole if int(row.partition(",")[0]) <= step)]
-    if kept != lines:
-        write_text(table, "\n".join(kept) + "\n")
-
-
-def open_towers(job: TrainJob) -> str:
-    """Lock and widen what the recipe says; gives what is trained, in words."""
-    said = apply_locks(job.trainable, job.recipe.locks)
-    if job.recipe.lora is not None:
-        torch.manual_seed(job.seed)
-        said = add_lora(job.trainable, job.recipe.lora)
-    return said
-
-
-def frozen_copy(job: TrainJob) -> Trainable:
-    """The weights before training, for losses that compare with them."""
-    encoder = job.trainable.encoder("start")
-    if isinstance(job.trainable, OnFeatures):
-        start: Trainable = job.trainable.beside(encoder)
-    else:
-        start = make_trainable(encoder, device=job.device)
-    start.module.requires_grad_(False).eval()
-    return start
-
-
-def first_weights(job: TrainJob) -> Mapping[str, Tensor]:
-    """Copies of what is open, for recipes that hold on to the start."""
-    return {name: w.detach().clone() for name, w in open_weights(job.trainable).items()}
-
-
-def too_large(job: TrainJob, batch: Batch) -> UserError:
-    """The error for a batch that a device has no room for."""
-    now = job.micro or len(batch)
-    return UserError(
-        f"{job.device} has no room for {now} pictures and their captions at once",
-        expected="a part of the batch that fits; the gradient is that of the whole batch",
-        way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
-    )
+    with locked_folder(job.out, taken), told_when_full(job.out):
+        remove_leftovers(job.out)
+        return _TrainRun(job, team, progress).go()
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a run."""
+    """Result of a training run."""
 
     folder: Path
     standing: Standing
@@ -196,29 +92,12 @@ class Trained:
     """False if somebody stopped it; the same command goes on."""
 
 
-def train(job: TrainJob, *, progress: Progress | None = None) -> Trained:
-    """Train, or go on; the weights are changed in place and stand in the folder."""
-    team = join_team(job.device)
-    progress = progress if progress is not None and team.is_leader else Silent()
-    check_begun(job.out)
-    make_folder(job.out, what="folder of the run", way_out="name another folder with --out")
-    if not team.is_leader:
-        return _Run(job, team, progress).go()
-    taken = UserError(
-        f"another process trains in {job.out}",
-        way_out="wait until it is done, or name another folder with --out",
-    )
-    with locked_folder(job.out, taken), told_when_full(job.out):
-        remove_leftovers(job.out)
-        return _Run(job, team, progress).go()
-
-
-class _Run:
-    """One run while it goes on."""
+class _TrainRun:
+    """One run in progress: `go` resumes, takes the steps, and saves."""
 
     def __init__(self, job: TrainJob, team: Team, progress: Progress) -> None:
         self.job, self.team, self.progress = job, team, progress
-        asked = asked_of(job, processes=team.size)
+        asked = identity_of(job, processes=team.size)
         before = read_record(job.out)
         self.is_new = before is None
         if before is not None:
@@ -233,9 +112,12 @@ class _Run:
             base=job.base or job.trainable.name,
             torch=torch.__version__,
         )
-        self.start = frozen_copy(job) if job.recipe.objective.needs_start else None
-        progress.say(open_towers(job))
-        self.first = first_weights(job) if job.recipe.to_start else None
+        self.start = _frozen_copy(job) if job.recipe.objective.needs_start else None
+        progress.say(_open_towers(job))
+        self.first: Mapping[str, Tensor] | None = None
+        if job.recipe.to_start:
+            weights = open_weights(job.trainable)
+            self.first = {name: weight.detach().clone() for name, weight in weights.items()}
         self.optimiser = make_optimiser(job.trainable, job.recipe)
         self.plan = Plan(
             recipe=job.recipe,
@@ -322,7 +204,7 @@ class _Run:
                 start=self.start,
             )
         except torch.OutOfMemoryError as error:
-            raise too_large(job, batch) from error
+            raise _too_large(job, batch) from error
         length, away = change_weights(
             job.trainable,
             self.optimiser,
@@ -331,9 +213,11 @@ class _Run:
             steps=job.steps,
             first=self.first,
         )
-        known = known_of(job, step, waited=self.standing.waited + self.waiting.seconds)
+        known = known_numbers(job, step, waited=self.standing.waited + self.waiting.seconds)
         used_K = self.threshold_K
-        self.log.add(step, known, found_of(job, taken, used_K=used_K, length=length, away=away))
+        self.log.add(
+            step, known, device_numbers(job, taken, used_K=used_K, length=length, away=away)
+        )
         self.threshold_K = taken.threshold_K
 
     def _count(self, batch: Batch, *, seconds: float) -> None:
@@ -399,7 +283,7 @@ class _Run:
                 way_out="name a folder on a shared disk with --out",
             )
         if self.team.is_leader:
-            forget_later(self.job.out, self.standing.step)
+            _forget_later(self.job.out, self.standing.step)
         self.team.wait()
 
     def _open_log(self) -> Log:
@@ -441,3 +325,87 @@ class _Run:
             way_out="begin again in another folder with a smaller learning rate "
             "(--set learning_rate=...) or in --precision float32",
         )
+
+
+def _open_towers(job: TrainJob) -> str:
+    """Lock layers and add LoRA as the recipe says; gives what is trained, in words."""
+    said = apply_locks(job.trainable, job.recipe.locks)
+    if job.recipe.lora is not None:
+        torch.manual_seed(job.seed)
+        said = add_lora(job.trainable, job.recipe.lora)
+    return said
+
+
+def _frozen_copy(job: TrainJob) -> Trainable:
+    """The weights before training, for losses that compare with them."""
+    encoder = job.trainable.encoder("start")
+    if isinstance(job.trainable, OnFeatures):
+        start: Trainable = job.trainable.beside(encoder)
+    else:
+        start = make_trainable(encoder, device=job.device)
+    start.module.requires_grad_(False).eval()
+    return start
+
+
+def _too_large(job: TrainJob, batch: Batch) -> UserError:
+    """The error for a batch that a device has no room for."""
+    now = job.micro or len(batch)
+    return UserError(
+        f"{job.device} has no room for {now} pictures and their captions at once",
+        expected="a part of the batch that fits; the gradient is that of the whole batch",
+        way_out=f"--micro {max(1, now // 2)} in a new folder (--out), or a smaller model",
+    )
+
+
+def evaluate_weights(job: TrainJob, step: int, *, progress: Progress, team: Team) -> float:
+    """Score the weights as they are on the job's benchmarks; gives the mean of the headlines."""
+    encoder = job.trainable.encoder(f"{job.trainable.name}+{job.recipe.name}@{step}")
+    finished = run(
+        Job(
+            scorers=[Cosine(encoder)],
+            benchmarks=job.benchmarks,
+            out=job.out / EVALUATIONS_FOLDER / f"step-{step}",
+            data=job.data,
+            seed=job.seed,
+            device=job.device,
+            command=job.command,
+        ),
+        progress=progress,
+    )
+    if finished.problems:
+        raise UserError(
+            f"benchmarks could not be measured after step {step}: {finished.problems[0]}",
+            way_out="train with other benchmarks (--bench), or mend the data; the same command "
+            "goes on from the last checkpoint",
+        )
+    # The first result of a benchmark follows the rule that the field publishes.
+    first = {one.benchmark: one for one in reversed(finished.contents.results)}
+    found = {
+        name: (first[name].headline, first[name].overall[first[name].headline]) for name in first
+    }
+    if team.is_leader:
+        with (job.out / EVALUATIONS_FILE).open("a", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            for name, (metric, one) in found.items():
+                writer.writerow((step, name, metric, one.value, one.low, one.high, one.n))
+    for name, (metric, one) in found.items():
+        value = "nothing" if one.value is None else f"{100 * one.value:.1f}"
+        progress.say(f"step {step}: {name} {metric} {value}")
+    values = [one.value for _, one in found.values() if one.value is not None]
+    return sum(values) / len(values) if values else 0.0
+
+
+def _forget_later(folder: Path, step: int) -> None:
+    """Drop what was measured after a step, since those steps are taken again."""
+    for path in (folder / EVALUATIONS_FOLDER).glob("step-*"):
+        if int(path.name.removeprefix("step-")) > step:
+            shutil.rmtree(path)
+    table = folder / EVALUATIONS_FILE
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    whole = [line for line in lines[1:] if line.count(",") == len(_COLUMNS) - 1]
+    kept = [
+        ",".join(_COLUMNS),
+        *(row for row in whole if int(row.partition(",")[0]) <= step),
+    ]
+    if kept != lines:
+        write_text(table, "\n".join(kept) + "\n")

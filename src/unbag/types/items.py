@@ -112,6 +112,11 @@ def prompts_of(caption: Caption) -> tuple[str, ...]:
     return caption.prompts if isinstance(caption, Ensemble) else (caption,)
 
 
+def text_of(caption: Caption) -> str:
+    """A caption as one string; an ensemble is known by its name."""
+    return caption.name if isinstance(caption, Ensemble) else caption
+
+
 @dataclass(frozen=True)
 class Question:
     """What a chat model is asked about the picture; the item's captions are then the answers."""

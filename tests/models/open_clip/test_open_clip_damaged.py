@@ -24,7 +24,7 @@ Made = Callable[[str], Any]
 
 def fails(path: Path) -> UserError:
     with pytest.raises(UserError) as raised:
-        checkpoint.read(path)
+        checkpoint.read_state(path)
     return raised.value
 
 
@@ -65,11 +65,11 @@ def test_a_folder_of_transformers_is_sent_to_hf(saved: Made, tmp_path: Path) -> 
     save_file(load_file(saved("clip")), tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip"}))
     with pytest.raises(UserError, match="is a model of transformers, not of OpenCLIP") as raised:
-        checkpoint.find(tmp_path)
+        checkpoint.find_weights(tmp_path)
     assert raised.value.way_out == f"write hf:{tmp_path}"
     # Folders of the hub often hold both.
     (tmp_path / "open_clip_config.json").write_text("{}")
-    assert checkpoint.find(tmp_path) == tmp_path / "model.safetensors"
+    assert checkpoint.find_weights(tmp_path) == tmp_path / "model.safetensors"
 
 
 def test_a_run_of_the_trainer_points_at_its_last_epoch(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_run_of_the_trainer_points_at_its_last_epoch(tmp_path: Path) -> None:
     for epoch in (1, 9, 10):
         (below / f"epoch_{epoch}.pt").touch()
     with pytest.raises(UserError) as raised:
-        checkpoint.find(tmp_path)
+        checkpoint.find_weights(tmp_path)
     listed = "epoch_1.pt, epoch_9.pt, epoch_10.pt"
     assert raised.value.found == f"the folder {below} holds 3 checkpoints: {listed}"
     assert raised.value.way_out == f"name the file, as in ...@{below / 'epoch_10.pt'}"

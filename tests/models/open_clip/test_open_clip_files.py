@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from unbag.errors import UserError
 from unbag.models.open_clip import checkpoint
 from unbag.models.open_clip.library import library, parse
-from unbag.models.open_clip.loading import find, label, load
+from unbag.models.open_clip.loading import find_source, label_of_file, load
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]
@@ -91,9 +91,9 @@ def test_a_folder_with_one_checkpoint_is_enough(
 
 
 def test_epochs_of_two_runs_have_two_names() -> None:
-    assert label(Path("/logs/first/checkpoints/epoch_5.pt")) == "first/epoch_5"
-    assert label(Path("/logs/second/checkpoints/epoch_5.pt")) == "second/epoch_5"
-    assert label(Path("/logs/neg_clip.pt")) == "neg_clip"
+    assert label_of_file(Path("/logs/first/checkpoints/epoch_5.pt")) == "first/epoch_5"
+    assert label_of_file(Path("/logs/second/checkpoints/epoch_5.pt")) == "second/epoch_5"
+    assert label_of_file(Path("/logs/neg_clip.pt")) == "neg_clip"
 
 
 def test_an_exported_folder_says_everything_itself(
@@ -140,10 +140,10 @@ class Harmful:
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     torch.save({"state_dict": Harmful(tmp_path / "ran")}, tmp_path / "evil.pt")
     with pytest.raises(UserError, match=r"(?s)evil.pt holds more than weights.*safetensors"):
-        checkpoint.read(tmp_path / "evil.pt")
+        checkpoint.read_state(tmp_path / "evil.pt")
     (tmp_path / "old.pt").write_bytes(pickle.dumps(Harmful(tmp_path / "ran"), protocol=2))
     with pytest.raises(UserError, match=r"old\.pt"):
-        checkpoint.read(tmp_path / "old.pt")
+        checkpoint.read_state(tmp_path / "old.pt")
     assert not (tmp_path / "ran").exists()
 
 
@@ -152,18 +152,18 @@ def test_what_is_no_checkpoint_says_so(tmp_path: Path) -> None:
         load(f"ViT-B-32@{tmp_path / 'gone.pt'}")
     (tmp_path / "text.pt").write_text("hello")
     with pytest.raises(UserError, match=r"text.pt"):
-        checkpoint.read(tmp_path / "text.pt")
+        checkpoint.read_state(tmp_path / "text.pt")
     (tmp_path / "text.safetensors").write_text("hello")
     with pytest.raises(UserError, match=r"text.safetensors cannot be read as a checkpoint"):
-        checkpoint.read(tmp_path / "text.safetensors")
+        checkpoint.read_state(tmp_path / "text.safetensors")
     torch.save({"epoch": 3}, tmp_path / "epoch.pt")
     with pytest.raises(UserError, match=r"epoch.pt holds no state dict: epoch"):
-        checkpoint.read(tmp_path / "epoch.pt")
+        checkpoint.read_state(tmp_path / "epoch.pt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(UserError, match=r"list.pt holds no state dict: <class 'list'>"):
-        checkpoint.read(tmp_path / "list.pt")
+        checkpoint.read_state(tmp_path / "list.pt")
     with pytest.raises(UserError, match=r"holds 0 checkpoints: none"):
-        checkpoint.find(_empty(tmp_path))
+        checkpoint.find_weights(_empty(tmp_path))
 
 
 def _empty(tmp_path: Path) -> Path:
@@ -175,7 +175,7 @@ def test_torchscript_archives_name_the_tag(tmp_path: Path) -> None:
     with pytest.warns(FutureWarning, match="torch.jit"):
         torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "ViT-B-32.pt")
     with pytest.raises(UserError, match=r"(?s)TorchScript archive.*ViT-B-32-quickgelu/openai"):
-        checkpoint.read(tmp_path / "ViT-B-32.pt")
+        checkpoint.read_state(tmp_path / "ViT-B-32.pt")
 
 
 def test_a_checkpoint_of_another_architecture_says_which_tensors(saved: Made) -> None:
@@ -240,7 +240,7 @@ def test_a_model_of_the_hub_takes_everything_from_one_revision(
         return str(folder / (file or "open_clip_model.safetensors"))
 
     monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", fetch)
-    found = find(parse(f"hf-hub:me/mine{revision}"))
+    found = find_source(parse(f"hf-hub:me/mine{revision}"))
     assert found.name == f"me/mine{revision}"
     assert asked == [revision[1:] or None] * 2
     assert found.tokenizer == (f"local-dir:{folder}" if revision else "hf-hub:me/mine")
@@ -264,7 +264,7 @@ def test_tokenizer_files_of_the_hub_are_of_the_same_revision(
 
     monkeypatch.setattr(library().pretrained, "download_pretrained_from_hf", fetch)
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    found = find(parse("hf-hub:me/mine@1a2b3c"))
+    found = find_source(parse("hf-hub:me/mine@1a2b3c"))
     is_own = named == "me/mine"
     assert asked == ([("me/mine", "1a2b3c")] if is_own else [])
     assert found.tokenizer == (f"local-dir:{folder}" if is_own else "hf-hub:me/mine")
@@ -275,5 +275,5 @@ def test_a_pinned_tag_is_another_model(saved: Made, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         library().pretrained, "download_pretrained_from_hf", lambda *args, **where: fetched
     )
-    found = find(parse("ViT-B-32/laion2b_s34b_b79k@1a2b3c"))
+    found = find_source(parse("ViT-B-32/laion2b_s34b_b79k@1a2b3c"))
     assert found.name == "ViT-B-32/laion2b_s34b_b79k@1a2b3c"

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from unbag.errors import UserError
+from unbag.models.loading import Placement, load_model
 from unbag.models.open_clip.library import library, parse, trained_on
 from unbag.models.open_clip.loading import load
-from unbag.scorers import Placement, load_model
 
 Made = Callable[[str], Any]
 

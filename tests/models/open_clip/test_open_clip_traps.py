@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from unbag.errors import UserError
-from unbag.models.open_clip.checkpoint import for_file
+from unbag.models.open_clip.checkpoint import check_file_activation
 from unbag.models.open_clip.library import architecture, library, parse
-from unbag.models.open_clip.loading import find, load
+from unbag.models.open_clip.loading import find_source, load
 
 Made = Callable[[str], Any]
 CAPTIONS = ["a red dog", "a dog left of a cube"]
@@ -85,14 +85,14 @@ def test_weights_of_openai_get_their_activation_and_it_is_said() -> None:
 def test_no_published_tag_is_computed_with_the_wrong_activation() -> None:
     """Every pair of architecture and tag is refused, mended, or right."""
     open_clip = library()
-    from unbag.models.open_clip.checkpoint import for_tag, is_quick
+    from unbag.models.open_clip.checkpoint import check_tag_activation, is_quick
 
     refused, mended = [], 0
     for arch, tag in open_clip.list_pretrained():
         config = architecture(arch)
         quick = bool(open_clip.get_pretrained_cfg(arch, tag).get("quick_gelu"))
         try:
-            said = for_tag(arch, tag, config, is_tag_quick=quick)
+            said = check_tag_activation(arch, tag, config, is_tag_quick=quick)
         except UserError:
             refused.append((arch, tag))
             continue
@@ -184,16 +184,16 @@ def test_nothing_is_said_of_architectures_that_have_only_gelu() -> None:
     """SigLIP was never published with QuickGELU; RN50 was, and so was ViT-B-32."""
     file = Path("mine.safetensors")
     for arch, is_said in (("ViT-B-16-SigLIP", False), ("ViT-B-32", True), ("RN50", True)):
-        assert bool(for_file(arch, architecture(arch), file, str(file))) == is_said
+        assert bool(check_file_activation(arch, architecture(arch), file, str(file))) == is_said
 
 
 def test_pictures_of_siglip_are_prepared_as_its_published_weights_want(tmp_path: Path) -> None:
     (tmp_path / "mine.safetensors").touch()
-    source = find(parse(f"ViT-B-16-SigLIP@{tmp_path / 'mine.safetensors'}"))
+    source = find_source(parse(f"ViT-B-16-SigLIP@{tmp_path / 'mine.safetensors'}"))
     assert source.preparation["mean"] == (0.5, 0.5, 0.5)
     assert source.preparation["resize_mode"] == "squash"
     assert "as for all published weights of ViT-B-16-SigLIP" in source.notes[0]
-    assert not find(parse(f"ViT-L-14-quickgelu@{tmp_path / 'mine.safetensors'}")).notes
+    assert not find_source(parse(f"ViT-L-14-quickgelu@{tmp_path / 'mine.safetensors'}")).notes
 
 
 def test_a_text_tower_of_another_tokenizer_is_refused(saved: Made) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+from unbag.models.loading import Model
 from unbag.probes.diagnosis.diagnose import Diagnosis, Inquiry, examine
 from unbag.probes.diagnosis.page import render_diagnosis
 from unbag.readouts.decoder.model import PatchDecoder
@@ -14,7 +15,6 @@ from unbag.readouts.vlm2vec.model import Vlm2Vec
 from unbag.readouts.vlm2vec.readout import AskedCosine
 from unbag.scorers.chat import YES
 from unbag.scorers.cosine import Cosine
-from unbag.scorers.resolve import Model
 from unbag.types import Scorer
 
 from ...readouts.decoder_made import SMALL, decoder  # noqa: TID252

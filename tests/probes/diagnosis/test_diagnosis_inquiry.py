@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import unbag as ub
+from unbag.api import _probes
 from unbag.data.images import PixelPicture
 from unbag.errors import UserError
 from unbag.models.tiny import load as load_tiny
@@ -16,7 +17,6 @@ from unbag.probes.diagnosis.diagnose import (
     ORDER,
     Diagnosis,
     Inquiry,
-    _probes,
     differences,
     examine,
     registered_probes,

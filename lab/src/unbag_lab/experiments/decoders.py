@@ -43,7 +43,8 @@ from unbag.readouts.decoder.training import Taught as Step
 from unbag.readouts.decoder.training import Teaching, autocast, fits, of_world, share_right
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
-from unbag.readouts.vlm2vec.model import contrast, share_of_rate, unit
+from unbag.readouts.vlm2vec.model import unit
+from unbag.readouts.vlm2vec.training import contrast, share_of_rate
 from unbag.runs.progress import Silent
 from unbag.scorers import prompts as sets
 from unbag.scorers.prompts import filled

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from unbag.errors import UserError, unknown_name
 from unbag.models.huggingface.loading import quietly
+from unbag.models.loading import load_model
 from unbag.models.tiny import Tiny, read, untrained
 from unbag.models.weights import seeded
 from unbag.readouts.base import find_readout
@@ -52,7 +53,6 @@ from unbag.readouts.training import (
     sizes_of,
 )
 from unbag.runs.progress import Silent
-from unbag.scorers.resolve import load_model
 from unbag.training.settings import choose
 from unbag.training.towers.adapters import TinyTrainable
 from unbag.types import DualEncoder, FloatArray, IntArray, Item

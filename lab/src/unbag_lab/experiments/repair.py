@@ -26,7 +26,7 @@ from torch import Tensor
 
 from unbag.models.loading import choose_device
 from unbag.models.tiny import Tiny, read, untrained, write
-from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.runs.files import write_atomically
 from unbag.training.before_after import Contrast, differences, fit_reader
 from unbag.training.data.world import Told, WorldBatches

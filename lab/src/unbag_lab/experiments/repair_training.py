@@ -22,7 +22,7 @@ from torch import Tensor
 
 from unbag.errors import unknown_name
 from unbag.models.tiny import Tiny, read
-from unbag.readouts.data import POOL_WORLD_NEGATIVES as NEGATIVES
+from unbag.readouts.data import WORLD_NEGATIVES as NEGATIVES
 from unbag.runs.distributed import Team
 from unbag.runs.files import paused_collector, write_atomically
 from unbag.training import checkpoint

@@ -22,7 +22,7 @@ from unbag.edits.kinds import Changes, Draw, Editor, Kind, Parts, difference, no
 from unbag.edits.parsed import Parsed
 from unbag.edits.truth_filter import KeepsTruth
 from unbag.errors import UserError
-from unbag.models.baselines import read_causal
+from unbag.models.huggingface.loading import read_causal
 from unbag.models.loading import choose_device
 from unbag.models.server import (
     MANY,

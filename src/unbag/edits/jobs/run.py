@@ -32,7 +32,7 @@ from unbag.edits.jobs.workers import EditSettings, InProcess, Processes, Runner,
 from unbag.edits.kinds import Parts, find_kinds
 from unbag.edits.quality import leaks
 from unbag.errors import UserError
-from unbag.models.baselines import find_model
+from unbag.models.huggingface.loading import find_model
 from unbag.models.loading import check_device, choose_device
 from unbag.registry import names
 from unbag.runs.files import make_folder, write_atomically, write_text

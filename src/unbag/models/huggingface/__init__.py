@@ -1,1 +1,1 @@
-"""Huggingface."""
+"""Models of the transformers library: dual encoders, matching heads and chat models."""

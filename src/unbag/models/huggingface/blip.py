@@ -1,6 +1,9 @@
-"""Pictures and captions come in; how well each pair matches, read together, goes out.
+"""Matching heads of BLIP and BLIP-2 as scorers: how well a picture and a caption match.
 
-Dimensions: Q queries, P pictures of a window, N pairs of a batch, L patches, H hidden.
+BLIP has the towers of its contrastive loss too, so it is also a dual encoder.
+
+Dimensions: Q queries, P pictures of a window, N pairs of a batch, L patches or tokens, H hidden, D
+joint space.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from warnings import warn
 
 import torch
-from torch.nn import functional
 
 from unbag.models.batching import Fitting
 from unbag.models.huggingface.dual import Pictures, states
 from unbag.models.huggingface.inputs import make_captions
-from unbag.models.huggingface.loading import plain_config, torch_dtype
-from unbag.models.layers import laid_out
+from unbag.models.huggingface.loading import (
+    plain_config,
+    read_image_processor,
+    read_tokenizer,
+    read_weights,
+    torch_dtype,
+)
+from unbag.models.layers import laid_out, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, Tokens
+from unbag.types.items import prompts_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,11 +36,146 @@ if TYPE_CHECKING:
     from unbag.models.huggingface.loading import Source
     from unbag.types import DualEncoder, Query
 
-# Dimensions: N pictures, captions or pairs, L patches or tokens, H hidden, D joint space, Q
-# queries.
-
 _VERSION = "hf-blip-1"
 """Raise it whenever the code here changes a number."""
+WINDOW = 64
+"""Pictures kept in memory as patches at a time."""
+BATCH = 64
+"""Pairs read together, of nearly the same length."""
+
+
+def load_match(
+    source: Source, architecture: str, *, device: str, dtype: str, compiles: bool
+) -> Match:
+    """The matching head of BLIP or BLIP-2."""
+    import transformers
+
+    kind = Blip if architecture == "BlipForImageTextRetrieval" else Blip2
+    reader: Blip | Blip2 = kind(
+        read_weights(source, getattr(transformers, architecture)),
+        read_tokenizer(source),
+        read_image_processor(source),
+        name=source.name,
+        device=device,
+        dtype=dtype,
+        compiles=compiles,
+    )
+    return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
+
+
+class Match:
+    """The matching head of a BLIP model as a scorer.
+
+    The score is the logit of "match" minus that of "no match"; the probability is its sigmoid.
+    Probabilities near 1 are equal in floating point where these are not, and would count as ties.
+    A caption that is an ensemble gets the mean over its prompts.
+    """
+
+    scoring = "match"
+    is_blind = False
+
+    def __init__(self, reader: PairReader) -> None:
+        """Wrap a model that reads pairs."""
+        self.reader = reader
+        self.name = reader.name
+        self.fingerprint = f"{reader.fingerprint}-match-1"
+        self._fitting = Fitting(reader.name, lambda text: warn(text, stacklevel=2))
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included; longer ones are cut."""
+        return self.reader.context
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.reader.count_tokens(captions)
+
+    @torch.inference_mode()
+    def score(self, queries: Sequence[Query]) -> Tensor:
+        """One number a query. A picture goes through its tower once for all of its captions."""
+        places: dict[int, list[int]] = {}
+        for i, query in enumerate(queries):
+            places.setdefault(id(query.picture), []).append(i)
+        score_Q = torch.zeros(len(queries), dtype=torch.float64)
+        several = list(places.values())
+        for at in range(0, len(several), WINDOW):
+            window = several[at : at + WINDOW]
+            pixels = [self.reader.prepare(queries[rows[0]].picture.open()) for rows in window]
+            patch_PLH = self._fitting(self.reader.look, torch.stack(pixels))
+            self._read(self._pairs(queries, window), patch_PLH, score_Q)
+        prompts_Q = torch.tensor([len(prompts_of(query.caption)) for query in queries])
+        return score_Q / prompts_Q
+
+    def _pairs(self, queries: Sequence[Query], window: Sequence[Sequence[int]]) -> list[_Pair]:
+        """Every prompt with its picture, shortest first."""
+        places = [
+            (query, picture, prompt)
+            for picture, rows in enumerate(window)
+            for query in rows
+            for prompt in prompts_of(queries[query].caption)
+        ]
+        lengths = self.reader.count_tokens([prompt for *_, prompt in places])
+        return sorted(_Pair(n, *place) for n, place in zip(lengths, places, strict=True))
+
+    def _read(self, pairs: Sequence[_Pair], patch_PLH: Tensor, score_Q: Tensor) -> None:
+        def read(some: Sequence[_Pair]) -> Tensor:
+            patch_NLH = patch_PLH[[pair.picture for pair in some]]
+            logit_N2 = self.reader.match(patch_NLH, [pair.prompt for pair in some]).double()
+            return logit_N2[:, 1] - logit_N2[:, 0]
+
+        for at in range(0, len(pairs), BATCH):
+            some = list(pairs[at : at + BATCH])
+            at_N = torch.tensor([pair.query for pair in some])
+            score_Q.index_add_(0, at_N, self._fitting(read, some))
+
+
+class _Pair(NamedTuple):
+    """A prompt of a query, and the place of its picture in the window."""
+
+    length: int
+    query: int
+    picture: int
+    prompt: str
+
+
+class TowerMatch(Match):
+    """The same of a model that has two towers too; `--scorer cosine` takes these.
+
+    A class of its own: `isinstance` asks a model for `encoder`, and one without must not have it.
+    """
+
+    def __init__(self, reader: PairReader, encoder: DualEncoder) -> None:
+        """Wrap a model that reads pairs, and its towers."""
+        super().__init__(reader)
+        self.encoder = encoder
+
+
+class PairReader(Protocol):
+    """A model that reads a caption while it looks at the patches of a picture."""
+
+    @property
+    def name(self) -> str:
+        """What a table calls it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of weights, configuration, picture preparation and tokenizer."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """One picture by the model's own image processor."""
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included."""
+
+    def look(self, pixels: Tensor) -> Tensor:
+        """Prepared pictures to their patches, [P, L, H]."""
+
+    def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
+        """Logits of "no match" and "match", [N, 2]."""
 
 
 class _Blip:
@@ -109,23 +253,23 @@ class Blip(_Blip):
     @torch.inference_mode()
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """[N, ...] prepared pictures to unit vectors [N, D]."""
-        return _unit(self.model.vision_proj(self.look(pixels)[:, 0]))
+        return unit_vectors(self.model.vision_proj(self.look(pixels)[:, 0]))
 
     @torch.inference_mode()
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
         """Captions, read without a picture, to unit vectors [N, D]."""
-        return _unit(self.model.text_proj(self._read(captions, {})[:, 0]))
+        return unit_vectors(self.model.text_proj(self._read(captions, {})[:, 0]))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> Tokens:
         """Patches through the projection of the first one, [N, L, D]."""
-        vector_NLD = _unit(self.model.vision_proj(self.look(pixels)[:, 1:]))
+        vector_NLD = unit_vectors(self.model.vision_proj(self.look(pixels)[:, 1:]))
         return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
         """Tokens through the projection of the first one, [N, L, D]."""
-        vector_NLD = _unit(self.model.text_proj(self._read(captions, {})))
+        vector_NLD = unit_vectors(self.model.text_proj(self._read(captions, {})))
         return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
 
     @torch.no_grad()
@@ -170,153 +314,3 @@ class Blip2(_Blip):
         )
         logit_NQ2: Tensor = self.model.itm_head(found.last_hidden_state[:, :queries])
         return logit_NQ2.mean(dim=1).cpu()
-
-
-def _unit(vector: Tensor) -> Tensor:
-    return functional.normalize(vector.float(), dim=-1).cpu()
-
-
-WINDOW = 64
-"""Pictures kept in memory as patches at a time."""
-BATCH = 64
-"""Pairs read together, of nearly the same length."""
-
-
-class Reader(Protocol):
-    """A model that reads a caption while it looks at the patches of a picture."""
-
-    @property
-    def name(self) -> str:
-        """What a table calls it."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Of weights, configuration, picture preparation and tokenizer."""
-
-    def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
-
-    def look(self, pixels: Tensor) -> Tensor:
-        """Prepared pictures to their patches, [P, L, H]."""
-
-    def match(self, patch_NLH: Tensor, captions: Sequence[str]) -> Tensor:
-        """Logits of "no match" and "match", [N, 2]."""
-
-
-class _Pair(NamedTuple):
-    """A prompt of a query, and the place of its picture in the window."""
-
-    length: int
-    query: int
-    picture: int
-    prompt: str
-
-
-class Match:
-    """The matching head of a BLIP model as a scorer.
-
-    The score is the logit of "match" minus that of "no match"; the probability is its sigmoid.
-    Probabilities near 1 are equal in floating point where these are not, and would count as ties.
-    A caption that is an ensemble gets the mean over its prompts.
-    """
-
-    scoring = "match"
-    is_blind = False
-
-    def __init__(self, reader: Reader) -> None:
-        """Wrap a model that reads pairs."""
-        self.reader = reader
-        self.name = reader.name
-        self.fingerprint = f"{reader.fingerprint}-match-1"
-        self._fitting = Fitting(reader.name, lambda text: warn(text, stacklevel=2))
-
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included; longer ones are cut."""
-        return self.reader.context
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self.reader.count_tokens(captions)
-
-    @torch.inference_mode()
-    def score(self, queries: Sequence[Query]) -> Tensor:
-        """One number a query. A picture goes through its tower once for all of its captions."""
-        places: dict[int, list[int]] = {}
-        for i, query in enumerate(queries):
-            places.setdefault(id(query.picture), []).append(i)
-        score_Q = torch.zeros(len(queries), dtype=torch.float64)
-        several = list(places.values())
-        for at in range(0, len(several), WINDOW):
-            window = several[at : at + WINDOW]
-            pixels = [self.reader.prepare(queries[rows[0]].picture.open()) for rows in window]
-            patch_PLH = self._fitting(self.reader.look, torch.stack(pixels))
-            self._read(self._pairs(queries, window), patch_PLH, score_Q)
-        prompts_Q = torch.tensor([len(_prompts(query)) for query in queries])
-        return score_Q / prompts_Q
-
-    def _pairs(self, queries: Sequence[Query], window: Sequence[Sequence[int]]) -> list[_Pair]:
-        """Every prompt with its picture, shortest first."""
-        places = [
-            (query, picture, prompt)
-            for picture, rows in enumerate(window)
-            for query in rows
-            for prompt in _prompts(queries[query])
-        ]
-        lengths = self.reader.count_tokens([prompt for *_, prompt in places])
-        return sorted(_Pair(n, *place) for n, place in zip(lengths, places, strict=True))
-
-    def _read(self, pairs: Sequence[_Pair], patch_PLH: Tensor, score_Q: Tensor) -> None:
-        def read(some: Sequence[_Pair]) -> Tensor:
-            patch_NLH = patch_PLH[[pair.picture for pair in some]]
-            logit_N2 = self.reader.match(patch_NLH, [pair.prompt for pair in some]).double()
-            return logit_N2[:, 1] - logit_N2[:, 0]
-
-        for at in range(0, len(pairs), BATCH):
-            some = list(pairs[at : at + BATCH])
-            at_N = torch.tensor([pair.query for pair in some])
-            score_Q.index_add_(0, at_N, self._fitting(read, some))
-
-
-class TowerMatch(Match):
-    """The same of a model that has two towers too; `--scorer cosine` takes these.
-
-    A class of its own: `isinstance` asks a model for `encoder`, and one without must not have it.
-    """
-
-    def __init__(self, reader: Reader, encoder: DualEncoder) -> None:
-        """Wrap a model that reads pairs, and its towers."""
-        super().__init__(reader)
-        self.encoder = encoder
-
-
-def load_match(
-    source: Source, architecture: str, *, device: str, dtype: str, compiles: bool
-) -> Match:
-    """The matching head of BLIP or BLIP-2."""
-    import transformers
-
-    from unbag.models.huggingface.loading import read_image_processor, read_tokenizer, read_weights
-
-    kind = Blip if architecture == "BlipForImageTextRetrieval" else Blip2
-    reader: Blip | Blip2 = kind(
-        read_weights(source, getattr(transformers, architecture)),
-        read_tokenizer(source),
-        read_image_processor(source),
-        name=source.name,
-        device=device,
-        dtype=dtype,
-        compiles=compiles,
-    )
-    return TowerMatch(reader, reader) if isinstance(reader, Blip) else Match(reader)
-
-
-def _prompts(query: Query) -> tuple[str, ...]:
-    return (query.caption,) if isinstance(query.caption, str) else query.caption.prompts

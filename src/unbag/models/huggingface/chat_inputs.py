@@ -1,4 +1,7 @@
-"""Pictures and prompts come in; the tokens and tensors that a chat model reads go out.
+"""Prompts and pictures as the tokens and tensors that a chat model reads.
+
+An answer is scored as the chat template yields it: what stands between the prompt and an answer
+(" Yes" or "Yes") is found by rendering the template with an answer in it.
 
 Dimensions: N rows of a batch, L tokens.
 """
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,49 +23,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-# An answer is scored as the chat template yields it: what stands between the prompt and an answer
-# (" Yes" or "Yes") is found by rendering the template with an answer in it.
-
 _PROBE = "Yes"
 _WAY_OUT = "take the instruction-tuned version of this model, with its own chat_template"
-
-
-@dataclass(frozen=True)
-class Plain:
-    """How a family without a chat template is asked; {prompt} is put in as it is."""
-
-    seeing: str
-    """What the processor reads together with the picture."""
-    blind: str
-    """The same without the picture."""
-    context: str
-    """The end of what the language model sees before it answers."""
-    lead: str
-    """What stands between that and the answer."""
-
-
-_VICUNA = Plain(
-    "USER: <image>\n{prompt} ASSISTANT:", "USER: {prompt} ASSISTANT:", "{prompt} ASSISTANT:", " "
-)
-PLAIN: Mapping[str, Plain] = MappingProxyType(
-    {
-        "llava": _VICUNA,
-        "llava_next": _VICUNA,
-        "vipllava": _VICUNA,
-        "paligemma": Plain("<image>{prompt}", "<bos>{prompt}\n", "{prompt}\n", ""),
-        "instructblip": Plain("{prompt}", "{prompt}", "{prompt}", " "),
-    }
-)
-"""Families that were trained on one fixed form; for all others a chat template is needed."""
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """A prompt as the model reads it."""
-
-    text: str
-    context: str
-    lead: str
+_TEXT = frozenset({"input_ids", "attention_mask", "labels"})
+_FAILURES = (ValueError, TypeError, RuntimeError, ZeroDivisionError)
+"""What processors raise."""
+_USUAL = 336
+"""Side of a picture that any model takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,52 +167,42 @@ class Prompts:
         return str(found)
 
 
-_TEXT = frozenset({"input_ids", "attention_mask", "labels"})
-_FAILURES = (ValueError, TypeError, RuntimeError, ZeroDivisionError)
-"""What processors raise."""
-_USUAL = 336
-"""Side of a picture that any model takes."""
+@dataclass(frozen=True)
+class Rendered:
+    """A prompt as the model reads it."""
+
+    text: str
+    context: str
+    lead: str
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """A prepared picture: its tensors, and the tokens of a prompt up to its end."""
+@dataclass(frozen=True)
+class Plain:
+    """How a family without a chat template is asked; {prompt} is put in as it is."""
 
-    head: tuple[int, ...]
-    kinds: Mapping[str, tuple[int, ...]]
-    """Other inputs with a number a token, such as mm_token_type_ids, for the tokens of the head."""
-    arrays: Mapping[str, Tensor]
-    """Pixels and what describes them, as a batch of one."""
-    before: tuple[int, ...]
-    """The head as tokenized, where one token stands for the picture."""
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """One sequence to run: a prompt, some tokens of an answer, and what may come after them."""
-
-    seen: Seen | None
-    prompt: tuple[int, ...]
-    given: tuple[int, ...] = ()
-    """Tokens of the answer that are read, not predicted: all but the last."""
-    last: tuple[int, ...] = ()
-    """Tokens whose log-probability after `given` is wanted."""
-    words: str = ""
-    """The prompt in words, for models that read it a second time."""
-
-    @property
-    def tokens(self) -> tuple[int, ...]:
-        """All that is read."""
-        return self.prompt + self.given
+    seeing: str
+    """What the processor reads together with the picture."""
+    blind: str
+    """The same without the picture."""
+    context: str
+    """The end of what the language model sees before it answers."""
+    lead: str
+    """What stands between that and the answer."""
 
 
-@dataclass(frozen=True, eq=False)
-class Inputs:
-    """A batch, padded on the left so that all answers end at the same place."""
-
-    token_NL: Tensor
-    mask_NL: Tensor
-    kinds: Mapping[str, Tensor] = field(default_factory=dict)
+_VICUNA = Plain(
+    "USER: <image>\n{prompt} ASSISTANT:", "USER: {prompt} ASSISTANT:", "{prompt} ASSISTANT:", " "
+)
+PLAIN: Mapping[str, Plain] = MappingProxyType(
+    {
+        "llava": _VICUNA,
+        "llava_next": _VICUNA,
+        "vipllava": _VICUNA,
+        "paligemma": Plain("<image>{prompt}", "<bos>{prompt}\n", "{prompt}\n", ""),
+        "instructblip": Plain("{prompt}", "{prompt}", "{prompt}", " "),
+    }
+)
+"""Families that were trained on one fixed form; for all others a chat template is needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,6 +307,38 @@ class Preparer:
         if self.prompts.family != "paligemma" or self.prompts.template is not None:
             return tokens
         return [int(self.prompts.tokenizer.bos_token_id), *self.prompts.tokens(rendered.context)]
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One sequence to run: a prompt, some tokens of an answer, and what may come after them."""
+
+    seen: Seen | None
+    prompt: tuple[int, ...]
+    given: tuple[int, ...] = ()
+    """Tokens of the answer that are read, not predicted: all but the last."""
+    last: tuple[int, ...] = ()
+    """Tokens whose log-probability after `given` is wanted."""
+    words: str = ""
+    """The prompt in words, for models that read it a second time."""
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All that is read."""
+        return self.prompt + self.given
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A prepared picture: its tensors, and the tokens of a prompt up to its end."""
+
+    head: tuple[int, ...]
+    kinds: Mapping[str, tuple[int, ...]]
+    """Other inputs with a number a token, such as mm_token_type_ids, for the tokens of the head."""
+    arrays: Mapping[str, Tensor]
+    """Pixels and what describes them, as a batch of one."""
+    before: tuple[int, ...]
+    """The head as tokenized, where one token stands for the picture."""
 
 
 def padded(

@@ -1,6 +1,10 @@
-"""Prompts that a chat model has read come in; its answers go out, token by token.
+"""Runs chat models of transformers on prepared prompts and decodes their answers.
 
-Dimensions: N answers, L tokens, V vocabulary.
+A runner gives logits, or hidden states for those who embed with them; `Decoder` takes the most
+probable token each time, optionally against the language prior (M3ID).
+
+Dimensions: N rows or answers, B pictures, L tokens, P tokens of a shared beginning, K last
+positions, V vocabulary, T axes of positions, W width of the language model.
 """
 
 from __future__ import annotations
@@ -19,193 +23,6 @@ from unbag.models.huggingface.chat_inputs import Preparer, Rendered, Row, Seen, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Its Q-Former reads the prompt too, so that what it says of a picture differs from prompt to
-# prompt: only the picture tower's output is computed once. Its language model is a decoder, or an
-# encoder that reads the prompt and a decoder that answers (Flan-T5).
-#
-# Dimensions: N rows, B pictures, L tokens, K last positions, V vocabulary.
-
-
-@dataclass(frozen=True, eq=False)
-class BlipState:
-    """Rows read so far; nothing is cached, since answers of these models are short."""
-
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class BlipRunner:
-    """Runs an InstructBLIP."""
-
-    model: Any
-    tokenizer: Any
-    """Of the Q-Former."""
-    device: str
-    pad: int
-    is_shared: bool = True
-
-    @property
-    def reads_apart(self) -> bool:
-        """Whether an encoder reads the prompt and a decoder answers."""
-        return not self.model.config.use_decoder_only_language_model
-
-    def logits(self, rows: Sequence[Row], keep: int) -> Tensor:
-        """Logits at the last `keep` places of every answer, [N, K, V]."""
-        import torch
-
-        tokens = [row.prompt if self.reads_apart else row.tokens for row in rows]
-        token_NL, mask_NL = padded(tokens, fill=self.pad, device=self.device)
-        inputs: dict[str, Any] = {"input_ids": token_NL, "attention_mask": mask_NL}
-        given = [(self._first, *row.given) for row in rows]
-        if self.reads_apart:
-            decoded = padded(given, fill=self.pad, device=self.device, left=False)
-            inputs |= {"decoder_input_ids": decoded[0], "decoder_attention_mask": decoded[1]}
-        else:
-            inputs["position_ids"] = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
-        with torch.inference_mode():
-            logit_NLV: Tensor = self._run(rows, inputs)
-        return _right(logit_NLV, given, keep) if self.reads_apart else logit_NLV[:, -keep:]
-
-    def start(self, rows: Sequence[Row]) -> tuple[Tensor, BlipState]:
-        """Logits of the first token of the answer, [N, V]."""
-        return self.logits(rows, 1)[:, -1], BlipState(tuple(rows))
-
-    def step(self, token_N: Tensor, state: BlipState) -> tuple[Tensor, BlipState]:
-        """Logits of the token after one more, [N, V]."""
-        rows = [
-            Row(row.seen, row.prompt, (*row.given, int(token)), words=row.words)
-            for row, token in zip(state.rows, token_N, strict=True)
-        ]
-        return self.start(rows)
-
-    @property
-    def _first(self) -> int:
-        config = self.model.config.text_config
-        start = getattr(config, "decoder_start_token_id", None)
-        return int(self.pad if start is None else start)
-
-    def _run(self, rows: Sequence[Row], inputs: dict[str, Any]) -> Tensor:
-        if any(row.seen is None for row in rows):
-            # The language prior: the language model alone.
-            found: Tensor = self.model.language_model(**inputs).logits
-            return found
-        seen = list({id(row.seen): row.seen for row in rows if row.seen}.values())
-        places = [next(b for b, one in enumerate(seen) if one is row.seen) for row in rows]
-        words = self.tokenizer([row.words for row in rows], padding=True, return_tensors="pt")
-        inputs |= {
-            "qformer_input_ids": words["input_ids"].to(self.device),
-            "qformer_attention_mask": words["attention_mask"].to(self.device),
-        }
-        pixels = joined(seen, device=self.device, dtype=self.model.dtype)["pixel_values"]
-        if not self.is_shared:
-            logits: Tensor = self.model(pixel_values=pixels[places], **inputs).logits
-            return logits
-        with self._recalled(pixels, places):
-            shared: Tensor = self.model(pixel_values=pixels[:0], **inputs).logits
-            return shared
-
-    @contextmanager
-    def _recalled(self, pixels: Tensor, places: Sequence[int]) -> Iterator[None]:
-        """The picture tower answers with what it said of each picture once."""
-        tower = self.model.vision_model
-        once = tower(pixel_values=pixels, return_dict=True)
-        again = type(once)(**{name: value[list(places)] for name, value in once.items()})
-        # Looked up on the module before the class, and taken away again below.
-        tower.forward = lambda **_: again
-        try:
-            yield
-        finally:
-            del tower.forward
-
-
-def _right(logit_NLV: Tensor, given: Sequence[Sequence[int]], keep: int) -> Tensor:
-    """The last `keep` places of each row, where rows are padded on the right."""
-    import torch
-
-    ends = torch.tensor([len(row) for row in given], device=logit_NLV.device)
-    place_NK = ends[:, None] - keep + torch.arange(keep, device=logit_NLV.device)
-    rows_N1 = torch.arange(len(given), device=logit_NLV.device)[:, None]
-    return logit_NLV[rows_N1, place_NK.clamp(min=0)]
-
-
-# The text stands as it is behind the picture, without a chat template: so VLM2Vec reads it.
-#
-# Dimensions: N rows, L tokens, W width of the language model.
-
-_BETWEEN = "\n"
-"""Stands between the picture and the text, as in the data that VLM2Vec was trained on."""
-
-
-def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:
-    """A text behind the mark of a picture, or alone."""
-    prompts = preparer.prompts
-    if not text.strip():
-        raise UserError(
-            f"{prompts.name} was given an empty text to embed",
-            expected="words: a caption, an answer or an instruction",
-            way_out="leave out the items or pairs with an empty caption",
-        )
-    if prompts.family == "paligemma" and prompts.template is None:
-        # Its processor writes the start token and a line end by itself, whatever it is given.
-        return prompts.render(text, sees=sees)
-    prompts.check_words(text)
-    whole = f"{_mark(preparer)}{_BETWEEN}{text}" if sees else text
-    return Rendered(whole, whole, "")
-
-
-def last_hidden(model: Any, inputs: Mapping[str, Any], mask_NL: Tensor) -> Tensor:
-    """At the last token of every row that is not padding, [N, W], in the model's own precision."""
-    base = model.base_model
-    if base is model:
-        found = model(**inputs, output_hidden_states=True, use_cache=False, return_dict=True)
-        hidden = (getattr(found, "hidden_states", None) or [None])[-1]
-    else:
-        # Without the head, whose logits nobody asks for here.
-        found = base(**inputs, use_cache=False, return_dict=True)
-        hidden = getattr(found, "last_hidden_state", None)
-    shape = None if hidden is None else tuple(hidden.shape)
-    if hidden is None or len(hidden.shape) != 3 or hidden.shape[:2] != mask_NL.shape:
-        raise UserError(
-            f"a {type(model).__name__} gives hidden states of shape {shape} for tokens of shape "
-            f"{tuple(mask_NL.shape)}",
-            expected="one vector a token, those of the picture included",
-            way_out="this kind of model cannot be embedded with yet",
-        )
-    return pooled(hidden, mask_NL)
-
-
-def pooled(hidden_NLW: Tensor, mask_NL: Tensor) -> Tensor:
-    """Each row's vector at its last token, whichever side the padding is on, [N, W]."""
-    import torch
-
-    place_L = torch.arange(mask_NL.shape[1], device=mask_NL.device)
-    # 1-based, so that a row without any token is told from one that ends at once.
-    last_N = ((place_L + 1) * (mask_NL != 0)).amax(dim=1) - 1
-    return hidden_NLW[torch.arange(len(hidden_NLW), device=mask_NL.device), last_N]
-
-
-def _mark(preparer: Preparer) -> str:
-    """What stands for a picture, with the tokens that the model knows around one."""
-    prompts = preparer.prompts
-    tokenizer = prompts.tokenizer
-    own = prompts.image_token or str(tokenizer.convert_ids_to_tokens(preparer.image_token_id))
-    if prompts.template is None:
-        return own
-    before, _, after = prompts.render("?", sees=True).text.partition(own)
-    known = [str(token) for token in tokenizer.added_tokens_decoder.values()]
-    start = next((token for token in known if before.endswith(token)), "")
-    end = next((token for token in known if after.startswith(token)), "")
-    return f"{start}{own}{end}" if start and end else own
-
-
-# Three ways, from the fastest to the safest. Where attention is causal, the beginning that all
-# prompts about a picture share (the picture itself) is run once and its keys and values serve
-# every prompt. Where words change what the picture's tokens become, only the picture tower's
-# features are computed once. For all other kinds a picture is run with every prompt.
-#
-# Dimensions: N rows, B pictures, L tokens, P tokens of a shared beginning, K last positions, V
-# vocabulary, T axes of positions.
-
 SHARES_BEGINNING = frozenset(
     {
         "idefics2", "idefics3", "internvl", "llava", "llava_next", "qwen2_5_vl", "qwen2_vl",
@@ -215,28 +32,21 @@ SHARES_BEGINNING = frozenset(
 """Kinds with causal attention throughout, so that a beginning does not depend on its end."""
 SHARES_FEATURES = frozenset({"paligemma"})
 """Kinds whose prompt and picture look at each other."""
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """What a language model remembers of the rows it has read."""
-
-    cache: Any
-    mask_NL: Tensor
-    next_N: Tensor
-    """Position of the next token."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Features:
-    """A picture tower's output, as the models of transformers look into it."""
-
-    pooler_output: Tensor
+NOTHING = -1
+"""Stands after the end of an answer."""
+_BETWEEN_PICTURE_AND_TEXT = "\n"
+"""Stands between the picture and the text, as in the data that VLM2Vec was trained on."""
 
 
 @dataclass(frozen=True, eq=False)
 class CausalRunner:
-    """Runs a chat model that reads picture, prompt and answer as one sequence."""
+    """Runs a chat model that reads picture, prompt and answer as one sequence.
+
+    In one of three ways, from the fastest to the safest. Where attention is causal, the beginning
+    that all prompts about a picture share (the picture itself) is run once and its keys and values
+    serve every prompt. Where words change what the picture's tokens become, only the picture
+    tower's features are computed once. For all other kinds a picture is run with every prompt.
+    """
 
     model: Any
     family: str
@@ -257,7 +67,7 @@ class CausalRunner:
             return self._whole(rows, keep, features=features[[places[id(r.seen)] for r in rows]])[0]
         return self._whole(rows, keep)[0]
 
-    def start(self, rows: Sequence[Row]) -> tuple[Tensor, State]:
+    def start(self, rows: Sequence[Row]) -> tuple[Tensor, CausalState]:
         """Read the prompts; logits of the first token of the answer, [N, V]."""
         logit_NKV, state = self._whole(rows, 1, caches=True)
         assert state is not None
@@ -271,7 +81,7 @@ class CausalRunner:
         inputs = self._inputs(rows, left=left)
         return last_hidden(self.model, inputs, inputs["attention_mask"])
 
-    def step(self, token_N: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, token_N: Tensor, state: CausalState) -> tuple[Tensor, CausalState]:
         """Read one token more; logits of the one after it, [N, V]."""
         import torch
 
@@ -283,7 +93,7 @@ class CausalRunner:
             past_key_values=state.cache,
             use_cache=True,
         )
-        return found.logits[:, -1], State(found.past_key_values, mask_NL, state.next_N + 1)
+        return found.logits[:, -1], CausalState(found.past_key_values, mask_NL, state.next_N + 1)
 
     def _whole(
         self,
@@ -292,14 +102,14 @@ class CausalRunner:
         *,
         features: Tensor | None = None,
         caches: bool = False,
-    ) -> tuple[Tensor, State | None]:
+    ) -> tuple[Tensor, CausalState | None]:
         """Every row from its first token on, with its own picture."""
         inputs = self._inputs(rows, features=features)
         found = self._forward(keep=keep, use_cache=caches, **inputs)
         state = None
         if caches:
             after_N = _next(inputs["position_ids"])
-            state = State(found.past_key_values, inputs["attention_mask"], after_N)
+            state = CausalState(found.past_key_values, inputs["attention_mask"], after_N)
         return found.logits[:, -keep:], state
 
     def _inputs(
@@ -420,6 +230,23 @@ class CausalRunner:
         return position_NL
 
 
+@dataclass(frozen=True, eq=False)
+class CausalState:
+    """What a language model remembers of the rows it has read."""
+
+    cache: Any
+    mask_NL: Tensor
+    next_N: Tensor
+    """Position of the next token."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """A picture tower's output, as the models of transformers look into it."""
+
+    pooler_output: Tensor
+
+
 def _next(position_TNL: Tensor) -> Tensor:
     """The position after the last one of every row; padding on the left has position 0."""
     largest = position_TNL.amax(dim=-1)
@@ -437,49 +264,173 @@ def _shared(rows: Sequence[Row]) -> int:
     return length
 
 
-# Favero et al. 2024, as described in "On Erroneous Agreements", sec. 5.1. The longer the answer,
-# the more the language prior would take over, so the more what the picture adds is weighted.
-#
-# Dimensions: N answers, V vocabulary.
+@dataclass(frozen=True, eq=False)
+class BlipRunner:
+    """Runs an InstructBLIP.
+
+    Its Q-Former reads the prompt too, so that what it says of a picture differs from prompt to
+    prompt: only the picture tower's output is computed once. Its language model is a decoder, or an
+    encoder that reads the prompt and a decoder that answers (Flan-T5).
+    """
+
+    model: Any
+    tokenizer: Any
+    """Of the Q-Former."""
+    device: str
+    pad: int
+    is_shared: bool = True
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether an encoder reads the prompt and a decoder answers."""
+        return not self.model.config.use_decoder_only_language_model
+
+    def logits(self, rows: Sequence[Row], keep: int) -> Tensor:
+        """Logits at the last `keep` places of every answer, [N, K, V]."""
+        import torch
+
+        tokens = [row.prompt if self.reads_apart else row.tokens for row in rows]
+        token_NL, mask_NL = padded(tokens, fill=self.pad, device=self.device)
+        inputs: dict[str, Any] = {"input_ids": token_NL, "attention_mask": mask_NL}
+        given = [(self._first, *row.given) for row in rows]
+        if self.reads_apart:
+            decoded = padded(given, fill=self.pad, device=self.device, left=False)
+            inputs |= {"decoder_input_ids": decoded[0], "decoder_attention_mask": decoded[1]}
+        else:
+            inputs["position_ids"] = (mask_NL.cumsum(dim=1) - 1).clamp(min=0)
+        with torch.inference_mode():
+            logit_NLV: Tensor = self._run(rows, inputs)
+        return _right(logit_NLV, given, keep) if self.reads_apart else logit_NLV[:, -keep:]
+
+    def start(self, rows: Sequence[Row]) -> tuple[Tensor, BlipState]:
+        """Logits of the first token of the answer, [N, V]."""
+        return self.logits(rows, 1)[:, -1], BlipState(tuple(rows))
+
+    def step(self, token_N: Tensor, state: BlipState) -> tuple[Tensor, BlipState]:
+        """Logits of the token after one more, [N, V]."""
+        rows = [
+            Row(row.seen, row.prompt, (*row.given, int(token)), words=row.words)
+            for row, token in zip(state.rows, token_N, strict=True)
+        ]
+        return self.start(rows)
+
+    @property
+    def _first(self) -> int:
+        config = self.model.config.text_config
+        start = getattr(config, "decoder_start_token_id", None)
+        return int(self.pad if start is None else start)
+
+    def _run(self, rows: Sequence[Row], inputs: dict[str, Any]) -> Tensor:
+        if any(row.seen is None for row in rows):
+            # The language prior: the language model alone.
+            found: Tensor = self.model.language_model(**inputs).logits
+            return found
+        seen = list({id(row.seen): row.seen for row in rows if row.seen}.values())
+        places = [next(b for b, one in enumerate(seen) if one is row.seen) for row in rows]
+        words = self.tokenizer([row.words for row in rows], padding=True, return_tensors="pt")
+        inputs |= {
+            "qformer_input_ids": words["input_ids"].to(self.device),
+            "qformer_attention_mask": words["attention_mask"].to(self.device),
+        }
+        pixels = joined(seen, device=self.device, dtype=self.model.dtype)["pixel_values"]
+        if not self.is_shared:
+            logits: Tensor = self.model(pixel_values=pixels[places], **inputs).logits
+            return logits
+        with self._recalled(pixels, places):
+            shared: Tensor = self.model(pixel_values=pixels[:0], **inputs).logits
+            return shared
+
+    @contextmanager
+    def _recalled(self, pixels: Tensor, places: Sequence[int]) -> Iterator[None]:
+        """The picture tower answers with what it said of each picture once."""
+        tower = self.model.vision_model
+        once = tower(pixel_values=pixels, return_dict=True)
+        again = type(once)(**{name: value[list(places)] for name, value in once.items()})
+        # Looked up on the module before the class, and taken away again below.
+        tower.forward = lambda **_: again
+        try:
+            yield
+        finally:
+            del tower.forward
 
 
-@dataclass(frozen=True)
-class M3ID:
-    """How strongly, and when."""
+@dataclass(frozen=True, eq=False)
+class BlipState:
+    """Rows read so far; nothing is cached, since answers of these models are short."""
 
-    alpha: float = 0.6
-    """A token more probable than this is left alone."""
-    forgetting: float = 0.15
-    """Lambda: how fast the picture is forgotten, per token."""
-    first: int = 1
-    """Number of the first step. With 0 the first token is never changed, nor then an answer of one
-    letter; the paper does not say."""
-    cap: float = 50.0
-    """Largest weight of the difference."""
-
-    def __post_init__(self) -> None:
-        if self.alpha < 0 or self.forgetting < 0 or self.first < 0 or self.cap < 0:
-            raise UserError(
-                f"M3ID with alpha {self.alpha}, lambda {self.forgetting}, first step {self.first} "
-                f"and cap {self.cap}",
-                expected="numbers of 0 or more",
-            )
-
-    def weight(self, step: int) -> float:
-        """(1 - e^-x) / e^-x = e^x - 1, x = lambda t, for the step counted from 0."""
-        exponent = self.forgetting * (step + self.first)
-        return min(math.expm1(min(exponent, 700.0)), self.cap)
-
-    def __call__(self, seen_NV: Tensor, prior_NV: Tensor, step: int) -> Tensor:
-        """Both log-probabilities, normalised; what comes out is not normalised again."""
-        limit = math.log(self.alpha) if self.alpha > 0 else -math.inf
-        doubts_N1 = seen_NV.amax(dim=-1, keepdim=True) < limit
-        changed_NV = seen_NV + self.weight(step) * (seen_NV - prior_NV)
-        return changed_NV.where(doubts_N1, seen_NV)
+    rows: tuple[Row, ...]
 
 
-NOTHING = -1
-"""Stands after the end of an answer."""
+def _right(logit_NLV: Tensor, given: Sequence[Sequence[int]], keep: int) -> Tensor:
+    """The last `keep` places of each row, where rows are padded on the right."""
+    import torch
+
+    ends = torch.tensor([len(row) for row in given], device=logit_NLV.device)
+    place_NK = ends[:, None] - keep + torch.arange(keep, device=logit_NLV.device)
+    rows_N1 = torch.arange(len(given), device=logit_NLV.device)[:, None]
+    return logit_NLV[rows_N1, place_NK.clamp(min=0)]
+
+
+def plainly(preparer: Preparer, text: str, *, sees: bool) -> Rendered:
+    """A text behind the mark of a picture, or alone; VLM2Vec reads it without a chat template."""
+    prompts = preparer.prompts
+    if not text.strip():
+        raise UserError(
+            f"{prompts.name} was given an empty text to embed",
+            expected="words: a caption, an answer or an instruction",
+            way_out="leave out the items or pairs with an empty caption",
+        )
+    if prompts.family == "paligemma" and prompts.template is None:
+        # Its processor writes the start token and a line end by itself, whatever it is given.
+        return prompts.render(text, sees=sees)
+    prompts.check_words(text)
+    whole = f"{_mark(preparer)}{_BETWEEN_PICTURE_AND_TEXT}{text}" if sees else text
+    return Rendered(whole, whole, "")
+
+
+def _mark(preparer: Preparer) -> str:
+    """What stands for a picture, with the tokens that the model knows around one."""
+    prompts = preparer.prompts
+    tokenizer = prompts.tokenizer
+    own = prompts.image_token or str(tokenizer.convert_ids_to_tokens(preparer.image_token_id))
+    if prompts.template is None:
+        return own
+    before, _, after = prompts.render("?", sees=True).text.partition(own)
+    known = [str(token) for token in tokenizer.added_tokens_decoder.values()]
+    start = next((token for token in known if before.endswith(token)), "")
+    end = next((token for token in known if after.startswith(token)), "")
+    return f"{start}{own}{end}" if start and end else own
+
+
+def last_hidden(model: Any, inputs: Mapping[str, Any], mask_NL: Tensor) -> Tensor:
+    """At the last token of every row that is not padding, [N, W], in the model's own precision."""
+    base = model.base_model
+    if base is model:
+        found = model(**inputs, output_hidden_states=True, use_cache=False, return_dict=True)
+        hidden = (getattr(found, "hidden_states", None) or [None])[-1]
+    else:
+        # Without the head, whose logits nobody asks for here.
+        found = base(**inputs, use_cache=False, return_dict=True)
+        hidden = getattr(found, "last_hidden_state", None)
+    shape = None if hidden is None else tuple(hidden.shape)
+    if hidden is None or len(hidden.shape) != 3 or hidden.shape[:2] != mask_NL.shape:
+        raise UserError(
+            f"a {type(model).__name__} gives hidden states of shape {shape} for tokens of shape "
+            f"{tuple(mask_NL.shape)}",
+            expected="one vector a token, those of the picture included",
+            way_out="this kind of model cannot be embedded with yet",
+        )
+    return pooled(hidden, mask_NL)
+
+
+def pooled(hidden_NLW: Tensor, mask_NL: Tensor) -> Tensor:
+    """Each row's vector at its last token, whichever side the padding is on, [N, W]."""
+    import torch
+
+    place_L = torch.arange(mask_NL.shape[1], device=mask_NL.device)
+    # 1-based, so that a row without any token is told from one that ends at once.
+    last_N = ((place_L + 1) * (mask_NL != 0)).amax(dim=1) - 1
+    return hidden_NLW[torch.arange(len(hidden_NLW), device=mask_NL.device), last_N]
 
 
 @dataclass(frozen=True, eq=False)
@@ -522,3 +473,42 @@ class Decoder:
         """The words of an answer."""
         tokens = [int(token) for token in token_L if int(token) != NOTHING]
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True)).strip()
+
+
+@dataclass(frozen=True)
+class M3ID:
+    """Decoding against the language prior: how strongly, and when.
+
+    Favero et al. 2024, as described in "On Erroneous Agreements", sec. 5.1. The longer the answer,
+    the more the language prior would take over, so the more what the picture adds is weighted.
+    """
+
+    alpha: float = 0.6
+    """A token more probable than this is left alone."""
+    forgetting: float = 0.15
+    """Lambda: how fast the picture is forgotten, per token."""
+    first: int = 1
+    """Number of the first step. With 0 the first token is never changed, nor then an answer of one
+    letter; the paper does not say."""
+    cap: float = 50.0
+    """Largest weight of the difference."""
+
+    def __post_init__(self) -> None:
+        if self.alpha < 0 or self.forgetting < 0 or self.first < 0 or self.cap < 0:
+            raise UserError(
+                f"M3ID with alpha {self.alpha}, lambda {self.forgetting}, first step {self.first} "
+                f"and cap {self.cap}",
+                expected="numbers of 0 or more",
+            )
+
+    def weight(self, step: int) -> float:
+        """(1 - e^-x) / e^-x = e^x - 1, x = lambda t, for the step counted from 0."""
+        exponent = self.forgetting * (step + self.first)
+        return min(math.expm1(min(exponent, 700.0)), self.cap)
+
+    def __call__(self, seen_NV: Tensor, prior_NV: Tensor, step: int) -> Tensor:
+        """Both log-probabilities, normalised; what comes out is not normalised again."""
+        limit = math.log(self.alpha) if self.alpha > 0 else -math.inf
+        doubts_N1 = seen_NV.amax(dim=-1, keepdim=True) < limit
+        changed_NV = seen_NV + self.weight(step) * (seen_NV - prior_NV)
+        return changed_NV.where(doubts_N1, seen_NV)

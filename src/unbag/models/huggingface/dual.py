@@ -1,4 +1,7 @@
-"""A dual encoder of transformers comes in; vectors of pictures and captions go out.
+"""Dual encoders of transformers (CLIP, SigLIP, ALIGN and the like) in the interface of unbag.
+
+`KINDS` says for each family where its vectors are read and which way patches and tokens take into
+the joint space.
 
 Dimensions: N pictures or captions, L patches or tokens, D joint space, F numbers of a patch.
 """
@@ -11,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from warnings import warn
 
 import torch
-from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.batching import Levels, levels
 from unbag.models.huggingface.inputs import Captions, make_captions
 from unbag.models.huggingface.loading import plain_config, torch_dtype
-from unbag.models.layers import blocks_of, laid_out, of_maps, recorded
+from unbag.models.layers import blocks_of, laid_out, of_maps, recorded, unit_vectors
 from unbag.models.weights import fingerprint
 from unbag.types import Layers, Tokens
 
@@ -25,11 +27,356 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-# Dimensions: N inputs, L patches or tokens, D joint space.
-
-if TYPE_CHECKING:
     Project = Callable[[Any, Any], Tensor]
     """Model and hidden states [N, L, hidden] to the joint space [N, L, D]."""
+
+_VERSION = "hf-dual-2"
+"""Raise it whenever the code here changes a number."""
+_PLAIN = ("pixel_values",)
+_PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
+"""SigLIP 2 NaFlex: patches of any grid, padded to a fixed number, with mask and grid."""
+
+
+class HfDual:
+    """CLIP, SigLIP, ALIGN and the like. Vectors are those of `get_*_features`, at unit norm."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        image_processor: Any,
+        *,
+        name: str,
+        device: str = "cpu",
+        dtype: str = "auto",
+        compiles: bool = False,
+    ) -> None:
+        """Wrap a model that is loaded; the precision is set here."""
+        self.name = name
+        self.device = device
+        self.model_type = str(model.config.model_type)
+        self.kind = KINDS.get(self.model_type, UNKNOWN)
+        kind = self.kind
+        captions = make_captions(
+            model.config,
+            tokenizer,
+            is_padded=kind.is_padded,
+            has_mask=kind.has_mask,
+            most=kind.most,
+        )
+        check_end(model.config, tokenizer, kind, name=name)
+        self.scale, self.bias = _temperature(model)
+        self._ask_picture, self._ask_caption = model.get_image_features, model.get_text_features
+        # In full precision: a lower one hides a difference, or makes one.
+        self.model = model.to(device=device, dtype=torch.float32)
+        self.captions = self._exact(captions)
+        self.model = model.to(dtype=torch_dtype(dtype))
+        self.pictures = Pictures(image_processor, name=name, device=device)
+        self._check_widths()
+        said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
+        self.fingerprint = fingerprint("hf", model.state_dict(), *said)
+        if compiles:
+            self._ask_picture = torch.compile(self._ask_picture)
+            self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
+
+    @property
+    def context(self) -> int:
+        """Tokens a caption can have, special ones included."""
+        return self.captions.context
+
+    def prepare(self, image: Image) -> Tensor:
+        """One picture by the model's own image processor."""
+        return self.pictures(image)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self.captions.count(captions)
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, ...] prepared pictures to unit vectors [N, D]."""
+        return unit_vectors(_pooled(self._ask_picture(**self._picture_inputs(pixels))))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """Captions to unit vectors [N, D]: at their real length where that is exact."""
+        return self._embed(self.captions, captions)
+
+    @torch.inference_mode()
+    def encode_patches(self, pixels: Tensor) -> Tokens:
+        """Patch vectors in the joint space: through the layers that the pooled one goes through.
+
+        For SigLIP, which pools by attention, a patch is pooled as if it were the only one.
+        """
+        if self.kind.patches is None:
+            raise self._no_parts("patches")
+        inputs = self._picture_inputs(pixels)
+        hidden = self.model.vision_model(**inputs).last_hidden_state
+        vector_NLD = unit_vectors(self.kind.patches(self.model, hidden))
+        mask_NL = inputs.get("pixel_attention_mask")
+        if mask_NL is None:
+            mask_NL = torch.ones(vector_NLD.shape[:2])
+        return Tokens(vector_NLD, mask_NL.bool().cpu())
+
+    @torch.inference_mode()
+    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
+        """Token vectors in the joint space, special ones included; the mask leaves out padding."""
+        if self.kind.tokens is None:
+            raise self._no_parts("tokens")
+        hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
+        vector_NLD = unit_vectors(self.kind.tokens(self.model, hidden.last_hidden_state))
+        return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
+
+    @torch.inference_mode()
+    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
+        """The same at so many places, padding included; a longer caption keeps its end token.
+
+        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Towers that
+        were trained to look at it run at their full context.
+        """
+        if self.kind.tokens is None:
+            raise self._no_parts("tokens")
+        how = self.captions.padded()
+        if not self.kind.is_padded:
+            how = replace(how, context=min(length, how.context), has_mask=True)
+        hidden = self.model.text_model(**self._caption_inputs(how, captions))
+        vector_NLD = unit_vectors(
+            self.kind.tokens(self.model, hidden.last_hidden_state[:, :length])
+        )
+        return Tokens(vector_NLD, how.real(captions, vector_NLD.shape[1]))
+
+    @torch.no_grad()
+    def picture_layers(self, pixels: Tensor) -> Layers:
+        """Patches after each layer, and the class token where that is read out.
+
+        SigLIP pools by attention: its last patches are what that is given, its last pooled vector
+        is what it gives. Maps of ALIGN are averaged to the grid of the last.
+        """
+        inputs = self._picture_inputs(pixels)
+        if self.kind.looks is None:
+            known = [name for name, one in KINDS.items() if one.looks is not None]
+            raise _unknown_layers("picture", self.model, known)
+        tower = self.model.vision_model
+        found, hidden = states(tower, inputs)
+        if self.kind.looks == "class":
+            hidden[-1] = tower.post_layernorm(found.last_hidden_state)
+            return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
+        pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
+        vectors = of_maps(hidden) if self.kind.looks == "map" else hidden
+        return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
+
+    @torch.no_grad()
+    def caption_layers(self, captions: Sequence[str]) -> Layers:
+        """Tokens after each layer, special ones included, and the one that is read out."""
+        inputs = self._caption_inputs(self.captions, captions)
+        real_NL = self.captions.real(captions, inputs["input_ids"].shape[1])
+        if self.kind.tokens is None:
+            known = [name for name, one in KINDS.items() if one.tokens is not None]
+            raise _unknown_layers("caption", self.model, known)
+        _, hidden = states(self.model.text_model, inputs)
+        place_N = _places(self.kind, self.model.config.text_config, inputs["input_ids"])
+        row_N = torch.arange(len(place_N), device=place_N.device)
+        return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
+
+    def _embed(self, how: Captions, captions: Sequence[str]) -> Tensor:
+        return unit_vectors(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))
+
+    def _caption_inputs(self, how: Captions, captions: Sequence[str]) -> dict[str, Tensor]:
+        inputs = how(captions).items()
+        return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
+
+    def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
+        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
+        return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
+
+    @torch.inference_mode()
+    def _exact(self, captions: Captions) -> Captions:
+        """Real lengths only if they give the vectors of the full context; tried, not believed."""
+        if captions.is_padded:
+            if self.kind is UNKNOWN:
+                warn(self._runs_padded(captions, "is a kind not known here"), stacklevel=4)
+            return captions
+        tried = ["a red cube", "a"]
+        short, full = (self._embed(how, tried) for how in (captions, captions.padded()))
+        is_exact = (short - full).abs().max() < 1e-5
+        if not is_exact:
+            warn(self._runs_padded(captions, "gives other vectors without padding"), stacklevel=4)
+        return captions if is_exact else captions.padded()
+
+    def _runs_padded(self, captions: Captions, why: str) -> str:
+        return (
+            f"{self.name}: the text tower {why}, so captions run at {captions.context} tokens, "
+            "which is right but slow"
+        )
+
+    def _check_widths(self) -> None:
+        picture_D = self.encode_pictures(self.pictures.example()[None]).shape[1:]
+        caption_D = self.encode_captions(["a"]).shape[1:]
+        if picture_D != caption_D or len(picture_D) != 1:
+            raise UserError(
+                f"{self.name}: vectors of shape {tuple(picture_D)} for a picture and "
+                f"{tuple(caption_D)} for a caption",
+                expected="one vector each, of the same width",
+                way_out="this kind of model cannot be scored by cosine",
+            )
+
+    def _no_parts(self, what: str) -> UserError:
+        known = sorted(k for k, kind in KINDS.items() if getattr(kind, what) is not None)
+        return UserError(
+            f"{self.name}: {what} of a {self.model_type!r} have no place in the joint space",
+            expected=f"one of {', '.join(known)}",
+        )
+
+
+def _temperature(model: Any) -> tuple[float, float]:
+    """Scale and bias of the loss; read before the precision is lowered."""
+    if hasattr(model, "temperature"):
+        return 1.0 / float(model.temperature), 0.0
+    scale = getattr(model, "logit_scale", None)
+    bias = getattr(model, "logit_bias", None)
+    return (
+        1.0 if scale is None else float(scale.float().exp()),
+        0.0 if bias is None else float(bias),
+    )
+
+
+def _pooled(found: Any) -> Tensor:
+    """Version 4 of transformers gives the vectors, 5 an output that holds them."""
+    pooled: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
+    return pooled
+
+
+def check_end(config: Any, tokenizer: Any, kind: Kind, *, name: str) -> None:
+    """The end token that the tokenizer writes is the one that the model pools at.
+
+    If it is not, transformers takes the first token's vector, which is the same for all captions.
+    """
+    if kind.pools != "end":
+        return
+    end = config.text_config.eos_token_id
+    written = int(tokenizer("a")["input_ids"][-1])
+    if kind.pools_at_largest and end == 2:
+        end = max(tokenizer.get_vocab().values())
+    if written != end:
+        raise UserError(
+            f"{name}: the tokenizer ends a caption with token {written}, and the model looks for "
+            f"{end}",
+            expected="one end token; all captions would get the same vector",
+            way_out="set eos_token_id of text_config in config.json, or mend the tokenizer",
+        )
+
+
+class Pictures:
+    """An image processor that prepares one picture at a time, always to the same shape."""
+
+    def __init__(self, processor: Any, *, name: str, device: str = "cpu") -> None:
+        """Try two shapes of picture: batches need one shape of pixels."""
+        from PIL import Image
+
+        self.processor = processor
+        self._levels: Levels | None = None
+        names = set(processor(images=Image.new("RGB", (4, 4)), return_tensors="pt"))
+        if names not in (set(_PLAIN), set(_PACKED)):
+            raise UserError(
+                f"{name}: its image processor gives {', '.join(sorted(names))}",
+                expected=f"pixel_values alone, or what SigLIP 2 takes: {', '.join(_PACKED)}",
+                way_out="this kind of model is not supported; docs/extending.md: bring your own",
+            )
+        self.is_packed = names == set(_PACKED)
+        shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]
+        if shapes[0] != shapes[1]:
+            raise UserError(
+                f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide picture "
+                f"and {shapes[1]} for a high one",
+                expected="one shape, so that pictures can be run together",
+                way_out="set a fixed size, or do_center_crop, in preprocessor_config.json",
+            )
+        if device != "cpu" and not self.is_packed:
+            self._levels = levels(self._whole, self._in_bytes, self._last)
+
+    def __call__(self, image: Image) -> Tensor:
+        """[channels, height, width], in bytes for a device where that is exact.
+
+        Or [L, F + 3], each patch with its mask and the grid.
+        """
+        if self._levels:
+            return self._in_bytes(image)
+        if not self.is_packed:
+            return self._whole(image)
+        found = self.processor(images=image, return_tensors="pt")
+        value_LF, mask_L, grid = (found[name][0] for name in _PACKED)
+        last_L3 = torch.cat([mask_L[:, None], grid.expand(len(mask_L), 2)], dim=1)
+        return torch.cat([value_LF, last_L3.to(value_LF.dtype)], dim=1)
+
+    def _whole(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
+        return found
+
+    def _in_bytes(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(
+            images=image, return_tensors="pt", do_rescale=False, do_normalize=False
+        )["pixel_values"][0]
+        return found
+
+    def _last(self, image: Image) -> Tensor:
+        found: Tensor = self.processor(
+            images=image, return_tensors="pt", do_resize=False, do_center_crop=False
+        )["pixel_values"][0]
+        return found
+
+    def inputs(self, pixels: Tensor) -> Iterable[tuple[str, Tensor]]:
+        """Arguments of the picture tower by name, from stacked prepared pictures."""
+        if self._levels and pixels.dtype == torch.uint8:
+            pixels = self._levels(pixels)
+        if not self.is_packed:
+            return [("pixel_values", pixels)]
+        return [
+            ("pixel_values", pixels[..., :-3]),
+            ("pixel_attention_mask", pixels[..., -3].long()),
+            ("spatial_shapes", pixels[:, 0, -2:].long()),
+        ]
+
+    def example(self) -> Tensor:
+        """A prepared picture, to try a model on."""
+        from PIL import Image
+
+        return self(Image.new("RGB", (40, 30), (90, 120, 150)))
+
+    @property
+    def said(self) -> str:
+        """All that decides a pixel, for the fingerprint."""
+        return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
+
+
+def _places(kind: Kind, text_config: Any, token_NL: Tensor) -> Tensor:
+    """Where each caption's vector is read, as transformers finds it."""
+    if kind.pools != "end":
+        place = 0 if kind.pools == "first" else token_NL.shape[1] - 1
+        return torch.full((len(token_NL),), place, device=token_NL.device)
+    if kind.pools_at_largest and text_config.eos_token_id == 2:
+        return token_NL.argmax(dim=1)
+    is_end_NL: Tensor = token_NL == int(text_config.eos_token_id)
+    return is_end_NL.int().argmax(dim=1)
+
+
+def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
+    """What a tower gives; what enters its first block, leaves each, and its last hidden state.
+
+    Read by hooks rather than `output_hidden_states`, whose last entry stands before the final norm
+    in some models and behind it in others, from version to version.
+    """
+    # AltCLIP's text tower is one of RoBERTa with a norm and a linear layer on top.
+    blocks = blocks_of(getattr(tower, "roberta", tower))
+    found, hidden = recorded(blocks, lambda: tower(**inputs))
+    return found, [*hidden, found.last_hidden_state]
+
+
+def _unknown_layers(what: str, model: Any, known: list[str]) -> UserError:
+    return UserError(
+        f"layers of the {what} tower of a {model.config.model_type!r} are not known",
+        expected=f"one of {', '.join(sorted(known))}",
+        way_out=f"use the {what} vector",
+    )
 
 
 @dataclass(frozen=True)
@@ -115,367 +462,3 @@ UNKNOWN = Kind("last", is_padded=True)
 """A dual encoder of a family not listed: the full context is right, whatever it pools."""
 EXCLUDED = frozenset({"blip", "blip-2", "clipseg", "flava", "owlvit", "owlv2"})
 """Kinds with both methods of a dual encoder whose vectors are not meant for scoring a caption."""
-
-
-def check_end(config: Any, tokenizer: Any, kind: Kind, *, name: str) -> None:
-    """The end token that the tokenizer writes is the one that the model pools at.
-
-    If it is not, transformers takes the first token's vector, which is the same for all captions.
-    """
-    if kind.pools != "end":
-        return
-    end = config.text_config.eos_token_id
-    written = int(tokenizer("a")["input_ids"][-1])
-    if kind.pools_at_largest and end == 2:
-        end = max(tokenizer.get_vocab().values())
-    if written != end:
-        raise UserError(
-            f"{name}: the tokenizer ends a caption with token {written}, and the model looks for "
-            f"{end}",
-            expected="one end token; all captions would get the same vector",
-            way_out="set eos_token_id of text_config in config.json, or mend the tokenizer",
-        )
-
-
-# Read by hooks rather than `output_hidden_states`, whose last entry stands before the final norm
-# in some models and behind it in others, from version to version.
-#
-# Dimensions: N inputs, L patches or tokens.
-
-
-def picture_layers(model: Any, kind: Kind, inputs: Mapping[str, Tensor]) -> Layers:
-    """Patches without the class token, which is what is read out where there is one.
-
-    SigLIP pools by attention: its last patches are what that is given, its last pooled vector is
-    what it gives. Maps of ALIGN are averaged to the grid of the last.
-    """
-    if kind.looks is None:
-        known = [name for name, one in KINDS.items() if one.looks is not None]
-        raise _unknown("picture", model, known)
-    found, hidden = states(model.vision_model, inputs)
-    if kind.looks == "class":
-        hidden[-1] = model.vision_model.post_layernorm(found.last_hidden_state)
-        return laid_out([one[:, 1:] for one in hidden], [one[:, 0] for one in hidden])
-    pooled = [*[None] * (len(hidden) - 1), found.pooler_output]
-    vectors = of_maps(hidden) if kind.looks == "map" else hidden
-    return laid_out(vectors, pooled, inputs.get("pixel_attention_mask"))
-
-
-def caption_layers(model: Any, kind: Kind, inputs: Mapping[str, Tensor], real_NL: Tensor) -> Layers:
-    """Tokens, special ones included, and the one that is read out."""
-    if kind.tokens is None:
-        known = [name for name, one in KINDS.items() if one.tokens is not None]
-        raise _unknown("caption", model, known)
-    _, hidden = states(model.text_model, inputs)
-    place_N = _places(kind, model.config.text_config, inputs["input_ids"])
-    row_N = torch.arange(len(place_N), device=place_N.device)
-    return laid_out(hidden, [one[row_N, place_N] for one in hidden], real_NL)
-
-
-def states(tower: Any, inputs: Mapping[str, Tensor]) -> tuple[Any, list[Tensor]]:
-    """What a tower gives; what enters its first block, leaves each, and its last hidden state."""
-    # AltCLIP's text tower is one of RoBERTa with a norm and a linear layer on top.
-    blocks = blocks_of(getattr(tower, "roberta", tower))
-    found, hidden = recorded(blocks, lambda: tower(**inputs))
-    return found, [*hidden, found.last_hidden_state]
-
-
-def _places(kind: Kind, text_config: Any, token_NL: Tensor) -> Tensor:
-    """Where each caption's vector is read, as transformers finds it."""
-    if kind.pools != "end":
-        place = 0 if kind.pools == "first" else token_NL.shape[1] - 1
-        return torch.full((len(token_NL),), place, device=token_NL.device)
-    if kind.pools_at_largest and text_config.eos_token_id == 2:
-        return token_NL.argmax(dim=1)
-    is_end_NL: Tensor = token_NL == int(text_config.eos_token_id)
-    return is_end_NL.int().argmax(dim=1)
-
-
-def _unknown(what: str, model: Any, known: list[str]) -> UserError:
-    return UserError(
-        f"layers of the {what} tower of a {model.config.model_type!r} are not known",
-        expected=f"one of {', '.join(sorted(known))}",
-        way_out=f"use the {what} vector",
-    )
-
-
-# Dimensions: N pictures, L patches, F numbers of a patch.
-
-_PLAIN = ("pixel_values",)
-_PACKED = ("pixel_values", "pixel_attention_mask", "spatial_shapes")
-"""SigLIP 2 NaFlex: patches of any grid, padded to a fixed number, with mask and grid."""
-
-
-class Pictures:
-    """An image processor that prepares one picture at a time, always to the same shape."""
-
-    def __init__(self, processor: Any, *, name: str, device: str = "cpu") -> None:
-        """Try two shapes of picture: batches need one shape of pixels."""
-        from PIL import Image
-
-        self.processor = processor
-        self._levels: Levels | None = None
-        names = set(processor(images=Image.new("RGB", (4, 4)), return_tensors="pt"))
-        if names not in (set(_PLAIN), set(_PACKED)):
-            raise UserError(
-                f"{name}: its image processor gives {', '.join(sorted(names))}",
-                expected=f"pixel_values alone, or what SigLIP 2 takes: {', '.join(_PACKED)}",
-                way_out="this kind of model is not supported; docs/extending.md: bring your own",
-            )
-        self.is_packed = names == set(_PACKED)
-        shapes = [tuple(self(Image.new("RGB", size)).shape) for size in ((40, 30), (30, 40))]
-        if shapes[0] != shapes[1]:
-            raise UserError(
-                f"{name}: its image processor gives pixels of shape {shapes[0]} for a wide picture "
-                f"and {shapes[1]} for a high one",
-                expected="one shape, so that pictures can be run together",
-                way_out="set a fixed size, or do_center_crop, in preprocessor_config.json",
-            )
-        if device != "cpu" and not self.is_packed:
-            self._levels = levels(self._whole, self._in_bytes, self._last)
-
-    def __call__(self, image: Image) -> Tensor:
-        """[channels, height, width], in bytes for a device where that is exact.
-
-        Or [L, F + 3], each patch with its mask and the grid.
-        """
-        if self._levels:
-            return self._in_bytes(image)
-        if not self.is_packed:
-            return self._whole(image)
-        found = self.processor(images=image, return_tensors="pt")
-        value_LF, mask_L, grid = (found[name][0] for name in _PACKED)
-        last_L3 = torch.cat([mask_L[:, None], grid.expand(len(mask_L), 2)], dim=1)
-        return torch.cat([value_LF, last_L3.to(value_LF.dtype)], dim=1)
-
-    def _whole(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
-        return found
-
-    def _in_bytes(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(
-            images=image, return_tensors="pt", do_rescale=False, do_normalize=False
-        )["pixel_values"][0]
-        return found
-
-    def _last(self, image: Image) -> Tensor:
-        found: Tensor = self.processor(
-            images=image, return_tensors="pt", do_resize=False, do_center_crop=False
-        )["pixel_values"][0]
-        return found
-
-    def inputs(self, pixels: Tensor) -> Iterable[tuple[str, Tensor]]:
-        """Arguments of the picture tower by name, from stacked prepared pictures."""
-        if self._levels and pixels.dtype == torch.uint8:
-            pixels = self._levels(pixels)
-        if not self.is_packed:
-            return [("pixel_values", pixels)]
-        return [
-            ("pixel_values", pixels[..., :-3]),
-            ("pixel_attention_mask", pixels[..., -3].long()),
-            ("spatial_shapes", pixels[:, 0, -2:].long()),
-        ]
-
-    def example(self) -> Tensor:
-        """A prepared picture, to try a model on."""
-        from PIL import Image
-
-        return self(Image.new("RGB", (40, 30), (90, 120, 150)))
-
-    @property
-    def said(self) -> str:
-        """All that decides a pixel, for the fingerprint."""
-        return f"{type(self.processor).__name__} {self.processor.to_json_string()}"
-
-
-_VERSION = "hf-dual-2"
-"""Raise it whenever the code here changes a number."""
-
-
-class HfDual:
-    """CLIP, SigLIP, ALIGN and the like. Vectors are those of `get_*_features`, at unit norm."""
-
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        image_processor: Any,
-        *,
-        name: str,
-        device: str = "cpu",
-        dtype: str = "auto",
-        compiles: bool = False,
-    ) -> None:
-        """Wrap a model that is loaded; the precision is set here."""
-        self.name = name
-        self.device = device
-        self.model_type = str(model.config.model_type)
-        self.kind = KINDS.get(self.model_type, UNKNOWN)
-        captions = _captions(model.config, tokenizer, self.kind)
-        check_end(model.config, tokenizer, self.kind, name=name)
-        self.scale, self.bias = _temperature(model)
-        self._ask_picture, self._ask_caption = model.get_image_features, model.get_text_features
-        # In full precision: a lower one hides a difference, or makes one.
-        self.model = model.to(device=device, dtype=torch.float32)
-        self.captions = self._exact(captions)
-        self.model = model.to(dtype=torch_dtype(dtype))
-        self.pictures = Pictures(image_processor, name=name, device=device)
-        self._check_widths()
-        said = (plain_config(model.config), self.pictures.said, self.captions.said, _VERSION)
-        self.fingerprint = fingerprint("hf", model.state_dict(), *said)
-        if compiles:
-            self._ask_picture = torch.compile(self._ask_picture)
-            self._ask_caption = torch.compile(self._ask_caption, dynamic=True)
-
-    @property
-    def context(self) -> int:
-        """Tokens a caption can have, special ones included."""
-        return self.captions.context
-
-    def prepare(self, image: Image) -> Tensor:
-        """One picture by the model's own image processor."""
-        return self.pictures(image)
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self.captions.count(captions)
-
-    @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, ...] prepared pictures to unit vectors [N, D]."""
-        return _unit(_pooled(self._ask_picture(**self._picture_inputs(pixels))))
-
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """Captions to unit vectors [N, D]: at their real length where that is exact."""
-        return self._embed(self.captions, captions)
-
-    @torch.inference_mode()
-    def encode_patches(self, pixels: Tensor) -> Tokens:
-        """Patch vectors in the joint space: through the layers that the pooled one goes through.
-
-        For SigLIP, which pools by attention, a patch is pooled as if it were the only one.
-        """
-        if self.kind.patches is None:
-            raise self._no_parts("patches")
-        inputs = self._picture_inputs(pixels)
-        hidden = self.model.vision_model(**inputs).last_hidden_state
-        vector_NLD = _unit(self.kind.patches(self.model, hidden))
-        mask_NL = inputs.get("pixel_attention_mask")
-        if mask_NL is None:
-            mask_NL = torch.ones(vector_NLD.shape[:2])
-        return Tokens(vector_NLD, mask_NL.bool().cpu())
-
-    @torch.inference_mode()
-    def encode_tokens(self, captions: Sequence[str]) -> Tokens:
-        """Token vectors in the joint space, special ones included; the mask leaves out padding."""
-        if self.kind.tokens is None:
-            raise self._no_parts("tokens")
-        hidden = self.model.text_model(**self._caption_inputs(self.captions, captions))
-        vector_NLD = _unit(self.kind.tokens(self.model, hidden.last_hidden_state))
-        return Tokens(vector_NLD, self.captions.real(captions, vector_NLD.shape[1]))
-
-    @torch.inference_mode()
-    def encode_padded(self, captions: Sequence[str], *, length: int) -> Tokens:
-        """The same at so many places, padding included; a longer caption keeps its end token.
-
-        Padding does not look at padding, as where a tokenizer's mask is given to CLIP. Towers that
-        were trained to look at it run at their full context.
-        """
-        if self.kind.tokens is None:
-            raise self._no_parts("tokens")
-        how = self.captions.padded()
-        if not self.kind.is_padded:
-            how = replace(how, context=min(length, how.context), has_mask=True)
-        hidden = self.model.text_model(**self._caption_inputs(how, captions))
-        vector_NLD = _unit(self.kind.tokens(self.model, hidden.last_hidden_state[:, :length]))
-        return Tokens(vector_NLD, how.real(captions, vector_NLD.shape[1]))
-
-    @torch.no_grad()
-    def picture_layers(self, pixels: Tensor) -> Layers:
-        """Patches after each layer, and the class token where that is read out."""
-        return picture_layers(self.model, self.kind, self._picture_inputs(pixels))
-
-    @torch.no_grad()
-    def caption_layers(self, captions: Sequence[str]) -> Layers:
-        """Tokens after each layer, special ones included, and the one that is read out."""
-        inputs = self._caption_inputs(self.captions, captions)
-        real_NL = self.captions.real(captions, inputs["input_ids"].shape[1])
-        return caption_layers(self.model, self.kind, inputs, real_NL)
-
-    def _embed(self, how: Captions, captions: Sequence[str]) -> Tensor:
-        return _unit(_pooled(self._ask_caption(**self._caption_inputs(how, captions))))
-
-    def _caption_inputs(self, how: Captions, captions: Sequence[str]) -> dict[str, Tensor]:
-        inputs = how(captions).items()
-        return {name: value.to(self.device, non_blocking=True) for name, value in inputs}
-
-    def _picture_inputs(self, pixels: Tensor) -> dict[str, Tensor]:
-        inputs = dict(self.pictures.inputs(pixels.to(self.device, non_blocking=True)))
-        return inputs | {"pixel_values": inputs["pixel_values"].to(self.model.dtype)}
-
-    @torch.inference_mode()
-    def _exact(self, captions: Captions) -> Captions:
-        """Real lengths only if they give the vectors of the full context; tried, not believed."""
-        if captions.is_padded:
-            if self.kind is UNKNOWN:
-                warn(self._runs_padded(captions, "is a kind not known here"), stacklevel=4)
-            return captions
-        tried = ["a red cube", "a"]
-        short, full = (self._embed(how, tried) for how in (captions, captions.padded()))
-        is_exact = (short - full).abs().max() < 1e-5
-        if not is_exact:
-            warn(self._runs_padded(captions, "gives other vectors without padding"), stacklevel=4)
-        return captions if is_exact else captions.padded()
-
-    def _runs_padded(self, captions: Captions, why: str) -> str:
-        return (
-            f"{self.name}: the text tower {why}, so captions run at {captions.context} tokens, "
-            "which is right but slow"
-        )
-
-    def _check_widths(self) -> None:
-        picture_D = self.encode_pictures(self.pictures.example()[None]).shape[1:]
-        caption_D = self.encode_captions(["a"]).shape[1:]
-        if picture_D != caption_D or len(picture_D) != 1:
-            raise UserError(
-                f"{self.name}: vectors of shape {tuple(picture_D)} for a picture and "
-                f"{tuple(caption_D)} for a caption",
-                expected="one vector each, of the same width",
-                way_out="this kind of model cannot be scored by cosine",
-            )
-
-    def _no_parts(self, what: str) -> UserError:
-        known = sorted(k for k, kind in KINDS.items() if getattr(kind, what) is not None)
-        return UserError(
-            f"{self.name}: {what} of a {self.model_type!r} have no place in the joint space",
-            expected=f"one of {', '.join(known)}",
-        )
-
-
-def _captions(config: Any, tokenizer: Any, kind: Kind) -> Captions:
-    return make_captions(
-        config, tokenizer, is_padded=kind.is_padded, has_mask=kind.has_mask, most=kind.most
-    )
-
-
-def _temperature(model: Any) -> tuple[float, float]:
-    """Scale and bias of the loss; read before the precision is lowered."""
-    if hasattr(model, "temperature"):
-        return 1.0 / float(model.temperature), 0.0
-    scale = getattr(model, "logit_scale", None)
-    bias = getattr(model, "logit_bias", None)
-    return (
-        1.0 if scale is None else float(scale.float().exp()),
-        0.0 if bias is None else float(bias),
-    )
-
-
-def _pooled(found: Any) -> Tensor:
-    """Version 4 of transformers gives the vectors, 5 an output that holds them."""
-    pooled: Tensor = found if isinstance(found, torch.Tensor) else found.pooler_output
-    return pooled
-
-
-def _unit(vector: Tensor) -> Tensor:
-    return functional.normalize(vector.float(), dim=-1).cpu()

@@ -1,4 +1,4 @@
-"""Captions come in; the token numbers that a text tower of transformers was trained on go out.
+"""Captions as the token ids that a text tower of transformers was trained on.
 
 Dimensions: N captions, L tokens.
 """
@@ -27,6 +27,52 @@ _ENDLESS = 1_000_000
 """A tokenizer without a limit says 10**30."""
 _OFFSET = frozenset({"roberta", "xlm-roberta", "camembert", "altclip", "altclip_text_model"})
 """Text towers that count positions from the padding token on, as RoBERTa does."""
+
+
+def make_captions(
+    config: Any, tokenizer: Any, *, is_padded: bool, has_mask: bool, most: int | None = None
+) -> Captions:
+    """For a text tower of this configuration; `most` where it was trained on fewer tokens."""
+    text = getattr(config, "text_config", config)
+    if tokenizer.pad_token_id is None:
+        raise UserError(
+            f"the tokenizer {type(tokenizer).__name__} has no padding token",
+            expected="one, so that captions can be run together",
+            way_out="set pad_token in tokenizer_config.json, as the model was trained",
+        )
+    tokenizer.padding_side = "right"
+    _check_words(tokenizer)
+    return Captions(
+        tokenizer, _context(text, tokenizer, most), int(text.vocab_size), is_padded, has_mask
+    )
+
+
+def _check_words(tokenizer: Any) -> None:
+    # Words of the same lengths: what knows no words may still count letters.
+    one, other = (tokenizer(text)["input_ids"] for text in ("a red cube", "a big ball"))
+    if one == other:
+        raise UserError(
+            f"the tokenizer {type(tokenizer).__name__} knows no words: 'a red cube' and "
+            "'a big ball' become the same tokens",
+            expected="the files of the tokenizer; transformers makes an empty one without them",
+            way_out="save the tokenizer into the model's folder",
+        )
+
+
+def _context(text: Any, tokenizer: Any, most: int | None) -> int:
+    limits = [most] if most else []
+    if tokenizer.model_max_length < _ENDLESS:
+        limits.append(int(tokenizer.model_max_length))
+    positions = getattr(text, "max_position_embeddings", None)
+    if positions:
+        offset = text.pad_token_id + 1 if text.model_type in _OFFSET else 0
+        limits.append(int(positions) - offset)
+    if not limits:
+        raise UserError(
+            f"the model {text.model_type!r} does not say how many tokens a caption may have",
+            expected="max_position_embeddings in its config, or model_max_length of its tokenizer",
+        )
+    return min(limits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,52 +168,6 @@ class Captions:
         """All that decides a token number, for the fingerprint."""
         rule = f"{self.context} {self.is_padded} {self.has_mask} {self.tokenizer.padding_side}"
         return f"{_contents(self.tokenizer)} {rule}"
-
-
-def make_captions(
-    config: Any, tokenizer: Any, *, is_padded: bool, has_mask: bool, most: int | None = None
-) -> Captions:
-    """For a text tower of this configuration; `most` where it was trained on fewer tokens."""
-    text = getattr(config, "text_config", config)
-    if tokenizer.pad_token_id is None:
-        raise UserError(
-            f"the tokenizer {type(tokenizer).__name__} has no padding token",
-            expected="one, so that captions can be run together",
-            way_out="set pad_token in tokenizer_config.json, as the model was trained",
-        )
-    tokenizer.padding_side = "right"
-    _check_words(tokenizer)
-    return Captions(
-        tokenizer, _context(text, tokenizer, most), int(text.vocab_size), is_padded, has_mask
-    )
-
-
-def _check_words(tokenizer: Any) -> None:
-    # Words of the same lengths: what knows no words may still count letters.
-    one, other = (tokenizer(text)["input_ids"] for text in ("a red cube", "a big ball"))
-    if one == other:
-        raise UserError(
-            f"the tokenizer {type(tokenizer).__name__} knows no words: 'a red cube' and "
-            "'a big ball' become the same tokens",
-            expected="the files of the tokenizer; transformers makes an empty one without them",
-            way_out="save the tokenizer into the model's folder",
-        )
-
-
-def _context(text: Any, tokenizer: Any, most: int | None) -> int:
-    limits = [most] if most else []
-    if tokenizer.model_max_length < _ENDLESS:
-        limits.append(int(tokenizer.model_max_length))
-    positions = getattr(text, "max_position_embeddings", None)
-    if positions:
-        offset = text.pad_token_id + 1 if text.model_type in _OFFSET else 0
-        limits.append(int(positions) - offset)
-    if not limits:
-        raise UserError(
-            f"the model {text.model_type!r} does not say how many tokens a caption may have",
-            expected="max_position_embeddings in its config, or model_max_length of its tokenizer",
-        )
-    return min(limits)
 
 
 def _contents(tokenizer: Any) -> str:

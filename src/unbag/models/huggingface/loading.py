@@ -1,7 +1,9 @@
-"""A folder or a name on the Hugging Face hub comes in; config, weights and preparation go out.
+"""Loads models and their parts from a folder or from the Hugging Face hub.
 
-Nothing of a checkpoint is executed: weights are safetensors or loaded with `weights_only`, and code
-that a repository brings along is never run.
+`load` reads the configuration to see which kind of model it is; the readers below are shared by all
+that use transformers, and a language model may also be a .gguf file. Nothing of a checkpoint is
+executed: weights are safetensors or loaded with `weights_only`, and code that a repository brings
+along is never run.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from warnings import catch_warnings, simplefilter
 
 from unbag.errors import UserError, said_by
@@ -24,12 +26,26 @@ from unbag.models.weights import check_finite
 if TYPE_CHECKING:
     import torch
 
+    from unbag.models.layers import Pool
     from unbag.types import DualEncoder, Generator, Scorer
 
 SUPPORTED = (
     "dual encoders (CLIP, SigLIP, SigLIP 2, ALIGN, Chinese-CLIP, AltCLIP, MetaCLIP 2 ...), "
     "matching heads (BlipForImageTextRetrieval, Blip2ForImageTextRetrieval) and chat models"
 )
+Loaded = TypeVar("Loaded")
+_SHOWN = 4
+"""Names of weights that a message lists."""
+_LONGEST_NAME = 96
+_HUB_NAME = re.compile(
+    r"(?=.{1,96}$)[A-Za-z0-9_]([\w.-]*\w)?(/[A-Za-z0-9_]([\w.-]*\w)?)?", re.ASCII
+)
+"""As the hub checks names."""
+_VOLATILE = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
+"""Where a checkpoint lay, who saved it and how: no number depends on it."""
+Pooling = Literal["mean", "cls", "lasttoken"]
+POOL_OF: Mapping[Pooling, Pool] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+"""How tokens are pooled to a sentence, by the names of sentence-transformers."""
 
 
 def load(
@@ -47,7 +63,11 @@ def load(
     if _is_dual(config):
         return _load_dual(source, device=device, dtype=dtype, compiles=compiles)
     if _is_chat(config):
-        return _load_chat(source, device=device, dtype=dtype, compiles=compiles)
+        from unbag.models.huggingface.chat import load_chat
+
+        return load_chat(
+            source.path, revision=source.revision, device=device, dtype=dtype, compiles=compiles
+        )
     raise UserError(
         f"{source.path} is a {config.model_type!r} ({', '.join(heads) or 'no architecture named'})",
         expected=SUPPORTED,
@@ -64,31 +84,6 @@ def _heads(config: Any, source: Source) -> list[str]:
         expected="a list of names of classes, as `save_pretrained` writes it",
         way_out="mend config.json, or take the one that came with the weights",
     )
-
-
-def _load_dual(source: Source, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
-    from transformers import AutoModel
-
-    from unbag.models.huggingface.dual import HfDual
-
-    return HfDual(
-        read_weights(source, AutoModel),
-        read_tokenizer(source),
-        read_image_processor(source),
-        name=source.name,
-        device=device,
-        dtype=dtype,
-        compiles=compiles,
-    )
-
-
-def _load_chat(source: Source, *, device: str, dtype: str, compiles: bool) -> Generator:
-    from unbag.models.huggingface.chat import load_chat
-
-    found: Generator = load_chat(
-        source.path, revision=source.revision, device=device, dtype=dtype, compiles=compiles
-    )
-    return found
 
 
 def _is_dual(config: Any) -> bool:
@@ -108,16 +103,20 @@ def _is_chat(config: Any) -> bool:
     return type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 
-Thing = TypeVar("Thing")
-_SHOWN = 4
-"""Names of weights that a message lists."""
-_LONGEST_NAME = 96
-_HUB_NAME = re.compile(
-    r"(?=.{1,96}$)[A-Za-z0-9_]([\w.-]*\w)?(/[A-Za-z0-9_]([\w.-]*\w)?)?", re.ASCII
-)
-"""As the hub checks names."""
-_VOLATILE = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype"})
-"""Where a checkpoint lay, who saved it and how: no number depends on it."""
+def _load_dual(source: Source, *, device: str, dtype: str, compiles: bool) -> DualEncoder:
+    from transformers import AutoModel
+
+    from unbag.models.huggingface.dual import HfDual
+
+    return HfDual(
+        read_weights(source, AutoModel),
+        read_tokenizer(source),
+        read_image_processor(source),
+        name=source.name,
+        device=device,
+        dtype=dtype,
+        compiles=compiles,
+    )
 
 
 @dataclass(frozen=True)
@@ -172,15 +171,34 @@ def parse_source(text: str) -> Source:
     return Source(path, revision or None)
 
 
-def need_transformers(spec: str) -> None:
-    """A clear word where the package is not installed."""
-    try:
-        import_module("transformers")
-    except ImportError as error:
+def _checked_folder(place: Path) -> str:
+    if place.is_file():
         raise UserError(
-            f"{spec} needs the package 'transformers' ({error})",
-            way_out="pip install 'unbag[transformers]'",
-        ) from error
+            f"{place} is a file",
+            expected="a folder with config.json, as `save_pretrained` writes it",
+            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE",
+        )
+    if not (place / "config.json").is_file():
+        raise UserError(
+            f"the folder {place} has no config.json",
+            expected="a folder with config.json, as `save_pretrained` writes it",
+            way_out="check the path; the checkpoint may lie in a folder below",
+        )
+    return str(place)
+
+
+def on_disk(text: str) -> Path | None:
+    """The path, if something is there; a name may be too long for a path, or of no user (~x)."""
+    try:
+        place = Path(text).expanduser()
+        return place if text and place.exists() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _looks_local(path: str) -> bool:
+    """Not `name` or `owner/name`, as the hub writes them."""
+    return path.startswith((".", "~", os.sep)) or path.count("/") > 1
 
 
 def read_config(source: Source) -> Any:
@@ -245,51 +263,14 @@ def read_weights(source: Source, kind: Any, *, unused: tuple[str, ...] = ()) -> 
     return model.eval().requires_grad_(False)
 
 
-def torch_dtype(name: str) -> torch.dtype:
-    """By name; auto is float32, since benchmarks turn on differences of a thousandth."""
-    import torch
-
-    found = getattr(torch, "float32" if name == "auto" else name)
-    assert isinstance(found, torch.dtype)
-    return found
+def _listed(names: list[str], what: str) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
 
 
-def plain_config(config: Any) -> str:
-    """All that a configuration decides, as JSON, for a fingerprint."""
-    return json.dumps(_without_volatile(config.to_dict()), sort_keys=True, default=str)
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """No warnings, reports and bars of transformers; what matters is checked by us.
-
-    Bars of downloads stay: they take minutes.
-    """
-    logging: Any = import_module("transformers.utils.logging")
-    hub: Any = import_module("huggingface_hub.utils")
-    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    shows_downloads = not hub.are_progress_bars_disabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    if shows_downloads:
-        hub.enable_progress_bars()
-    try:
-        with catch_warnings(), quiet_hub():
-            simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if has_bars:
-            logging.enable_progress_bar()
-
-
-def _without_volatile(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _without_volatile(v) for k, v in value.items() if k not in _VOLATILE}
-    return value
-
-
-def _read(source: Source, what: str, load: Callable[..., Thing]) -> Thing:
+def _read(source: Source, what: str, load: Callable[..., Loaded]) -> Loaded:
     where = {"revision": source.revision} if source.revision else {}
     try:
         with quietly():
@@ -333,44 +314,185 @@ def _way_out(source: Source, what: str, error: Exception) -> str:
     )
 
 
-def _checked_folder(place: Path) -> str:
-    if place.is_file():
-        raise UserError(
-            f"{place} is a file",
-            expected="a folder with config.json, as `save_pretrained` writes it",
-            way_out="give its folder; a checkpoint of OpenCLIP is open_clip:ARCH@FILE",
-        )
-    if not (place / "config.json").is_file():
-        raise UserError(
-            f"the folder {place} has no config.json",
-            expected="a folder with config.json, as `save_pretrained` writes it",
-            way_out="check the path; the checkpoint may lie in a folder below",
-        )
-    return str(place)
-
-
-def on_disk(text: str) -> Path | None:
-    """The path, if something is there; a name may be too long for a path, or of no user (~x)."""
-    try:
-        place = Path(text).expanduser()
-        return place if text and place.exists() else None
-    except (OSError, RuntimeError, ValueError):
-        return None
-
-
-def _looks_local(path: str) -> bool:
-    """Not `name` or `owner/name`, as the hub writes them."""
-    return path.startswith((".", "~", os.sep)) or path.count("/") > 1
-
-
-def _listed(names: list[str], what: str) -> str:
-    if not names:
-        return ""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(names)} {what} ({', '.join(names[:_SHOWN])}{more})"
-
-
 def _first_lines(error: Exception) -> str:
     lines = (str(error).strip() or type(error).__name__).splitlines()
     # Some list every kind that there is.
     return said_by(ValueError(" ".join(lines[:2])))
+
+
+def checkpoint_file(source: Source, name: str) -> Any:
+    """A JSON file of the checkpoint; empty if it has none."""
+    from transformers.utils.hub import cached_file
+
+    place: str | None = str(Path(source.path) / name)
+    if not source.is_folder:
+        with quietly():
+            place = cached_file(
+                source.path,
+                name,
+                revision=source.revision,
+                _raise_exceptions_for_missing_entries=False,
+            )
+    if place is None or not Path(place).is_file():
+        return {}
+    return json.loads(Path(place).read_text(encoding="utf-8"))
+
+
+def sentence_pooling(source: Source) -> Pooling:
+    """How a sentence encoder pools, by its modules.json; `mean` where there is none."""
+    modules = [
+        str(one["type"]).rpartition(".")[2] for one in checkpoint_file(source, "modules.json") or []
+    ]
+    settings = checkpoint_file(source, "1_Pooling/config.json")
+    modes = [key.removeprefix("pooling_mode_") for key, value in settings.items() if value is True]
+    modes = [mode.removesuffix("_token").removesuffix("_tokens") for mode in modes]
+    modes = [m for m in modes if m != "include_prompt"] or [settings.get("pooling_mode", "mean")]
+    odd = sorted({*modules} - {"Transformer", "Pooling", "Normalize"})
+    if odd or len(modes) > 1 or modes[0] not in ("mean", "cls", "lasttoken"):
+        raise UserError(
+            f"{source.path} pools tokens by {' and '.join([*modes, *odd])}",
+            expected="mean, cls or lasttoken, and no layers after it",
+            way_out="take another sentence encoder",
+        )
+    return cast(Pooling, modes[0])
+
+
+def read_causal(path: str, *, device: str = "cpu") -> tuple[Any, Any]:
+    """A causal language model in float32 with its tokenizer: a folder, a .gguf file or a name."""
+    need_transformers("a language model")
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    source = find_model(path)
+    if isinstance(source, Path):
+        model, tokenizer = _read_gguf(source)
+    else:
+        model, tokenizer = read_weights(source, AutoModelForCausalLM), read_tokenizer(source)
+    # Some versions refuse `.float()` on what came from a GGUF file.
+    return model.to(device, torch.float32).eval().requires_grad_(False), tokenizer
+
+
+def find_model(path: str) -> Path | Source:
+    """Where a language model is: a .gguf file, a folder or a name; nothing is loaded."""
+    place = on_disk(path)
+    if place is None and (not path or path.endswith(".gguf") or _looks_local(path)):
+        raise _nothing_at(
+            path, way_out="check the path; a folder that save_pretrained wrote will do"
+        )
+    if place is not None and place.is_file():
+        if place.suffix == ".gguf":
+            return place
+        raise _nothing_at(path, why=": it is a file", way_out="give the folder that it lies in")
+    source = parse_source(path)
+    owner = Path(source.path).parent
+    if not source.is_folder and owner.name and owner.is_dir() and not _is_downloaded(source):
+        # FOLDER/NAME is written as OWNER/NAME of the hub is, and the folder is here.
+        raise _nothing_at(
+            path,
+            why=f": the folder {owner} has no {Path(source.path).name}",
+            way_out="check the path; if a model of the hub is meant, get it first: "
+            f"hf download {source.path}",
+        )
+    return source
+
+
+def _is_downloaded(source: Source) -> bool:
+    """Whether the hub's client has it on this disk."""
+    try:
+        hub: Any = import_module("huggingface_hub")
+    except ImportError:
+        return False
+    found = hub.try_to_load_from_cache(source.path, "config.json", revision=source.revision)
+    return isinstance(found, str)
+
+
+def _nothing_at(path: str, *, why: str = "", way_out: str) -> UserError:
+    return UserError(
+        f"there is no language model at {path!r}{why}",
+        expected="a folder of transformers, a .gguf file, or a name on the hub",
+        way_out=way_out,
+    )
+
+
+def _read_gguf(file: Path) -> tuple[Any, Any]:
+    """Weights of few bits are written out in full."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    where = {"gguf_file": file.name, "trust_remote_code": False}
+    try:
+        with quietly():
+            model: Any = AutoModelForCausalLM.from_pretrained(str(file.parent), **where)
+            return model, AutoTokenizer.from_pretrained(str(file.parent), **where)
+    except Exception as error:
+        # Readers of weights raise anything on a damaged file: struct.error, KeyError ...
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"{file} cannot be read as a language model: {first}",
+            expected="a whole GGUF file of a kind that transformers reads",
+            way_out="pip install gguf accelerate"
+            if isinstance(error, ImportError)
+            else "copy or download the file again, or take a folder with config.json",
+        ) from error
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """By name; auto is float32, since benchmarks turn on differences of a thousandth."""
+    import torch
+
+    found = getattr(torch, "float32" if name == "auto" else name)
+    assert isinstance(found, torch.dtype)
+    return found
+
+
+def plain_config(config: Any) -> str:
+    """All that a configuration decides, as JSON, for a fingerprint."""
+    return json.dumps(_without_volatile(config.to_dict()), sort_keys=True, default=str)
+
+
+def _without_volatile(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_volatile(v) for k, v in value.items() if k not in _VOLATILE}
+    return value
+
+
+def tokenizer_rules(tokenizer: Any) -> str:
+    """All that decides how a text becomes tokens, for a fingerprint; empty without a tokenizer."""
+    if tokenizer is None:
+        return ""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    return str(backend.to_str() if backend else repr(sorted(tokenizer.get_vocab().items())))
+
+
+def need_transformers(spec: str) -> None:
+    """A clear word where the package is not installed."""
+    try:
+        import_module("transformers")
+    except ImportError as error:
+        raise UserError(
+            f"{spec} needs the package 'transformers' ({error})",
+            way_out="pip install 'unbag[transformers]'",
+        ) from error
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No warnings, reports and bars of transformers; what matters is checked by us.
+
+    Bars of downloads stay: they take minutes.
+    """
+    logging: Any = import_module("transformers.utils.logging")
+    hub: Any = import_module("huggingface_hub.utils")
+    level, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    shows_downloads = not hub.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    if shows_downloads:
+        hub.enable_progress_bars()
+    try:
+        with catch_warnings(), quiet_hub():
+            simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bars:
+            logging.enable_progress_bar()

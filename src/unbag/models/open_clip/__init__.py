@@ -1,1 +1,1 @@
-"""Open clip."""
+"""Models of the open_clip library."""

@@ -1,4 +1,12 @@
-"""A file of weights comes in; tensors by the names of the model go out. Nothing is executed."""
+"""Checkpoints of open_clip: which file it is, its tensors, and whether they fit the model.
+
+No checkpoint is unpickled, since that can run code. An activation needs care of its own: OpenAI's
+CLIP and some later models were trained with QuickGELU, x * sigmoid(1.702 x), most others with GELU.
+Their weights have the same names and shapes, load without a word under the wrong one, and give
+numbers a few points too low. Nothing in the tensors tells the two apart, so what was written beside
+them decides: open_clip's table for a tag; for a file its config, the trainer's parameters and its
+name. Where nothing decides, the user is told which activation was used.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +14,7 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
@@ -19,159 +28,44 @@ from unbag.models.weights import check_finite
 if TYPE_CHECKING:
     from torch import Tensor
 
-# OpenAI's CLIP and some later models were trained with QuickGELU, x * sigmoid(1.702 x); most
-# others with GELU. The weights have the same names and shapes, load without a word under the wrong
-# one, and give numbers a few points too low. Nothing in the tensors tells the two apart, so what
-# was written beside them is asked: open_clip's table for a tag; for a file its config, the
-# trainer's parameters and its name. Where nothing says, the activation that was used is said.
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """That weights were trained with (or without) QuickGELU, and how that is known."""
-
-    is_quick: bool
-    because: str
-
-
-def is_quick(config: Mapping[str, Any]) -> bool:
-    """Whether a model of this config computes with QuickGELU."""
-    return bool(config.get("quick_gelu", False))
-
-
-def name_of(quick: bool) -> str:
-    """As a sentence calls it."""
-    return "QuickGELU" if quick else "GELU"
-
-
-def has_choice(config: Mapping[str, Any]) -> bool:
-    """False if both towers come from other libraries, which bring their own activation."""
-    vision, text = config["vision_cfg"], config["text_cfg"]
-    own_picture = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
-    return bool(own_picture or not text.get("hf_model_name"))
-
-
-def other(arch: str) -> str:
-    """The same architecture with the other activation."""
-    return arch.removesuffix(QUICK) if arch.endswith(QUICK) else arch + QUICK
-
-
-def for_tag(arch: str, tag: str, config: dict[str, Any], *, is_tag_quick: bool) -> str:
-    """Checks, and for OpenAI's own weights sets, the activation; gives what must be said, or ""."""
-    if is_tag_quick == is_quick(config) or not has_choice(config):
-        return ""
-    if is_tag_quick and tag.lower() == "openai":
-        # This name meant QuickGELU in every open_clip before 3, and in every paper.
-        config["quick_gelu"] = True
-        return (
-            f"{arch}/{tag}: OpenAI's weights were trained with QuickGELU, so it is used; open_clip "
-            f"since version 3 would compute {arch} with GELU"
-        )
-    if not is_tag_quick:
-        return (
-            f"{arch}/{tag}: open_clip's table does not say QuickGELU and its architecture does; "
-            "computed with QuickGELU, as the architecture says"
-        )
-    raise UserError(
-        f"{arch}/{tag} was trained with QuickGELU, and {arch} computes with GELU",
-        expected="the activation the weights were trained with: the scores would be wrong",
-        way_out=f"write open_clip:{other(arch)}/{tag}",
-    )
-
-
-def for_file(arch: str, config: Mapping[str, Any], weights: Path, written: str) -> str:
-    """Checks the activation of a checkpoint; gives what must be said if nothing tells it."""
-    if not has_choice(config):
-        return ""
-    quick = is_quick(config)
-    found = [e for e in (_by_parameters(arch, weights), _by_name(weights)) if e is not None]
-    against = next((e for e in found if e.is_quick != quick), None)
-    if against is not None:
-        raise wrong(arch, quick, against, written)
-    if found or arch.endswith(QUICK) or _is_always_gelu(arch):
-        return ""
-    return (
-        f"{arch}@{weights.name}: nothing beside the file says its activation; computed with "
-        f"{name_of(quick)}, as {arch} is. If the weights come from OpenAI's, DFN's or MetaCLIP's, "
-        f"write open_clip:{other(arch)}@{written}"
-    )
-
-
-def wrong(arch: str, quick: bool, evidence: Evidence, written: str) -> UserError:
-    """The error for a checkpoint whose activation is known to be the other one."""
-    return UserError(
-        f"{arch} computes with {name_of(quick)}, and {evidence.because}",
-        expected="the activation the weights were trained with: the scores would be wrong",
-        way_out=f"write open_clip:{other(arch)}@{written}",
-    )
-
-
-def _is_always_gelu(arch: str) -> bool:
-    """Whether all published weights of an architecture have GELU."""
-    tags = library().list_pretrained_tags_by_model
-    return bool(tags(arch)) and not tags(arch + QUICK)
-
-
-def _by_parameters(arch: str, weights: Path) -> Evidence | None:
-    """What the trainer of open_clip wrote: params.txt, beside its folder of checkpoints."""
-    said = parameters(weights)
-    trained = said.get("model", "")
-    is_same = trained.removesuffix(QUICK) == arch.removesuffix(QUICK)
-    if not is_same or library().get_model_config(trained) is None:
-        # Weights of another architecture do not fit, and then that is said.
-        return None
-    if said.get("force_quick_gelu") == "True":
-        return Evidence(True, "the trainer's params.txt says force_quick_gelu")
-    quick = is_quick(architecture(trained))
-    if said.get("pretrained", "").lower() == "openai" and not quick:
-        # Before version 3 the trainer took QuickGELU for these weights, since then GELU.
-        return None
-    return Evidence(quick, f"the trainer's params.txt says model: {trained} ({name_of(quick)})")
-
-
-def parameters(weights: Path) -> dict[str, str]:
-    """The trainer's params.txt, if there is one."""
-    for folder in (weights.parent, weights.parent.parent):
-        try:
-            lines = (folder / "params.txt").read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            continue
-        return {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
-    return {}
-
-
-def _by_name(weights: Path) -> Evidence | None:
-    """Files that open_clip published carry it in their name."""
-    if "quickgelu" in weights.name.lower().replace("_", "").replace("-", ""):
-        return Evidence(True, f"the name of {weights.name} says QuickGELU")
-    return None
-
-
-INSIDE = ("state_dict", "model_state_dict", "model")
+_INSIDE = ("state_dict", "model_state_dict", "model")
 """Where trainers keep the weights, beside optimizer and epoch."""
-WRAPPERS = ("module.", "_orig_mod.")
+_WRAPPERS = ("module.", "_orig_mod.")
 """Put before every name by distributed training and by torch.compile."""
-_USUAL = (
+_USUAL_FILES = (
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.safetensors",
     "open_clip_pytorch_model.bin",
     "model.safetensors",
     "pytorch_model.bin",
 )
-_ENDINGS = (".safetensors", ".pt", ".pth", ".bin")
-_CUT = "its end is missing"
+_FILE_ENDINGS = (".safetensors", ".pt", ".pth", ".bin")
+_CUT_SHORT = "its end is missing"
 _PARTS = re.compile(r"(\d+)")
 _EXPECTED = "a checkpoint: .safetensors, or .pt with a state dict, as open_clip's trainer writes"
+_SHOWN = 3
+"""Names of tensors in a message."""
+_TEXT_TOWER = (
+    "text_projection",
+    "positional_embedding",
+    "token_embedding",
+    "transformer.",
+    "ln_final",
+)
+
+# Sizes OpenAI kept among the tensors, and positions that transformers once did: no weights.
+_NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
+_POSITIONS = ".embeddings.position_ids"
 
 
-def find(path: Path) -> Path:
+def find_weights(path: Path) -> Path:
     """The file itself, or the only (or usually named) one of a folder."""
     if path.is_file():
         return path
     if not path.exists():
         raise UserError(f"no checkpoint at {path}", expected=_EXPECTED, way_out="check the path")
     inside = _checkpoints(path)
-    usual = [path / name for name in _USUAL if path / name in inside]
+    usual = [path / name for name in _USUAL_FILES if path / name in inside]
     if _is_of_transformers(path):
         raise UserError(
             f"{path} is a model of transformers, not of OpenCLIP",
@@ -185,7 +79,7 @@ def find(path: Path) -> Path:
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Files that may be one; epoch_10 after epoch_9."""
-    found = [p for p in folder.iterdir() if p.suffix in _ENDINGS and p.is_file()]
+    found = [p for p in folder.iterdir() if p.suffix in _FILE_ENDINGS and p.is_file()]
     return sorted(found, key=lambda p: [int(n) if n.isdigit() else n for n in _PARTS.split(p.name)])
 
 
@@ -197,7 +91,7 @@ def _choose(path: Path, inside: list[Path]) -> UserError:
     listed = ", ".join(p.name for p in inside[-6:]) or "none"
     return UserError(
         f"the folder {path} holds {len(inside)} checkpoints: {listed}",
-        expected=f"one, or one called {_USUAL[0]}",
+        expected=f"one, or one called {_USUAL_FILES[0]}",
         way_out=f"name the file, as in ...@{inside[-1]}" if inside else "check the path",
     )
 
@@ -213,12 +107,12 @@ def _is_of_transformers(folder: Path) -> bool:
     return isinstance(said, dict) and "model_type" in said
 
 
-def read(path: Path) -> dict[str, Tensor]:
+def read_state(path: Path) -> dict[str, Tensor]:
     """The state dict of a file, without the wrappers of distributed training."""
     import torch
 
     content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
-    for key in INSIDE:
+    for key in _INSIDE:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
             break
@@ -269,7 +163,7 @@ def _pickled(path: Path) -> Any:
             "and save model.state_dict() as .safetensors",
         ) from error
     except EOFError as error:
-        raise _unreadable(path, _CUT) from error
+        raise _unreadable(path, _CUT_SHORT) from error
     except (RuntimeError, OSError, ValueError, KeyError) as error:
         raise _unreadable(path, said_by(error)) from error
 
@@ -279,7 +173,7 @@ def _check_start(path: Path) -> None:
     with path.open("rb") as file:
         start = file.read(2)
     if start == b"PK":
-        raise _unreadable(path, _CUT)
+        raise _unreadable(path, _CUT_SHORT)
     if not start.startswith(b"\x80"):
         what = "it is no file of PyTorch" if start else "it is empty"
         raise _unreadable(path, what, way_out="check the path and how the file was made")
@@ -297,21 +191,34 @@ def _unreadable(path: Path, why: str, *, way_out: str = "copy or download it aga
 
 
 def _unwrapped(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    for wrapper in WRAPPERS * 2:
+    for wrapper in _WRAPPERS * 2:
         if all(name.startswith(wrapper) for name in state):
             state = {name.removeprefix(wrapper): value for name, value in state.items()}
     return state
 
 
-SHOWN = 3
-"""Names of tensors in a message."""
-_TEXT = ("text_projection", "positional_embedding", "token_embedding", "transformer.", "ln_final")
-# Sizes OpenAI kept among the tensors, and positions that transformers once did: no weights.
-_NO_WEIGHTS = ("input_resolution", "context_length", "vocab_size")
-_POSITIONS = ".embeddings.position_ids"
+def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
+    """The untrained model of a config, as open_clip's factory makes it, without a download.
+
+    The factory itself says "no pretrained weights loaded" of every model whose weights come later.
+    """
+    said = deepcopy(dict(config))
+    text = said["text_cfg"]
+    is_custom = bool(said.pop("custom_text", False)) or bool(text.get("hf_model_name"))
+    if text.get("hf_model_name"):
+        text["hf_model_pretrained"] = False
+    if said["vision_cfg"].get("timm_model_name"):
+        said["vision_cfg"]["timm_model_pretrained"] = False
+    if has_bias:
+        # Trained with the sigmoid loss: the trainer adds a bias to any architecture.
+        said.setdefault("init_logit_bias", 0.0)
+    names = ("CoCa" if "multimodal_cfg" in said else "CustomTextCLIP") if is_custom else "CLIP"
+    return getattr(library(), names)(**said)
 
 
-def put(model: Any, state: Mapping[str, Tensor], *, source: str, arch: str, hint: str = "") -> None:
+def load_state(
+    model: Any, state: Mapping[str, Tensor], *, source: str, arch: str, hint: str = ""
+) -> None:
     """Load all of it, or raise; positions and vocabularies are never resized to fit."""
     wanted: dict[str, Tensor] = model.state_dict()
     state = _renamed(model, dict(state), wanted)
@@ -341,7 +248,7 @@ def _renamed(
             del state[name]
     # The text tower stands at the top in the first form of CLIP, and below `text.` in the second.
     if "text.token_embedding.weight" in wanted and "token_embedding.weight" in state:
-        state = {f"text.{n}" if n.startswith(_TEXT) else n: v for n, v in state.items()}
+        state = {f"text.{n}" if n.startswith(_TEXT_TOWER) else n: v for n, v in state.items()}
     elif "token_embedding.weight" in wanted and "text.token_embedding.weight" in state:
         state = {n.removeprefix("text."): v for n, v in state.items()}
     for name in ("logit_scale", "logit_bias"):
@@ -377,35 +284,141 @@ def _listed(
     wanted: Mapping[str, Tensor],
     state: Mapping[str, Tensor],
 ) -> str:
-    other = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
+    sizes = [f"{n} is {tuple(state[n].shape)}, not {tuple(wanted[n].shape)}" for n in shaped]
     parts = (
         ("missing", missing),
         ("not part of it", unexpected),
-        ("of another shape", other),
+        ("of another shape", sizes),
     )
     return "; ".join(f"{len(names)} {what} ({_some(names)})" for what, names in parts if names)
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (" ..." if len(names) > SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
 
 
-def build(config: Mapping[str, Any], *, has_bias: bool) -> Any:
-    """The untrained model of a config, as open_clip's factory makes it, without a download.
+def check_tag_activation(arch: str, tag: str, config: dict[str, Any], *, is_tag_quick: bool) -> str:
+    """Checks, and for OpenAI's own weights sets, the activation; gives what must be said, or ""."""
+    if is_tag_quick == is_quick(config) or not has_activation_choice(config):
+        return ""
+    if is_tag_quick and tag.lower() == "openai":
+        # This name meant QuickGELU in every open_clip before 3, and in every paper.
+        config["quick_gelu"] = True
+        return (
+            f"{arch}/{tag}: OpenAI's weights were trained with QuickGELU, so it is used; open_clip "
+            f"since version 3 would compute {arch} with GELU"
+        )
+    if not is_tag_quick:
+        return (
+            f"{arch}/{tag}: open_clip's table does not say QuickGELU and its architecture does; "
+            "computed with QuickGELU, as the architecture says"
+        )
+    raise UserError(
+        f"{arch}/{tag} was trained with QuickGELU, and {arch} computes with GELU",
+        expected="the activation the weights were trained with: the scores would be wrong",
+        way_out=f"write open_clip:{other_activation(arch)}/{tag}",
+    )
 
-    The factory itself says "no pretrained weights loaded" of every model whose weights come later.
-    """
-    from copy import deepcopy
 
-    said = deepcopy(dict(config))
-    text = said["text_cfg"]
-    is_custom = bool(said.pop("custom_text", False)) or bool(text.get("hf_model_name"))
-    if text.get("hf_model_name"):
-        text["hf_model_pretrained"] = False
-    if said["vision_cfg"].get("timm_model_name"):
-        said["vision_cfg"]["timm_model_pretrained"] = False
-    if has_bias:
-        # Trained with the sigmoid loss: the trainer adds a bias to any architecture.
-        said.setdefault("init_logit_bias", 0.0)
-    names = ("CoCa" if "multimodal_cfg" in said else "CustomTextCLIP") if is_custom else "CLIP"
-    return getattr(library(), names)(**said)
+def check_file_activation(arch: str, config: Mapping[str, Any], weights: Path, written: str) -> str:
+    """Checks the activation of a checkpoint; gives what must be said if nothing tells it."""
+    if not has_activation_choice(config):
+        return ""
+    quick = is_quick(config)
+    found = [
+        e
+        for e in (_evidence_of_trainer(arch, weights), _evidence_of_name(weights))
+        if e is not None
+    ]
+    against = next((e for e in found if e.is_quick != quick), None)
+    if against is not None:
+        raise wrong_activation(arch, quick, against, written)
+    if found or arch.endswith(QUICK) or _is_always_gelu(arch):
+        return ""
+    return (
+        f"{arch}@{weights.name}: nothing beside the file says its activation; computed with "
+        f"{activation_name(quick)}, as {arch} is. If the weights come from OpenAI's, DFN's or "
+        f"MetaCLIP's, write open_clip:{other_activation(arch)}@{written}"
+    )
+
+
+def _evidence_of_trainer(arch: str, weights: Path) -> Evidence | None:
+    """What the trainer of open_clip wrote: params.txt, beside its folder of checkpoints."""
+    written = trainer_parameters(weights)
+    trained = written.get("model", "")
+    is_same = trained.removesuffix(QUICK) == arch.removesuffix(QUICK)
+    if not is_same or library().get_model_config(trained) is None:
+        # Weights of another architecture do not fit, and then that is said.
+        return None
+    if written.get("force_quick_gelu") == "True":
+        return Evidence(True, "the trainer's params.txt says force_quick_gelu")
+    quick = is_quick(architecture(trained))
+    if written.get("pretrained", "").lower() == "openai" and not quick:
+        # Before version 3 the trainer took QuickGELU for these weights, since then GELU.
+        return None
+    return Evidence(
+        quick, f"the trainer's params.txt says model: {trained} ({activation_name(quick)})"
+    )
+
+
+def _evidence_of_name(weights: Path) -> Evidence | None:
+    """Files that open_clip published carry it in their name."""
+    if "quickgelu" in weights.name.lower().replace("_", "").replace("-", ""):
+        return Evidence(True, f"the name of {weights.name} says QuickGELU")
+    return None
+
+
+def _is_always_gelu(arch: str) -> bool:
+    """Whether all published weights of an architecture have GELU."""
+    tags = library().list_pretrained_tags_by_model
+    return bool(tags(arch)) and not tags(arch + QUICK)
+
+
+def trainer_parameters(weights: Path) -> dict[str, str]:
+    """The trainer's params.txt, if there is one."""
+    for folder in (weights.parent, weights.parent.parent):
+        try:
+            lines = (folder / "params.txt").read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+        return {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    return {}
+
+
+def wrong_activation(arch: str, quick: bool, evidence: Evidence, written: str) -> UserError:
+    """The error for a checkpoint whose activation is known to be the other one."""
+    return UserError(
+        f"{arch} computes with {activation_name(quick)}, and {evidence.because}",
+        expected="the activation the weights were trained with: the scores would be wrong",
+        way_out=f"write open_clip:{other_activation(arch)}@{written}",
+    )
+
+
+def is_quick(config: Mapping[str, Any]) -> bool:
+    """Whether a model of this config computes with QuickGELU."""
+    return bool(config.get("quick_gelu", False))
+
+
+def has_activation_choice(config: Mapping[str, Any]) -> bool:
+    """False if both towers come from other libraries, which bring their own activation."""
+    vision, text = config["vision_cfg"], config["text_cfg"]
+    own_picture = not vision.get("timm_model_name") and not isinstance(vision.get("layers"), list)
+    return bool(own_picture or not text.get("hf_model_name"))
+
+
+def activation_name(quick: bool) -> str:
+    """As a sentence calls it."""
+    return "QuickGELU" if quick else "GELU"
+
+
+def other_activation(arch: str) -> str:
+    """The same architecture with the other activation."""
+    return arch.removesuffix(QUICK) if arch.endswith(QUICK) else arch + QUICK
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """That weights were trained with (or without) QuickGELU, and how that is known."""
+
+    is_quick: bool
+    because: str

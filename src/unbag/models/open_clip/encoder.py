@@ -1,4 +1,4 @@
-"""A model of open_clip comes in; a dual encoder that also shows patches and words goes out.
+"""Dual encoders of open_clip in the interface of unbag, and how their pictures are prepared.
 
 Dimensions: N inputs, L tokens or patches, D joint space.
 """
@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.nn import functional
 
 from unbag.models.batching import Levels, levels
+from unbag.models.layers import unit_vectors
 from unbag.models.open_clip.layers import patches, picture_layers
 from unbag.models.open_clip.library import library
 from unbag.models.open_clip.text import Native, TextTower, Unknown, text_tower
@@ -26,57 +26,7 @@ if TYPE_CHECKING:
     from unbag.models.open_clip.text import Tokenizer
 
 PARTS = ("mean", "std", "interpolation", "resize_mode")
-
-
-def of_config(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What an open_clip_config.json says; open_clip's default for the rest."""
-    found = said.get("preprocess_cfg") or {}
-    return {key: found[key] for key in (*PARTS, "fill_color") if found.get(key) is not None}
-
-
-def usual(arch: str) -> dict[str, Any]:
-    """What all published weights of an architecture have; nothing (the default) if they differ."""
-    tags = library().list_pretrained_tags_by_model(arch)
-    known = [library().get_pretrained_cfg(arch, tag) for tag in tags]
-    found = [{key: one[key] for key in PARTS if key in one} for one in known]
-    return found[0] if found and all(one == found[0] for one in found) else {}
-
-
-def unlike_default(arch: str) -> str:
-    """Said where this is not what open_clip takes for a bare file (SigLIP, CLIPA, MobileCLIP)."""
-    found = usual(arch)
-    default = asdict(library().transform.PreprocessCfg())
-    if all(default[key] == value for key, value in found.items()):
-        return ""
-    return (
-        f"{arch}: pictures are prepared as for all published weights of {arch} "
-        f"({', '.join(f'{key} {value}' for key, value in found.items())}); open_clip itself takes "
-        "the preparation of OpenAI's weights for a bare file"
-    )
-
-
-def whole(preparation: Mapping[str, Any], size: object) -> dict[str, Any]:
-    """Every part, with the size the picture tower wants."""
-    default = asdict(library().transform.PreprocessCfg())
-    return {**default, "size": size, **preparation}
-
-
-def transform(preparation: Mapping[str, Any]) -> Callable[[Image], Tensor]:
-    """open_clip's own transform for evaluation."""
-    package = library().transform
-    made: Callable[[Image], Tensor] = package.image_transform_v2(
-        package.PreprocessCfg(**preparation), is_train=False
-    )
-    return made
-
-
-def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor], Levels] | None:
-    """A transform up to its bytes, and what becomes of them; None if it does not end so."""
-    parts: Any = import_module("torchvision.transforms")
-    steps = getattr(whole, "transforms", [])
-    first = parts.Compose([*steps[:-2], parts.PILToTensor()])
-    found = levels(whole, first, parts.Compose(steps[-2:]))
-    return (first, found) if found else None
+"""What open_clip's table says of the preparation of pictures."""
 
 
 class OpenClip:
@@ -146,7 +96,11 @@ class OpenClip:
         token_NL, _ = self.tokenize(["a red cube", "a"])
         plain = Unknown(self.model, "its text tower gives other vectors without padding")
         token_NL = token_NL.to(self.device)
-        apart = (_unit(self.text.pooled(token_NL)) - _unit(plain.pooled(token_NL))).abs().max()
+        apart = (
+            (unit_vectors(self.text.pooled(token_NL)) - unit_vectors(plain.pooled(token_NL)))
+            .abs()
+            .max()
+        )
         if not apart < (1e-5 if self.dtype == torch.float32 else 0.05):
             self.text = plain
 
@@ -154,25 +108,25 @@ class OpenClip:
     def encode_pictures(self, pixels: Tensor) -> Tensor:
         """Unit vectors [N, D]."""
         found = self.model.visual(self._placed(pixels))
-        return _unit(found[0] if isinstance(found, tuple) else found)
+        return unit_vectors(found[0] if isinstance(found, tuple) else found)
 
     @torch.inference_mode()
     def encode_captions(self, captions: Sequence[str]) -> Tensor:
         """Unit vectors [N, D], run at their real length where that is exact."""
         token_NL, _ = self.tokenize(captions)
-        return _unit(self.text.pooled(token_NL.to(self.device)))
+        return unit_vectors(self.text.pooled(token_NL.to(self.device)))
 
     @torch.inference_mode()
     def encode_patches(self, pixels: Tensor) -> Tokens:
         """Unit vectors of places [N, L, D], row by row from the top left."""
-        vector_NLD = _unit(patches(self.model.visual, self._placed(pixels)))
+        vector_NLD = unit_vectors(patches(self.model.visual, self._placed(pixels)))
         return Tokens(vector_NLD, torch.ones(vector_NLD.shape[:2], dtype=torch.bool))
 
     @torch.inference_mode()
     def encode_tokens(self, captions: Sequence[str]) -> Tokens:
         """Unit vectors of tokens [N, L, D]; the mask is True up to the end token."""
         token_NL, real_NL = self._tokens(captions)
-        vector_NLD = _unit(self.text.words(token_NL, length=real_NL.shape[1]))
+        vector_NLD = unit_vectors(self.text.words(token_NL, length=real_NL.shape[1]))
         return Tokens(vector_NLD, real_NL)
 
     @torch.inference_mode()
@@ -186,7 +140,7 @@ class OpenClip:
         length = min(length, self.context)
         if self.tokenize.end is not None:
             token_NL[real_NL[:, length:].any(dim=1), length - 1] = self.tokenize.end
-        vector_NLD = _unit(self.text.words(token_NL.to(self.device), length=length))
+        vector_NLD = unit_vectors(self.text.words(token_NL.to(self.device), length=length))
         real_NL = real_NL[:, : vector_NLD.shape[1]]
         if not isinstance(self.text, Native):
             vector_NLD = vector_NLD.masked_fill(~real_NL[..., None], 0)
@@ -209,5 +163,52 @@ class OpenClip:
         return token_NL.to(self.device), real_NL[:, :length]
 
 
-def _unit(vector: Tensor) -> Tensor:
-    return functional.normalize(vector.float(), dim=-1).cpu()
+def make_transform(preparation: Mapping[str, Any]) -> Callable[[Image], Tensor]:
+    """open_clip's own transform for evaluation."""
+    package = library().transform
+    made: Callable[[Image], Tensor] = package.image_transform_v2(
+        package.PreprocessCfg(**preparation), is_train=False
+    )
+    return made
+
+
+def in_bytes(whole: Callable[[Image], Tensor]) -> tuple[Callable[[Image], Tensor], Levels] | None:
+    """A transform up to its bytes, and what becomes of them; None if it does not end so."""
+    parts: Any = import_module("torchvision.transforms")
+    steps = getattr(whole, "transforms", [])
+    first = parts.Compose([*steps[:-2], parts.PILToTensor()])
+    found = levels(whole, first, parts.Compose(steps[-2:]))
+    return (first, found) if found else None
+
+
+def full_preparation(preparation: Mapping[str, Any], size: object) -> dict[str, Any]:
+    """Every part, with the size the picture tower wants."""
+    default = asdict(library().transform.PreprocessCfg())
+    return {**default, "size": size, **preparation}
+
+
+def preparation_of_config(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What an open_clip_config.json says; open_clip's default for the rest."""
+    found = said.get("preprocess_cfg") or {}
+    return {key: found[key] for key in (*PARTS, "fill_color") if found.get(key) is not None}
+
+
+def usual_preparation(arch: str) -> dict[str, Any]:
+    """What all published weights of an architecture have; nothing (the default) if they differ."""
+    tags = library().list_pretrained_tags_by_model(arch)
+    known = [library().get_pretrained_cfg(arch, tag) for tag in tags]
+    found = [{key: one[key] for key in PARTS if key in one} for one in known]
+    return found[0] if found and all(one == found[0] for one in found) else {}
+
+
+def note_on_preparation(arch: str) -> str:
+    """Said where this is not what open_clip takes for a bare file (SigLIP, CLIPA, MobileCLIP)."""
+    found = usual_preparation(arch)
+    default = asdict(library().transform.PreprocessCfg())
+    if all(default[key] == value for key, value in found.items()):
+        return ""
+    return (
+        f"{arch}: pictures are prepared as for all published weights of {arch} "
+        f"({', '.join(f'{key} {value}' for key, value in found.items())}); open_clip itself takes "
+        "the preparation of OpenAI's weights for a bare file"
+    )

@@ -1,9 +1,9 @@
-"""Prepared pictures come in; what stands after each layer of open_clip's picture towers goes out.
+"""Patch vectors and layers of open_clip's picture towers.
 
 Where attention pools, the last layer of the places is what that attention is given, and the last
 pooled vector is what it gives.
 
-Dimensions: N pictures, L places, W width of a layer, H heads.
+Dimensions: N pictures, P or L places, W width of a layer, H heads, D joint space.
 """
 
 from __future__ import annotations
@@ -20,31 +20,21 @@ from unbag.types import Layers
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A place's vector is what the picture's vector would be if the pooling saw this place alone: for a
-# class token or a mean, the same layer norm and projection; for attention, its value path (which
-# MaskCLIP, Zhou et al. 2022, reads from CLIP's ResNets).
-#
-# Dimensions: N pictures, P places, W tower width, D joint space.
-
 
 def patches(visual: Any, pixels: Tensor) -> Tensor:
-    """[N, P, D], not normalised, row by row from the top left."""
+    """[N, P, D], not normalised, row by row from the top left.
+
+    A place's vector is what the picture's vector would be if the pooling saw this place alone: for
+    a class token or a mean, the same layer norm and projection; for attention, its value path
+    (which MaskCLIP, Zhou et al. 2022, reads from CLIP's ResNets).
+    """
     if hasattr(visual, "trunk"):
         return _patches_of_trunk(visual, pixels)
     if hasattr(visual, "attnpool"):
         return _patches_of_resnet(visual, pixels)
     if hasattr(visual, "transformer") and hasattr(visual, "ln_post"):
         return _patches_of_transformer(visual, pixels)
-    raise unknown(type(visual).__name__)
-
-
-def unknown(kind: str) -> UserError:
-    """The error for a picture tower without places."""
-    return UserError(
-        f"patch vectors of a {kind} are not known",
-        expected="a vision transformer, a ResNet of CLIP, or a network of timm with known pooling",
-        way_out="use the picture vector",
-    )
+    raise _unknown_patches(type(visual).__name__)
 
 
 def _patches_of_transformer(visual: Any, pixels: Tensor) -> Tensor:
@@ -52,18 +42,8 @@ def _patches_of_transformer(visual: Any, pixels: Tensor) -> Tensor:
     if visual.attn_pool is None:
         hidden_NPW = visual.ln_post(hidden_NPW)
     else:
-        hidden_NPW = _alone(hidden_NPW, lambda one: visual._pool(one)[0])
+        hidden_NPW = _each_alone(hidden_NPW, lambda one: visual._pool(one)[0])
     found: Tensor = hidden_NPW if visual.proj is None else hidden_NPW @ visual.proj
-    return found
-
-
-def _alone(hidden_NPW: Tensor, pool: Any) -> Tensor:
-    """Every place as if it were the whole picture."""
-    count, places, width = hidden_NPW.shape
-    pooled = pool(hidden_NPW.reshape(count * places, 1, width))
-    # CoCa's class token pooling takes the first of its queries.
-    pooled = pooled[:, 0] if pooled.ndim == 3 else pooled
-    found: Tensor = pooled.reshape(count, places, -1)
     return found
 
 
@@ -84,17 +64,12 @@ def _patches_of_trunk(visual: Any, pixels: Tensor) -> Tensor:
     if hidden.ndim == 3:
         return _patches_of_tokens(visual, hidden)
     pooled_by = getattr(getattr(trunk, "head", None), "global_pool", None)
-    if hidden.ndim != 4 or pooled_by is None or not is_channels_first(trunk, hidden):
-        raise unknown(kind)
+    if hidden.ndim != 4 or pooled_by is None or not _is_channels_first(trunk, hidden):
+        raise _unknown_patches(kind)
     count, width, rows, columns = hidden.shape
     one = hidden.permute(0, 2, 3, 1).reshape(-1, width, 1, 1)
     found: Tensor = visual.head(trunk.forward_head(one))
     return found.reshape(count, rows * columns, -1)
-
-
-def is_channels_first(trunk: Any, hidden: Tensor) -> bool:
-    """Swin and its kin keep channels last."""
-    return hidden.shape[1] == int(trunk.num_features)
 
 
 def _patches_of_tokens(visual: Any, hidden_NLW: Tensor) -> Tensor:
@@ -102,7 +77,7 @@ def _patches_of_tokens(visual: Any, hidden_NLW: Tensor) -> Tensor:
     prefix = int(getattr(trunk, "num_prefix_tokens", 0))
     pool = getattr(trunk, "global_pool", None)
     if pool not in ("avg", "token", "map"):
-        raise unknown(f"{type(trunk).__name__} with pooling {pool!r}")
+        raise _unknown_patches(f"{type(trunk).__name__} with pooling {pool!r}")
     # The mean skips the prefix tokens, so a place needs some before it to be skipped.
     before = prefix if pool == "avg" else 0
 
@@ -111,45 +86,44 @@ def _patches_of_tokens(visual: Any, hidden_NLW: Tensor) -> Tensor:
         found: Tensor = visual.head(trunk.forward_head(padded))
         return found
 
-    return _alone(hidden_NLW[:, prefix:], pooled)
+    return _each_alone(hidden_NLW[:, prefix:], pooled)
+
+
+def _each_alone(hidden_NPW: Tensor, pool: Any) -> Tensor:
+    """Every place as if it were the whole picture."""
+    count, places, width = hidden_NPW.shape
+    pooled = pool(hidden_NPW.reshape(count * places, 1, width))
+    # CoCa's class token pooling takes the first of its queries.
+    pooled = pooled[:, 0] if pooled.ndim == 3 else pooled
+    found: Tensor = pooled.reshape(count, places, -1)
+    return found
+
+
+def _unknown_patches(kind: str) -> UserError:
+    """The error for a picture tower without places."""
+    return UserError(
+        f"patch vectors of a {kind} are not known",
+        expected="a vision transformer, a ResNet of CLIP, or a network of timm with known pooling",
+        way_out="use the picture vector",
+    )
 
 
 def picture_layers(visual: Any, pixels: Tensor) -> Layers:
     """For a picture tower of any kind whose parts are known."""
     if hasattr(visual, "trunk"):
-        return _of_trunk(visual.trunk, pixels)
+        return _layers_of_trunk(visual.trunk, pixels)
     if hasattr(visual, "attnpool"):
-        return _of_resnet(visual, pixels)
+        return _layers_of_resnet(visual, pixels)
     if hasattr(visual, "transformer") and hasattr(visual, "ln_post"):
-        return _of_transformer(visual, pixels)
-    raise _unknown(type(visual).__name__)
+        return _layers_of_transformer(visual, pixels)
+    raise _unknown_layers(type(visual).__name__)
 
 
-def through(transformer: Any, hidden_NLW: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-    """What enters the first block and what leaves each, [N, L, W].
-
-    Block by block: the transformer as a whole may be compiled, and then shows nothing.
-    """
-    found = [hidden_NLW if transformer.batch_first else hidden_NLW.transpose(0, 1)]
-    for block in transformer.resblocks:
-        found.append(block(found[-1], attn_mask=mask))
-    return found if transformer.batch_first else [one.transpose(0, 1) for one in found]
-
-
-def _unknown(kind: str) -> UserError:
-    return UserError(
-        f"layers of a {kind} are not known",
-        expected="a vision transformer, a ResNet of CLIP, or a network of timm that has blocks "
-        "and pools by token, mean or attention, or has stages and pools by mean",
-        way_out="use the picture vector, or its patches",
-    )
-
-
-def _of_transformer(visual: Any, pixels: Tensor) -> Layers:
+def _layers_of_transformer(visual: Any, pixels: Tensor) -> Layers:
     hidden = through(visual.transformer, visual._embeds(pixels))
     pooled_NW = visual._pool(hidden[-1])[0]
     if pooled_NW.ndim != 2:
-        raise _unknown(f"vision transformer with pooling {visual.pool_type!r}")
+        raise _unknown_layers(f"vision transformer with pooling {visual.pool_type!r}")
     is_attended = visual.attn_pool is not None
     is_normed = not is_attended or getattr(visual, "attn_pool_contrastive", None) is not None
     last_NLW = visual.ln_post(hidden[-1]) if is_normed else hidden[-1]
@@ -158,7 +132,7 @@ def _of_transformer(visual: Any, pixels: Tensor) -> Layers:
     return laid_out([one[:, 1:] for one in (*hidden, last_NLW)], [*read, pooled_NW])
 
 
-def _of_resnet(visual: Any, pixels: Tensor) -> Layers:
+def _layers_of_resnet(visual: Any, pixels: Tensor) -> Layers:
     """The stem and its four stages; the last layer has the positions of the pooling."""
     maps = [visual.stem(pixels)]
     for stage in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
@@ -186,23 +160,23 @@ def _attended(pool: Any, place_NLW: Tensor) -> tuple[Tensor, Tensor]:
     return every_NLW[:, 1:], seen_NHLW.transpose(1, 2).reshape(count, width)
 
 
-def _of_trunk(trunk: Any, pixels: Tensor) -> Layers:
+def _layers_of_trunk(trunk: Any, pixels: Tensor) -> Layers:
     blocks = getattr(trunk, "blocks", None) or getattr(trunk, "stages", None)
     if not isinstance(blocks, torch.nn.Sequential | torch.nn.ModuleList):
-        raise _unknown(type(trunk).__name__)
+        raise _unknown_layers(type(trunk).__name__)
     final, hidden = recorded(list(blocks), lambda: trunk.forward_features(pixels))
     shapes = {one.ndim for one in (*hidden, final)}
     if shapes == {3}:
-        return _of_tokens(trunk, hidden, final)
-    if shapes == {4} and is_channels_first(trunk, final):
-        return _of_stages(trunk, hidden, final)
-    raise _unknown(type(trunk).__name__)
+        return _layers_of_tokens(trunk, hidden, final)
+    if shapes == {4} and _is_channels_first(trunk, final):
+        return _layers_of_stages(trunk, hidden, final)
+    raise _unknown_layers(type(trunk).__name__)
 
 
-def _of_tokens(trunk: Any, hidden: list[Tensor], final_NLW: Tensor) -> Layers:
+def _layers_of_tokens(trunk: Any, hidden: list[Tensor], final_NLW: Tensor) -> Layers:
     pool, norm = getattr(trunk, "global_pool", None), getattr(trunk, "fc_norm", None)
     if pool not in ("avg", "token", "map") or norm is None:
-        raise _unknown(f"{type(trunk).__name__} with pooling {pool!r}")
+        raise _unknown_layers(f"{type(trunk).__name__} with pooling {pool!r}")
     prefix = int(getattr(trunk, "num_prefix_tokens", 0))
     # Behind attention this norm is one of the pooled vector alone.
     last_NLW = final_NLW if pool == "map" else norm(final_NLW)
@@ -211,14 +185,39 @@ def _of_tokens(trunk: Any, hidden: list[Tensor], final_NLW: Tensor) -> Layers:
     return laid_out([one[:, prefix:] for one in (*hidden, last_NLW)], [*read, pooled_NW])
 
 
-def _of_stages(trunk: Any, hidden: list[Tensor], final: Tensor) -> Layers:
+def _layers_of_stages(trunk: Any, hidden: list[Tensor], final: Tensor) -> Layers:
     if getattr(getattr(trunk, "head", None), "global_pool", None) is None:
-        raise _unknown(type(trunk).__name__)
+        raise _unknown_layers(type(trunk).__name__)
     pooled_NW = trunk.forward_head(final, pre_logits=True)
     if pooled_NW.ndim != 2:
-        raise _unknown(f"{type(trunk).__name__} without pooling")
+        raise _unknown_layers(f"{type(trunk).__name__} without pooling")
     count, width, rows, columns = final.shape
     one = final.permute(0, 2, 3, 1).reshape(-1, width, 1, 1)
     last_NLW = trunk.forward_head(one, pre_logits=True).reshape(count, rows * columns, -1)
     vectors = of_maps([*hidden, final])[:-1]
     return laid_out([*vectors, last_NLW], [*[None] * len(hidden), pooled_NW])
+
+
+def _unknown_layers(kind: str) -> UserError:
+    return UserError(
+        f"layers of a {kind} are not known",
+        expected="a vision transformer, a ResNet of CLIP, or a network of timm that has blocks "
+        "and pools by token, mean or attention, or has stages and pools by mean",
+        way_out="use the picture vector, or its patches",
+    )
+
+
+def _is_channels_first(trunk: Any, hidden: Tensor) -> bool:
+    """Swin and its kin keep channels last."""
+    return hidden.shape[1] == int(trunk.num_features)
+
+
+def through(transformer: Any, hidden_NLW: Tensor, mask: Tensor | None = None) -> list[Tensor]:
+    """What enters the first block and what leaves each, [N, L, W].
+
+    Block by block: the transformer as a whole may be compiled, and then shows nothing.
+    """
+    found = [hidden_NLW if transformer.batch_first else hidden_NLW.transpose(0, 1)]
+    for block in transformer.resblocks:
+        found.append(block(found[-1], attn_mask=mask))
+    return found if transformer.batch_first else [one.transpose(0, 1) for one in found]

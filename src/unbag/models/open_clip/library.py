@@ -1,6 +1,6 @@
-"""Nothing comes in; the open_clip library goes out, or an error that names the command to get it.
+"""The open_clip library, imported when it is needed, and the names it knows.
 
-This package has the library's name; imports are absolute, so `open_clip` is always the library.
+Imports are absolute, so in this package `open_clip` is always the library.
 """
 
 from __future__ import annotations
@@ -15,6 +15,33 @@ from typing import Any
 
 from unbag.errors import UserError
 
+QUICK = "-quickgelu"
+"""Ending of an architecture that computes with QuickGELU."""
+_SHOWN = 40
+"""Names in a message where none is near; no architecture has more tags."""
+
+# By how a tag begins; the longest that fits counts. Sources: open_clip's docs/PRETRAINED.md.
+_BY_START: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "cc12m": ("CC12M",),
+        "commonpool_": ("CommonPool",),
+        "datacomp": ("DataComp",),
+        "dfn2b": ("DFN-2B",),
+        "dfn5b": ("DFN-5B",),
+        "laion2b": ("LAION-2B",),
+        "laion400m": ("LAION-400M",),
+        "laion5b": ("LAION-5B",),
+        "frozen_laion5b": ("LAION-5B",),
+        "laion_aesthetic": ("LAION-Aesthetic",),
+        "merged2b": ("LAION-2B", "COYO-700M"),
+        "metaclip_": ("MetaCLIP",),
+        "metaclip2_": ("MetaCLIP 2",),
+        "mscoco_finetuned_laion2b": ("LAION-2B", "COCO"),
+        "webli": ("WebLI",),
+        "yfcc15m": ("YFCC15M",),
+    }
+)
+
 
 def library() -> Any:
     """The library, imported late: it takes seconds and is an optional extra."""
@@ -28,34 +55,14 @@ def library() -> Any:
     return open_clip
 
 
-# ARCH/TAG          weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
-# ARCH@PATH         a checkpoint, or a folder that holds one
-# hf-hub:OWNER/NAME a repository with an open_clip_config.json, optionally @REVISION
-# local-dir:PATH    the same as a folder on disk
-
-QUICK = "-quickgelu"
-"""Ending of an architecture that computes with QuickGELU."""
-SHOWN = 40
-"""Names in a message where none is near; no architecture has more tags."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Weights as a user asks for them; one of tag, hub and path is set."""
-
-    text: str
-    """As it was written."""
-    arch: str = ""
-    tag: str = ""
-    hub: str = ""
-    path: Path | None = None
-    has_config: bool = False
-    """The path is a folder whose open_clip_config.json says the architecture."""
-    revision: str | None = None
-
-
 def parse(text: str) -> Wanted:
-    """One of the four forms; an architecture without weights is refused."""
+    """Which weights a name asks for; an architecture without weights is refused.
+
+    ARCH/TAG            weights open_clip knows by name, optionally pinned: ARCH/TAG@REVISION
+    ARCH@PATH           a checkpoint, or a folder that holds one
+    hf-hub:OWNER/NAME   a repository with an open_clip_config.json, optionally @REVISION
+    local-dir:PATH      the same as a folder on disk
+    """
     for start in ("hf-hub:", "local-dir:"):
         if text.startswith(start):
             return _with_config(text, start, text.removeprefix(start))
@@ -78,6 +85,33 @@ def parse(text: str) -> Wanted:
             way_out=f"the tags of {arch}: {', '.join(tags) or 'none'}",
         )
     return Wanted(text, arch, tag=tag, revision=after or None)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Weights as a user asks for them; one of tag, hub and path is set."""
+
+    text: str
+    """As it was written."""
+    arch: str = ""
+    tag: str = ""
+    hub: str = ""
+    path: Path | None = None
+    has_config: bool = False
+    """The path is a folder whose open_clip_config.json says the architecture."""
+    revision: str | None = None
+
+
+def _with_config(text: str, start: str, rest: str) -> Wanted:
+    if start == "local-dir:" and rest:
+        return Wanted(text, path=Path(rest).expanduser(), has_config=True)
+    hub, _, revision = rest.partition("@")
+    if hub.count("/") != 1:
+        raise UserError(
+            f"open_clip:{text} names no model",
+            expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
+        )
+    return Wanted(text, hub=hub, revision=revision or None)
 
 
 def architecture(name: str) -> dict[str, Any]:
@@ -105,7 +139,7 @@ def nearest(
     """
     names = sorted(known)
     near = get_close_matches(name.lower(), [n.lower() for n in names], n=3, cutoff=0.4)
-    offered = [n for low in near for n in names if n.lower() == low] or names[:SHOWN]
+    offered = [n for low in near for n in names if n.lower() == low] or names[:_SHOWN]
     return UserError(
         f"unknown {kind} {name!r}",
         expected=f"did you mean {' or '.join(map(repr, offered))}?"
@@ -113,41 +147,6 @@ def nearest(
         else f"one of {', '.join(offered)}{' ...' if len(names) > len(offered) else ''}",
         way_out=f"`python -c 'import open_clip; print(open_clip.{listed}())'` shows all",
     )
-
-
-def _with_config(text: str, start: str, rest: str) -> Wanted:
-    if start == "local-dir:" and rest:
-        return Wanted(text, path=Path(rest).expanduser(), has_config=True)
-    hub, _, revision = rest.partition("@")
-    if hub.count("/") != 1:
-        raise UserError(
-            f"open_clip:{text} names no model",
-            expected="hf-hub:OWNER/NAME or local-dir:FOLDER",
-        )
-    return Wanted(text, hub=hub, revision=revision or None)
-
-
-# By how a tag begins; the longest that fits counts. Sources: open_clip's docs/PRETRAINED.md.
-_BY_START: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "cc12m": ("CC12M",),
-        "commonpool_": ("CommonPool",),
-        "datacomp": ("DataComp",),
-        "dfn2b": ("DFN-2B",),
-        "dfn5b": ("DFN-5B",),
-        "laion2b": ("LAION-2B",),
-        "laion400m": ("LAION-400M",),
-        "laion5b": ("LAION-5B",),
-        "frozen_laion5b": ("LAION-5B",),
-        "laion_aesthetic": ("LAION-Aesthetic",),
-        "merged2b": ("LAION-2B", "COYO-700M"),
-        "metaclip_": ("MetaCLIP",),
-        "metaclip2_": ("MetaCLIP 2",),
-        "mscoco_finetuned_laion2b": ("LAION-2B", "COCO"),
-        "webli": ("WebLI",),
-        "yfcc15m": ("YFCC15M",),
-    }
-)
 
 
 def trained_on(tag: str) -> tuple[str, ...]:

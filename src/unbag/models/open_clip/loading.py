@@ -1,4 +1,4 @@
-"""Wanted weights come in; the files, config and picture preparation that belong to them go out."""
+"""Loads models of open_clip: finds their weights, config, tokenizer and picture preparation."""
 
 from __future__ import annotations
 
@@ -7,31 +7,62 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import torch
 
 from unbag.errors import UserError, said_by
 from unbag.models.loading import folder_name, quiet_hub
-from unbag.models.open_clip import checkpoint
-from unbag.models.open_clip import checkpoint as activation
-from unbag.models.open_clip.encoder import PARTS, of_config, unlike_default, usual
+from unbag.models.open_clip.checkpoint import (
+    Evidence,
+    activation_name,
+    build,
+    check_file_activation,
+    check_tag_activation,
+    find_weights,
+    has_activation_choice,
+    is_quick,
+    load_state,
+    read_state,
+    trainer_parameters,
+    wrong_activation,
+)
+from unbag.models.open_clip.encoder import (
+    PARTS,
+    OpenClip,
+    full_preparation,
+    make_transform,
+    note_on_preparation,
+    preparation_of_config,
+    usual_preparation,
+)
 from unbag.models.open_clip.library import (
     QUICK,
     Wanted,
     architecture,
     library,
     nearest,
+    parse,
     tokenizer_name,
     trained_on,
 )
+from unbag.models.open_clip.text import (
+    Classed,
+    Masked,
+    Native,
+    Tokenizer,
+    check_fit,
+    load_tokenizer,
+    text_tower,
+)
+from unbag.models.weights import fingerprint
 
-if TYPE_CHECKING:
-    import torch
-
-    from unbag.models.open_clip.encoder import OpenClip
-    from unbag.models.open_clip.text import Tokenizer
-
-VERSION = "open_clip-1"
+_VERSION = "open_clip-1"
 """Of the forward pass and of `prepare`: raised whenever either changes a number."""
+CONFIG = "open_clip_config.json"
+_GENERIC_NAMES = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
+_TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "sentencepiece*")
+_TOKENIZER_KEYS = ("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
 
 
 def load(
@@ -41,26 +72,19 @@ def load(
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto",
     compiles: bool = False,
 ) -> OpenClip:
-    """A model by tag, file, folder or hub name; see `unbag.models.open_clip.library`."""
-    import torch
-
-    from unbag.models.open_clip import encoder as preparation
-    from unbag.models.open_clip import text as tokens
-    from unbag.models.open_clip.encoder import OpenClip
-    from unbag.models.open_clip.library import parse
-
-    source = find(parse(name))
+    """A model by tag, file, folder or hub name; `parse` has the forms."""
+    source = find_source(parse(name))
     model = _with_weights(source)
-    tokenizer = tokens.load_tokenizer(source.tokenizer, source.arch)
-    _check_text(model, tokenizer, source.arch)
-    prepared = preparation.whole(source.preparation, model.visual.image_size)
+    tokenizer = load_tokenizer(source.tokenizer, source.arch)
+    _check_tokenizer(model, tokenizer, source.arch)
+    prepared = full_preparation(source.preparation, model.visual.image_size)
     kind: torch.dtype = torch.float32 if dtype == "auto" else getattr(torch, dtype)
     encoder = OpenClip(
         model,
         name=source.name,
         fingerprint=fingerprint_of(model, source.config, prepared, tokenizer, kind),
         tokenizer=tokenizer,
-        prepare=preparation.transform(prepared),
+        prepare=make_transform(prepared),
         device=device,
         dtype=kind,
         compiles=compiles,
@@ -74,73 +98,8 @@ def load(
     return encoder
 
 
-def _with_weights(source: Source) -> Any:
-    from unbag.models.open_clip import checkpoint
-    from unbag.models.open_clip import checkpoint as weights
-
-    state = checkpoint.read(source.weights)
-    try:
-        model = weights.build(source.config, has_bias="logit_bias" in state)
-    except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
-        raise UserError(
-            f"open_clip cannot build {source.arch}: {said_by(error)}",
-            expected="a config of open_clip whose towers are on this machine; towers of "
-            "transformers take their config from the hub or its cache (HF_HOME)",
-            way_out="run it once with a network, or name a folder as hf_model_name",
-        ) from error
-    weights.put(model, state, source=source.weights.name, arch=source.arch, hint=source.hint)
-    return model
-
-
-def _check_text(model: Any, tokenizer: Tokenizer, arch: str) -> None:
-    from unbag.models.open_clip.text import Classed, Masked, Native, check_fit, text_tower
-
-    text = text_tower(model)
-    if isinstance(text, Masked):
-        check_fit(tokenizer, arch=arch, rows=int(text.tower.config.vocab_size), pool="", end=None)
-    elif isinstance(text, Native | Classed):
-        rows = int(text.tower.token_embedding.num_embeddings)
-        pool, end = (text.pool, text.end) if isinstance(text, Native) else ("class", None)
-        check_fit(tokenizer, arch=arch, rows=rows, pool=pool, end=end)
-
-
-def _at_full_length(encoder: OpenClip) -> str:
-    why = encoder.text.whole_because
-    said = f"{encoder.name}: captions run at all {encoder.context} tokens, since {why}"
-    return said if why else ""
-
-
-def fingerprint_of(
-    model: Any,
-    config: Mapping[str, Any],
-    prepared: Mapping[str, Any],
-    tokenizer: Tokenizer,
-    dtype: torch.dtype,
-) -> str:
-    """Of all that decides a number; the model before it is moved or rounded."""
-    from unbag.models.weights import fingerprint
-
-    hub = getattr(getattr(model, "text", None), "config", None)
-    return fingerprint(
-        "open_clip",
-        model.state_dict(),
-        json.dumps(config, sort_keys=True, default=str),
-        hub.to_json_string() if hub is not None else "",
-        json.dumps(prepared, sort_keys=True, default=str),
-        tokenizer.identity,
-        str(dtype),
-        VERSION,
-    )
-
-
-CONFIG = "open_clip_config.json"
-_GENERIC = ("epoch_", "open_clip_", "pytorch_model", "model", "checkpoint", "latest", "best")
-_TOKENIZER_FILES = ("*token*", "vocab*", "merges*", "spiece*", "sentencepiece*")
-_TOKENIZER = ("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
-
-
 @dataclass(frozen=True)
-class Source:
+class OpenClipSource:
     """Everything of a model but the model."""
 
     name: str
@@ -158,7 +117,7 @@ class Source:
     """Way out if the weights do not fit."""
 
 
-def find(wanted: Wanted) -> Source:
+def find_source(wanted: Wanted) -> OpenClipSource:
     """By tag, by file, by folder or from the hub."""
     if wanted.tag:
         return _by_tag(wanted)
@@ -166,20 +125,20 @@ def find(wanted: Wanted) -> Source:
         return _by_hub(wanted)
     if wanted.path is not None and wanted.has_config:
         name = folder_name(wanted.path.resolve())
-        return _by_folder(wanted.path, checkpoint.find(wanted.path), name)
+        return _by_folder(wanted.path, find_weights(wanted.path), name)
     if wanted.path is not None:
-        return _by_file(wanted, checkpoint.find(wanted.path))
+        return _by_file(wanted, find_weights(wanted.path))
     raise AssertionError("names.parse sets one of tag, hub and path")
 
 
-def _by_tag(wanted: Wanted) -> Source:
+def _by_tag(wanted: Wanted) -> OpenClipSource:
     arch, tag = wanted.arch, wanted.tag
     config = architecture(arch)
     known = library().get_pretrained_cfg(arch, tag)
     if not known:
         raise _unknown_tag(arch, tag)
-    note = activation.for_tag(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
-    return Source(
+    note = check_tag_activation(arch, tag, config, is_tag_quick=bool(known.get("quick_gelu")))
+    return OpenClipSource(
         name=f"{arch}/{tag}{_pin(wanted)}",
         arch=arch,
         config=config,
@@ -211,7 +170,7 @@ def _download(known: Mapping[str, Any], revision: str | None) -> str:
     )
 
 
-def _by_hub(wanted: Wanted) -> Source:
+def _by_hub(wanted: Wanted) -> OpenClipSource:
     def fetch(file: str | None) -> str:
         get = library().pretrained.download_pretrained_from_hf
         return str(get(wanted.hub, file, revision=wanted.revision))
@@ -224,7 +183,7 @@ def _by_hub(wanted: Wanted) -> Source:
     )
 
 
-def _hub_tokenizer(wanted: Wanted, found: Source, config: Path) -> str:
+def _hub_tokenizer(wanted: Wanted, found: OpenClipSource, config: Path) -> str:
     """That of the same revision; open_clip itself always takes the newest of the hub."""
     named = found.config["text_cfg"].get("hf_tokenizer_name")
     if wanted.revision is None or named not in (None, "", wanted.hub):
@@ -265,7 +224,7 @@ def _downloaded(fetch: Callable[[], str], text: str) -> str:
         ) from error
 
 
-def _by_folder(folder: Path, weights: Path, name: str) -> Source:
+def _by_folder(folder: Path, weights: Path, name: str) -> OpenClipSource:
     said = read_config(folder)
     if said is None:
         raise UserError(
@@ -273,31 +232,31 @@ def _by_folder(folder: Path, weights: Path, name: str) -> Source:
             expected="a folder as open_clip exports it",
             way_out="name the architecture instead: open_clip:ARCH@PATH",
         )
-    return Source(
+    return OpenClipSource(
         name=name,
         arch=name,
         config=said["model_cfg"],
         weights=weights,
         tokenizer=f"local-dir:{folder}",
-        preparation=of_config(said),
+        preparation=preparation_of_config(said),
         hint=f"its {CONFIG} does not describe these weights: export the model again",
     )
 
 
-def _by_file(wanted: Wanted, weights: Path) -> Source:
+def _by_file(wanted: Wanted, weights: Path) -> OpenClipSource:
     arch = wanted.arch
     config = architecture(arch)
     written = str(wanted.path)
     said = read_config(weights.parent)
     if said is None:
-        notes = [activation.for_file(arch, config, weights, written), unlike_default(arch)]
-        preparation = usual(arch)
+        notes = [check_file_activation(arch, config, weights, written), note_on_preparation(arch)]
+        preparation = usual_preparation(arch)
     else:
         _check_config(arch, config, said["model_cfg"], written)
-        notes, preparation = [], of_config(said)
-    trained = activation.parameters(weights).get("model", "")
-    return Source(
-        name=f"{arch}@{label(weights)}",
+        notes, preparation = [], preparation_of_config(said)
+    trained = trainer_parameters(weights).get("model", "")
+    return OpenClipSource(
+        name=f"{arch}@{label_of_file(weights)}",
         arch=arch,
         config=config,
         weights=weights,
@@ -315,11 +274,8 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-        (
-            said["model_cfg"]["vision_cfg"],
-            said["model_cfg"]["text_cfg"],
-            said["model_cfg"]["embed_dim"],
-        )
+        config = said["model_cfg"]
+        _ = (config["vision_cfg"], config["text_cfg"], config["embed_dim"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is no config of open_clip: {type(error).__name__} {error}",
@@ -329,11 +285,11 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], written: str) -> None:
-    quick = activation.is_quick(ours)
-    if activation.is_quick(theirs) != quick and activation.has_choice(ours):
-        because = f"the {CONFIG} beside the file says {activation.name_of(not quick)}"
-        raise activation.wrong(arch, quick, activation.Evidence(not quick, because), written)
-    for key in _TOKENIZER:
+    quick = is_quick(ours)
+    if is_quick(theirs) != quick and has_activation_choice(ours):
+        because = f"the {CONFIG} beside the file says {activation_name(not quick)}"
+        raise wrong_activation(arch, quick, Evidence(not quick, because), written)
+    for key in _TOKENIZER_KEYS:
         mine, said = ours["text_cfg"].get(key), theirs["text_cfg"].get(key)
         if (mine or None) != (said or None):
             raise UserError(
@@ -343,12 +299,64 @@ def _check_config(arch: str, ours: dict[str, Any], theirs: dict[str, Any], writt
             )
 
 
-def label(weights: Path) -> str:
+def label_of_file(weights: Path) -> str:
     """The file's name; with its folder's if every run calls its files so."""
     path = weights.resolve()
-    if not path.stem.lower().startswith(_GENERIC):
+    if not path.stem.lower().startswith(_GENERIC_NAMES):
         return weights.stem
     folders = [
         p for p in path.parent.parts[::-1] if p.lower() not in ("checkpoints", "weights", "/")
     ]
     return f"{folders[0]}/{weights.stem}" if folders else weights.stem
+
+
+def _with_weights(source: OpenClipSource) -> Any:
+    state = read_state(source.weights)
+    try:
+        model = build(source.config, has_bias="logit_bias" in state)
+    except (OSError, RuntimeError, TypeError, KeyError, ValueError) as error:
+        raise UserError(
+            f"open_clip cannot build {source.arch}: {said_by(error)}",
+            expected="a config of open_clip whose towers are on this machine; towers of "
+            "transformers take their config from the hub or its cache (HF_HOME)",
+            way_out="run it once with a network, or name a folder as hf_model_name",
+        ) from error
+    load_state(model, state, source=source.weights.name, arch=source.arch, hint=source.hint)
+    return model
+
+
+def _check_tokenizer(model: Any, tokenizer: Tokenizer, arch: str) -> None:
+    text = text_tower(model)
+    if isinstance(text, Masked):
+        check_fit(tokenizer, arch=arch, rows=int(text.tower.config.vocab_size), pool="", end=None)
+    elif isinstance(text, Native | Classed):
+        rows = int(text.tower.token_embedding.num_embeddings)
+        pool, end = (text.pool, text.end) if isinstance(text, Native) else ("class", None)
+        check_fit(tokenizer, arch=arch, rows=rows, pool=pool, end=end)
+
+
+def _at_full_length(encoder: OpenClip) -> str:
+    why = encoder.text.whole_because
+    said = f"{encoder.name}: captions run at all {encoder.context} tokens, since {why}"
+    return said if why else ""
+
+
+def fingerprint_of(
+    model: Any,
+    config: Mapping[str, Any],
+    prepared: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    dtype: torch.dtype,
+) -> str:
+    """Of all that decides a number; the model before it is moved or rounded."""
+    hub = getattr(getattr(model, "text", None), "config", None)
+    return fingerprint(
+        "open_clip",
+        model.state_dict(),
+        json.dumps(config, sort_keys=True, default=str),
+        hub.to_json_string() if hub is not None else "",
+        json.dumps(prepared, sort_keys=True, default=str),
+        tokenizer.identity,
+        str(dtype),
+        _VERSION,
+    )

@@ -1,11 +1,11 @@
-"""Token ids come in; caption and word vectors go out, at the captions' real length where exact.
+"""Text towers and tokenizers of open_clip, run at the captions' real length where that is exact.
 
 A caption is padded to the tower's context, and most of the work is spent on padding. It can be cut
 off where no token that counts can see it: in a causal tower that pools at the end token, and in
 towers that mask their padding. It cannot where tokens look at padding (SigLIP) or where the vector
 is read from the last place; these run whole, and the model says so.
 
-Dimensions: N captions, L tokens, W tower width, D joint space, B heads x captions.
+Dimensions: N captions, L tokens, W tower width, D joint space, B heads x captions, K places.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from unbag.errors import UserError
+from unbag.models.huggingface.loading import tokenizer_rules
 from unbag.models.layers import blocks_of, laid_out, recorded
 from unbag.models.open_clip.layers import through
 from unbag.models.open_clip.library import library
@@ -27,6 +28,23 @@ from unbag.types import Layers
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+_REMEMBERED = 1 << 17
+"""Captions whose tokens are kept: the engine asks for counts first and for vectors later."""
+
+
+def text_tower(model: Any) -> TextTower:
+    """The kind of a model's text tower."""
+    text = getattr(model, "text", None)
+    if text is None:
+        return Native(model, model.text_pool_type, int(getattr(model, "text_eos_id", None) or 0))
+    if hasattr(text, "pooler") and hasattr(text, "config"):
+        return Masked(text)
+    if not hasattr(text, "positional_embedding") or getattr(text, "use_pad_mask", False):
+        return Unknown(model)
+    if text.cls_emb is not None:
+        return Classed(text)
+    return Native(text, text.pool_type, int(getattr(text, "eos_id", None) or 0))
 
 
 class TextTower(Protocol):
@@ -277,24 +295,40 @@ def project(tower: Any, hidden: Tensor) -> Tensor:
     return found
 
 
-def text_tower(model: Any) -> TextTower:
-    """The kind of a model's text tower."""
-    text = getattr(model, "text", None)
-    if text is None:
-        return Native(model, model.text_pool_type, int(getattr(model, "text_eos_id", None) or 0))
-    if hasattr(text, "pooler") and hasattr(text, "config"):
-        return Masked(text)
-    if not hasattr(text, "positional_embedding") or getattr(text, "use_pad_mask", False):
-        return Unknown(model)
-    if text.cls_emb is not None:
-        return Classed(text)
-    return Native(text, text.pool_type, int(getattr(text, "eos_id", None) or 0))
+def load_tokenizer(name: str, arch: str) -> Tokenizer:
+    """The tokenizer open_clip has for a model; those of the hub must be at hand."""
+    try:
+        found = library().get_tokenizer(name)
+    except Exception as error:
+        # Readers of tokenizers raise anything: OSError, ValueError, errors of the hub's client.
+        why = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise UserError(
+            f"the tokenizer of {arch} could not be had: {why}",
+            expected="a network, or the tokenizer in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
+            "only there",
+            way_out="save the tokenizer, the weights and an open_clip_config.json in one folder: "
+            "open_clip:local-dir:FOLDER",
+        ) from error
+    return HubTokenizer(found) if hasattr(found, "tokenizer") else ClipTokenizer(found)
 
 
-# Dimensions: N captions, L the tower's context.
-
-REMEMBERED = 1 << 17
-"""Captions whose tokens are kept: the engine asks for counts first and for vectors later."""
+def check_fit(tokenizer: Tokenizer, *, arch: str, rows: int, pool: str, end: int | None) -> None:
+    """Refuse a tokenizer whose ids mean something else to this text tower."""
+    wrong = ""
+    if tokenizer.vocabulary > rows:
+        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower knows {rows}"
+    elif isinstance(tokenizer, ClipTokenizer) and tokenizer.vocabulary != rows:
+        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower was trained with {rows}"
+    elif pool == "eos" and tokenizer.end != end:
+        wrong = f"ends a caption with {tokenizer.end}, and the text tower waits for {end}"
+    elif pool == "argmax" and tokenizer.end != tokenizer.vocabulary - 1:
+        wrong = "does not end a caption with its largest id, where the text tower looks"
+    if wrong:
+        raise UserError(
+            f"the tokenizer of {arch} {wrong}",
+            expected="the tokenizer the weights were trained with: the scores would be wrong",
+            way_out="name its hf_tokenizer_name in the config: open_clip:local-dir:FOLDER",
+        )
 
 
 class Tokenizer(Protocol):
@@ -335,8 +369,8 @@ class ClipTokenizer:
         clean = getattr(inner.clean_fn, "__name__", "")
         self.identity = f"bpe {self.vocabulary} {self.context} {clean}"
         self._is_lower = clean == "_clean_lower"
-        self._split = lru_cache(maxsize=REMEMBERED)(self._encode)
-        self._word = lru_cache(maxsize=REMEMBERED)(lambda word: tuple(inner.encode(word)))
+        self._split = lru_cache(maxsize=_REMEMBERED)(self._encode)
+        self._word = lru_cache(maxsize=_REMEMBERED)(lambda word: tuple(inner.encode(word)))
 
     def _encode(self, caption: str) -> tuple[int, ...]:
         """As open_clip does it; several times faster where a caption needs no mending."""
@@ -408,45 +442,12 @@ class HubTokenizer:
         return str(package.canonicalize_text(package.basic_clean(caption)))
 
 
-def load_tokenizer(name: str, arch: str) -> Tokenizer:
-    """The tokenizer open_clip has for a model; those of the hub must be at hand."""
-    try:
-        found = library().get_tokenizer(name)
-    except Exception as error:
-        # Readers of tokenizers raise anything: OSError, ValueError, errors of the hub's client.
-        why = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-        raise UserError(
-            f"the tokenizer of {arch} could not be had: {why}",
-            expected="a network, or the tokenizer in the cache (HF_HOME); HF_HUB_OFFLINE=1 looks "
-            "only there",
-            way_out="save the tokenizer, the weights and an open_clip_config.json in one folder: "
-            "open_clip:local-dir:FOLDER",
-        ) from error
-    return HubTokenizer(found) if hasattr(found, "tokenizer") else ClipTokenizer(found)
-
-
-def check_fit(tokenizer: Tokenizer, *, arch: str, rows: int, pool: str, end: int | None) -> None:
-    """Refuse a tokenizer whose ids mean something else to this text tower."""
-    wrong = ""
-    if tokenizer.vocabulary > rows:
-        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower knows {rows}"
-    elif isinstance(tokenizer, ClipTokenizer) and tokenizer.vocabulary != rows:
-        wrong = f"has {tokenizer.vocabulary} tokens, and the text tower was trained with {rows}"
-    elif pool == "eos" and tokenizer.end != end:
-        wrong = f"ends a caption with {tokenizer.end}, and the text tower waits for {end}"
-    elif pool == "argmax" and tokenizer.end != tokenizer.vocabulary - 1:
-        wrong = "does not end a caption with its largest id, where the text tower looks"
-    if wrong:
-        raise UserError(
-            f"the tokenizer of {arch} {wrong}",
-            expected="the tokenizer the weights were trained with: the scores would be wrong",
-            way_out="name its hf_tokenizer_name in the config: open_clip:local-dir:FOLDER",
-        )
-
-
 def _digest(inner: Any) -> str:
-    backend = getattr(inner.tokenizer, "backend_tokenizer", None)
-    words = backend.to_str() if backend else repr(sorted(inner.tokenizer.get_vocab().items()))
     clean = getattr(getattr(inner, "clean_fn", None), "__name__", "")
-    said = (clean, str(getattr(inner, "strip_sep_token", "")), getattr(inner, "tokenizer_mode", ""))
-    return blake2b("\0".join((words, *said)).encode(), digest_size=12).hexdigest()
+    said = (
+        tokenizer_rules(inner.tokenizer),
+        clean,
+        str(getattr(inner, "strip_sep_token", "")),
+        getattr(inner, "tokenizer_mode", ""),
+    )
+    return blake2b("\0".join(said).encode(), digest_size=12).hexdigest()

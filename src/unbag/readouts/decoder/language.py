@@ -1,7 +1,8 @@
-"""The folder of a small Llama comes in; the same network without transformers goes out.
+"""Language models of decoders: read from a folder, made from scratch, or run without transformers.
 
 A core installation has no transformers, and to import it takes longer than to score a few hundred
-pictures with a small head. Numbers are those of transformers to rounding (tested).
+pictures with a small head. `SmallLanguage` is the same network for a plain small Llama; its numbers
+are those of transformers to rounding (tested).
 
 Dimensions: N rows, L tokens, W width, H heads, E width of a head.
 """
@@ -25,17 +26,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unbag.errors import UserError, said_by
-from unbag.models.baselines import read_causal
-from unbag.models.huggingface.loading import Source, read_weights
+from unbag.models.huggingface.loading import Source, read_causal, read_weights
 from unbag.readouts.decoder.lessons import DecoderSettings, Pretrained, Words
 
-
-@dataclass(frozen=True, eq=False)
-class Language:
-    """A causal language model of transformers, in float32, with its tokenizer."""
-
-    model: Any
-    words: Pretrained
+Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Keys and values of the tokens that are being read in, those to look at out."""
+_PLAIN = {
+    "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+"""What `scratch_language` makes; every other kind is left to transformers."""
 
 
 def read_language(place: str, *, asks: bool) -> Language:
@@ -47,6 +47,14 @@ def read_language(place: str, *, asks: bool) -> Language:
     return Language(_unmarked(model).requires_grad_(True), words)
 
 
+@dataclass(frozen=True, eq=False)
+class Language:
+    """A causal language model of transformers, in float32, with its tokenizer."""
+
+    model: Any
+    words: Pretrained
+
+
 def _unmarked(model: Any) -> Any:
     """What came from a GGUF file is marked as quantised, which transformers refuses to save."""
     if getattr(model.config, "quantization_config", None) is None:
@@ -56,6 +64,20 @@ def _unmarked(model: Any) -> Any:
     plain = type(model)(config)
     plain.load_state_dict(model.state_dict())
     return plain.eval()
+
+
+@torch.no_grad()
+def _check_head(language: Any, name: str) -> None:
+    """Some models squeeze or scale their logits; tried, not believed."""
+    token_BT = torch.zeros((1, 2), dtype=torch.long)
+    hidden = language.base_model(input_ids=token_BT, use_cache=False).last_hidden_state
+    plain = language.get_output_embeddings()(hidden)
+    if not torch.allclose(plain, language(input_ids=token_BT).logits, atol=1e-4):
+        raise UserError(
+            f"the language model {name} changes its logits after its last layer",
+            expected="logits that are the last layer times a matrix, as Llama has them",
+            way_out="take another language model",
+        )
 
 
 def scratch_language(settings: DecoderSettings, words: Words, *, places: int) -> Any:
@@ -105,74 +127,6 @@ def add_lora(language: Any, rank: int) -> None:
         r=rank, lora_alpha=2 * rank, target_modules="|".join(map(re.escape, targets)), bias="none"
     )
     peft.inject_adapter_in_model(config, language)
-
-
-@torch.no_grad()
-def _check_head(language: Any, name: str) -> None:
-    """Some models squeeze or scale their logits; tried, not believed."""
-    token_BT = torch.zeros((1, 2), dtype=torch.long)
-    hidden = language.base_model(input_ids=token_BT, use_cache=False).last_hidden_state
-    plain = language.get_output_embeddings()(hidden)
-    if not torch.allclose(plain, language(input_ids=token_BT).logits, atol=1e-4):
-        raise UserError(
-            f"the language model {name} changes its logits after its last layer",
-            expected="logits that are the last layer times a matrix, as Llama has them",
-            way_out="take another language model",
-        )
-
-
-Keep: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Keys and values of the tokens that are being read in, those to look at out."""
-_PLAIN = {
-    "model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False,
-    "tie_word_embeddings": True,
-}  # fmt: skip
-"""What `scratch_language` makes; every other kind is left to transformers."""
-
-
-@dataclass(frozen=True)
-class SmallConfig:
-    """Sizes, under the names of transformers."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    rms_norm_eps: float
-    theta: float
-
-
-@dataclass(frozen=True, eq=False)
-class Hidden:
-    """What a run comes to, and what was kept of it for tokens that follow, if that was asked."""
-
-    last_hidden_state: Tensor
-    past_key_values: KeysKept | None = None
-
-
-class KeysKept:
-    """Keys and values of the tokens read so far, of each layer, [N, H, L, E]."""
-
-    def __init__(self, layers: int) -> None:
-        self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
-
-    @property
-    def length(self) -> int:
-        """Tokens read so far, padding included."""
-        return 0 if self._layers[0] is None else self._layers[0][0].shape[2]
-
-    def batch_select_indices(self, place_N: Tensor) -> None:
-        """Go on with these rows, under the name that transformers has for it."""
-        self._layers = [both and (both[0][place_N], both[1][place_N]) for both in self._layers]
-
-    def with_new(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """All of a layer, with those of the tokens that are being read."""
-        before = self._layers[layer]
-        if before is not None:
-            key, value = torch.cat([before[0], key], dim=2), torch.cat([before[1], value], dim=2)
-        self._layers[layer] = key, value
-        return key, value
 
 
 def small_language(folder: Path) -> Any:
@@ -241,6 +195,19 @@ def _config(said: dict[str, Any]) -> SmallConfig | None:
     )
 
 
+@dataclass(frozen=True)
+class SmallConfig:
+    """Sizes, under the names of transformers."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    rms_norm_eps: float
+    theta: float
+
+
 class SmallLanguage(nn.Module):
     """Weights under the names of transformers."""
 
@@ -263,6 +230,38 @@ class SmallLanguage(nn.Module):
     def get_output_embeddings(self) -> nn.Module:
         """Vectors to logits."""
         return self.lm_head
+
+
+@dataclass(frozen=True, eq=False)
+class Hidden:
+    """What a run comes to, and what was kept of it for tokens that follow, if that was asked."""
+
+    last_hidden_state: Tensor
+    past_key_values: KeysKept | None = None
+
+
+class KeysKept:
+    """Keys and values of the tokens read so far, of each layer, [N, H, L, E]."""
+
+    def __init__(self, layers: int) -> None:
+        self._layers: list[tuple[Tensor, Tensor] | None] = [None] * layers
+
+    @property
+    def length(self) -> int:
+        """Tokens read so far, padding included."""
+        return 0 if self._layers[0] is None else self._layers[0][0].shape[2]
+
+    def batch_select_indices(self, place_N: Tensor) -> None:
+        """Go on with these rows, under the name that transformers has for it."""
+        self._layers = [both and (both[0][place_N], both[1][place_N]) for both in self._layers]
+
+    def with_new(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """All of a layer, with those of the tokens that are being read."""
+        before = self._layers[layer]
+        if before is not None:
+            key, value = torch.cat([before[0], key], dim=2), torch.cat([before[1], value], dim=2)
+        self._layers[layer] = key, value
+        return key, value
 
 
 class _Body(nn.Module):
@@ -361,10 +360,6 @@ class _Mlp(nn.Module):
         return found
 
 
-def _as_they_are(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    return key, value
-
-
 def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
     """Cosine and sine of each position's angles, [N, 1, L, E]."""
     width = config.hidden_size // config.num_attention_heads
@@ -377,3 +372,7 @@ def _turn(position_NL: Tensor, config: SmallConfig) -> tuple[Tensor, Tensor]:
 def _turned(x_NHLE: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     first, second = x_NHLE.chunk(2, dim=-1)
     return x_NHLE * turn[0] + torch.cat([-second, first], dim=-1) * turn[1]
+
+
+def _as_they_are(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    return key, value

@@ -1,4 +1,8 @@
-"""Questions with answers come in; tensors of tokens that a decoder learns from go out, made once.
+"""What a decoder is taught: its settings, questions with answers, their tokens, batches of them.
+
+The questions are those that the protocols of chat models ask (`unbag.scorers.prompts`), so that a
+decoder is asked what it was taught. Yes and No, A and B are equally often right: each negative
+makes two questions of a kind, one for each answer.
 
 Dimensions: M lessons, T tokens of prompt and answer, A tokens of an answer with its end, B rows.
 """
@@ -17,18 +21,12 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.scorers import prompts as sets
-from unbag.scorers.prompts import Prompt, filled
+from unbag.scorers.prompts import ANSWER, LETTERS, OPTIONS, PROMPTS, YES, Prompt, filled
 from unbag.scorers.questions import CLOSED, Asked, asked_of, lettered
 from unbag.types import IntArray, Item
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-# What can be chosen about a decoder on frozen patches, with the controls that it is read against.
-#
-# A share of 0 leaves a kind of question out. Steps and rates are for a small language model from
-# scratch; those of a real one are LLaVA's.
 
 SCRATCH = "scratch"
 """In place of a folder: a language model that is trained from nothing."""
@@ -42,11 +40,23 @@ _BOUNDS: Mapping[str, tuple[Callable[[float], bool], tuple[str, ...]]] = {
     "0 or more": (lambda value: value >= 0, (*KINDS, "weight_decay", "warm_up", "lora")),
     "a number above 0": (lambda value: value > 0, ("connector_rate",)),
 }
+SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
+"""First ids of a word-level vocabulary, in this order."""
+_PAD, _UNKNOWN, _ASK, _ANSWER, _END = range(len(SPECIAL))
+_PIECE = re.compile(r"\w+|[^\w\s]")
+ASKED, UNASKED = "USER: {prompt} ASSISTANT:", "ASSISTANT:"
+"""As a real language model is asked, with and without the question."""
+NOTHING = -100
+"""Stands behind the end of an answer; losses of torch leave it out."""
 
 
 @dataclass(frozen=True)
 class DecoderSettings:
-    """Everything that decides the weights, besides model, data and seed."""
+    """Everything that decides the weights, besides model, data and seed.
+
+    A share of 0 leaves a kind of question out. Steps and rates are for a small language model from
+    scratch; those of a real one are LLaVA's.
+    """
 
     sees: Literal["patches", "cls", "nothing"] = "patches"
     """cls: one token, the vector that the picture tower reads out; nothing: captions only."""
@@ -138,22 +148,17 @@ class DecoderSettings:
 
     @property
     def locked_steps(self) -> int:
-        """Of the first stage."""
+        """Steps of the first stage, with the language model locked."""
         if self.connector_steps is not None:
             return self.connector_steps
         return 0 if self.is_scratch else self.steps // 10
 
     @property
     def rate(self) -> float:
-        """Of the second stage."""
+        """Learning rate of the second stage."""
         if self.learning_rate is not None:
             return self.learning_rate
         return 3e-4 if self.is_scratch else 2e-5
-
-
-# The questions are those that the protocols of chat models ask (`unbag.scorers.prompts`), so that
-# a decoder is asked what it was taught. Yes and No, A and B are equally often right: each negative
-# makes two questions of a kind, one for each answer.
 
 
 @dataclass(frozen=True)
@@ -176,17 +181,6 @@ class Lesson:
     answer: str
 
 
-@dataclass(frozen=True)
-class _Nothing:
-    """Stands for a picture where only the words of a question are wanted."""
-
-    key: str = ""
-    name: str = ""
-
-    def open(self) -> Image:
-        raise NotImplementedError
-
-
 def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -> list[Lesson]:
     """Of every kind with a share, in the order of the facts."""
     wanted = {k for k, share in zip(KINDS, settings.shares, strict=True) if share}
@@ -198,15 +192,9 @@ def lessons_of(facts: Sequence[Fact], settings: DecoderSettings, *, seed: int) -
     ]
 
 
-def words_asked() -> list[str]:
-    """Every fixed prompt and answer, so that a vocabulary knows their words."""
-    every = [prompt for some in sets.PROMPTS.values() for prompt in some]
-    texts = [text for prompt in every for text in (prompt.caption, prompt.question)]
-    plain = [filled(text, text="", options="", question="") for text in texts]
-    return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]
-
-
 def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
+    """All questions about one fact."""
+
     def worded(prompts: Sequence[Prompt], *what: object) -> Prompt:
         some = [p for p in prompts if wording == "all" or p.is_published]
         return some[_number(len(some), seed, fact.picture, fact.caption, *what)]
@@ -214,19 +202,19 @@ def _of_one(fact: Fact, wording: str, seed: int) -> Iterator[Lesson]:
     def lesson(kind: str, prompt: str, answer: str) -> Lesson:
         return Lesson(fact.picture, kind, prompt, answer)
 
-    describe = worded(sets.OPTIONS, "describe").caption
+    describe = worded(OPTIONS, "describe").caption
     yield lesson("describe", describe, fact.caption)
     for negative in fact.negatives:
         for text, answer in ((fact.caption, "Yes"), (negative, "No")):
-            prompt = worded(sets.YES, "yes", negative, answer)
+            prompt = worded(YES, "yes", negative, answer)
             yield lesson("yes", filled(prompt.caption, text=text), answer)
         for letter, pair in (("A", (fact.caption, negative)), ("B", (negative, fact.caption))):
-            prompt = worded(sets.LETTERS, "letters", negative, letter)
+            prompt = worded(LETTERS, "letters", negative, letter)
             yield lesson("letters", filled(prompt.caption, options=lettered(pair)), letter)
         for turned in (False, True):
             beside = 1 + _number(2, seed, fact.picture, negative, turned)
             asked, answer = _freely(fact.caption, negative, turned, beside)
-            prompt = worded(sets.ANSWER, "answer", negative, turned)
+            prompt = worded(ANSWER, "answer", negative, turned)
             yield lesson("answer", filled(prompt.caption, question=asked), answer)
 
 
@@ -252,35 +240,47 @@ def _number(below: int, *what: object) -> int:
     return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
 
 
-# Word by word for a language model from scratch: `<ask> words of the prompt <answer>`, then words
-# of the answer and `<end>`. With the tokenizer of a real one: `USER: {prompt} ASSISTANT:`, then `
-# {answer}` and its end of text. The picture stands before all of it.
+@dataclass(frozen=True)
+class _Nothing:
+    """Stands for a picture where only the words of a question are wanted."""
 
-SPECIAL = ("<pad>", "<unknown>", "<ask>", "<answer>", "<end>")
-"""First ids of a word-level vocabulary, in this order."""
-_PAD, _UNKNOWN, _ASK, _ANSWER, _END = range(len(SPECIAL))
-_PIECE = re.compile(r"\w+|[^\w\s]")
-ASKED, UNASKED = "USER: {prompt} ASSISTANT:", "ASSISTANT:"
-"""As a real language model is asked, with and without the question."""
+    key: str = ""
+    name: str = ""
+
+    def open(self) -> Image:
+        raise NotImplementedError
+
+
+def words_asked() -> list[str]:
+    """Every fixed prompt and answer, so that a vocabulary knows their words."""
+    every = [prompt for some in PROMPTS.values() for prompt in some]
+    texts = [text for prompt in every for text in (prompt.caption, prompt.question)]
+    plain = [filled(text, text="", options="", question="") for text in texts]
+    return [*plain, *CLOSED, lettered(["", ""]), "Answer with the letter."]
 
 
 class Words(Protocol):
-    """Tokens of prompts and answers."""
+    """Tokens of prompts and answers, with the picture before all of it.
+
+    Word by word for a language model from scratch: `<ask> words of the prompt <answer>`, then words
+    of the answer and `<end>`. With the tokenizer of a real one: `USER: {prompt} ASSISTANT:`, then
+    ` {answer}` and its end of text.
+    """
 
     @property
     def size(self) -> int:
-        """Of the vocabulary."""
+        """Tokens of the vocabulary."""
 
     @property
     def pad(self) -> int:
-        """Fills what is too short."""
+        """The token that fills what is too short."""
 
     @property
     def end(self) -> int:
-        """Ends an answer."""
+        """The token that ends an answer."""
 
     def plain(self, text: str) -> list[int]:
-        """A text as it is."""
+        """Tokens of a text as it is."""
 
     def ask(self, prompt: str) -> list[int]:
         """A prompt in the form that an answer follows."""
@@ -311,7 +311,7 @@ class WordLevel:
         return {word: at + len(SPECIAL) for at, word in enumerate(self.words)}
 
     def plain(self, text: str) -> list[int]:
-        """Words and marks."""
+        """Tokens of words and marks."""
         ids = self._ids
         return [ids.get(one, ids.get(one.lower(), _UNKNOWN)) for one in _PIECE.findall(text)]
 
@@ -325,7 +325,7 @@ class WordLevel:
         return [_ASK, *self.plain(prompt), _ANSWER] if self.asks else [_ANSWER]
 
     def answer(self, prompt: str, answer: str) -> list[int]:
-        """As it is."""
+        """Tokens of the answer; the prompt changes nothing."""
         return _some(self.plain(answer), answer)
 
     def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = True) -> str:
@@ -360,7 +360,7 @@ class Pretrained:
 
     @property
     def end(self) -> int:
-        """The end of text."""
+        """The tokenizer's end of text."""
         return int(self.tokenizer.eos_token_id)
 
     @property
@@ -399,27 +399,10 @@ class Pretrained:
 
 
 def _some(tokens: list[int], answer: str) -> list[int]:
+    """The tokens; raises UserError where there is none."""
     if not tokens:
         raise UserError(f"the answer {answer!r} has no word", expected="words to be scored")
     return tokens
-
-
-NOTHING = -100
-"""Stands behind the end of an answer; losses of torch leave it out."""
-
-
-@dataclass(frozen=True, eq=False)
-class LessonBatch:
-    """Some lessons, cut to the longest of them."""
-
-    picture_B: Tensor
-    """Rows among the pictures."""
-    token_BT: Tensor
-    """Prompt and answer; its end is not read, only predicted."""
-    at_BA: Tensor
-    """Places among T after which each token of the answer comes."""
-    target_BA: Tensor
-    """Tokens of the answer and its end; NOTHING behind it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,6 +456,20 @@ class Lessons:
             self.at_MA[row_B, :answer].long(),
             self.target_MA[row_B, :answer].long(),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class LessonBatch:
+    """Some lessons, cut to the longest of them."""
+
+    picture_B: Tensor
+    """Rows among the pictures."""
+    token_BT: Tensor
+    """Prompt and answer; its end is not read, only predicted."""
+    at_BA: Tensor
+    """Places among T after which each token of the answer comes."""
+    target_BA: Tensor
+    """Tokens of the answer and its end; NOTHING behind it."""
 
 
 def make_lessons(lessons: Sequence[Lesson], words: Words, *, context: int) -> Lessons:
@@ -538,7 +535,10 @@ class Draws:
 
 
 def _counts(shares: Sequence[float], batch: int) -> list[int]:
-    """Whole numbers that sum to the batch; what is left over goes to the largest remainders."""
+    """Questions of each kind in a batch.
+
+    Whole numbers that sum to the batch; what is left over goes to the largest remainders.
+    """
     exact = np.array(shares) * batch / sum(shares)
     counts = np.floor(exact).astype(int)
     rest = np.argsort(counts - exact, kind="stable")[: batch - int(counts.sum())]

@@ -1,9 +1,11 @@
-"""A frozen encoder and a trained decoder come in; a chat model that sees its patches goes out.
+"""A decoder: a chat model that sees a picture as the patches of a frozen encoder.
 
-A prompt runs as in the chat models of transformers (`unbag.models.huggingface.chat`): each
-picture is prepared and encoded once a batch, and all prompts about it share its tokens.
+The picture stands first, one token a patch, then the text. A prompt runs as in the chat models of
+transformers (`unbag.models.huggingface.chat`): each picture is prepared and encoded once a batch,
+and all prompts about it share its tokens.
 
-Dimensions: N pictures, L patches, V width of features.
+Dimensions: N pictures, B rows, L patches, V width of the picture tower, W width of the language
+model, T tokens of text, A tokens of an answer.
 """
 
 from __future__ import annotations
@@ -29,237 +31,10 @@ from unbag.readouts.decoder.lessons import NOTHING, DecoderSettings, LessonBatch
 from unbag.readouts.features import Parts, View
 from unbag.types import DualEncoder, LayerEncoder, Picture, TokenEncoder
 
-# The picture stands first, one token a patch, then the text. Attention is causal and rows are
-# padded on the right while training, so that no mask is needed there.
-#
-# Dimensions: B rows, L patches, V width of the picture tower, W width of the language model, T
-# tokens of text, A tokens of an answer.
-
-
-@dataclass(frozen=True, eq=False)
-class Read:
-    """What the protocols of chat models look at."""
-
-    logits: Tensor
-    past_key_values: Any
-
-
-class DecoderNet(nn.Module):
-    """A connector and a language model; the picture tower is a function that it does not own."""
-
-    def __init__(
-        self,
-        language: Any,
-        *,
-        width: int,
-        look: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
-        """`width` is that of the features; `look` makes features of pixels, where it is asked."""
-        super().__init__()
-        self.language = language
-        inner = int(language.config.hidden_size)
-        self.connector = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, inner))
-        self.look = look
-        self.picture_token = int(language.config.vocab_size)
-        """Stands for one patch; no tokenizer gives it."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights."""
-        return next(self.connector.parameters()).dtype
-
-    def hidden(self, seen_BLV: Tensor | None, token_BT: Tensor) -> Tensor:
-        """The last layer at each token of the text, [B, T, W]; None removes the picture."""
-        text_BTW = self.language.get_input_embeddings()(token_BT)
-        inputs = text_BTW
-        if seen_BLV is not None:
-            seen_BLW = self.connector(seen_BLV.to(self.dtype)).to(text_BTW.dtype)
-            inputs = torch.cat([seen_BLW, text_BTW], dim=1)
-        found = self.language.base_model(inputs_embeds=inputs, use_cache=False)
-        hidden_BTW: Tensor = found.last_hidden_state[:, -token_BT.shape[1] :]
-        return hidden_BTW
-
-    def answered(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
-        """Logits of each token of the answers, [B, A, vocabulary]."""
-        hidden_BTW = self.hidden(seen_BLV, batch.token_BT)
-        at_BAW = batch.at_BA[..., None].expand(-1, -1, hidden_BTW.shape[-1])
-        logit: Tensor = self.language.get_output_embeddings()(hidden_BTW.gather(1, at_BAW))
-        return logit
-
-    def loss(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
-        """Mean over rows of the mean over an answer's tokens: no kind counts more by its length."""
-        logit_BAV = self.answered(seen_BLV, batch).float()
-        lost_BA = functional.cross_entropy(
-            logit_BAV.transpose(1, 2), batch.target_BA, ignore_index=NOTHING, reduction="none"
-        )
-        return (lost_BA.sum(dim=1) / (batch.target_BA != NOTHING).sum(dim=1)).mean()
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        position_ids: Tensor,
-        past_key_values: Any = None,
-        use_cache: bool = False,
-        logits_to_keep: int = 1,
-        pixels: Tensor | None = None,
-        return_dict: bool = True,
-    ) -> Read:
-        """As chat models of transformers are run; rows are padded on the left."""
-        found = self.base_model(
-            input_ids, attention_mask, position_ids, past_key_values, use_cache, pixels
-        )
-        last = found.last_hidden_state[:, -logits_to_keep:]
-        return Read(self.language.get_output_embeddings()(last), found.past_key_values)
-
-    def base_model(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        position_ids: Tensor,
-        past_key_values: Any = None,
-        use_cache: bool = False,
-        pixels: Tensor | None = None,
-        return_dict: bool = True,
-    ) -> Any:
-        """The same up to the last layer, without logits."""
-        return self.language.base_model(
-            inputs_embeds=self._embedded(input_ids, pixels),
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            return_dict=return_dict,
-        )
-
-    def _embedded(self, token_BT: Tensor, pixels: Tensor | None) -> Tensor:
-        is_picture_BT = token_BT == self.picture_token
-        text_BTW: Tensor = self.language.get_input_embeddings()(
-            token_BT.masked_fill(is_picture_BT, 0)
-        )
-        if pixels is None or self.look is None:
-            return text_BTW
-        seen_BLW = self.connector(self.look(pixels).to(text_BTW))
-        return text_BTW.masked_scatter(is_picture_BT[..., None], seen_BLW)
-
-
-def picture_tokens(parts: Parts, settings: DecoderSettings) -> Tensor | None:
-    """What stands for a picture, [N, L, V]: its patches, the one vector it is pooled to, or none.
-
-    Raises UserError if half precision cannot hold it.
-    """
-    if settings.sees == "nothing":
-        return None
-    found = parts.part_NLW if settings.sees == "patches" else parts.pooled_NW[:, None]
-    if settings.keeps == "float32":
-        return found.float()
-    half = found.half()
-    if not bool(half.isfinite().all()):
-        raise UserError(
-            f"features up to {float(found.abs().max()):,.0f} do not fit into float16",
-            expected="numbers below 65,504",
-            way_out="--set keeps=float32",
-        )
-    return half
-
-
-"""A frozen encoder and a trained decoder come in; a chat model that sees its patches goes out.
-
-A prompt runs as in the chat models of transformers (`unbag.models.huggingface.chat`): each
-picture is prepared and encoded once a batch, and all prompts about it share its tokens.
-
-Dimensions: N pictures, L patches, V width of features.
-"""
-
-
 _READERS = 4
+"""Pictures that are prepared at once."""
 _CAUSAL = "llava"
-"""As this family: what stands first does not depend on what follows."""
-
-
-def view_of(settings: DecoderSettings) -> View:
-    """How a decoder looks at pictures; it reads captions by itself."""
-    return View(f"decoder-{settings.layer}", partial(_look, layer=settings.layer), _read)
-
-
-def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> Parts:
-    """Patches after a block of the picture tower, before the projection where it shows them."""
-    if isinstance(encoder, LayerEncoder):
-        layers = encoder.picture_layers(pixels)
-        # The last is what the norm makes of the last block, so the second to last block is third.
-        at = -1 if layer == "last" else -3
-        pooled_NW = layers.pooled_NW[at]
-        vector_NLW, mask_NL = layers.vector_NLW[at], layers.mask_NL
-    elif isinstance(encoder, TokenEncoder):
-        found = encoder.encode_patches(pixels)
-        pooled_NW, vector_NLW, mask_NL = None, found.vector_NLD, found.mask_NL
-    else:
-        raise UserError(
-            f"{encoder.name} shows one vector for a picture and no patches",
-            expected="a model with patches: tiny:, open_clip:, hf: or photo:",
-            way_out="give your model picture_layers or encode_patches (docs/extending.md)",
-        )
-    if pooled_NW is None:
-        # A tower without such a place before its end (attention pooling).
-        pooled_NW = encoder.encode_pictures(pixels)
-    vector_NLW = vector_NLW.float().masked_fill(~mask_NL[..., None], 0)
-    return Parts(vector_NLW, mask_NL, pooled_NW.float())
-
-
-def _read(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
-    """Nothing: the language model reads captions by itself."""
-    count = len(captions)
-    return Parts(torch.zeros(count, 1, 1), torch.zeros(count, 1).bool(), torch.zeros(count, 1))
-
-
-@dataclass(frozen=True, eq=False)
-class _Prompts(Prompts):
-    """Prompts in the one form that the decoder was taught; the processor is its vocabulary."""
-
-    @property
-    def tokenizer(self) -> Words:
-        """Of the language model."""
-        words: Words = self.processor
-        return words
-
-    def render(self, prompt: str, *, sees: bool) -> Rendered:
-        """Tokens are made from the words themselves."""
-        return Rendered(prompt, prompt, "")
-
-    def answer_tokens(self, rendered: Rendered, answer: str, *, ends: bool = False) -> list[int]:
-        """Tokens of an answer, with its end if asked for."""
-        return self.tokenizer.answer(rendered.text, answer) + ([self.end] if ends else [])
-
-    def tokens(self, text: str, *, is_start: bool = False) -> list[int]:
-        """Of a text as it is."""
-        return self.tokenizer.plain(text)
-
-    @property
-    def end(self) -> int:
-        """Ends an answer."""
-        return self.tokenizer.end
-
-
-@dataclass(frozen=True, eq=False)
-class _Preparer(Preparer):
-    """Prepares pictures as the frozen encoder does."""
-
-    encoder: DualEncoder
-    places: int
-    """Tokens of a picture; 0 where none is seen."""
-
-    def see(self, picture: Picture, rendered: Rendered) -> Seen:
-        """Open and prepare a picture; OSError or ValueError if it is damaged."""
-        if not self.places:
-            return Seen((), {}, {}, ())
-        pixels = self.encoder.prepare(picture.open())[None]
-        return Seen((self.image_token_id,) * self.places, {}, {"pixels": pixels}, ())
-
-    def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
-        """The picture, then the prompt."""
-        head = () if seen is None else seen.head
-        words: Words = self.prompts.processor
-        return (*head, *words.ask(rendered.text))
+"""The family that it runs like: what stands first does not depend on what follows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,21 +104,6 @@ class PatchDecoder(ChatModel):
             return dict(zip(first, made, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Made:
-    """What training made, and what it needs to be asked."""
-
-    net: DecoderNet
-    words: Words
-    settings: DecoderSettings
-    places: int
-    """Tokens of a picture."""
-    context: int
-    """Tokens of picture, prompt and answer together."""
-    embeds: bool = False
-    """Whether it was trained to embed, with every text in the form of a question: VLM2Vec."""
-
-
 def patch_decoder(
     encoder: DualEncoder, made: Made, *, name: str, fingerprint: str, rows: int | None = None
 ) -> PatchDecoder:
@@ -381,3 +141,234 @@ def patch_decoder(
         embeds=made.embeds,
         settings=settings,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """What training made, and what it needs to be asked."""
+
+    net: DecoderNet
+    words: Words
+    settings: DecoderSettings
+    places: int
+    """Tokens of a picture."""
+    context: int
+    """Tokens of picture, prompt and answer together."""
+    embeds: bool = False
+    """Whether it was trained to embed, with every text in the form of a question: VLM2Vec."""
+
+
+def view_of(settings: DecoderSettings) -> View:
+    """How a decoder looks at pictures; it reads captions by itself."""
+    return View(f"decoder-{settings.layer}", partial(_look, layer=settings.layer), _read)
+
+
+def _look(encoder: DualEncoder, pixels: Tensor, layer: str = "second_last") -> Parts:
+    """Patches after a block of the picture tower, before the projection where it shows them."""
+    if isinstance(encoder, LayerEncoder):
+        layers = encoder.picture_layers(pixels)
+        # The last is what the norm makes of the last block, so the second to last block is third.
+        at = -1 if layer == "last" else -3
+        pooled_NW = layers.pooled_NW[at]
+        vector_NLW, mask_NL = layers.vector_NLW[at], layers.mask_NL
+    elif isinstance(encoder, TokenEncoder):
+        found = encoder.encode_patches(pixels)
+        pooled_NW, vector_NLW, mask_NL = None, found.vector_NLD, found.mask_NL
+    else:
+        raise UserError(
+            f"{encoder.name} shows one vector for a picture and no patches",
+            expected="a model with patches: tiny:, open_clip:, hf: or photo:",
+            way_out="give your model picture_layers or encode_patches (docs/extending.md)",
+        )
+    if pooled_NW is None:
+        # A tower without such a place before its end (attention pooling).
+        pooled_NW = encoder.encode_pictures(pixels)
+    vector_NLW = vector_NLW.float().masked_fill(~mask_NL[..., None], 0)
+    return Parts(vector_NLW, mask_NL, pooled_NW.float())
+
+
+def _read(encoder: DualEncoder, captions: Sequence[str]) -> Parts:
+    """Nothing: the language model reads captions by itself."""
+    count = len(captions)
+    return Parts(torch.zeros(count, 1, 1), torch.zeros(count, 1).bool(), torch.zeros(count, 1))
+
+
+def picture_tokens(parts: Parts, settings: DecoderSettings) -> Tensor | None:
+    """What stands for a picture, [N, L, V]: its patches, the one vector it is pooled to, or none.
+
+    Raises UserError if half precision cannot hold it.
+    """
+    if settings.sees == "nothing":
+        return None
+    found = parts.part_NLW if settings.sees == "patches" else parts.pooled_NW[:, None]
+    if settings.keeps == "float32":
+        return found.float()
+    half = found.half()
+    if not bool(half.isfinite().all()):
+        raise UserError(
+            f"features up to {float(found.abs().max()):,.0f} do not fit into float16",
+            expected="numbers below 65,504",
+            way_out="--set keeps=float32",
+        )
+    return half
+
+
+class DecoderNet(nn.Module):
+    """A connector and a language model; the picture tower is a function that it does not own.
+
+    Attention is causal and rows are padded on the right while training, so no mask is needed there.
+    """
+
+    def __init__(
+        self,
+        language: Any,
+        *,
+        width: int,
+        look: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """`width` is that of the features; `look` makes features of pixels, where it is asked."""
+        super().__init__()
+        self.language = language
+        inner = int(language.config.hidden_size)
+        self.connector = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, inner))
+        self.look = look
+        self.picture_token = int(language.config.vocab_size)
+        """Stands for one patch; no tokenizer gives it."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the weights."""
+        return next(self.connector.parameters()).dtype
+
+    def hidden(self, seen_BLV: Tensor | None, token_BT: Tensor) -> Tensor:
+        """The last layer at each token of the text, [B, T, W]; None removes the picture."""
+        text_BTW = self.language.get_input_embeddings()(token_BT)
+        inputs = text_BTW
+        if seen_BLV is not None:
+            seen_BLW = self.connector(seen_BLV.to(self.dtype)).to(text_BTW.dtype)
+            inputs = torch.cat([seen_BLW, text_BTW], dim=1)
+        found = self.language.base_model(inputs_embeds=inputs, use_cache=False)
+        hidden_BTW: Tensor = found.last_hidden_state[:, -token_BT.shape[1] :]
+        return hidden_BTW
+
+    def answered(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
+        """Logits of each token of the answers, [B, A, vocabulary]."""
+        hidden_BTW = self.hidden(seen_BLV, batch.token_BT)
+        at_BAW = batch.at_BA[..., None].expand(-1, -1, hidden_BTW.shape[-1])
+        logit: Tensor = self.language.get_output_embeddings()(hidden_BTW.gather(1, at_BAW))
+        return logit
+
+    def loss(self, seen_BLV: Tensor | None, batch: LessonBatch) -> Tensor:
+        """Mean over rows of the mean over an answer's tokens: no kind counts more by its length."""
+        logit_BAV = self.answered(seen_BLV, batch).float()
+        lost_BA = functional.cross_entropy(
+            logit_BAV.transpose(1, 2), batch.target_BA, ignore_index=NOTHING, reduction="none"
+        )
+        return (lost_BA.sum(dim=1) / (batch.target_BA != NOTHING).sum(dim=1)).mean()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        position_ids: Tensor,
+        past_key_values: Any = None,
+        use_cache: bool = False,
+        logits_to_keep: int = 1,
+        pixels: Tensor | None = None,
+        return_dict: bool = True,
+    ) -> NetOutput:
+        """As chat models of transformers are run; rows are padded on the left."""
+        found = self.base_model(
+            input_ids, attention_mask, position_ids, past_key_values, use_cache, pixels
+        )
+        last = found.last_hidden_state[:, -logits_to_keep:]
+        return NetOutput(self.language.get_output_embeddings()(last), found.past_key_values)
+
+    def base_model(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        position_ids: Tensor,
+        past_key_values: Any = None,
+        use_cache: bool = False,
+        pixels: Tensor | None = None,
+        return_dict: bool = True,
+    ) -> Any:
+        """The same up to the last layer, without logits."""
+        return self.language.base_model(
+            inputs_embeds=self._embedded(input_ids, pixels),
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            return_dict=return_dict,
+        )
+
+    def _embedded(self, token_BT: Tensor, pixels: Tensor | None) -> Tensor:
+        """Vectors of the tokens, with the connector's in place of the picture's."""
+        is_picture_BT = token_BT == self.picture_token
+        text_BTW: Tensor = self.language.get_input_embeddings()(
+            token_BT.masked_fill(is_picture_BT, 0)
+        )
+        if pixels is None or self.look is None:
+            return text_BTW
+        seen_BLW = self.connector(self.look(pixels).to(text_BTW))
+        return text_BTW.masked_scatter(is_picture_BT[..., None], seen_BLW)
+
+
+@dataclass(frozen=True, eq=False)
+class NetOutput:
+    """What the protocols of chat models look at."""
+
+    logits: Tensor
+    past_key_values: Any
+
+
+@dataclass(frozen=True, eq=False)
+class _Prompts(Prompts):
+    """Prompts in the one form that the decoder was taught; the processor is its vocabulary."""
+
+    @property
+    def tokenizer(self) -> Words:
+        """The vocabulary of the language model."""
+        words: Words = self.processor
+        return words
+
+    def render(self, prompt: str, *, sees: bool) -> Rendered:
+        """Tokens are made from the words themselves."""
+        return Rendered(prompt, prompt, "")
+
+    def answer_tokens(self, rendered: Rendered, answer: str, *, ends: bool = False) -> list[int]:
+        """Tokens of an answer, with its end if asked for."""
+        return self.tokenizer.answer(rendered.text, answer) + ([self.end] if ends else [])
+
+    def tokens(self, text: str, *, is_start: bool = False) -> list[int]:
+        """Tokens of a text as it is."""
+        return self.tokenizer.plain(text)
+
+    @property
+    def end(self) -> int:
+        """The token that ends an answer."""
+        return self.tokenizer.end
+
+
+@dataclass(frozen=True, eq=False)
+class _Preparer(Preparer):
+    """Prepares pictures as the frozen encoder does."""
+
+    encoder: DualEncoder
+    places: int
+    """Tokens of a picture; 0 where none is seen."""
+
+    def see(self, picture: Picture, rendered: Rendered) -> Seen:
+        """Open and prepare a picture; OSError or ValueError if it is damaged."""
+        if not self.places:
+            return Seen((), {}, {}, ())
+        pixels = self.encoder.prepare(picture.open())[None]
+        return Seen((self.image_token_id,) * self.places, {}, {"pixels": pixels}, ())
+
+    def prompt_of(self, seen: Seen | None, rendered: Rendered) -> tuple[int, ...]:
+        """The picture, then the prompt."""
+        head = () if seen is None else seen.head
+        words: Words = self.prompts.processor
+        return (*head, *words.ask(rendered.text))

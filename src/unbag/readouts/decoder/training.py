@@ -1,4 +1,10 @@
-"""What a decoder is and how it was made come in; its card goes out as Markdown."""
+"""Teaching a decoder: features and facts of the data, the steps, and how much it has learned.
+
+There are two stages, as for LLaVA: first the connector alone, then connector and language model.
+Nothing of a step asks the device for a number, and the features never leave it.
+
+Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tokens of an answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,9 +20,8 @@ import torch
 from torch import Tensor
 
 from unbag.errors import UserError
-from unbag.metrics.intervals import wilson
 from unbag.models.weights import seeded
-from unbag.readouts.data import Row, WorldRows, rows_of, world_pool, world_rows
+from unbag.readouts.data import PoolRow, WorldRows, rows_of, world_pool, world_rows
 from unbag.readouts.decoder.language import (
     Language,
     add_lora,
@@ -31,7 +35,6 @@ from unbag.readouts.decoder.lessons import (
     DecoderSettings,
     Draws,
     Fact,
-    Lesson,
     LessonBatch,
     Lessons,
     Words,
@@ -49,15 +52,16 @@ from unbag.training.optim import Recorded, compile_layers, decay_groups, put_rat
 from unbag.training.recipes import Precision
 from unbag.training.repair import WORLD, Wanted, Where
 from unbag.types import DualEncoder, IntArray, Picture
-from unbag.version import __version__
-
-# Dimensions: N pictures.
 
 HELD, MOST_HELD = 0.1, 2_000
 """Share of the pictures that no step sees, and the most of them."""
 MOST_BYTES = 24 << 30
 """Of features that are kept in memory."""
 _AT_ONCE = 512
+_LOOK = 50
+"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
+_CLIP = 1.0
+"""Longest gradient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +138,7 @@ def of_world(
 
 def _of_pairs(
     encoder: DualEncoder,
-    rows: Sequence[Row],
+    rows: Sequence[PoolRow],
     settings: DecoderSettings,
     *,
     where: Where,
@@ -167,6 +171,7 @@ def _of_pairs(
 def _features(
     store: PartsStore, pictures: Sequence[Picture], settings: DecoderSettings
 ) -> Tensor | None:
+    """Features of the pictures; refused where memory cannot hold them."""
     size = store.pictures(pictures[:1]).part_NLW.nbytes * len(pictures)
     if settings.sees == "patches" and size > MOST_BYTES:
         raise UserError(
@@ -181,35 +186,89 @@ def _features(
 
 
 def _fact(picture: int, caption: str, negatives: Sequence[str | None]) -> Fact:
+    """Each negative once, without gaps and without the caption itself."""
     some = (one for one in negatives if one is not None and one != caption)
     return Fact(picture, caption, tuple(dict.fromkeys(some)))
 
 
 def _digest(captions: Sequence[str], negatives: Sequence[Sequence[str | None]]) -> str:
+    """The fingerprint of facts."""
     digest = blake2b(digest_size=12)
     for both in zip(captions, negatives, strict=True):
         digest.update(repr(both).encode())
     return f"facts-{digest.hexdigest()}"
 
 
-# Two stages, as for LLaVA: first the connector alone, then connector and language model. Nothing
-# of a step asks the device for a number, and the features never leave it.
-#
-# Dimensions: N pictures, L patches, V width of features, M lessons, B rows, A tokens of an answer.
+def begin(
+    material: Material,
+    settings: DecoderSettings,
+    *,
+    device: str = "cpu",
+    precision: Precision = "float32",
+    seed: int = 0,
+    language: Language | None = None,
+) -> Begun:
+    """Tokens of all questions, first weights, and features on the device.
 
-_LOOK = 50
-"""Steps after which the loss is read: asking a GPU for a number makes it wait."""
-_CLIP = 1.0
-"""Longest gradient."""
+    `language` is that of the settings, where it was read before; it is changed by teaching.
+    """
+    every = lessons_of(material.facts, settings, seed=seed)
+    if language is None and not settings.is_scratch:
+        language = read_language(settings.language, asks=settings.asks)
+    words: Words
+    if language is None:
+        texts = {text for lesson in every for text in (lesson.prompt, lesson.answer)}
+        words = words_of([*texts, *words_asked()], asks=settings.asks)
+    else:
+        words = language.words
+    first = material.count - material.held
+    trained = [lesson for lesson in every if lesson.picture < first]
+    held = [lesson for lesson in every if lesson.picture >= first]
+    lessons = make_lessons(trained, words, context=settings.context)
+    seen_NLV = material.seen_NLV
+    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
+    net = _net(settings, words, language, places=places, width=width, seed=seed)
+    context = getattr(net.language.config, "max_position_embeddings", None)
+    made = Made(net, words, settings, places, context or places + settings.context)
+    if made.context < places + settings.context:
+        raise UserError(
+            f"{places} tokens of a picture and {settings.context} of text",
+            expected=f"at most {made.context}, the context of the language model",
+            way_out=f"--set context={max(1, made.context - places)}",
+        )
+    teaching = Teaching(
+        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
+    )
+    apart = make_lessons(held, words, context=settings.context) if held else None
+    return Begun(made, teaching, apart)
 
 
-@dataclass(frozen=True)
-class Taught:
-    """A step that was taken."""
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A decoder with everything that is needed to teach it, and to ask it afterwards."""
 
-    step: int
-    loss: float | None
-    """None where it was not read."""
+    made: Made
+    teaching: Teaching
+    held: Lessons | None
+    """Questions about pictures that no step sees, if there are any."""
+
+
+def _net(
+    settings: DecoderSettings,
+    words: Words,
+    language: Language | None,
+    *,
+    places: int,
+    width: int,
+    seed: int,
+) -> DecoderNet:
+    """Connector and language model before training, the same for the same seed."""
+    with seeded(seed):
+        if language is None:
+            return DecoderNet(scratch_language(settings, words, places=places), width=width)
+        if settings.lora:
+            add_lora(language.model, settings.lora)
+        return DecoderNet(language.model, width=width)
 
 
 class Teaching:
@@ -275,6 +334,7 @@ class Teaching:
         return loss
 
     def _replayed(self, row_B: IntArray, *, is_blind: bool) -> Tensor:
+        """A step as it was recorded; with and without the picture are recorded apart."""
         self._row_B.copy_(torch.from_numpy(row_B))
         if is_blind not in self._recorded:
             self._recorded[is_blind] = Recorded(
@@ -346,13 +406,19 @@ class Teaching:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Lessons that a decoder answers right: the most probable token is the right one throughout."""
+class Taught:
+    """A step of teaching that was taken."""
 
-    share: float
-    """Of all lessons."""
-    by_kind: Mapping[str, float]
-    count: int
+    step: int
+    loss: float | None
+    """None where it was not read."""
+
+
+def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
+    """Products in bfloat16, where asked for."""
+    if precision == "float32":
+        return nullcontext()
+    return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
 
 
 @torch.inference_mode()
@@ -366,7 +432,7 @@ def share_right(
     device: str = "cpu",
     precision: Precision = "float32",
 ) -> Fitted:
-    """On lessons of your choice, all by default."""
+    """The share of some lessons, of all by default, that are answered right."""
     net.eval()
     every = np.arange(len(lessons)) if rows is None else rows
     # Of like length together, so that little is padded.
@@ -383,6 +449,16 @@ def share_right(
     by_kind = {name: float(right_M[kind_M == k].mean()) for k, name in enumerate(KINDS)
                if (kind_M == k).any()}  # fmt: skip
     return Fitted(float(right_M.mean()), MappingProxyType(by_kind), len(every))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Lessons that a decoder answers right: the most probable token is the right one throughout."""
+
+    share: float
+    """Of all lessons."""
+    by_kind: Mapping[str, float]
+    count: int
 
 
 def fits(
@@ -404,180 +480,3 @@ def fits(
     )
     teaching.run()
     return share_right(net, teaching.seen_NLV, teaching.lessons, device=device, precision=precision)
-
-
-def autocast(device: str, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16, where asked for."""
-    if precision == "float32":
-        return nullcontext()
-    return torch.autocast(device.partition(":")[0], dtype=torch.bfloat16)
-
-
-@dataclass(frozen=True, eq=False)
-class Begun:
-    """A decoder with everything that is needed to teach it, and to ask it afterwards."""
-
-    made: Made
-    teaching: Teaching
-    held: Lessons | None
-    """Questions about pictures that no step sees, if there are any."""
-
-
-def begin(
-    material: Material,
-    settings: DecoderSettings,
-    *,
-    device: str = "cpu",
-    precision: Precision = "float32",
-    seed: int = 0,
-    language: Language | None = None,
-) -> Begun:
-    """Tokens of all questions, first weights, and features on the device.
-
-    `language` is that of the settings, where it was read before; it is changed by teaching.
-    """
-    every = lessons_of(material.facts, settings, seed=seed)
-    if language is None and not settings.is_scratch:
-        language = read_language(settings.language, asks=settings.asks)
-    words: Words = _vocabulary(every, settings) if language is None else language.words
-    first = material.count - material.held
-    trained = [lesson for lesson in every if lesson.picture < first]
-    held = [lesson for lesson in every if lesson.picture >= first]
-    lessons = make_lessons(trained, words, context=settings.context)
-    seen_NLV = material.seen_NLV
-    places, width = (0, 1) if seen_NLV is None else (seen_NLV.shape[1], seen_NLV.shape[2])
-    net = _net(settings, words, language, places=places, width=width, seed=seed)
-    context = getattr(net.language.config, "max_position_embeddings", None)
-    made = Made(net, words, settings, places, context or places + settings.context)
-    if made.context < places + settings.context:
-        raise UserError(
-            f"{places} tokens of a picture and {settings.context} of text",
-            expected=f"at most {made.context}, the context of the language model",
-            way_out=f"--set context={max(1, made.context - places)}",
-        )
-    teaching = Teaching(
-        net, seen_NLV, lessons, settings, device=device, precision=precision, seed=seed
-    )
-    apart = make_lessons(held, words, context=settings.context) if held else None
-    return Begun(made, teaching, apart)
-
-
-def _vocabulary(lessons: Sequence[Lesson], settings: DecoderSettings) -> Words:
-    """All words of the questions, of their answers and of fixed prompts."""
-    texts = {text for one in lessons for text in (one.prompt, one.answer)}
-    return words_of([*texts, *words_asked()], asks=settings.asks)
-
-
-def _net(
-    settings: DecoderSettings,
-    words: Words,
-    language: Language | None,
-    *,
-    places: int,
-    width: int,
-    seed: int,
-) -> DecoderNet:
-    """Connector and language model before training, the same for the same seed."""
-    with seeded(seed):
-        if language is None:
-            return DecoderNet(scratch_language(settings, words, places=places), width=width)
-        if settings.lora:
-            add_lora(language.model, settings.lora)
-        return DecoderNet(language.model, width=width)
-
-
-@dataclass(frozen=True)
-class DecoderCard:
-    """What only the training knows."""
-
-    model: str
-    """As `--model` names it."""
-    fingerprint: str
-    settings: Mapping[str, object]
-    data: str
-    pictures: int
-    held: int
-    questions: int
-    seed: int
-    seconds: float
-    device: str
-    weights: int
-    learned: Fitted
-    """On questions that were trained on."""
-    kept: Fitted | None
-    """On questions about pictures that no step saw."""
-
-    @property
-    def protocol(self) -> str:
-        """One that it was taught for: without questions, a letter is no answer."""
-        return "letters" if self.settings.get("asks", True) else "likelihood"
-
-    def lines(self, folder: Path) -> tuple[str, ...]:
-        """For the terminal."""
-        others = f"; about other pictures: {_said(self.kept)}" if self.kept else ""
-        return (
-            f"questions answered right, of those it was taught: {_said(self.learned)}{others}",
-            f"{self.weights:,} weights, {self.seconds:,.0f} s of training",
-            f"score with: unbag run --model {self.model} --scorer decoder@{folder}",
-            f"or ask it:  unbag run --model decoder:{folder} --scorer {self.protocol}",
-        )
-
-
-def render(card: DecoderCard) -> str:
-    """README.md of the folder."""
-    settings = "\n".join(f"| {key} | {value} |" for key, value in card.settings.items())
-    rows = [
-        _row("trained on", card.learned),
-        *([_row("no step saw", card.kept)] if card.kept else []),
-    ]
-    names = list(card.learned.by_kind)
-    return f"""# A decoder on frozen features of {card.model}
-
-A connector and a language model that answer questions about pictures. They see them through the
-picture tower of `{card.model}`, which stayed as it was; the decoder means nothing for any other
-(fingerprint {card.fingerprint}).
-
-    unbag run --model {card.model} --scorer decoder@FOLDER --bench world
-    unbag run --model decoder:FOLDER --scorer {card.protocol} --bench world
-
-## Training
-
-Data: {card.data}. {card.questions:,} questions about {card.pictures:,} pictures, {card.held:,}
-pictures kept apart; seed {card.seed}; {card.seconds:,.0f} s on {card.device}; {card.weights:,}
-weights were open.
-
-| setting | value |
-| --- | --- |
-{settings}
-
-## Numbers
-
-Questions whose answer is right to the last token, in percent, with a 95 % interval by Wilson's
-formula over questions, which share pictures. A decoder that does not answer what it was taught says
-nothing about the features. Many captions describe a picture, so `describe` is low by nature.
-
-| pictures | questions | all | {" | ".join(names)} |
-| --- | --- | --- | {" | ".join("---" for _ in names)} |
-{chr(10).join(rows)}
-
-## Licence
-
-That of the model, of the language model and of the pictures; nothing is granted here beside it.
-
-Written by unbag {__version__}.
-"""
-
-
-def _row(what: str, fitted: Fitted) -> str:
-    kinds = " | ".join(f"{100 * share:.1f}" for share in fitted.by_kind.values())
-    return f"| {what} | {fitted.count:,} | {_share(fitted)} | {kinds} |"
-
-
-def _said(fitted: Fitted) -> str:
-    kinds = ", ".join(f"{kind} {100 * share:.1f}" for kind, share in fitted.by_kind.items())
-    return f"{_share(fitted)} % of {fitted.count:,} ({kinds})"
-
-
-def _share(fitted: Fitted) -> str:
-    found = wilson(fitted.share * fitted.count, fitted.count)
-    return f"{100 * fitted.share:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"

@@ -1,4 +1,7 @@
-"""Pairs or the world come in; what VLM2Vec is shown in each step goes out: queries and targets.
+"""What VLM2Vec is shown: the question behind a picture, and the queries and targets of a step.
+
+The question is the item's own, or one about the relation that its captions state. It names the same
+things and the same relations whichever caption is true.
 
 Dimensions: B pictures of a step, K hard negatives of a caption, T different texts of a step.
 """
@@ -18,8 +21,7 @@ from torch import Tensor
 from unbag.data.pairs import Pair, Pairs
 from unbag.edits.kinds import normalised
 from unbag.errors import UserError
-from unbag.models.baselines import text_of
-from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, says_relation
+from unbag.scorers.questions import BETWEEN, SAYS_PLACE, is_turned, joined_by_or, says_relation
 from unbag.training.data.pairs import Draw, Orders
 from unbag.training.data.world import (
     DEFAULT_PRESET,
@@ -31,18 +33,19 @@ from unbag.training.data.world import (
 )
 from unbag.training.recipes import Slot
 from unbag.types import Item, Picture
+from unbag.types.items import text_of
 from unbag.world.rendering import ScenePicture
 from unbag.world.stream import batch, split_seed, withheld
 from unbag.world.vocabulary import DEFAULT, INVERSE, RELATIONS
-
-# The question is the item's own, or one about the relation that its captions state. It names the
-# same things and the same relations whichever caption is true.
 
 WITH_QUESTION = "Represent the given image with the following question: {question}"
 WITHOUT = "Represent the given image"
 TEXT_ONLY = "Find the text that can answer the given query: {question}"
 VERSION = "1"
-"""Of all that is below: part of a scorer's fingerprint."""
+"""Of these prompts and of how questions are made: part of a scorer's fingerprint."""
+OPPOSITE: Mapping[str, str] = MappingProxyType(
+    {BETWEEN[name].phrase: BETWEEN[other].phrase for name, other in INVERSE.items()}
+)
 _PHRASES = tuple(dict.fromkeys(relation.phrase for relation in BETWEEN.values()))
 """The order in which a question lists them."""
 _KNOWN: Mapping[str, str] = MappingProxyType(
@@ -50,103 +53,8 @@ _KNOWN: Mapping[str, str] = MappingProxyType(
     | {rare: BETWEEN[name].phrase for name, (_, rare) in RELATIONS.items()}
 )
 """Relations as captions write them, and as a question does."""
-OPPOSITE: Mapping[str, str] = MappingProxyType(
-    {BETWEEN[name].phrase: BETWEEN[other].phrase for name, other in INVERSE.items()}
-)
 _PLACE_PAIRS = (("left", "right"), ("top", "bottom"))
 _BETWEEN = says_relation(_KNOWN)
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What a caption says of two things, or of one and its place in the picture."""
-
-    first: str
-    relation: str
-    second: str = ""
-
-    @property
-    def things(self) -> frozenset[str]:
-        """Whichever comes first."""
-        return frozenset({self.first, self.second})
-
-    def seen_from(self, first: str) -> str:
-        """The relation, if this thing is named first."""
-        return self.relation if first == self.first else OPPOSITE[self.relation]
-
-
-def instruction(question: str | None) -> str:
-    """What stands behind a picture."""
-    return WITHOUT if question is None else WITH_QUESTION.replace("{question}", question)
-
-
-def text_instruction(question: str) -> str:
-    """What a query says that has a question and no picture: all that is known without looking."""
-    return TEXT_ONLY.replace("{question}", question)
-
-
-def question_of(item: Item) -> str | None:
-    """The question about every picture of an item; None where there is nothing to ask."""
-    if item.question is not None:
-        return item.question.text
-    captions = [text_of(caption) for caption in item.captions]
-    return about_relation(captions, is_turned=is_turned(item.id))
-
-
-def about_relation(captions: Sequence[str], *, is_turned: bool) -> str | None:
-    """The question about captions that say how the same things stand; None if they do not.
-
-    `is_turned` decides which thing is named first where the captions do not agree about it.
-    """
-    found = [stated(caption) for caption in captions]
-    known = [one for one in found if one is not None]
-    if not known or len(known) < len(found) or len({one.things for one in known}) > 1:
-        return None
-    if not known[0].second:
-        return _about_place(known)
-    firsts = sorted({one.first for one in known})
-    first = firsts[-1 if is_turned else 0]
-    (second,) = known[0].things - {first} or {first}
-    said = {one.seen_from(first) for one in known}
-    if len(said) == 1:
-        said |= {OPPOSITE[relation] for relation in said}
-    return f"Is the {first} {_or([p for p in _PHRASES if p in said])} the {second}?"
-
-
-def about_caption(caption: str, *, is_turned: bool) -> str | None:
-    """The question that a caption answers; `is_turned` names its second thing first."""
-    found = stated(caption)
-    if found is None or not found.second:
-        return None if found is None else _about_place([found])
-    first, second = (found.second, found.first) if is_turned else (found.first, found.second)
-    pair = {found.seen_from(first), OPPOSITE[found.seen_from(first)]}
-    return f"Is the {first} {_or([p for p in _PHRASES if p in pair])} the {second}?"
-
-
-def stated(caption: str) -> Stated | None:
-    """How two things stand, such as "a cup left of a plate", or where one is."""
-    place = SAYS_PLACE.fullmatch(caption.strip())
-    if place:
-        return Stated(place["first"].lower(), place["relation"].lower())
-    found = _BETWEEN.fullmatch(caption.strip())
-    if not found:
-        return None
-    return Stated(
-        found["first"].lower(), _KNOWN[found["relation"].lower()], found["second"].lower()
-    )
-
-
-def _about_place(known: Sequence[Stated]) -> str:
-    said = {one.relation for one in known}
-    shown = [place for pair in _PLACE_PAIRS if said & set(pair) for place in pair]
-    return f"Is the {known[0].first} {_or([f'on the {place}' for place in shown])}?"
-
-
-def _or(phrases: Sequence[str]) -> str:
-    *others, last = phrases
-    return f"{', '.join(others)} or {last}" if others else last
-
-
 _SEEDS = 2**31
 """Half of the seeds of the training split; those of `tiny:base` are in the other."""
 _FORM = "vlm2vec 1"
@@ -157,20 +65,7 @@ _FRESH = 10_000_000
 """Steps of the world from here on are never trained on."""
 
 
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """One step."""
-
-    queries: tuple[tuple[Picture, str], ...]
-    targets: tuple[str, ...]
-    """Each text once: captions, then the hard negatives that say something else."""
-    own_B: Tensor
-    """Which of the targets is the caption of each query."""
-    masked_BT: Tensor
-    """True for targets that also fit, so that they are no negatives."""
-
-
-class Lessons(Protocol):
+class EmbeddingLessons(Protocol):
     """All steps of a run, each made when it is asked for."""
 
     @property
@@ -181,11 +76,24 @@ class Lessons(Protocol):
     def fingerprint(self) -> str:
         """Of all that decides a step."""
 
-    def step(self, number: int) -> Lesson:
-        """Any step, from 0."""
+    def step(self, number: int) -> EmbeddingLesson:
+        """What a step is shown; steps count from 0."""
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Those on which before and after are compared, no picture twice."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingLesson:
+    """What one step is shown."""
+
+    queries: tuple[tuple[Picture, str], ...]
+    targets: tuple[str, ...]
+    """Each text once: captions, then the hard negatives that say something else."""
+    own_B: Tensor
+    """Which of the targets is the caption of each query."""
+    masked_BT: Tensor
+    """True for targets that also fit, so that they are no negatives."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +109,7 @@ class Showing:
 
     @property
     def fingerprint(self) -> str:
-        """Of these settings."""
+        """Of the form of prompts and of these settings."""
         return f"{_FORM}-{self.batch}-{self.negatives}-{int(self.asks)}-{self.seed}"
 
     def prompt(self, caption: str, *, is_turned: bool) -> str:
@@ -217,7 +125,7 @@ class WorldLessons:
 
     @property
     def about(self) -> str:
-        """For people."""
+        """The data, for people."""
         return f"the built-in world, preset {DEFAULT_PRESET}: fresh scenes in every step"
 
     @property
@@ -225,7 +133,7 @@ class WorldLessons:
         """Of all that decides a step."""
         return f"world-{DEFAULT.name}-{self.showing.fingerprint}"
 
-    def step(self, number: int) -> Lesson:
+    def step(self, number: int) -> EmbeddingLesson:
         """Scenes, captions and their negatives, with what holds in which scene."""
         showing, knobs = self.showing, find_preset(DEFAULT_PRESET)
         seed = split_seed("train", _SEEDS + showing.seed)
@@ -252,7 +160,7 @@ class WorldLessons:
             negative_true_BBK=truth.negative_true_BBK,
         )
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Scenes that no step of training has."""
         return [self.step(_FRESH + at) for at in range(_MEASURED)]
 
@@ -276,7 +184,7 @@ class PairLessons:
 
     @property
     def about(self) -> str:
-        """For people."""
+        """The data, for people."""
         edits = "with hard negatives" if self._negatives else "without hard negatives"
         return f"{self.pairs.about}, {edits}"
 
@@ -289,7 +197,7 @@ class PairLessons:
     def _negatives(self) -> int:
         return self.showing.negatives if self.pairs.has_edits else 0
 
-    def step(self, number: int) -> Lesson:
+    def step(self, number: int) -> EmbeddingLesson:
         """Pairs in the order of their epoch; one that cannot be opened is replaced by the next."""
         showing = self.showing
         epoch, part = divmod(number, len(self.pairs) // showing.batch)
@@ -299,7 +207,7 @@ class PairLessons:
         shown = [self._shown(int(place), draw) for place in places]
         return lesson(*(list(column) for column in zip(*shown, strict=True)))
 
-    def measured(self) -> list[Lesson]:
+    def measured(self) -> list[EmbeddingLesson]:
         """Of the first epoch: pairs that were trained on."""
         count = min(_MEASURED, len(self.pairs) // self.showing.batch)
         return [self.step(at) for at in range(count)]
@@ -340,7 +248,7 @@ def lesson(
     *,
     also_true_BB: Tensor | None = None,
     negative_true_BBK: Tensor | None = None,
-) -> Lesson:
+) -> EmbeddingLesson:
     """Number the texts; one that several pictures share is one target, so no false negative."""
     row: dict[str, int] = {}
     own = [row.setdefault(caption, len(row)) for caption in captions]
@@ -354,4 +262,89 @@ def lesson(
             for k, place in enumerate(places):
                 if place is not None:
                     masked_BT[:, place] |= negative_true_BBK[:, j, k]
-    return Lesson(tuple(queries), tuple(row), torch.tensor(own), masked_BT)
+    return EmbeddingLesson(tuple(queries), tuple(row), torch.tensor(own), masked_BT)
+
+
+def question_of(item: Item) -> str | None:
+    """The question about every picture of an item; None where there is nothing to ask."""
+    if item.question is not None:
+        return item.question.text
+    captions = [text_of(caption) for caption in item.captions]
+    return about_relation(captions, is_turned=is_turned(item.id))
+
+
+def instruction(question: str | None) -> str:
+    """What stands behind a picture."""
+    return WITHOUT if question is None else WITH_QUESTION.replace("{question}", question)
+
+
+def text_instruction(question: str) -> str:
+    """What a query says that has a question and no picture: all that is known without looking."""
+    return TEXT_ONLY.replace("{question}", question)
+
+
+def about_relation(captions: Sequence[str], *, is_turned: bool) -> str | None:
+    """The question about captions that say how the same things stand; None if they do not.
+
+    `is_turned` decides which thing is named first where the captions do not agree about it.
+    """
+    found = [stated(caption) for caption in captions]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found) or len({one.things for one in known}) > 1:
+        return None
+    if not known[0].second:
+        return _about_place(known)
+    firsts = sorted({one.first for one in known})
+    first = firsts[-1 if is_turned else 0]
+    (second,) = known[0].things - {first} or {first}
+    said = {one.seen_from(first) for one in known}
+    if len(said) == 1:
+        said |= {OPPOSITE[relation] for relation in said}
+    return f"Is the {first} {joined_by_or([p for p in _PHRASES if p in said])} the {second}?"
+
+
+def about_caption(caption: str, *, is_turned: bool) -> str | None:
+    """The question that a caption answers; `is_turned` names its second thing first."""
+    found = stated(caption)
+    if found is None or not found.second:
+        return None if found is None else _about_place([found])
+    first, second = (found.second, found.first) if is_turned else (found.first, found.second)
+    pair = {found.seen_from(first), OPPOSITE[found.seen_from(first)]}
+    return f"Is the {first} {joined_by_or([p for p in _PHRASES if p in pair])} the {second}?"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a caption says of two things, or of one and its place in the picture."""
+
+    first: str
+    relation: str
+    second: str = ""
+
+    @property
+    def things(self) -> frozenset[str]:
+        """The things, in no order."""
+        return frozenset({self.first, self.second})
+
+    def seen_from(self, first: str) -> str:
+        """The relation, if this thing is named first."""
+        return self.relation if first == self.first else OPPOSITE[self.relation]
+
+
+def stated(caption: str) -> Stated | None:
+    """How two things stand, such as "a cup left of a plate", or where one is."""
+    place = SAYS_PLACE.fullmatch(caption.strip())
+    if place:
+        return Stated(place["first"].lower(), place["relation"].lower())
+    found = _BETWEEN.fullmatch(caption.strip())
+    if not found:
+        return None
+    return Stated(
+        found["first"].lower(), _KNOWN[found["relation"].lower()], found["second"].lower()
+    )
+
+
+def _about_place(known: Sequence[Stated]) -> str:
+    said = {one.relation for one in known}
+    shown = [place for pair in _PLACE_PAIRS if said & set(pair) for place in pair]
+    return f"Is the {known[0].first} {joined_by_or([f'on the {place}' for place in shown])}?"

@@ -1,12 +1,15 @@
-"""A frozen dual encoder comes in; a language model that embeds what its patches show goes out.
+"""VLM2Vec as a dual encoder, and the copy of a chat model that training adapts.
 
-Such a head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
+The vector of a picture is read behind "Represent the given image", that of a caption behind the
+caption alone; so every benchmark and probe takes a chat model as it takes a CLIP.
+
+Dimensions: N pictures or captions, D width of the language model, F bytes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -34,19 +37,143 @@ from unbag.types import DualEncoder
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# The copy shares all weights that stay as they are, so that a large model is in memory once. What
-# is trained is saved alone, as safetensors.
-
 PROJECTIONS = (
     "q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "out_proj", "gate_proj", "up_proj",
     "gate_up_proj", "down_proj",
 )  # fmt: skip
 """Names of the linear layers that get small matrices, in the language model only."""
+_SIDES = 8
+"""Bytes in front of a prepared picture: its height and its width."""
+_UNLIMITED = 1_000_000
+_TRAIN = (
+    "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
+    "docs/vlm2vec.md"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Vlm2Vec:
+    """Embeds pictures and captions with a chat model."""
+
+    model: HiddenGenerator
+    scale: float = 1.0
+    """Inverse temperature of the training loss; 1 if it was not trained to embed."""
+    bias: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The model's, and that it embeds."""
+        return f"{self.model.name} (vlm2vec)"
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model and the instruction."""
+        return f"{self.model.fingerprint}-vlm2vec{VERSION}"
+
+    @property
+    def device(self) -> str:
+        """Where the model computes."""
+        return str(getattr(self.model, "device", "cpu"))
+
+    @property
+    def context(self) -> int:
+        """The model's; a longer caption is refused, not cut."""
+        return getattr(self.model, "context", None) or _UNLIMITED
+
+    def prepare(self, image: Image) -> Tensor:
+        """Height, width and pixels as bytes: processors of chat models need the picture itself."""
+        pixels = np.asarray(image.convert("RGB"))
+        sides = np.array(pixels.shape[:2], dtype="<i4").view(np.uint8)
+        return torch.from_numpy(np.concatenate([sides, pixels.reshape(-1)]))
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Tokens where the model tells them, else words."""
+        count = getattr(self.model, "count_tokens", None)
+        if count is None:
+            return [len(caption.split()) for caption in captions]
+        found: list[int] = count(captions)
+        return found
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, F] prepared pictures to [N, D]; NaN where the model cannot take one for its shape."""
+        pictures = [_unpacked(one) for one in pixels.cpu().numpy()]
+        asks = [(picture, instruction(None)) for picture in pictures]
+        try:
+            return unit(self.model.last_hidden(asks))
+        except PictureError as error:
+            warn(f"without a vector: {error.found}", stacklevel=2)
+        nothing_D = torch.full_like(self.encode_captions([instruction(None)])[0], torch.nan)
+        return torch.stack([self._alone(ask, nothing_D) for ask in asks])
+
+    def _alone(self, ask: tuple[PixelPicture, str], nothing_D: Tensor) -> Tensor:
+        try:
+            return unit(self.model.last_hidden([ask]))[0]
+        except PictureError:
+            return nothing_D
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """N captions to [N, D]."""
+        return unit(self.model.last_hidden([(None, caption) for caption in captions]))
+
+    def encode_questions(self, questions: Sequence[str]) -> Tensor:
+        """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
+        return self.encode_captions([text_instruction(question) for question in questions])
+
+
+def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
+    """The picture that `Vlm2Vec.prepare` packed."""
+    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
+    end = _SIDES + height * width * 3
+    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
+
+
+def unit(vector_ND: Tensor) -> Tensor:
+    """At unit norm, in float32 or more: squares of hidden states do not fit into half precision."""
+    wide = torch.promote_types(vector_ND.dtype, torch.float32)
+    return functional.normalize(vector_ND.to(wide), dim=-1)
+
+
+def hidden_generator(model: object) -> HiddenGenerator:
+    """The model, if it can show what it made of all that it read."""
+    if isinstance(model, HiddenGenerator):
+        return model
+    raise UserError(
+        f"{getattr(model, 'name', type(model).__name__)} shows no hidden state behind a prompt",
+        expected="a chat model on this machine, such as hf:FOLDER of a LLaVA or Qwen-VL",
+        way_out="name one with --model (or behind vlm2vec:); this model is scored without vlm2vec",
+    )
+
+
+def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> PatchDecoder:
+    """The head of a folder, or the one that is shipped for this encoder.
+
+    A head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
+    """
+    place = folder or shipped_decoder(readout, encoder)
+    if place is None:
+        raise UserError(
+            f"the read-out {readout!r} needs a language model: {encoder.name} "
+            f"({encoder.fingerprint}) has none, and none is shipped for its patches",
+            expected=f"a chat model on this machine (hf:FOLDER, decoder:FOLDER), tiny:base with "
+            f"--scorer vlm2vec, or --scorer {readout}@FOLDER with a head for this model",
+            way_out=f"train one with {_TRAIN}",
+        )
+    kept = read_decoder(
+        place, read=small_language, way_out=f"check the path; train one with {_TRAIN}"
+    )
+    if not kept.made.embeds:
+        raise UserError(
+            f"{place} was taught to answer, not to embed",
+            expected="a head that `python -m unbag_lab decoders` trained to embed",
+            way_out=f"score it with --scorer decoder@{place}, or train it to embed: "
+            f"unbag train --recipe {readout} --model decoder:{place}",
+        )
+    return on_encoder(kept, encoder, place, name=encoder.name)
 
 
 @dataclass(frozen=True)
 class Adapting:
-    """What is trained."""
+    """Which weights of a chat model are trained."""
 
     lora: int = 8
     """Rank; 0 trains the whole language model."""
@@ -66,7 +193,11 @@ class Adapting:
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
-    """A copy of a chat model, ready to learn."""
+    """A copy of a chat model, ready to learn.
+
+    It shares all weights that stay as they are, so that a large model is in memory once. What is
+    trained is saved alone, as safetensors.
+    """
 
     model: ChatModel
     weights: Mapping[str, nn.Parameter]
@@ -127,15 +258,6 @@ def adapt(model: ChatModel, adapting: Adapting, *, seed: int = 0) -> Adapted:
     return Adapted(replace(model, runner=runner), found)
 
 
-def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:
-    """Of the base and of what was trained on top of it."""
-    digest = blake2b(digest_size=8)
-    for name in sorted(state):
-        digest.update(name.encode())
-        digest.update(state[name].detach().float().cpu().numpy().tobytes())
-    return f"{model.fingerprint}-{digest.hexdigest()}"
-
-
 def _shared(module: nn.Module, name: str, adapting: Adapting) -> dict[int, Any]:
     """Weights that the copy may have in common with the model."""
     frozen = {id(weight): weight for weight in module.parameters()}
@@ -149,7 +271,7 @@ def _shared(module: nn.Module, name: str, adapting: Adapting) -> dict[int, Any]:
 
 
 def _language_model(model: ChatModel) -> str:
-    """Its name in the model."""
+    """Name of the language model among the parts of the model."""
     module: Any = model.runner.model
     # Decoders on patches keep theirs under a name of its own.
     own = getattr(getattr(module, "language", None), "base_model", None)
@@ -159,7 +281,7 @@ def _language_model(model: ChatModel) -> str:
         raise UserError(
             f"{model.name} does not say which of its parts is the language model",
             expected="a chat model of transformers with get_decoder()",
-            way_out="unbag.readouts.vlm2vec.model trains anything that embeds",
+            way_out="unbag.readouts.vlm2vec.training trains anything that embeds",
         )
     return names[0]
 
@@ -203,244 +325,10 @@ def _peft() -> Any:
         ) from error
 
 
-# Nothing here knows of a model: functions on tensors, wherever these lie, and on whatever embeds.
-#
-# Dimensions: B queries, T targets, N vectors, D width.
-
-TEMPERATURE = 0.02
-Embed = Callable[[slice], Tensor]
-"""Rows of a batch to their vectors, [N, D]; normalised or not."""
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Vectors of all queries and of all targets to one number."""
-
-
-def unit(vector_ND: Tensor) -> Tensor:
-    """At unit norm, in float32 or more: squares of hidden states do not fit into half precision."""
-    wide = torch.promote_types(vector_ND.dtype, torch.float32)
-    return functional.normalize(vector_ND.to(wide), dim=-1)
-
-
-def contrast(
-    query_BD: Tensor,
-    target_TD: Tensor,
-    *,
-    own_B: Tensor | None = None,
-    masked_BT: Tensor | None = None,
-    temperature: float = TEMPERATURE,
-) -> Tensor:
-    """Cross-entropy of each query over all targets, in this direction only.
-
-    Args:
-        query_BD: At any norm.
-        target_TD: Those of the queries first, or wherever `own_B` says; hard negatives are more.
-        own_B: Which target is each query's own; None is the one in the same place.
-        masked_BT: True for targets that fit a query although they are not its own: left out.
-        temperature: Cosines are divided by it.
-    """
-    logit_BT = unit(query_BD) @ unit(target_TD).T / temperature
-    own_B = torch.arange(len(logit_BT), device=logit_BT.device) if own_B is None else own_B
-    if masked_BT is not None:
-        is_own_BT = functional.one_hot(own_B, logit_BT.shape[1]).bool()
-        logit_BT = logit_BT.masked_fill(masked_BT & ~is_own_BT, -torch.inf)
-    return functional.cross_entropy(logit_BT, own_B)
-
-
-def cached_step(
-    embed_query: Embed,
-    embed_target: Embed,
-    *,
-    queries: int,
-    targets: int,
-    loss: Loss = contrast,
-    chunk: int | None = None,
-    seed: int = 0,
-) -> Tensor:
-    """Add the gradient of the loss of a whole batch to the weights, `chunk` rows at a time.
-
-    First all vectors are made without a graph, then the loss gives a gradient at each vector, then
-    every chunk is run again and that gradient goes back through it. It is the gradient of the
-    plain step; memory is that of one chunk, and the time half as much again.
-
-    Args:
-        embed_query: Called with slices of the queries, twice where there are several chunks.
-        embed_target: Likewise of the targets.
-        queries: How many.
-        targets: How many.
-        loss: Of all vectors.
-        chunk: Rows at a time; None is all.
-        seed: Of dropout, from seed and step: each chunk draws the same in both passes.
-    """
-    sides = ((embed_query, queries), (embed_target, targets))
-    parts = [_parts(embed, n, chunk, seed=seed, side=s) for s, (embed, n) in enumerate(sides)]
-    if all(len(side) == 1 for side in parts):
-        whole = loss(*(run() for ((_, run),) in parts))
-        torch.autograd.backward(whole)
-        return whole.detach()
-    with torch.no_grad():
-        made = [torch.cat([run() for _, run in side]) for side in parts]
-    leaves = [vector.requires_grad_(True) for vector in made]
-    whole = loss(*leaves)
-    torch.autograd.backward(whole)
-    for leaf, side in zip(leaves, parts, strict=True):
-        assert leaf.grad is not None
-        for rows, run in side:
-            torch.autograd.backward(run(), leaf.grad[rows])
-    return whole.detach()
-
-
-def _parts(
-    embed: Embed, rows: int, chunk: int | None, *, seed: int, side: int
-) -> list[tuple[slice, Callable[[], Tensor]]]:
-    size = chunk or rows
-    found: list[tuple[slice, Callable[[], Tensor]]] = []
-    for number, at in enumerate(range(0, rows, size)):
-        part = slice(at, min(at + size, rows))
-        found.append((part, _seeded(embed, part, hash((seed, side, number)))))
-    return found
-
-
-def _seeded(embed: Embed, part: slice, seed: int) -> Callable[[], Tensor]:
-    def run() -> Tensor:
-        torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
-        return embed(part)
-
-    return run
-
-
-def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
-    """Of the learning rate: a line up, then a line down to zero."""
-    if step < warm_up:
-        return (step + 1) / warm_up
-    return max(0.0, (steps - step) / max(1, steps - warm_up))
-
-
-# The vector of a picture is read behind "Represent the given image", that of a caption behind the
-# caption alone; so every benchmark and probe takes a chat model as it takes a CLIP.
-#
-# Dimensions: N pictures or captions, D width of the language model, F bytes.
-
-_SIDES = 8
-"""Bytes in front of a prepared picture: its height and its width."""
-_UNLIMITED = 1_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Vlm2Vec:
-    """Embeds pictures and captions with a chat model."""
-
-    model: HiddenGenerator
-    scale: float = 1.0
-    """Inverse temperature of the training loss; 1 if it was not trained to embed."""
-    bias: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The model's, and that it embeds."""
-        return f"{self.model.name} (vlm2vec)"
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the model and the instruction."""
-        return f"{self.model.fingerprint}-vlm2vec{VERSION}"
-
-    @property
-    def device(self) -> str:
-        """The model's."""
-        return str(getattr(self.model, "device", "cpu"))
-
-    @property
-    def context(self) -> int:
-        """The model's; a longer caption is refused, not cut."""
-        return getattr(self.model, "context", None) or _UNLIMITED
-
-    def prepare(self, image: Image) -> Tensor:
-        """Height, width and pixels as bytes: processors of chat models need the picture itself."""
-        pixels = np.asarray(image.convert("RGB"))
-        sides = np.array(pixels.shape[:2], dtype="<i4").view(np.uint8)
-        return torch.from_numpy(np.concatenate([sides, pixels.reshape(-1)]))
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Tokens where the model tells them, else words."""
-        count = getattr(self.model, "count_tokens", None)
-        if count is None:
-            return [len(caption.split()) for caption in captions]
-        found: list[int] = count(captions)
-        return found
-
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, F] prepared pictures to [N, D]; NaN where the model cannot take one for its shape."""
-        pictures = [_unpacked(one) for one in pixels.cpu().numpy()]
-        asks = [(picture, instruction(None)) for picture in pictures]
-        try:
-            return unit(self.model.last_hidden(asks))
-        except PictureError as error:
-            warn(f"without a vector: {error.found}", stacklevel=2)
-        nothing_D = torch.full_like(self.encode_captions([instruction(None)])[0], torch.nan)
-        return torch.stack([self._alone(ask, nothing_D) for ask in asks])
-
-    def _alone(self, ask: tuple[PixelPicture, str], nothing_D: Tensor) -> Tensor:
-        try:
-            return unit(self.model.last_hidden([ask]))[0]
-        except PictureError:
-            return nothing_D
-
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """N captions to [N, D]."""
-        return unit(self.model.last_hidden([(None, caption) for caption in captions]))
-
-    def encode_questions(self, questions: Sequence[str]) -> Tensor:
-        """N questions without a picture to [N, D]: nearest to what the model would say unseen."""
-        return self.encode_captions([text_instruction(question) for question in questions])
-
-
-def hidden_generator(model: object) -> HiddenGenerator:
-    """The model, if it can show what it made of all that it read."""
-    if isinstance(model, HiddenGenerator):
-        return model
-    raise UserError(
-        f"{getattr(model, 'name', type(model).__name__)} shows no hidden state behind a prompt",
-        expected="a chat model on this machine, such as hf:FOLDER of a LLaVA or Qwen-VL",
-        way_out="name one with --model (or behind vlm2vec:); this model is scored without vlm2vec",
-    )
-
-
-def _unpacked(byte_F: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> PixelPicture:
-    height, width = (int(side) for side in byte_F[:_SIDES].view("<i4"))
-    end = _SIDES + height * width * 3
-    return PixelPicture(byte_F[_SIDES:end].reshape(height, width, 3))
-
-
-"""A frozen dual encoder comes in; a language model that embeds what its patches show goes out.
-
-Such a head is a decoder (`unbag.readouts.decoder.saving`) that was trained further to embed.
-"""
-
-
-_TRAIN = (
-    "`unbag train --recipe decoder`, then `unbag train --recipe vlm2vec --model decoder:FOLDER`: "
-    "docs/vlm2vec.md"
-)
-
-
-def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> PatchDecoder:
-    """The head of a folder, or the one that is shipped for this encoder."""
-    place = folder or shipped_decoder(readout, encoder)
-    if place is None:
-        raise UserError(
-            f"the read-out {readout!r} needs a language model: {encoder.name} "
-            f"({encoder.fingerprint}) has none, and none is shipped for its patches",
-            expected=f"a chat model on this machine (hf:FOLDER, decoder:FOLDER), tiny:base with "
-            f"--scorer vlm2vec, or --scorer {readout}@FOLDER with a head for this model",
-            way_out=f"train one with {_TRAIN}",
-        )
-    kept = read_decoder(
-        place, read=small_language, way_out=f"check the path; train one with {_TRAIN}"
-    )
-    if not kept.made.embeds:
-        raise UserError(
-            f"{place} was taught to answer, not to embed",
-            expected="a head that `python -m unbag.lab.readout_decoders` trained to embed",
-            way_out=f"score it with --scorer decoder@{place}, or train it to embed: "
-            f"unbag train --recipe {readout} --model decoder:{place}",
-        )
-    return on_encoder(kept, encoder, place, name=encoder.name)
+def trained_fingerprint(model: ChatModel, state: Mapping[str, Tensor]) -> str:
+    """Of the base and of what was trained on top of it."""
+    digest = blake2b(digest_size=8)
+    for name in sorted(state):
+        digest.update(name.encode())
+        digest.update(state[name].detach().float().cpu().numpy().tobytes())
+    return f"{model.fingerprint}-{digest.hexdigest()}"

@@ -1,4 +1,4 @@
-"""What VLM2Vec training made, as a folder: weights, what they belong to, a card; and back."""
+"""The folder that VLM2Vec training writes: weights, what they belong to, and a card."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ from unbag.errors import UserError, said_by
 from unbag.metrics.intervals import wilson
 from unbag.models.huggingface.chat import ChatModel
 from unbag.readouts.decoder.saving import CONFIG, read_config, wrong_config
+from unbag.readouts.training import CARD
 from unbag.readouts.vlm2vec.data import WITH_QUESTION, WITHOUT
 from unbag.readouts.vlm2vec.model import Adapting, adapt, trained_fingerprint
-from unbag.readouts.vlm2vec.training import Share
+from unbag.readouts.vlm2vec.training import ShareNearest
 from unbag.runs.files import write_atomically, write_text
 from unbag.version import __version__
 
-WEIGHTS, CARD = "adapter.safetensors", "README.md"
+WEIGHTS = "adapter.safetensors"
 _KIND = "vlm2vec"
+
+
+def save(folder: Path, state: Mapping[str, Tensor], about: About) -> None:
+    """Write the folder; the weights last, so that where they are, all is."""
+    write_text(folder / CONFIG, json.dumps({"kind": _KIND, **asdict(about)}, indent=2) + "\n")
+    write_text(folder / CARD, _card(about))
+    write_atomically(folder / WEIGHTS, lambda temporary: save_file(dict(state), temporary))
 
 
 @dataclass(frozen=True)
@@ -41,25 +49,13 @@ class About:
     seed: int
     steps: int
     seconds: float
-    before: Share
-    after: Share
+    before: ShareNearest
+    after: ShareNearest
     version: str = __version__
 
     def numbers(self) -> str:
         """Before and after, with n and interval."""
         return f"before {_said(self.before)}, after {_said(self.after)}"
-
-
-def save(folder: Path, state: Mapping[str, Tensor], about: About) -> None:
-    """Write the folder; the weights last, so that where they are, all is."""
-    write_text(folder / CONFIG, json.dumps({"kind": _KIND, **asdict(about)}, indent=2) + "\n")
-    write_text(folder / CARD, _card(about))
-    write_atomically(folder / WEIGHTS, lambda temporary: save_file(dict(state), temporary))
-
-
-def is_adapter(folder: Path) -> bool:
-    """Whether the folder is one that `save` wrote."""
-    return (folder / WEIGHTS).exists()
 
 
 def read_about(folder: Path) -> About:
@@ -70,7 +66,11 @@ def read_about(folder: Path) -> About:
         raise refused(f"it has no {WEIGHTS}")
     try:
         del found["kind"]
-        for key, kind in (("adapting", Adapting), ("before", Share), ("after", Share)):
+        for key, kind in (
+            ("adapting", Adapting),
+            ("before", ShareNearest),
+            ("after", ShareNearest),
+        ):
             found[key] = kind(**found[key])
         return About(**found)
     except (KeyError, TypeError, ValueError) as error:
@@ -110,11 +110,9 @@ def load(model: ChatModel, folder: Path) -> tuple[ChatModel, float]:
     return replace(adapted.model, name=name, fingerprint=print_), 1 / about.temperature
 
 
-def _said(share: Share) -> str:
-    found = wilson(share.right, share.asked)
-    part = share.right / share.asked
-    between = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
-    return f"{100 * part:.1f} % {between} of n = {share.asked:,}"
+def is_adapter(folder: Path) -> bool:
+    """Whether the folder is one that `save` wrote."""
+    return (folder / WEIGHTS).exists()
 
 
 def _card(about: About) -> str:
@@ -149,3 +147,10 @@ or, without a question, "{WITHOUT}".
 
 Licence: that of the weights it was made from. Written by unbag {about.version}.
 """
+
+
+def _said(share: ShareNearest) -> str:
+    found = wilson(share.right, share.asked)
+    part = share.right / share.asked
+    between = f"[{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    return f"{100 * part:.1f} % {between} of n = {share.asked:,}"

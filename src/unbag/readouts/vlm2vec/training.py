@@ -1,6 +1,9 @@
-"""An adapted chat model and lessons come in; the model that has learned to embed goes out.
+"""Contrastive training of a chat model that embeds, as VLM2Vec is trained, and its settings.
 
-Dimensions: B queries, T targets, N rows, W width of the language model.
+`fit` takes the steps and goes on from a checkpoint. The loss and the cached gradient are functions
+on tensors and on whatever embeds: they know of no model.
+
+Dimensions: B queries, T targets, N rows or vectors, W or D their width.
 """
 
 from __future__ import annotations
@@ -16,34 +19,32 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn import functional
 
 from unbag.errors import UserError, said_by
 from unbag.models.huggingface.chat_inputs import Row
+from unbag.readouts.reader import LAST
 from unbag.readouts.training import other_run
-from unbag.readouts.vlm2vec.data import Lesson, Lessons, Showing
-from unbag.readouts.vlm2vec.model import (
-    TEMPERATURE,
-    Adapted,
-    Adapting,
-    cached_step,
-    contrast,
-    share_of_rate,
-    unit,
-)
+from unbag.readouts.vlm2vec.data import EmbeddingLesson, EmbeddingLessons, Showing
+from unbag.readouts.vlm2vec.model import Adapted, Adapting, unit
 from unbag.runs.distributed import ALONE
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Progress, stops_gently
 from unbag.training.checkpoint import moments_of, put_moments
 from unbag.training.repair import Where
 
-# How VLM2Vec is trained: the published numbers, and what may be set with --set.
-
+_HEADER = "vlm2vec_training"
+TEMPERATURE = 0.02
 _ABOVE_0 = ("steps", "batch", "chunk", "learning_rate", "temperature", "clip_norm")
+Embed = Callable[[slice], Tensor]
+"""Rows of a batch to their vectors, [N, D]; normalised or not."""
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Vectors of all queries and of all targets to one number."""
 
 
 @dataclass(frozen=True)
 class Vlm2VecSettings:
-    """Defaults are the paper's, but for batch (4 x 64 there) and chunk (1 there)."""
+    """What --set can change. Defaults are the paper's, but for batch (4 x 64) and chunk (1)."""
 
     steps: int = 1000
     batch: int = 64
@@ -86,33 +87,9 @@ class Vlm2VecSettings:
         return Showing(self.batch, self.negatives, asks, seed)
 
 
-LAST = "last.safetensors"
-_HEADER = "vlm2vec_training"
-
-
-@dataclass(frozen=True)
-class Stand:
-    """Where a run stands."""
-
-    run: str
-    """All that decides the weights, as JSON."""
-    step: int = 0
-    seconds: float = 0.0
-    loss: float = float("nan")
-    """Mean of the last steps."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Of queries whose own target is nearer than all others of its step."""
-
-    right: int
-    asked: int
-
-
 def fit(
     adapted: Adapted,
-    lessons: Lessons,
+    lessons: EmbeddingLessons,
     settings: Vlm2VecSettings,
     *,
     run: str,
@@ -159,8 +136,20 @@ def fit(
     return stand
 
 
+@dataclass(frozen=True)
+class Stand:
+    """Where a run stands."""
+
+    run: str
+    """All that decides the weights, as JSON."""
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = float("nan")
+    """Mean of the last steps."""
+
+
 def take_gradient(
-    adapted: Adapted, lesson: Lesson, settings: Vlm2VecSettings, where: Where, *, seed: int
+    adapted: Adapted, lesson: EmbeddingLesson, settings: Vlm2VecSettings, where: Where, *, seed: int
 ) -> Tensor:
     """Of one step, added to the weights; gives the loss."""
     queries, targets = _rows(adapted, lesson)
@@ -186,28 +175,8 @@ def take_gradient(
     )
 
 
-def measure(adapted: Adapted, lessons: Sequence[Lesson], *, chunk: int) -> Share:
-    """How often a query's own target is strictly nearest, those that also fit left out."""
-    right = asked = 0
-    for lesson in lessons:
-        sides = []
-        for rows in _rows(adapted, lesson):
-            with torch.inference_mode():
-                parts = [
-                    adapted.runner.hidden(rows[at : at + chunk]).float().cpu()
-                    for at in range(0, len(rows), chunk)
-                ]
-            sides.append(unit(torch.cat(parts)))
-        cosine_BT = (sides[0] @ sides[1].T).masked_fill(lesson.masked_BT, -torch.inf)
-        own_B1 = lesson.own_B[:, None]
-        own_value_B1 = (sides[0] * sides[1][lesson.own_B]).sum(dim=1, keepdim=True)
-        others_BT = cosine_BT.scatter(1, own_B1, -torch.inf)
-        right += int((others_BT < own_value_B1).all(dim=1).sum())
-        asked += len(lesson.queries)
-    return Share(right, asked)
-
-
-def _rows(adapted: Adapted, lesson: Lesson) -> tuple[list[Row], list[Row]]:
+def _rows(adapted: Adapted, lesson: EmbeddingLesson) -> tuple[list[Row], list[Row]]:
+    """Queries and targets as rows of the model."""
     model = adapted.model
     return model.hidden_rows(lesson.queries), model.hidden_rows([(None, t) for t in lesson.targets])
 
@@ -226,6 +195,7 @@ def _embed(adapted: Adapted, rows: Sequence[Row], where: Where) -> Callable[[sli
 
 
 def _mean(recent: Sequence[Tensor], step: int) -> float:
+    """Of the last losses; refused where it is not finite."""
     found = float(torch.stack(list(recent)).mean())
     if found != found or abs(found) == float("inf"):
         raise UserError(
@@ -234,6 +204,132 @@ def _mean(recent: Sequence[Tensor], step: int) -> float:
             way_out="a smaller learning rate, or --precision float32",
         )
     return found
+
+
+def measure(adapted: Adapted, lessons: Sequence[EmbeddingLesson], *, chunk: int) -> ShareNearest:
+    """How often a query's own target is strictly nearest, those that also fit left out."""
+    right = asked = 0
+    for lesson in lessons:
+        sides = []
+        for rows in _rows(adapted, lesson):
+            with torch.inference_mode():
+                parts = [
+                    adapted.runner.hidden(rows[at : at + chunk]).float().cpu()
+                    for at in range(0, len(rows), chunk)
+                ]
+            sides.append(unit(torch.cat(parts)))
+        cosine_BT = (sides[0] @ sides[1].T).masked_fill(lesson.masked_BT, -torch.inf)
+        own_B1 = lesson.own_B[:, None]
+        own_value_B1 = (sides[0] * sides[1][lesson.own_B]).sum(dim=1, keepdim=True)
+        others_BT = cosine_BT.scatter(1, own_B1, -torch.inf)
+        right += int((others_BT < own_value_B1).all(dim=1).sum())
+        asked += len(lesson.queries)
+    return ShareNearest(right, asked)
+
+
+@dataclass(frozen=True)
+class ShareNearest:
+    """Of queries whose own target is nearer than all others of its step."""
+
+    right: int
+    asked: int
+
+
+def contrast(
+    query_BD: Tensor,
+    target_TD: Tensor,
+    *,
+    own_B: Tensor | None = None,
+    masked_BT: Tensor | None = None,
+    temperature: float = TEMPERATURE,
+) -> Tensor:
+    """Cross-entropy of each query over all targets, in this direction only.
+
+    Args:
+        query_BD: At any norm.
+        target_TD: Those of the queries first, or wherever `own_B` says; hard negatives are more.
+        own_B: Which target is each query's own; None is the one in the same place.
+        masked_BT: True for targets that fit a query although they are not its own: left out.
+        temperature: Cosines are divided by it.
+    """
+    logit_BT = unit(query_BD) @ unit(target_TD).T / temperature
+    own_B = torch.arange(len(logit_BT), device=logit_BT.device) if own_B is None else own_B
+    if masked_BT is not None:
+        is_own_BT = functional.one_hot(own_B, logit_BT.shape[1]).bool()
+        logit_BT = logit_BT.masked_fill(masked_BT & ~is_own_BT, -torch.inf)
+    return functional.cross_entropy(logit_BT, own_B)
+
+
+def cached_step(
+    embed_query: Embed,
+    embed_target: Embed,
+    *,
+    queries: int,
+    targets: int,
+    loss: Loss = contrast,
+    chunk: int | None = None,
+    seed: int = 0,
+) -> Tensor:
+    """Add the gradient of the loss of a whole batch to the weights, `chunk` rows at a time.
+
+    First all vectors are made without a graph, then the loss gives a gradient at each vector, then
+    every chunk is run again and that gradient goes back through it. It is the gradient of the
+    plain step; memory is that of one chunk, and the time half as much again.
+
+    Args:
+        embed_query: Called with slices of the queries, twice where there are several chunks.
+        embed_target: Likewise of the targets.
+        queries: How many.
+        targets: How many.
+        loss: Of all vectors.
+        chunk: Rows at a time; None is all.
+        seed: Of dropout, from seed and step: each chunk draws the same in both passes.
+    """
+    sides = ((embed_query, queries), (embed_target, targets))
+    parts = [_parts(embed, n, chunk, seed=seed, side=s) for s, (embed, n) in enumerate(sides)]
+    if all(len(side) == 1 for side in parts):
+        whole = loss(*(run() for ((_, run),) in parts))
+        torch.autograd.backward(whole)
+        return whole.detach()
+    with torch.no_grad():
+        made = [torch.cat([run() for _, run in side]) for side in parts]
+    leaves = [vector.requires_grad_(True) for vector in made]
+    whole = loss(*leaves)
+    torch.autograd.backward(whole)
+    for leaf, side in zip(leaves, parts, strict=True):
+        assert leaf.grad is not None
+        for rows, run in side:
+            torch.autograd.backward(run(), leaf.grad[rows])
+    return whole.detach()
+
+
+def _parts(
+    embed: Embed, rows: int, chunk: int | None, *, seed: int, side: int
+) -> list[tuple[slice, Callable[[], Tensor]]]:
+    """Chunks of a side, each with the call that embeds it."""
+    size = chunk or rows
+    found: list[tuple[slice, Callable[[], Tensor]]] = []
+    for number, at in enumerate(range(0, rows, size)):
+        part = slice(at, min(at + size, rows))
+        found.append((part, _seeded(embed, part, hash((seed, side, number)))))
+    return found
+
+
+def _seeded(embed: Embed, part: slice, seed: int) -> Callable[[], Tensor]:
+    """Embed these rows with draws of a seed."""
+
+    def run() -> Tensor:
+        torch.manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
+        return embed(part)
+
+    return run
+
+
+def share_of_rate(step: int, *, steps: int, warm_up: int) -> float:
+    """Of the learning rate: a line up, then a line down to zero."""
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return max(0.0, (steps - step) / max(1, steps - warm_up))
 
 
 def _save(path: Path, adapted: Adapted, optimiser: torch.optim.Optimizer, stand: Stand) -> None:

@@ -1,1 +1,1 @@
-"""Data."""
+"""Batches for training, from pairs of pictures and captions or from the world."""

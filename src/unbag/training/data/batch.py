@@ -1,4 +1,4 @@
-"""Pictures, captions and edits of one step come in; tensors that the towers take go out.
+"""One batch of pictures, captions and edits as the towers take it, and the sources of batches.
 
 Every string of a batch is encoded once, however often it occurs, and strings of like length run
 together, so that none is padded to the longest. A missing edit has no string and no row.
@@ -20,51 +20,64 @@ from unbag.errors import UserError
 
 Inputs: TypeAlias = Mapping[str, Tensor]
 """What a text tower takes, by argument."""
-
 PASS_COST = 256
 """Tokens whose time one more pass of a text tower is worth on a CPU."""
 PASS_COST_CUDA = 8_192
 """The same on a GPU, where a pass over few tokens takes as long as Python needs to ask for it."""
 MOST_GROUPS = 8
+CAPTION, PICTURE, NEGATIVE = "caption", "picture", "negative"
+"""Keys of the code of a batch."""
+NONE = -1
 
 
-class Pixels(Protocol):
-    """Prepared pictures: a tensor, or scenes that are drawn where they are needed."""
+class Batches(Protocol):
+    """All steps of a run, made when they are asked for, in any order and by any worker.
+
+    Batches are made from files or from the world; that of a step depends on the step alone.
+
+    Made for one recipe, seed and share of the work; sent to worker processes whole.
+    """
+
+    @property
+    def about(self) -> str:
+        """For the model card: what was trained on and how many pairs."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever a batch could; a run is continued only with the same."""
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps of one epoch."""
+
+    @property
+    def find_truth(self) -> FindTruth | None:
+        """Finds captions that also fit; None where nothing is masked."""
 
     def __len__(self) -> int:
-        """Pictures."""
+        """Steps of all epochs."""
 
-    def __getitem__(self, part: slice, /) -> Pixels:
-        """Some of them."""
-
-    def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
-        """[N, ...] on the device."""
+    def __getitem__(self, step: int) -> Batch:
+        """This process's part of the batch of a step."""
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Strings of like length."""
+@dataclass(frozen=True)
+class Share:
+    """Which part of each batch is ours."""
 
-    row_G: Tensor
-    """Which of the unique strings they are."""
-    inputs: Inputs
+    rank: int = 0
+    of: int = 1
 
-
-@dataclass(frozen=True, eq=False)
-class Truth:
-    """What fits whom beside the pairs; such captions are no negatives of that picture."""
-
-    also_true_BB: Tensor
-    """Caption j fits picture i although i != j."""
-    negative_true_BBK: Tensor | None = None
-    """Negative k of caption j fits picture i."""
-
-
-class FindTruth(Protocol):
-    """Finds it for the whole batch, after codes of all processes have been gathered."""
-
-    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """From integers, one row a picture, that say all that truth needs."""
+    def part(self, batch: int) -> slice:
+        """Of a batch of so many pictures."""
+        if batch % self.of:
+            raise UserError(
+                f"a batch of {batch} cannot be shared by {self.of} processes",
+                expected="a multiple of the number of processes",
+                way_out=f"--set batch={(batch // self.of + 1) * self.of}",
+            )
+        size = batch // self.of
+        return slice(self.rank * size, (self.rank + 1) * size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +123,15 @@ class Batch:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Strings of like length."""
+
+    row_G: Tensor
+    """Which of the unique strings they are."""
+    inputs: Inputs
+
+
 @dataclass(frozen=True)
 class Said:
     """The strings that belong to one picture."""
@@ -117,6 +139,36 @@ class Said:
     caption: str
     negatives: tuple[str | None, ...] = ()
     positives: tuple[str | None, ...] = ()
+
+
+class Pixels(Protocol):
+    """Prepared pictures: a tensor, or scenes that are drawn where they are needed."""
+
+    def __len__(self) -> int:
+        """Pictures."""
+
+    def __getitem__(self, part: slice, /) -> Pixels:
+        """Some of them."""
+
+    def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
+        """[N, ...] on the device."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What fits whom beside the pairs; such captions are no negatives of that picture."""
+
+    also_true_BB: Tensor
+    """Caption j fits picture i although i != j."""
+    negative_true_BBK: Tensor | None = None
+    """Negative k of caption j fits picture i."""
+
+
+class FindTruth(Protocol):
+    """Finds it for the whole batch, after codes of all processes have been gathered."""
+
+    def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
+        """From integers, one row a picture, that say all that truth needs."""
 
 
 def make_batch(
@@ -183,75 +235,13 @@ def _sizes(length_U: Tensor, pass_cost: int) -> list[int]:
     return list(best[-1][1])
 
 
-def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.pin_memory() for name, value in tensors.items()}
-
-
 def _rows(every: Sequence[Sequence[str | None]], row: dict[str, int]) -> Tensor:
     found = [[-1 if s is None else row.setdefault(s, len(row)) for s in one] for one in every]
     return torch.tensor(found, dtype=torch.int64).reshape(len(every), -1)
 
 
-# Where batches come from: files, or the world. The batch of a step depends on the step alone.
-
-
-class Batches(Protocol):
-    """All steps of a run, made when they are asked for, in any order and by any worker.
-
-    Made for one recipe, seed and share of the work; sent to worker processes whole.
-    """
-
-    @property
-    def about(self) -> str:
-        """For the model card: what was trained on and how many pairs."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever a batch could; a run is continued only with the same."""
-
-    @property
-    def per_epoch(self) -> int:
-        """Steps of one epoch."""
-
-    @property
-    def find_truth(self) -> FindTruth | None:
-        """Finds captions that also fit; None where nothing is masked."""
-
-    def __len__(self) -> int:
-        """Steps of all epochs."""
-
-    def __getitem__(self, step: int) -> Batch:
-        """This process's part of the batch of a step."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Which part of each batch is ours."""
-
-    rank: int = 0
-    of: int = 1
-
-    def part(self, batch: int) -> slice:
-        """Of a batch of so many pictures."""
-        if batch % self.of:
-            raise UserError(
-                f"a batch of {batch} cannot be shared by {self.of} processes",
-                expected="a multiple of the number of processes",
-                way_out=f"--set batch={(batch // self.of + 1) * self.of}",
-            )
-        size = batch // self.of
-        return slice(self.rank * size, (self.rank + 1) * size)
-
-
-# A caption fits every picture that has a caption saying the same, and every time its own picture
-# is in the batch. Saying the same is decided on 63 bits of a hash, case, spaces and the final full
-# stop aside.
-#
-# Dimensions: B pictures of the whole batch, K negatives of a caption.
-
-CAPTION, PICTURE, NEGATIVE = "caption", "picture", "negative"
-"""Keys of the code of a batch."""
-NONE = -1
+def _pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value.pin_memory() for name, value in tensors.items()}
 
 
 def code_of(said: Sequence[Said], pictures: Sequence[str]) -> dict[str, Tensor]:
@@ -265,7 +255,12 @@ def code_of(said: Sequence[Said], pictures: Sequence[str]) -> dict[str, Tensor]:
 
 
 def find_equal(code: Mapping[str, Tensor]) -> Truth:
-    """Over the whole batch."""
+    """Captions and negatives of the whole batch that also fit another picture.
+
+    A caption fits every picture that has a caption saying the same, and every time its own picture
+    is in the batch. Saying the same is decided on 63 bits of a hash, case, spaces and the final
+    full stop aside.
+    """
     caption_B, picture_B, negative_BK = code[CAPTION], code[PICTURE], code[NEGATIVE]
     same_BB = (caption_B[:, None] == caption_B) | (picture_B[:, None] == picture_B)
     same_BB.fill_diagonal_(False)

@@ -1,4 +1,4 @@
-"""Steps come in; batches, made ahead of time by worker processes, go out."""
+"""Make batches ahead of time in worker processes, and give them in order."""
 
 from __future__ import annotations
 
@@ -14,98 +14,21 @@ from unbag.errors import UserError, said_by
 from unbag.reports.formatting import count_text
 from unbag.training.data.batch import Batch, Batches
 
-MOST = 100
-"""Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
-_SHOWN = 5
-
-
-def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """Names and reasons of both, the first `MOST`."""
-    return dict(list({**known, **more}.items())[:MOST])
-
-
-def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str]:
-    """How many, the first by name and reason, and how many more; `is_all` if none was forgotten."""
-    if not found:
-        return []
-    least = "" if is_all else "at least "
-    verb = "is" if len(found) == 1 and is_all else "are"
-    pictures = count_text(len(found), "picture")
-    lines = [f"{least}{pictures} cannot be read and {verb} left out"]
-    lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"  and {least}{len(found) - _SHOWN:,} more")
-    return lines
-
-
 AHEAD = 4
 """Batches that each worker makes ahead."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Refused:
-    """An error of a worker. PyTorch would raise it again with a traceback for its text."""
-
-    error: UserError
+MOST = 100
+"""Names that a run remembers: a collection with a million dead links must not fill a checkpoint."""
 
 
-class _Rest(Dataset[Batch | _Refused]):
-    """The steps that are still to be taken."""
-
-    def __init__(self, batches: Batches, first: int) -> None:
-        self.batches = batches
-        self.first = first
-
-    def __len__(self) -> int:
-        return len(self.batches) - self.first
-
-    def __getitem__(self, at: int) -> Batch | _Refused:
-        if at >= len(self):
-            raise IndexError(at)
-        try:
-            return self.batches[self.first + at]
-        except UserError as error:
-            return _Refused(error)
-
-
-def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]:
-    """Without PyTorch's handler, which raises in the middle of a step if a worker has died.
-
-    The next batch finds it out as well, between two steps, where all that was done can be saved.
-    """
-    number = getattr(signal, "SIGCHLD", None)
-    if number is None or threading.current_thread() is not threading.main_thread():
-        return iter(loader)
-    before = signal.getsignal(number)
-    if getattr(before, "__module__", "").startswith("torch."):
-        # Left by another loader of this process: PyTorch sets it once and for all.
-        before = signal.SIG_DFL
-    flow = iter(loader)
-    signal.signal(number, before or signal.SIG_DFL)
-    return flow
-
-
-def _ignore_interrupts(_: int) -> None:
-    """Ctrl-C reaches workers too, and the run still needs data for the step that it finishes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@dataclass
-class Waiting:
-    """How long the device waited for data."""
-
-    seconds: float = 0.0
-
-    def taken(self) -> float:
-        """What came together since it was last asked."""
-        found, self.seconds = self.seconds, 0.0
-        return found
+_SHOWN = 5
 
 
 def load(
     batches: Batches, *, first: int, workers: int, device: str, waiting: Waiting
 ) -> Generator[Batch]:
-    """From a step on, in order."""
+    """Batches from step `first` on, in order."""
     loader = DataLoader(
         _Rest(batches, first),
         batch_size=None,
@@ -135,8 +58,68 @@ def load(
         del flow
 
 
+@dataclass
+class Waiting:
+    """How long the device waited for data."""
+
+    seconds: float = 0.0
+
+    def taken(self) -> float:
+        """What came together since it was last asked."""
+        found, self.seconds = self.seconds, 0.0
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Refused:
+    """An error of a worker. PyTorch would raise it again with a traceback for its text."""
+
+    error: UserError
+
+
+class _Rest(Dataset[Batch | _Refused]):
+    """The steps that are still to be taken."""
+
+    def __init__(self, batches: Batches, first: int) -> None:
+        self.batches = batches
+        self.first = first
+
+    def __len__(self) -> int:
+        return len(self.batches) - self.first
+
+    def __getitem__(self, at: int) -> Batch | _Refused:
+        if at >= len(self):
+            raise IndexError(at)
+        try:
+            return self.batches[self.first + at]
+        except UserError as error:
+            return _Refused(error)
+
+
+def _started(loader: DataLoader[Batch | _Refused]) -> Iterator[Batch | _Refused]:
+    """Start a loader without the handler of PyTorch, which raises within a step if a worker dies.
+
+    The next batch finds it out as well, between two steps, where all that was done can be saved.
+    """
+    number = getattr(signal, "SIGCHLD", None)
+    if number is None or threading.current_thread() is not threading.main_thread():
+        return iter(loader)
+    before = signal.getsignal(number)
+    if getattr(before, "__module__", "").startswith("torch."):
+        # Left by another loader of this process: PyTorch sets it once and for all.
+        before = signal.SIG_DFL
+    flow = iter(loader)
+    signal.signal(number, before or signal.SIG_DFL)
+    return flow
+
+
+def _ignore_interrupts(_: int) -> None:
+    """Ctrl-C reaches workers too, and the run still needs data for the step that it finishes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _is_death(error: Exception) -> bool:
-    """Of a worker, as PyTorch says it, or as the closed connection to it does."""
+    """Whether an error says that a worker died, or that the connection to it is closed."""
     said = str(error)
     if said.startswith("Caught "):
         # An error of the data, which PyTorch raises again with the traceback of the worker.
@@ -152,3 +135,22 @@ def _death(error: Exception) -> UserError:
         way_out="give the same command again, with fewer --workers: it goes on from the last "
         "checkpoint",
     )
+
+
+def with_names(known: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Names and reasons of both, at most `MOST`."""
+    return dict(list({**known, **more}.items())[:MOST])
+
+
+def left_out_lines(found: Mapping[str, str], *, is_all: bool = True) -> list[str]:
+    """How many, the first by name and reason, and how many more; `is_all` if none was forgotten."""
+    if not found:
+        return []
+    least = "" if is_all else "at least "
+    verb = "is" if len(found) == 1 and is_all else "are"
+    pictures = count_text(len(found), "picture")
+    lines = [f"{least}{pictures} cannot be read and {verb} left out"]
+    lines += [f"  left out: {name}: {why}" for name, why in list(found.items())[:_SHOWN]]
+    if len(found) > _SHOWN:
+        lines.append(f"  and {least}{len(found) - _SHOWN:,} more")
+    return lines

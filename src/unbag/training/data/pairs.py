@@ -1,14 +1,19 @@
-"""Pairs, a recipe and a seed come in; the batch of every step goes out.
+"""Batches of pictures with captions and edits, drawn from pairs, a recipe and a seed.
 
 With hard pictures each of the `batch` pictures of a step brings one of its nearest ones with it,
 so a step has twice as many, 2 x 256 by NegCLIP's defaults. They stand side by side, each after the
 one that brought it: the parts of all processes are then the whole batch, in order.
+
+Every choice follows from seed, epoch and the pair's id: neither workers, ranks nor the order of
+pairs can change it.
+
+Dimensions: N pairs, S shards.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -31,189 +36,17 @@ from unbag.version import __version__
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Every choice follows from seed, epoch and the pair's id: neither workers, ranks nor the order of
-# pairs can change it.
 
 Column = frozenset[str]
 """Kinds of edits that a column of the batch takes."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Of a recipe."""
-
-    negatives: tuple[Column, ...] = ()
-    positives: tuple[Column, ...] = ()
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """All kinds, in a fixed order."""
-        every = (*self.negatives, *self.positives)
-        return tuple(sorted({kind for column in every for kind in column}))
-
-
-@dataclass(frozen=True)
-class Draw:
-    """The dice of one epoch."""
-
-    seed: int
-    epoch: int
-
-    def number(self, below: int, *what: object) -> int:
-        """One of 0 ... below - 1, for whatever is named."""
-        said = "\0".join(map(str, (self.seed, self.epoch, *what)))
-        return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
-
-    def caption(self, pair: Pair) -> int:
-        """Which of its captions."""
-        return self.number(len(pair.captions), "caption", pair.id)
-
-    def nearest(self, pair: Pair) -> int | None:
-        """Place of one of the pictures most like it; None where it has none."""
-        if not pair.nearest:
-            return None
-        return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
-
-    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> Said:
-        """Caption `at`, and for each column one of its edits.
-
-        An edit is drawn once, by the first column that takes it. A negative that says the same as
-        a caption of the picture is none.
-        """
-        true = {normalised(caption) for caption in pair.captions}
-        negatives = [e for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
-        positives = [e for e in edits if e.keeps_meaning]
-        return Said(
-            pair.captions[at],
-            self._drawn(pair.id, "negative", negatives, columns.negatives),
-            self._drawn(pair.id, "positive", positives, columns.positives),
-        )
-
-    def _drawn(
-        self, name: str, what: str, edits: Sequence[Edit], columns: Sequence[Column]
-    ) -> tuple[str | None, ...]:
-        found: list[str | None] = []
-        for number, column in enumerate(columns):
-            fits = [e.text for e in edits if e.kind in column and e.text not in found]
-            at = self.number(len(fits), what, number, name) if fits else -1
-            found.append(fits[at] if fits else None)
-        return tuple(found)
-
-
-def columns_of(recipe: Recipe) -> Columns:
-    """Groups of kinds written out."""
-    return Columns(
-        tuple(map(_column, recipe.negatives)),
-        tuple(map(_column, recipe.positives)),
-    )
-
-
-def _column(slot: Slot) -> Column:
-    return frozenset(name for wanted in slot.kinds for name in _names(wanted))
-
-
-def _names(wanted: str) -> tuple[str, ...]:
-    try:
-        return tuple(kind.name for kind in find_kinds([wanted]))
-    except UserError:
-        # Edits that were made elsewhere may be of kinds nobody registered here. Where no caption
-        # has any, training does not start.
-        return (wanted,)
-
-
-@dataclass(eq=False)
-class MadeEdits:
-    """Edits new captions in every epoch. Each data worker loads the editor for itself."""
-
-    kinds: tuple[str, ...]
-    seed: int
-    per_kind: int = 1
-    parts: Parts = field(default_factory=Parts)
-    editor: CaptionEditor | None = field(default=None, repr=False)
-    """Not there before it is needed."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes whenever an edit could."""
-        parts = self.parts
-        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
-        said = (
-            __version__,
-            self.kinds,
-            self.seed,
-            self.per_kind,
-            *found,
-            parts.fill,
-            parts.rewrite,
-        )
-        return repr(said)
-
-    def load(self) -> CaptionEditor:
-        """The editor; raises its own UserError where a pipeline or model is missing."""
-        if self.editor is None:
-            self.editor = make_editor(
-                self.kinds, parts=self.parts, seed=self.seed, per_kind=self.per_kind
-            )
-        return self.editor
-
-    def __call__(
-        self, pairs: Sequence[Pair], chosen: Sequence[int], *, epoch: int
-    ) -> list[tuple[Edit, ...]]:
-        """Of the chosen caption of each pair, all at once."""
-        given = [
-            Given(
-                f"{epoch}\0{pair.id}\0{at}",
-                pair.captions[at],
-                pair.captions[:at] + pair.captions[at + 1 :],
-            )
-            for pair, at in zip(pairs, chosen, strict=True)
-        ]
-        found, _ = self.load()(given)
-        return [one.edits for one in found]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the editor: another process loads its own."""
-        return self.__dict__ | {"editor": None}
-
-
-def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
-    """As many edits of a kind as columns take it."""
-    times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
-    return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
-
-
-# Dimensions: N pairs, S shards.
-
 WINDOW = 16
 """Shards that are shuffled together: so many are read from at a time."""
 
 
-@runtime_checkable
-class InBlocks(Protocol):
-    """Pairs that are read quickest where they stand together."""
-
-    @property
-    def block_ends(self) -> IntArray:
-        """Places at which blocks end."""
-
-
-def order_of(pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
-    """A permutation of places, which seed and epoch decide.
-
-    Shards come in any order, and within a window of them their pairs.
-    """
-    random = np.random.default_rng((abs(seed), seed < 0, epoch))
-    if not isinstance(pairs, InBlocks):
-        return random.permutation(len(pairs))
-    end_S = pairs.block_ends
-    start_S = np.concatenate(([0], end_S[:-1]))
-    shuffled_S = random.permutation(len(end_S))
-    windows = []
-    for first in range(0, len(end_S), WINDOW):
-        blocks = shuffled_S[first : first + WINDOW]
-        place = np.concatenate([np.arange(start_S[at], end_S[at]) for at in blocks])
-        windows.append(random.permutation(place))
-    return np.concatenate(windows)
+_TRIES = 100
+"""Pairs one after the other that cannot be read before training stops."""
 
 
 @dataclass(eq=False)
@@ -229,17 +62,6 @@ class Orders:
             self.order_N = order_of(pairs, seed=seed, epoch=epoch)
             self.epoch = epoch
         return self.order_N
-
-
-_TRIES = 100
-"""Pairs one after the other that cannot be read before training stops."""
-
-
-class _Opened(NamedTuple):
-    pair: Pair
-    pixels: Tensor
-    unread: tuple[tuple[str, str], ...]
-    """Pairs before it that could not be read: name and reason."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,19 +128,10 @@ class PairBatches:
         """This process's part of a step."""
         if not 0 <= step < len(self):
             raise IndexError(step)
-        epoch = step // self.per_epoch
-        draw = Draw(self.seed, epoch)
+        draw = Draw(self.seed, step // self.per_epoch)
         opened = self._opened(step, draw)
         pairs = [one.pair for one in opened]
-        chosen = [draw.caption(pair) for pair in pairs]
-        if self.made:
-            edits = self.made(pairs, chosen, epoch=epoch)
-        else:
-            edits = [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
-        said = [
-            draw.said(pair, at, some, self.columns)
-            for pair, at, some in zip(pairs, chosen, edits, strict=True)
-        ]
+        said = draw_texts(pairs, draw, self.columns, self.made)
         pictures = [pair.picture.name for pair in pairs]
         return make_batch(
             torch.stack([one.pixels for one in opened]),
@@ -362,3 +175,207 @@ class PairBatches:
             expected="pictures that open",
             way_out="check the disk that the pictures are on, then give the same command again",
         )
+
+
+class _Opened(NamedTuple):
+    pair: Pair
+    pixels: Tensor
+    unread: tuple[tuple[str, str], ...]
+    """Pairs before it that could not be read: name and reason."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Kinds of edits for each slot of a recipe."""
+
+    negatives: tuple[Column, ...] = ()
+    positives: tuple[Column, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """All kinds, in a fixed order."""
+        every = (*self.negatives, *self.positives)
+        return tuple(sorted({kind for column in every for kind in column}))
+
+
+def columns_of(recipe: Recipe) -> Columns:
+    """Groups of kinds written out."""
+    return Columns(
+        tuple(map(_column, recipe.negatives)),
+        tuple(map(_column, recipe.positives)),
+    )
+
+
+def _column(slot: Slot) -> Column:
+    return frozenset(name for wanted in slot.kinds for name in _names(wanted))
+
+
+def _names(wanted: str) -> tuple[str, ...]:
+    try:
+        return tuple(kind.name for kind in find_kinds([wanted]))
+    except UserError:
+        # Edits that were made elsewhere may be of kinds nobody registered here. Where no caption
+        # has any, training does not start.
+        return (wanted,)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random choices of one epoch, each by a hash of what it is for."""
+
+    seed: int
+    epoch: int
+
+    def number(self, below: int, *what: object) -> int:
+        """One of 0 ... below - 1, for whatever is named."""
+        said = "\0".join(map(str, (self.seed, self.epoch, *what)))
+        return int.from_bytes(blake2b(said.encode(), digest_size=8).digest(), "big") % below
+
+    def caption(self, pair: Pair) -> int:
+        """Which of its captions."""
+        return self.number(len(pair.captions), "caption", pair.id)
+
+    def nearest(self, pair: Pair) -> int | None:
+        """Place of one of the pictures most like it; None where it has none."""
+        if not pair.nearest:
+            return None
+        return pair.nearest[self.number(len(pair.nearest), "nearest", pair.id)]
+
+    def said(self, pair: Pair, at: int, edits: Sequence[Edit], columns: Columns) -> Said:
+        """Caption `at`, and for each column one of its edits.
+
+        An edit is drawn once, by the first column that takes it. A negative that says the same as
+        a caption of the picture is none.
+        """
+        true = {normalised(caption) for caption in pair.captions}
+        negatives = [e for e in edits if not e.keeps_meaning and normalised(e.text) not in true]
+        positives = [e for e in edits if e.keeps_meaning]
+        return Said(
+            pair.captions[at],
+            self._drawn(pair.id, "negative", negatives, columns.negatives),
+            self._drawn(pair.id, "positive", positives, columns.positives),
+        )
+
+    def _drawn(
+        self, name: str, what: str, edits: Sequence[Edit], columns: Sequence[Column]
+    ) -> tuple[str | None, ...]:
+        found: list[str | None] = []
+        for number, column in enumerate(columns):
+            fits = [e.text for e in edits if e.kind in column and e.text not in found]
+            at = self.number(len(fits), what, number, name) if fits else -1
+            found.append(fits[at] if fits else None)
+        return tuple(found)
+
+
+def draw_texts(
+    pairs: Sequence[Pair], draw: Draw, columns: Columns, made: MadeEdits | None
+) -> list[Said]:
+    """A caption of each pair with its edits, which `made` makes where pairs come without."""
+    chosen = [draw.caption(pair) for pair in pairs]
+    edits = (
+        made(pairs, chosen, epoch=draw.epoch)
+        if made
+        else [pair.edits[at] for pair, at in zip(pairs, chosen, strict=True)]
+    )
+    return [
+        draw.said(pair, at, some, columns)
+        for pair, at, some in zip(pairs, chosen, edits, strict=True)
+    ]
+
+
+def readable_pairs(pairs: Pairs, places: Iterable[int]) -> Iterator[Pair]:
+    """The pairs at some places, without those that cannot be read; training skips them too."""
+    for place in places:
+        try:
+            yield pairs[place]
+        except UserError:
+            continue
+
+
+def order_of(pairs: Pairs, *, seed: int, epoch: int) -> IntArray:
+    """A permutation of places, which seed and epoch decide.
+
+    Shards come in any order, and within a window of them their pairs.
+    """
+    random = np.random.default_rng((abs(seed), seed < 0, epoch))
+    if not isinstance(pairs, InBlocks):
+        return random.permutation(len(pairs))
+    end_S = pairs.block_ends
+    start_S = np.concatenate(([0], end_S[:-1]))
+    shuffled_S = random.permutation(len(end_S))
+    windows = []
+    for first in range(0, len(end_S), WINDOW):
+        blocks = shuffled_S[first : first + WINDOW]
+        place = np.concatenate([np.arange(start_S[at], end_S[at]) for at in blocks])
+        windows.append(random.permutation(place))
+    return np.concatenate(windows)
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """Pairs that are read quickest where they stand together."""
+
+    @property
+    def block_ends(self) -> IntArray:
+        """Places at which blocks end."""
+
+
+def made_edits(columns: Columns, *, seed: int, parts: Parts | None = None) -> MadeEdits:
+    """An editor that makes as many edits of a kind as columns take it."""
+    times = Counter(kind for column in (*columns.negatives, *columns.positives) for kind in column)
+    return MadeEdits(columns.kinds, seed, max(times.values()), parts or Parts())
+
+
+@dataclass(eq=False)
+class MadeEdits:
+    """Edits new captions in every epoch. Each data worker loads the editor for itself."""
+
+    kinds: tuple[str, ...]
+    seed: int
+    per_kind: int = 1
+    parts: Parts = field(default_factory=Parts)
+    editor: CaptionEditor | None = field(default=None, repr=False)
+    """Not there before it is needed."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever an edit could."""
+        parts = self.parts
+        found = pipelines.described(parts.pipeline), wordnet.described(parts.wordnet)
+        said = (
+            __version__,
+            self.kinds,
+            self.seed,
+            self.per_kind,
+            *found,
+            parts.fill,
+            parts.rewrite,
+        )
+        return repr(said)
+
+    def load(self) -> CaptionEditor:
+        """The editor; raises its own UserError where a pipeline or model is missing."""
+        if self.editor is None:
+            self.editor = make_editor(
+                self.kinds, parts=self.parts, seed=self.seed, per_kind=self.per_kind
+            )
+        return self.editor
+
+    def __call__(
+        self, pairs: Sequence[Pair], chosen: Sequence[int], *, epoch: int
+    ) -> list[tuple[Edit, ...]]:
+        """Edits of the chosen caption of each pair, made all at once."""
+        given = [
+            Given(
+                f"{epoch}\0{pair.id}\0{at}",
+                pair.captions[at],
+                pair.captions[:at] + pair.captions[at + 1 :],
+            )
+            for pair, at in zip(pairs, chosen, strict=True)
+        ]
+        found, _ = self.load()(given)
+        return [one.edits for one in found]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the editor: another process loads its own."""
+        return self.__dict__ | {"editor": None}

@@ -1,11 +1,11 @@
-"""A recipe and a seed come in; batches of fresh scenes of the world, with their truth, go out.
+"""Batches of fresh scenes of the world for a recipe and a seed, with their computed truth.
 
 Scenes are made on the fly and never repeat; they are neither those of the benchmarks nor those that
 `tiny:base` was trained on. Every cell of the truth is computed (`holds`), so captions and negatives
 that happen to fit another picture are known.
 
 Dimensions: B batch, K negatives of a caption, T things of a scene, R relations, 6 integers of a
-caption.
+caption; N scenes, H rows, W columns, 3 colour channels.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ from unbag.world.stream import Knobs, Mixture, Sample, batch, split_seed, withhe
 from unbag.world.truth import CaptionCodes, SceneCodes, encode_captions, encode_scenes, holds_codes
 from unbag.world.vocabulary import DEFAULT, WORLDS, Combination, World
 
-# Real captions and the world have different edits. `SAME_AS` says which operators of the world
-# stand for a kind of `unbag list edits`, so that a recipe of a paper can be run on the world.
-
 DEFAULT_PRESET = "default"
 _REPAIR = Knobs(
     mixture=Mixture(
@@ -62,7 +59,16 @@ PRESETS: Mapping[str, Knobs] = MappingProxyType(
     }
 )
 """Captions to repair on, frozen before any arm was run (methods.md 12.10, variant C)."""
-
+PER_EPOCH = 250
+"""The world has no end, so an epoch is a word for so many steps."""
+_SEEDS = 2**31
+"""Half of the seeds of the training split; `unbag.lab.pretrain` takes its seeds from the other."""
+_EDITS = 1
+"""Sets the randomness of edits apart from that of scenes."""
+_MISSING = -1
+"""Kind of a negative that is not there: no rule of truth knows it, so it holds nowhere."""
+_FORM = "world batches 1"
+"""Part of the fingerprint: to be raised when the same settings give other batches."""
 _SWAPS = ("swap_attributes", "swap_arguments")
 _ATTRIBUTES = ("replace_colour", "replace_size", "replace_texture")
 _SYNONYMS = ("synonym_colour", "synonym_shape", "synonym_size", "synonym_texture")
@@ -107,174 +113,8 @@ SAME_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "article": (),
     }
 )
-"""Kinds and groups of edits of real captions, and the world's operators in their place. A kind of
-the world means itself."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Operators of the world for each slot of a recipe; a slot without any is always masked."""
-
-    negatives: tuple[tuple[str, ...], ...]
-    positives: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Told:
-    """What is said of one scene; None where no operator of a slot applies."""
-
-    caption: Statement
-    negatives: tuple[Statement | None, ...]
-    positives: tuple[Statement | None, ...]
-
-
-def find_preset(name: str) -> Knobs:
-    """By name."""
-    if name not in PRESETS:
-        raise unknown_name("preset of the world", name, PRESETS)
-    return PRESETS[name]
-
-
-def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> Columns:
-    """The world's operators for the slots of a recipe."""
-    found = Columns(
-        tuple(_operators(slot, NEGATIVES) for slot in negatives),
-        tuple(_operators(slot, POSITIVES) for slot in positives),
-    )
-    for what, slots, made in (
-        ("negative", negatives, found.negatives),
-        ("positive", positives, found.positives),
-    ):
-        if slots and not any(made):
-            kinds = ", ".join(kind for slot in slots for kind in slot.kinds)
-            raise UserError(
-                f"no {what} of this recipe can be made on the world: {kinds}",
-                expected=f"at least one kind that the world has a {what} for",
-                way_out="see unbag.training.data.world.SAME_AS",
-            )
-    return found
-
-
-def _operators(slot: Slot, among: Iterable[str]) -> tuple[str, ...]:
-    wanted = {one for kind in slot.kinds for one in _same_as(kind)}
-    return tuple(name for name in among if name in wanted)
-
-
-def _same_as(kind: str) -> tuple[str, ...]:
-    if kind in NEGATIVES or kind in POSITIVES:
-        return (kind,)
-    if kind in SAME_AS:
-        return SAME_AS[kind]
-    if kind in GROUPS:
-        return tuple(one for member in GROUPS[kind] for one in _same_as(member))
-    known = [*NEGATIVES, *POSITIVES, *SAME_AS, *GROUPS]
-    raise unknown_name("kind of edit on the world", kind, known)
-
-
-def tell(
-    sample: Sample,
-    columns: Columns,
-    rng: np.random.Generator,
-    *,
-    world: World,
-    withheld: frozenset[Combination],
-) -> Told:
-    """The caption and one edit for each column: the first operator that applies, in drawn order."""
-
-    def one_of(kinds: tuple[str, ...]) -> Statement | None:
-        for at in rng.permutation(len(kinds)):
-            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
-            if made is not None:
-                return made
-        return None
-
-    said = read(sample.caption)
-    return Told(
-        said,
-        tuple(one_of(kinds) for kinds in columns.negatives),
-        tuple(one_of(kinds) for kinds in columns.positives),
-    )
-
-
-# Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of a
-# picture comes from its own scene, so parts of a batch draw what the whole does.
-#
-# Dimensions: N scenes, H rows, W columns, 3 colour channels.
-
-"""Scenes of the world come in; their images, drawn on whatever device asks for them, go out.
-
-Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise comes
-from its own scene, so parts of a batch draw what the whole does.
-
-Dimensions: N scenes, H rows, W columns, 3 colour channels.
-"""
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnPixels:
-    """Scenes of one world, drawn on demand."""
-
-    world: str
-    packed: Packed
-    noise_NHW3: NDArray[np.int8]
-    # An array, not a tensor: tensors of workers travel in shared memory, which containers bound.
-
-    def __len__(self) -> int:
-        """Scenes."""
-        return len(self.noise_NHW3)
-
-    def __getitem__(self, part: slice, /) -> DrawnPixels:
-        """Some of them."""
-        packed = Packed(**{name: value[part] for name, value in vars(self.packed).items()})
-        return DrawnPixels(self.world, packed, self.noise_NHW3[part])
-
-    def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
-        """Levels [N, 3, H, W] in bytes, on the device."""
-        side = WORLDS[self.world].pixels
-        plain_N3HW = draw_batch(
-            _table(self.world, device), self.packed, pixels=side, generator=None
-        )
-        noise_NHW3 = torch.from_numpy(self.noise_NHW3).to(device, non_blocking=non_blocking)
-        level_N3HW = (255 * plain_N3HW).round_() + noise_NHW3.permute(0, 3, 1, 2)
-        return level_N3HW.clamp_(0, 255).to(torch.uint8)
-
-
-def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
-    """Scenes of one world, at least one."""
-    world = WORLDS[scenes[0].world]
-    shape = (world.pixels, world.pixels, 3)
-    noise_NHW3 = np.empty((len(scenes), *shape), dtype=np.int8)
-    for n, scene in enumerate(scenes):
-        noise_NHW3[n] = noise(scene.noise_seed, noise_NHW3[n].size).reshape(shape)
-    return DrawnPixels(world.name, pack(scenes), noise_NHW3)
-
-
-def prepared(scenes: Sequence[Scene], reads: Reads) -> Tensor:
-    """The same for a model with a preparation of its own: drawn here, picture by picture."""
-    return torch.stack([reads.prepare(ScenePicture(scene, "").open()) for scene in scenes])
-
-
-def takes_bytes(reads: Reads, scene: Scene) -> bool:
-    """Whether a model wants the bytes of a drawing as they are; tried, not believed."""
-    wanted, found = drawn([scene]).to("cpu")[0], prepared([scene], reads)[0]
-    return found.dtype == torch.uint8 and torch.equal(found, wanted)
-
-
-@cache
-def _table(world: str, device: str) -> Tensor:
-    return torch.from_numpy(sprite_table(WORLDS[world])).to(device)
-
-
-PER_EPOCH = 250
-"""The world has no end, so an epoch is a word for so many steps."""
-_SEEDS = 2**31
-"""Half of the seeds of the training split; `unbag.lab.pretrain` takes its seeds from the other."""
-_EDITS = 1
-"""Sets the randomness of edits apart from that of scenes."""
-_MISSING = -1
-"""Kind of a negative that is not there: no rule of truth knows it, so it holds nowhere."""
-_FORM = "world batches 1"
-"""Part of the fingerprint: to be raised when the same settings give other batches."""
+"""Kinds and groups of edits of real captions, and the world's operators in their place, so that a
+recipe of a paper can be run on the world. A kind of the world means itself."""
 
 
 @dataclass(frozen=True)
@@ -382,7 +222,7 @@ class WorldBatches:
         return whole[part], told
 
     @cached_property
-    def _columns(self) -> Columns:
+    def _columns(self) -> WorldColumns:
         return columns_of(self.recipe.negatives, self.recipe.positives)
 
     @cached_property
@@ -394,12 +234,168 @@ class WorldBatches:
         return drawn(scenes) if self._takes_bytes else prepared(scenes, self.reads)
 
 
+def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
+    return slot.name, slot.kinds
+
+
+def _said(told: Told) -> Said:
+    return Said(told.caption.text, _texts(told.negatives), _texts(told.positives))
+
+
+def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
+    return tuple(None if one is None else one.text for one in statements)
+
+
+def find_preset(name: str) -> Knobs:
+    """Settings of a preset, by name."""
+    if name not in PRESETS:
+        raise unknown_name("preset of the world", name, PRESETS)
+    return PRESETS[name]
+
+
+def columns_of(negatives: Sequence[Slot], positives: Sequence[Slot]) -> WorldColumns:
+    """The world's operators for the slots of a recipe."""
+    found = WorldColumns(
+        tuple(_operators(slot, NEGATIVES) for slot in negatives),
+        tuple(_operators(slot, POSITIVES) for slot in positives),
+    )
+    for what, slots, made in (
+        ("negative", negatives, found.negatives),
+        ("positive", positives, found.positives),
+    ):
+        if slots and not any(made):
+            kinds = ", ".join(kind for slot in slots for kind in slot.kinds)
+            raise UserError(
+                f"no {what} of this recipe can be made on the world: {kinds}",
+                expected=f"at least one kind that the world has a {what} for",
+                way_out="see unbag.training.data.world.SAME_AS",
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class WorldColumns:
+    """Operators of the world for each slot of a recipe; a slot without any is always masked."""
+
+    negatives: tuple[tuple[str, ...], ...]
+    positives: tuple[tuple[str, ...], ...]
+
+
+def _operators(slot: Slot, among: Iterable[str]) -> tuple[str, ...]:
+    wanted = {one for kind in slot.kinds for one in _same_as(kind)}
+    return tuple(name for name in among if name in wanted)
+
+
+def _same_as(kind: str) -> tuple[str, ...]:
+    if kind in NEGATIVES or kind in POSITIVES:
+        return (kind,)
+    if kind in SAME_AS:
+        return SAME_AS[kind]
+    if kind in GROUPS:
+        return tuple(one for member in GROUPS[kind] for one in _same_as(member))
+    known = [*NEGATIVES, *POSITIVES, *SAME_AS, *GROUPS]
+    raise unknown_name("kind of edit on the world", kind, known)
+
+
+def tell(
+    sample: Sample,
+    columns: WorldColumns,
+    rng: np.random.Generator,
+    *,
+    world: World,
+    withheld: frozenset[Combination],
+) -> Told:
+    """The caption and one edit for each column: the first operator that applies, in drawn order."""
+
+    def one_of(kinds: tuple[str, ...]) -> Statement | None:
+        for at in rng.permutation(len(kinds)):
+            made = edit(kinds[at], said, sample.scene, rng, world=world, withheld=withheld)
+            if made is not None:
+                return made
+        return None
+
+    said = read(sample.caption)
+    return Told(
+        said,
+        tuple(one_of(kinds) for kinds in columns.negatives),
+        tuple(one_of(kinds) for kinds in columns.positives),
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """Caption and edits of one scene; None where no operator of a slot applies."""
+
+    caption: Statement
+    negatives: tuple[Statement | None, ...]
+    positives: tuple[Statement | None, ...]
+
+
+def drawn(scenes: Sequence[Scene]) -> DrawnPixels:
+    """Make them of scenes of one world, at least one."""
+    world = WORLDS[scenes[0].world]
+    shape = (world.pixels, world.pixels, 3)
+    noise_NHW3 = np.empty((len(scenes), *shape), dtype=np.int8)
+    for n, scene in enumerate(scenes):
+        noise_NHW3[n] = noise(scene.noise_seed, noise_NHW3[n].size).reshape(shape)
+    return DrawnPixels(world.name, pack(scenes), noise_NHW3)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPixels:
+    """Scenes of one world, drawn on whatever device asks for them.
+
+    Equal, byte for byte, to what `unbag.world.rendering` gives for each scene: the noise of a
+    picture comes from its own scene, so parts of a batch draw what the whole does.
+    """
+
+    world: str
+    packed: Packed
+    noise_NHW3: NDArray[np.int8]
+    # An array, not a tensor: tensors of workers travel in shared memory, which containers bound.
+
+    def __len__(self) -> int:
+        """Scenes."""
+        return len(self.noise_NHW3)
+
+    def __getitem__(self, part: slice, /) -> DrawnPixels:
+        """Some of them."""
+        packed = Packed(**{name: value[part] for name, value in vars(self.packed).items()})
+        return DrawnPixels(self.world, packed, self.noise_NHW3[part])
+
+    def to(self, device: str, /, *, non_blocking: bool = False) -> Tensor:
+        """Levels [N, 3, H, W] in bytes, on the device."""
+        side = WORLDS[self.world].pixels
+        plain_N3HW = draw_batch(
+            _table(self.world, device), self.packed, pixels=side, generator=None
+        )
+        noise_NHW3 = torch.from_numpy(self.noise_NHW3).to(device, non_blocking=non_blocking)
+        level_N3HW = (255 * plain_N3HW).round_() + noise_NHW3.permute(0, 3, 1, 2)
+        return level_N3HW.clamp_(0, 255).to(torch.uint8)
+
+
+def prepared(scenes: Sequence[Scene], reads: Reads) -> Tensor:
+    """The same for a model with a preparation of its own: drawn here, picture by picture."""
+    return torch.stack([reads.prepare(ScenePicture(scene, "").open()) for scene in scenes])
+
+
+def takes_bytes(reads: Reads, scene: Scene) -> bool:
+    """Whether a model wants the bytes of a drawing as they are; tried, not believed."""
+    wanted, found = drawn([scene]).to("cpu")[0], prepared([scene], reads)[0]
+    return found.dtype == torch.uint8 and torch.equal(found, wanted)
+
+
+@cache
+def _table(world: str, device: str) -> Tensor:
+    return torch.from_numpy(sprite_table(WORLDS[world])).to(device)
+
+
 @dataclass(frozen=True)
 class FindWorldTruth:
-    """From integers of scenes, captions and negatives to every cell of what holds."""
+    """Computes from codes which captions and negatives hold in which scene."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
-        """Of the whole batch."""
+        """Truth of the whole batch."""
         scenes = SceneCodes(code["thing_BT"], code["related_BRT"])
         size, negatives = code["negative_BK6"].shape[:2]
         holds_BB = holds_codes(_columns_of(code["caption_B6"]), scenes)
@@ -431,15 +427,3 @@ def _rows(asts: Sequence[Ast]) -> IntArray:
 
 def _columns_of(code_C6: Tensor) -> CaptionCodes[Tensor]:
     return CaptionCodes(*code_C6.unbind(dim=1))
-
-
-def _said(told: Told) -> Said:
-    return Said(told.caption.text, _texts(told.negatives), _texts(told.positives))
-
-
-def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
-    return tuple(None if one is None else one.text for one in statements)
-
-
-def _named(slot: Slot) -> tuple[str, tuple[str, ...]]:
-    return slot.name, slot.kinds

@@ -1,1 +1,1 @@
-"""Export."""
+"""Export trained models so that open_clip and transformers load them."""

@@ -1,4 +1,4 @@
-"""A written folder comes in, is read again by its plain library, and its agreement goes out.
+"""Read a written folder with its plain library, and check that it agrees with the model.
 
 Dimensions: N pictures or captions, D joint space.
 """
@@ -25,111 +25,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+
 LIMIT = 1e-5
 """Largest difference of a number of two unit vectors that both libraries may have by rounding."""
 LIMIT_ON_DEVICE = 1e-4
 """On a GPU, which picks its kernels, and with them the rounding, by the shape of a product."""
-
-
-class Again(Protocol):
-    """A model as its library reads it from disk."""
-
-    def prepare(self, image: Image) -> Tensor:
-        """Pixels, as the library prepares them."""
-
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """Unit vectors [N, D]."""
-
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """Unit vectors [N, D]."""
-
-
-@dataclass(frozen=True, eq=False)
-class PlainOpenClip:
-    """As anybody loads it, captions at full length."""
-
-    model: Any
-    transform: Any
-    tokenize: Any
-    device: str
-
-    def prepare(self, image: Image) -> Tensor:
-        """By the transform that comes with the model."""
-        pixels: Tensor = self.transform(image)
-        return pixels
-
-    @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """By encode_image."""
-        return _unit(self.model.encode_image(pixels.to(self.device)))
-
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """By encode_text."""
-        return _unit(self.model.encode_text(self.tokenize(list(captions)).to(self.device)))
-
-
-@dataclass(frozen=True, eq=False)
-class PlainClip:
-    """transformers.CLIPModel as anybody loads it, captions at full length."""
-
-    model: Any
-    processor: Any
-    tokenizer: Any
-    device: str
-
-    def prepare(self, image: Image) -> Tensor:
-        """By the image processor beside the model."""
-        pixels: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
-        return pixels
-
-    @torch.inference_mode()
-    def encode_pictures(self, pixels: Tensor) -> Tensor:
-        """By get_image_features."""
-        return _unit(self.model.get_image_features(pixel_values=pixels.to(self.device)))
-
-    @torch.inference_mode()
-    def encode_captions(self, captions: Sequence[str]) -> Tensor:
-        """By get_text_features."""
-        inputs = self.tokenizer(
-            list(captions), padding="max_length", truncation=True, return_tensors="pt"
-        )
-        return _unit(self.model.get_text_features(**inputs.to(self.device)))
-
-
-def read_open_clip(folder: Path, *, device: str) -> Again:
-    """`open_clip.create_model_and_transforms` on the folder."""
-    name = f"local-dir:{folder}"
-    try:
-        with catch_warnings():
-            simplefilter("ignore")
-            model, _, transform = library().create_model_and_transforms(name, device=device)
-            tokenize = library().get_tokenizer(name)
-    except Exception as error:
-        # Old versions take the name for that of an architecture; new ones raise many kinds.
-        raise _unreadable("open_clip", said_by(error)) from error
-    return PlainOpenClip(model.eval(), transform, tokenize, device)
-
-
-def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
-    """`transformers.CLIPModel.from_pretrained`; other kinds as `hf:` reads them."""
-    from transformers import AutoTokenizer, CLIPModel
-
-    from unbag.models.huggingface import loading as hf
-
-    try:
-        with quietly():
-            if not is_clip:
-                found = hf.load(str(folder), device=device)
-                assert isinstance(found, DualEncoder)
-                return found
-            model: Any = CLIPModel.from_pretrained(folder)
-            processor = read_image_processor(Source(str(folder)))
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:
-        # Readers of transformers raise anything.
-        raise _unreadable("transformers", said_by(error)) from error
-    return PlainClip(model.to(device).eval(), processor, tokenizer, device)
 
 
 def agreement(
@@ -160,7 +60,9 @@ def agreement(
         return Agreement(apart)
     pixels = torch.stack([again.prepare(one) for one in images])
     cosine_N = (again.encode_pictures(pixels) * mine_ND).sum(dim=-1)
-    return Agreement(apart, _levels(pixels, prepared, again), float(cosine_N.min().clamp(max=1)))
+    return Agreement(
+        apart, _pixel_difference(pixels, prepared, again), float(cosine_N.min().clamp(max=1))
+    )
 
 
 def drawn(*, side: int) -> list[Image]:
@@ -185,21 +87,120 @@ def _picture(size: tuple[int, int]) -> Image:
     return image
 
 
-def _levels(one: Tensor, other: Tensor, again: Again) -> float:
+def _pixel_difference(one: Tensor, other: Tensor, again: Again) -> float:
     """In levels of 255, by the spread that both libraries divide by."""
-    std = again.processor.image_std if isinstance(again, PlainClip) else _std(again)
+    if isinstance(again, PlainClip):
+        std = again.processor.image_std
+    else:
+        assert isinstance(again, PlainOpenClip)
+        std = again.model.visual.preprocess_cfg["std"]
     spread = torch.tensor(std)[:, None, None]
     return float(((one - other) * spread).abs().max()) * 255
 
 
-def _std(again: Again) -> Sequence[float]:
-    assert isinstance(again, PlainOpenClip)
-    found: Sequence[float] = again.model.visual.preprocess_cfg["std"]
-    return found
-
-
 def _apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max())
+
+
+class Again(Protocol):
+    """A model as its library reads it from disk."""
+
+    def prepare(self, image: Image) -> Tensor:
+        """Pixels, as the library prepares them."""
+
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """Unit vectors [N, D]."""
+
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """Unit vectors [N, D]."""
+
+
+def read_open_clip(folder: Path, *, device: str) -> Again:
+    """`open_clip.create_model_and_transforms` on the folder."""
+    name = f"local-dir:{folder}"
+    try:
+        with catch_warnings():
+            simplefilter("ignore")
+            model, _, transform = library().create_model_and_transforms(name, device=device)
+            tokenize = library().get_tokenizer(name)
+    except Exception as error:
+        # Old versions take the name for that of an architecture; new ones raise many kinds.
+        raise _unreadable("open_clip", said_by(error)) from error
+    return PlainOpenClip(model.eval(), transform, tokenize, device)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainOpenClip:
+    """As anybody loads it, captions at full length."""
+
+    model: Any
+    transform: Any
+    tokenize: Any
+    device: str
+
+    def prepare(self, image: Image) -> Tensor:
+        """By the transform that comes with the model."""
+        pixels: Tensor = self.transform(image)
+        return pixels
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """By encode_image."""
+        return _unit(self.model.encode_image(pixels.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """By encode_text."""
+        return _unit(self.model.encode_text(self.tokenize(list(captions)).to(self.device)))
+
+
+def read_transformers(folder: Path, *, device: str, is_clip: bool) -> Again:
+    """`transformers.CLIPModel.from_pretrained`; other kinds as `hf:` reads them."""
+    from transformers import AutoTokenizer, CLIPModel
+
+    from unbag.models.huggingface import loading as hf
+
+    try:
+        with quietly():
+            if not is_clip:
+                found = hf.load(str(folder), device=device)
+                assert isinstance(found, DualEncoder)
+                return found
+            model: Any = CLIPModel.from_pretrained(folder)
+            processor = read_image_processor(Source(str(folder)))
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+    except Exception as error:
+        # Readers of transformers raise anything.
+        raise _unreadable("transformers", said_by(error)) from error
+    return PlainClip(model.to(device).eval(), processor, tokenizer, device)
+
+
+@dataclass(frozen=True, eq=False)
+class PlainClip:
+    """transformers.CLIPModel as anybody loads it, captions at full length."""
+
+    model: Any
+    processor: Any
+    tokenizer: Any
+    device: str
+
+    def prepare(self, image: Image) -> Tensor:
+        """By the image processor beside the model."""
+        pixels: Tensor = self.processor(images=image, return_tensors="pt")["pixel_values"][0]
+        return pixels
+
+    @torch.inference_mode()
+    def encode_pictures(self, pixels: Tensor) -> Tensor:
+        """By get_image_features."""
+        return _unit(self.model.get_image_features(pixel_values=pixels.to(self.device)))
+
+    @torch.inference_mode()
+    def encode_captions(self, captions: Sequence[str]) -> Tensor:
+        """By get_text_features."""
+        inputs = self.tokenizer(
+            list(captions), padding="max_length", truncation=True, return_tensors="pt"
+        )
+        return _unit(self.model.get_text_features(**inputs.to(self.device)))
 
 
 def _unit(found: Any) -> Tensor:

@@ -1,4 +1,8 @@
-"""open_clip's byte pairs come in; a tokenizer of transformers goes out, and whether they agree."""
+"""Convert CLIP between open_clip and transformers: config, image preparation, weights, tokenizer.
+
+A model is converted only if the other library computes the same: a ViT with a class token and a
+causal text tower that is read at the end token. Whatever differs from that is named.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,212 @@ from unbag.models.open_clip.library import library
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A model is converted only if the other library computes the same: a ViT with a class token and a
-# causal text tower that is read at the end token. Whatever differs from that is named.
+
+BIAS = "logit_bias"
+"""Of the sigmoid loss; open_clip gives it to any model, transformers to SigLIP only."""
+_BELOW = "text."
+"""Before the names of the text tower in open_clip's second form, CustomTextCLIP."""
+_BLOCK: Mapping[str, str] = MappingProxyType(
+    {
+        "ln_1": "layer_norm1",
+        "ln_2": "layer_norm2",
+        "attn.out_proj": "self_attn.out_proj",
+        "mlp.c_fc": "mlp.fc1",
+        "mlp.c_proj": "mlp.fc2",
+    }
+)
+_TOWERS: Mapping[str, str] = MappingProxyType(
+    {"visual.transformer": "vision_model", "transformer": "text_model"}
+)
+_NORMS: Mapping[str, str] = MappingProxyType(
+    {
+        # The missing letter is in the names of transformers.
+        "visual.ln_pre": "vision_model.pre_layrnorm",
+        "visual.ln_post": "vision_model.post_layernorm",
+        "ln_final": "text_model.final_layer_norm",
+    }
+)
+_SINGLE: Mapping[str, str] = MappingProxyType(
+    {
+        "visual.class_embedding": "vision_model.embeddings.class_embedding",
+        "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
+        "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
+        "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
+        "positional_embedding": "text_model.embeddings.position_embedding.weight",
+        "logit_scale": "logit_scale",
+    }
+)
+_TURNED: Mapping[str, str] = MappingProxyType(
+    {"visual.proj": "visual_projection.weight", "text_projection": "text_projection.weight"}
+)
+_OURS = re.compile(r"(visual\.transformer|transformer)\.resblocks\.(\d+)\.(.+)\.(weight|bias)")
+_FUSED = re.compile(
+    r"(visual\.transformer|transformer)\.resblocks\.(\d+)\.attn\.in_proj_(weight|bias)"
+)
+_THEIRS = re.compile(r"(vision_model|text_model)\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_POSITIONS = ".embeddings.position_ids"
+"""Kept among the weights by older versions; they are only 0, 1, 2 ..."""
+
+
+def to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of `transformers.CLIPModel`, from either form of open_clip's CLIP.
+
+    Both libraries hold the same numbers. open_clip keeps query, key and value of a layer in one
+    tensor and multiplies by its projections from the left, so they are split and turned; nothing
+    is rounded.
+
+    `logit_bias` has no place there and is left out. A name that is not of a plain CLIP raises.
+    """
+    found: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        plain = name.removeprefix(_BELOW)
+        if plain != BIAS:
+            found |= _to_transformers(plain, tensor, name)
+    return found
+
+
+def to_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of open_clip's first form of CLIP, from `transformers.CLIPModel`.
+
+    A `logit_bias` that was trained beside it is kept: open_clip has a place for it.
+    """
+    ours = {theirs: mine for mine, theirs in _singles().items()}
+    turned = {theirs: mine for mine, theirs in _TURNED.items()}
+    found: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        if name in ours or name == BIAS:
+            found[ours.get(name, name)] = tensor
+        elif name in turned:
+            found[turned[name]] = tensor.T.contiguous()
+        elif (match := _THEIRS.fullmatch(name)) is not None:
+            found |= _block_to_open_clip(match, tensor, state)
+        elif not name.endswith(_POSITIONS):
+            raise _unknown(name, "transformers.CLIPModel")
+    return found
+
+
+def _to_transformers(plain: str, tensor: Tensor, name: str) -> dict[str, Tensor]:
+    singles = _singles()
+    if plain in singles:
+        # Some models of open_clip hold the scale as a vector of one number.
+        return {singles[plain]: tensor.reshape(()) if plain == "logit_scale" else tensor}
+    if plain in _TURNED:
+        return {_TURNED[plain]: tensor.T.contiguous()}
+    if (match := _FUSED.fullmatch(plain)) is not None:
+        tower, layer, end = match.groups()
+        start = f"{_TOWERS[tower]}.encoder.layers.{layer}.self_attn"
+        parts = tensor.chunk(3)
+        return {
+            f"{start}.{one}_proj.{end}": part.contiguous()
+            for one, part in zip("qkv", parts, strict=True)
+        }
+    if (match := _OURS.fullmatch(plain)) is not None and match[3] in _BLOCK:
+        tower, layer, part, end = match.groups()
+        return {f"{_TOWERS[tower]}.encoder.layers.{layer}.{_BLOCK[part]}.{end}": tensor}
+    raise _unknown(name, "open_clip's CLIP")
+
+
+def _block_to_open_clip(
+    match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    import torch
+
+    tower, layer, part, end = match.groups()
+    start = f"{_key_of(_TOWERS, tower)}.resblocks.{layer}"
+    if part in ("self_attn.k_proj", "self_attn.v_proj"):
+        return {}
+    if part == "self_attn.q_proj":
+        names = [match[0].replace("q_proj", f"{one}_proj") for one in "qkv"]
+        missing = [name for name in names if name not in state]
+        if missing:
+            raise _unknown(match[0], f"an attention with {missing[0]}")
+        return {f"{start}.attn.in_proj_{end}": torch.cat([state[name] for name in names])}
+    if part not in _BLOCK.values():
+        raise _unknown(match[0], "transformers.CLIPModel")
+    return {f"{start}.{_key_of(_BLOCK, part)}.{end}": tensor}
+
+
+def _singles() -> dict[str, str]:
+    """Tensors that only change their name, outside the blocks."""
+    found = dict(_SINGLE)
+    for mine, theirs in _NORMS.items():
+        found |= {f"{mine}.{end}": f"{theirs}.{end}" for end in ("weight", "bias")}
+    return found
+
+
+def _key_of(names: Mapping[str, str], wanted: str) -> str:
+    return next(mine for mine, theirs in names.items() if theirs == wanted)
+
+
+def _unknown(name: str, of: str) -> UserError:
+    return UserError(
+        f"the tensor {name!r} has no name in the other library",
+        expected=f"only tensors of {of}",
+        way_out="merge adapters (LoRA) into the weights first; other towers have one form only",
+    )
+
+
+ROWS = 49_408
+"""Of the vocabulary that OpenAI's CLIP and nearly all later ones have."""
+ORDINARY = (
+    "a red cube",
+    "",
+    "A Dog, eating the horse's hay!",
+    "the horse eats the grass; the grass doesn't eat the horse",
+    "two dogs, 3 cats & 1,000 birds (left of a 50% grey wall)",
+    "café au lait, naïve, über, 日本 😀",
+    "several   spaces\tand\nlines",
+    "a small brown dog sleeps to the left of a large white cat " * 9,
+)
+"""Captions on which two tokenizers must give the same ids; the last is longer than any context."""
+ODD = ("Tom &amp; Jerry", "“curly quotes”", "a ﬁne ligature", "schÃ¶n broken letters")
+"""Texts that open_clip mends before it splits them and transformers does not."""
+_SPECIAL = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+
+
+def clip_tokenizer(context: int) -> Any:
+    """CLIP's tokenizer for transformers, from the file that open_clip ships."""
+    from transformers import CLIPTokenizer
+
+    inner = library().tokenizer.SimpleTokenizer(context_length=context)
+    ranks: Any = inner.bpe_ranks
+    return CLIPTokenizer(
+        vocab={_SPECIAL.get(piece, piece): number for piece, number in inner.encoder.items()},
+        merges=sorted(ranks, key=ranks.__getitem__),
+        model_max_length=context,
+    )
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Every file that some version of transformers looks for."""
+    tokenizer.save_pretrained(folder)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None and type(tokenizer).__name__.startswith("CLIPTokenizer"):
+        # Version 5 writes one file; version 4 without the fast tokenizers reads these two.
+        backend.model.save(str(folder))
+
+
+def differing(simple: Any, tokenizer: Any, captions: Sequence[str], *, context: int) -> list[str]:
+    """Captions of which open_clip's tokenizer and one of transformers make other ids."""
+    return [c for c in captions if _simple_ids(simple, c) != _ids(tokenizer, c, context)]
+
+
+def simple_tokenizer(context: int) -> Any:
+    """open_clip's own."""
+    return library().tokenizer.SimpleTokenizer(context_length=context)
+
+
+def _ids(tokenizer: Any, caption: str, context: int) -> list[int]:
+    found: list[int] = tokenizer(caption, truncation=True, max_length=context)["input_ids"]
+    return found
+
+
+def _simple_ids(simple: Any, caption: str) -> list[int]:
+    """Without the zeros after the end token, which is the largest id."""
+    row = simple([caption])[0]
+    ids: list[int] = row[: int(row.argmax()) + 1].tolist()
+    return ids
+
 
 TOP = frozenset(
     {"embed_dim", "vision_cfg", "text_cfg", "quick_gelu", "custom_text"}
@@ -31,8 +239,8 @@ _SHAPE = frozenset({"layers", "width", "mlp_ratio", "norm_kwargs"})
 _EYES = _SHAPE | {"head_width", "patch_size", "image_size", "patch_dropout"}
 _TEXT = _SHAPE | {"heads", "context_length", "vocab_size", "pool_type", "pad_id", "eos_id"}
 _TOKENIZER = frozenset({"hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs"})
-# As PIL numbers them.
 _RESAMPLE: Mapping[str, int] = {"bilinear": 2, "bicubic": 3}
+"""As PIL numbers them."""
 
 
 class NoOtherFormError(Exception):
@@ -205,209 +413,3 @@ def _square(size: Any, what: str) -> int:
     if len({int(side) for side in sides}) != 1:
         raise NoOtherFormError(f"its {what} is {sides!r}, not square")
     return int(sides[0])
-
-
-# Both libraries hold the same numbers. open_clip keeps query, key and value of a layer in one
-# tensor and multiplies by its projections from the left, so they are split and turned; nothing is
-# rounded.
-
-BIAS = "logit_bias"
-"""Of the sigmoid loss; open_clip gives it to any model, transformers to SigLIP only."""
-_BELOW = "text."
-"""Before the names of the text tower in open_clip's second form, CustomTextCLIP."""
-_BLOCK: Mapping[str, str] = MappingProxyType(
-    {
-        "ln_1": "layer_norm1",
-        "ln_2": "layer_norm2",
-        "attn.out_proj": "self_attn.out_proj",
-        "mlp.c_fc": "mlp.fc1",
-        "mlp.c_proj": "mlp.fc2",
-    }
-)
-_TOWERS: Mapping[str, str] = MappingProxyType(
-    {"visual.transformer": "vision_model", "transformer": "text_model"}
-)
-_NORMS: Mapping[str, str] = MappingProxyType(
-    {
-        # The missing letter is in the names of transformers.
-        "visual.ln_pre": "vision_model.pre_layrnorm",
-        "visual.ln_post": "vision_model.post_layernorm",
-        "ln_final": "text_model.final_layer_norm",
-    }
-)
-_SINGLE: Mapping[str, str] = MappingProxyType(
-    {
-        "visual.class_embedding": "vision_model.embeddings.class_embedding",
-        "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
-        "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
-        "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
-        "positional_embedding": "text_model.embeddings.position_embedding.weight",
-        "logit_scale": "logit_scale",
-    }
-)
-_TURNED: Mapping[str, str] = MappingProxyType(
-    {"visual.proj": "visual_projection.weight", "text_projection": "text_projection.weight"}
-)
-_OURS = re.compile(r"(visual\.transformer|transformer)\.resblocks\.(\d+)\.(.+)\.(weight|bias)")
-_FUSED = re.compile(
-    r"(visual\.transformer|transformer)\.resblocks\.(\d+)\.attn\.in_proj_(weight|bias)"
-)
-_THEIRS = re.compile(r"(vision_model|text_model)\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
-# Kept among the weights by older versions; they are only 0, 1, 2 ...
-_POSITIONS = ".embeddings.position_ids"
-
-
-def to_transformers(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of `transformers.CLIPModel`, from either form of open_clip's CLIP.
-
-    `logit_bias` has no place there and is left out. A name that is not of a plain CLIP raises.
-    """
-    found: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        plain = name.removeprefix(_BELOW)
-        if plain != BIAS:
-            found |= _to_transformers(plain, tensor, name)
-    return found
-
-
-def to_open_clip(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of open_clip's first form of CLIP, from `transformers.CLIPModel`.
-
-    A `logit_bias` that was trained beside it is kept: open_clip has a place for it.
-    """
-    ours = {theirs: mine for mine, theirs in _singles().items()}
-    turned = {theirs: mine for mine, theirs in _TURNED.items()}
-    found: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        if name in ours or name == BIAS:
-            found[ours.get(name, name)] = tensor
-        elif name in turned:
-            found[turned[name]] = tensor.T.contiguous()
-        elif (match := _THEIRS.fullmatch(name)) is not None:
-            found |= _block_to_open_clip(match, tensor, state)
-        elif not name.endswith(_POSITIONS):
-            raise _unknown(name, "transformers.CLIPModel")
-    return found
-
-
-def _to_transformers(plain: str, tensor: Tensor, name: str) -> dict[str, Tensor]:
-    singles = _singles()
-    if plain in singles:
-        # Some models of open_clip hold the scale as a vector of one number.
-        return {singles[plain]: tensor.reshape(()) if plain == "logit_scale" else tensor}
-    if plain in _TURNED:
-        return {_TURNED[plain]: tensor.T.contiguous()}
-    if (match := _FUSED.fullmatch(plain)) is not None:
-        tower, layer, end = match.groups()
-        start = f"{_TOWERS[tower]}.encoder.layers.{layer}.self_attn"
-        parts = tensor.chunk(3)
-        return {
-            f"{start}.{one}_proj.{end}": part.contiguous()
-            for one, part in zip("qkv", parts, strict=True)
-        }
-    if (match := _OURS.fullmatch(plain)) is not None and match[3] in _BLOCK:
-        tower, layer, part, end = match.groups()
-        return {f"{_TOWERS[tower]}.encoder.layers.{layer}.{_BLOCK[part]}.{end}": tensor}
-    raise _unknown(name, "open_clip's CLIP")
-
-
-def _block_to_open_clip(
-    match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    import torch
-
-    tower, layer, part, end = match.groups()
-    start = f"{_key_of(_TOWERS, tower)}.resblocks.{layer}"
-    if part in ("self_attn.k_proj", "self_attn.v_proj"):
-        return {}
-    if part == "self_attn.q_proj":
-        names = [match[0].replace("q_proj", f"{one}_proj") for one in "qkv"]
-        missing = [name for name in names if name not in state]
-        if missing:
-            raise _unknown(match[0], f"an attention with {missing[0]}")
-        return {f"{start}.attn.in_proj_{end}": torch.cat([state[name] for name in names])}
-    if part not in _BLOCK.values():
-        raise _unknown(match[0], "transformers.CLIPModel")
-    return {f"{start}.{_key_of(_BLOCK, part)}.{end}": tensor}
-
-
-def _singles() -> dict[str, str]:
-    """Tensors that only change their name, outside the blocks."""
-    found = dict(_SINGLE)
-    for mine, theirs in _NORMS.items():
-        found |= {f"{mine}.{end}": f"{theirs}.{end}" for end in ("weight", "bias")}
-    return found
-
-
-def _key_of(names: Mapping[str, str], wanted: str) -> str:
-    return next(mine for mine, theirs in names.items() if theirs == wanted)
-
-
-def _unknown(name: str, of: str) -> UserError:
-    return UserError(
-        f"the tensor {name!r} has no name in the other library",
-        expected=f"only tensors of {of}",
-        way_out="merge adapters (LoRA) into the weights first; other towers have one form only",
-    )
-
-
-ROWS = 49_408
-"""Of the vocabulary that OpenAI's CLIP and nearly all later ones have."""
-ORDINARY = (
-    "a red cube",
-    "",
-    "A Dog, eating the horse's hay!",
-    "the horse eats the grass; the grass doesn't eat the horse",
-    "two dogs, 3 cats & 1,000 birds (left of a 50% grey wall)",
-    "café au lait, naïve, über, 日本 😀",
-    "several   spaces\tand\nlines",
-    "a small brown dog sleeps to the left of a large white cat " * 9,
-)
-"""Captions on which two tokenizers must give the same ids; the last is longer than any context."""
-ODD = ("Tom &amp; Jerry", "“curly quotes”", "a ﬁne ligature", "schÃ¶n broken letters")
-"""Texts that open_clip mends before it splits them and transformers does not."""
-_SPECIAL = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
-
-
-def clip_tokenizer(context: int) -> Any:
-    """CLIP's tokenizer for transformers, from the file that open_clip ships."""
-    from transformers import CLIPTokenizer
-
-    inner = library().tokenizer.SimpleTokenizer(context_length=context)
-    ranks: Any = inner.bpe_ranks
-    return CLIPTokenizer(
-        vocab={_SPECIAL.get(piece, piece): number for piece, number in inner.encoder.items()},
-        merges=sorted(ranks, key=ranks.__getitem__),
-        model_max_length=context,
-    )
-
-
-def save_tokenizer(tokenizer: Any, folder: Path) -> None:
-    """Every file that some version of transformers looks for."""
-    tokenizer.save_pretrained(folder)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None and type(tokenizer).__name__.startswith("CLIPTokenizer"):
-        # Version 5 writes one file; version 4 without the fast tokenizers reads these two.
-        backend.model.save(str(folder))
-
-
-def differing(simple: Any, tokenizer: Any, captions: Sequence[str], *, context: int) -> list[str]:
-    """Captions of which open_clip's tokenizer and one of transformers make other ids."""
-    return [c for c in captions if _simple_ids(simple, c) != _ids(tokenizer, c, context)]
-
-
-def simple_tokenizer(context: int) -> Any:
-    """open_clip's own."""
-    return library().tokenizer.SimpleTokenizer(context_length=context)
-
-
-def _ids(tokenizer: Any, caption: str, context: int) -> list[int]:
-    found: list[int] = tokenizer(caption, truncation=True, max_length=context)["input_ids"]
-    return found
-
-
-def _simple_ids(simple: Any, caption: str) -> list[int]:
-    """Without the zeros after the end token, which is the largest id."""
-    row = simple([caption])[0]
-    ids: list[int] = row[: int(row.argmax()) + 1].tolist()
-    return ids

@@ -1,4 +1,4 @@
-"""A dual encoder and its card come in; folders that open_clip and transformers load go out.
+"""Export a dual encoder as folders that open_clip and transformers load, with a model card.
 
 Each form is read again by its plain library and compared with the encoder before anything gets its
 name; a form that a library cannot have is left out with the reason.
@@ -29,21 +29,24 @@ from unbag.models.open_clip.text import ClipTokenizer
 from unbag.models.photo import Photo
 from unbag.models.tiny import Tiny
 from unbag.models.weights import check_finite
-from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library
-from unbag.reports.cards import card_render as render
+from unbag.reports.cards import Card, Exported, Folder, LeftOut, Library, card_render
 from unbag.runs.files import mode_of_new, settle
-from unbag.training.export import formats as forms
 from unbag.training.export.check import Again, agreement, read_open_clip, read_transformers
 from unbag.training.export.clip import ODD, ORDINARY, NoOtherFormError
 from unbag.training.export.formats import (
     JOINED,
     PHOTO,
-    captions_of,
+    is_clips_own,
+    joined_captions,
     read_photo,
     said_of_joined,
     said_of_parts,
-    write_and_read,
+    write_joined_and_read,
+    write_open_clip_from,
+    write_own_open_clip,
+    write_own_transformers,
     write_photo,
+    write_transformers_from,
 )
 from unbag.types import DualEncoder
 
@@ -122,15 +125,15 @@ def _forms(encoder: OpenClip | HfDual) -> list[_Form]:
 
     def write_open_clip(folder: Path) -> None:
         if isinstance(encoder, OpenClip):
-            forms.write_own_open_clip(encoder, folder)
+            write_own_open_clip(encoder, folder)
         else:
-            forms.write_open_clip_from(encoder, folder)
+            write_open_clip_from(encoder, folder)
 
     def write_transformers(folder: Path) -> None:
         if isinstance(encoder, OpenClip):
-            forms.write_transformers_from(encoder, folder)
+            write_transformers_from(encoder, folder)
         else:
-            forms.write_own_transformers(encoder, folder)
+            write_own_transformers(encoder, folder)
 
     def transformers_again(folder: Path) -> Again:
         return read_transformers(folder, device=device, is_clip=is_clip)
@@ -148,7 +151,7 @@ def _write_ours(encoder: Tiny | Photo | Joined, folder: Path) -> _Written:
     captions: Sequence[str] = ORDINARY
     if isinstance(encoder, Joined):
         library, path = "joined", folder / JOINED
-        again, captions = write_and_read(encoder, path), captions_of(encoder)
+        again, captions = write_joined_and_read(encoder, path), joined_captions(encoder)
     elif isinstance(encoder, Photo):
         library, path = "photo", folder / PHOTO
         write_photo(encoder, path)
@@ -268,11 +271,11 @@ def _notes(
 def _mends(encoder: OpenClip | HfDual | Tiny) -> bool:
     if isinstance(encoder, OpenClip):
         return isinstance(encoder.tokenize, ClipTokenizer)
-    return isinstance(encoder, HfDual) and forms.is_clips_own(encoder)
+    return isinstance(encoder, HfDual) and is_clips_own(encoder)
 
 
 def _describe(folder: Path, card: Card, found: Exported) -> None:
     record = {"format": FORMAT, **found.as_json(), "card": asdict(card)}
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-    (folder / "README.md").write_text(render(card, found), encoding="utf-8")
+    (folder / "README.md").write_text(card_render(card, found), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A photo model comes in; one file with its heads, and the parts that were trained, goes out."""
+"""Write a dual encoder in the forms of open_clip and transformers, or in unbag's own form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from unbag.models.open_clip.encoder import OpenClip
 from unbag.models.open_clip.loading import CONFIG
 from unbag.models.open_clip.text import ClipTokenizer, HubTokenizer
 from unbag.models.photo import caption_part, parts_said, picture_part
-from unbag.training.export import clip as clip_config
 from unbag.training.export.clip import (
     BIAS,
     ORDINARY,
@@ -32,7 +31,11 @@ from unbag.training.export.clip import (
     save_tokenizer,
     simple_tokenizer,
     to_open_clip,
+    to_open_clip_config,
+    to_preparation,
+    to_processor,
     to_transformers,
+    to_transformers_config,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +44,83 @@ if TYPE_CHECKING:
     from unbag.models.joined import Joined
     from unbag.models.photo import Photo
 
+
 OPEN_CLIP_WEIGHTS = "open_clip_model.safetensors"
+JOINED = "joined"
+PHOTO = "photo.safetensors"
+_TRIED = 8
+"""Captions of a table that an export is tried on."""
+
+
+def write_joined_and_read(encoder: Joined, folder: Path) -> Joined:
+    """Write a joined model, and give the one that the folder holds."""
+    folder.mkdir()
+    write_joined(encoder, folder)
+    return read_joined(folder, name=encoder.name, device=encoder.device)
+
+
+def joined_captions(encoder: Joined) -> Sequence[str]:
+    """Captions that it can read: a table of features has only its own."""
+    rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
+    return ORDINARY if rows is None else list(rows)[:_TRIED]
+
+
+def said_of_joined(encoder: Joined) -> str:
+    """For the card: what the folder holds, and what must be found beside it."""
+    changed = encoder.changed
+    inside = _trained(f" and of {encoder.origin.picture}", changed.picture)
+    inside += _trained(f" and of {encoder.origin.text}", changed.text)
+    origin = encoder.origin
+    return (
+        f"The folder holds the connector{inside}. It needs both parts beside it, by the names in "
+        f"joined.json: `{origin.picture}` ({origin.picture_fingerprint}) and `{origin.text}` "
+        f"({origin.text_fingerprint}); others are refused."
+    )
+
+
+def _trained(what: str, weights: Mapping[str, Tensor]) -> str:
+    numbers = sum(weight.numel() for weight in weights.values())
+    return f"{what} {numbers:,} numbers that were trained" if weights else ""
+
+
+_PARTS = {"picture": "EfficientNet-Lite0", "caption": "MiniLM"}
+
+
+def trained_parts(encoder: Photo) -> tuple[str, ...]:
+    """Towers whose part is no longer as its package has it."""
+    towers = encoder.towers
+    found = []
+    for name, now, first in (
+        ("picture", towers.picture.part, picture_part()),
+        ("caption", towers.caption.part, caption_part()[0]),
+    ):
+        before = first.state_dict()
+        if any(not torch.equal(w.cpu(), before[key]) for key, w in now.state_dict().items()):
+            found.append(name)
+    return tuple(found)
+
+
+def write_photo(encoder: Photo, path: Path) -> None:
+    """In full precision; a part as it is installed is left out."""
+    photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
+
+
+def read_photo(path: Path, encoder: Photo) -> Photo:
+    """The same again, from the file."""
+    return photo.read(path, name=encoder.name, device=encoder.device)
+
+
+def said_of_parts(encoder: Photo) -> str:
+    """For the card: what the file holds, and what must be installed beside it."""
+    trained = trained_parts(encoder)
+    inside = "".join(f", {_PARTS[one]} as it was trained" for one in trained)
+    beside = [name for one, name in _PARTS.items() if one not in trained]
+    rest = (
+        f" {' and '.join(beside)} {'is' if len(beside) == 1 else 'are'} not in it."
+        if beside
+        else ""
+    )
+    return f"The file holds two heads{inside}.{rest} It needs unbag[photo]: {parts_said()}."
 
 
 def write_own_open_clip(encoder: OpenClip, folder: Path) -> None:
@@ -70,10 +149,10 @@ def write_transformers_from(encoder: OpenClip, folder: Path) -> None:
     assert encoder.config is not None
     assert encoder.preparation is not None
     # The towers first: where they have no form, that says more than the tokenizer.
-    config = clip_config.to_transformers_config(encoder.config, end=encoder.tokenize.end or 0)
+    config = to_transformers_config(encoder.config, end=encoder.tokenize.end or 0)
     if not isinstance(encoder.tokenize, ClipTokenizer):
         raise NoOtherFormError("its tokenizer is not CLIP's own")
-    options = clip_config.to_processor(encoder.preparation)
+    options = to_processor(encoder.preparation)
     tokenizer = clip_tokenizer(encoder.context)
     _check_words(encoder.tokenize.inner, tokenizer, encoder.context)
     with quietly(), torch.random.fork_rng(devices=[]):
@@ -109,9 +188,9 @@ def write_open_clip_from(encoder: HfDual, folder: Path) -> None:
         )
     end = int(tokenizer("a")["input_ids"][-1])
     largest = max(tokenizer.get_vocab().values())
-    made = clip_config.to_open_clip_config(config, end=end, largest=largest)
+    made = to_open_clip_config(config, end=end, largest=largest)
     side = int(made["vision_cfg"]["image_size"])
-    preparation = clip_config.to_preparation(encoder.pictures.processor, side=side)
+    preparation = to_preparation(encoder.pictures.processor, side=side)
     if not is_clips_own(encoder):
         made["text_cfg"]["hf_tokenizer_name"] = encoder.name
         with quietly():
@@ -156,80 +235,3 @@ def _plain(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _need(package: str) -> None:
     if find_spec(package) is None:
         raise NoOtherFormError(f"the package {package!r} is not installed")
-
-
-JOINED = "joined"
-_TRIED = 8
-"""Captions of a table that an export is tried on."""
-
-
-def write_and_read(encoder: Joined, folder: Path) -> Joined:
-    """Written, and the same again from the folder."""
-    folder.mkdir()
-    write_joined(encoder, folder)
-    return read_joined(folder, name=encoder.name, device=encoder.device)
-
-
-def captions_of(encoder: Joined) -> Sequence[str]:
-    """Captions that it can read: a table of features has only its own."""
-    rows: Mapping[str, int] | None = getattr(encoder.text.reads, "row_of", None)
-    return ORDINARY if rows is None else list(rows)[:_TRIED]
-
-
-def said_of_joined(encoder: Joined) -> str:
-    """For the card: what the folder holds, and what must be found beside it."""
-    changed = encoder.changed
-    inside = _trained(f" and of {encoder.origin.picture}", changed.picture)
-    inside += _trained(f" and of {encoder.origin.text}", changed.text)
-    origin = encoder.origin
-    return (
-        f"The folder holds the connector{inside}. It needs both parts beside it, by the names in "
-        f"joined.json: `{origin.picture}` ({origin.picture_fingerprint}) and `{origin.text}` "
-        f"({origin.text_fingerprint}); others are refused."
-    )
-
-
-def _trained(what: str, weights: Mapping[str, Tensor]) -> str:
-    numbers = sum(weight.numel() for weight in weights.values())
-    return f"{what} {numbers:,} numbers that were trained" if weights else ""
-
-
-PHOTO = "photo.safetensors"
-_PARTS = {"picture": "EfficientNet-Lite0", "caption": "MiniLM"}
-
-
-def trained_parts(encoder: Photo) -> tuple[str, ...]:
-    """Towers whose part is no longer as its package has it."""
-    towers = encoder.towers
-    found = []
-    for name, now, first in (
-        ("picture", towers.picture.part, picture_part()),
-        ("caption", towers.caption.part, caption_part()[0]),
-    ):
-        before = first.state_dict()
-        if any(not torch.equal(w.cpu(), before[key]) for key, w in now.state_dict().items()):
-            found.append(name)
-    return tuple(found)
-
-
-def write_photo(encoder: Photo, path: Path) -> None:
-    """In full precision; a part as it is installed is left out."""
-    photo.write(encoder.towers, path, parts=trained_parts(encoder), dtype=torch.float32)
-
-
-def read_photo(path: Path, encoder: Photo) -> Photo:
-    """The same again, from the file."""
-    return photo.read(path, name=encoder.name, device=encoder.device)
-
-
-def said_of_parts(encoder: Photo) -> str:
-    """For the card: what the file holds, and what must be installed beside it."""
-    trained = trained_parts(encoder)
-    inside = "".join(f", {_PARTS[one]} as it was trained" for one in trained)
-    beside = [name for one, name in _PARTS.items() if one not in trained]
-    rest = (
-        f" {' and '.join(beside)} {'is' if len(beside) == 1 else 'are'} not in it."
-        if beside
-        else ""
-    )
-    return f"The file holds two heads{inside}.{rest} It needs unbag[photo]: {parts_said()}."

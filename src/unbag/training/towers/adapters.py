@@ -1,4 +1,7 @@
-"""A loaded model comes in; its towers, ready to be trained, go out."""
+"""The towers of each kind of loaded model, ready to be trained: `make_trainable`.
+
+Dimensions: N pictures or captions, L tokens, E width of the text part, D joint space.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.models.batching import Levels
@@ -31,6 +33,7 @@ from unbag.training.towers.base import (
     Trainable,
     close_unused,
     tower_layers,
+    unit_vectors,
     weights_of,
 )
 from unbag.training.towers.lora import merged
@@ -45,10 +48,259 @@ if TYPE_CHECKING:
     from unbag.training.data.batch import Inputs
     from unbag.types import DualEncoder
 
-# Dimensions: N pictures or captions, L tokens, D joint space.
 
-_TOWERS = ("vision_model", "text_model")
-_PROJECTIONS = ("visual_projection", "text_projection")
+_HF_TOWERS = ("vision_model", "text_model")
+_HF_PROJECTIONS = ("visual_projection", "text_projection")
+_OPEN_CLIP_TEMPERATURE = ("logit_scale", "logit_bias")
+
+
+def make_trainable(encoder: object, *, device: str) -> Trainable:
+    """A copy in float32 with every weight of both towers open; the encoder stays as it is."""
+    if isinstance(encoder, Tiny):
+        return TinyTrainable(encoder, device=device)
+    if isinstance(encoder, OpenClip):
+        return OpenClipTrainable(encoder, device=device)
+    if isinstance(encoder, HfDual):
+        return HfTrainable(encoder, device=device)
+    if isinstance(encoder, Photo):
+        return PhotoTrainable(encoder, device=device)
+    if isinstance(encoder, Joined):
+        pictures = make_trainable(encoder.picture, device=device)
+        return JoinedTrainable(encoder, pictures, device=device)
+    raise UserError(
+        f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
+        "encoder of a known library",
+        expected="tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, "
+        "ALIGN ...)",
+        way_out="`unbag list models` shows what each name is",
+    )
+
+
+class TinyTrainable:
+    """The towers of `unbag.models.tiny`. Pictures are levels, or numbers from -1 to 1."""
+
+    def __init__(self, encoder: Tiny, *, device: str) -> None:
+        """Copy the towers of an encoder, which stays as it is."""
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.module: TinyTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
+        self.picture_layers = tower_layers(self.module.picture)
+        self.caption_layers = tower_layers(self.module.caption)
+        self.temperature = (self.module.log_scale,)
+        config = encoder.config
+        self.reads = TinyReads(side=config.pixels, words=config.words, context=config.context)
+        self._device = device
+        self._levels = Levels(_tiny_pixels)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """[N, 3, H, W] to unit vectors [N, D]."""
+        if pixels.dtype == torch.uint8:
+            pixels = self._levels(pixels)
+        return unit_vectors(self.module.picture(pixels)[:, 0])
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Token ids to unit vectors [N, D], read at the end token."""
+        token_NL, end_N = inputs["token_NL"], inputs["end_N"]
+        row_N = torch.arange(len(token_NL), device=token_NL.device)
+        return unit_vectors(self.module.caption(token_NL)[row_N, end_N])
+
+    def encoder(self, name: str) -> Tiny:
+        """A copy of the weights as they are now; the fingerprint is theirs."""
+        return Tiny(merged(self.module), name=name, device=self._device)
+
+
+class TinyReads:
+    """Bytes of pictures, and words with the place of their end."""
+
+    def __init__(self, *, side: int, words: Sequence[str], context: int) -> None:
+        """Pixels of a side; the vocabulary without special tokens; tokens of a caption."""
+        self._side = side
+        self._split = WordTokenizer(words, context=context)
+
+    def prepare(self, image: Image) -> Tensor:
+        """RGB to levels [3, H, W], which are a quarter of the numbers to send."""
+        if image.size != (self._side, self._side):
+            from PIL.Image import Resampling
+
+            image = image.resize((self._side, self._side), Resampling.BICUBIC)
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """Token ids [N, L] as long as the longest, and where each ends."""
+        token_NL, end_N = self._split(captions)
+        return {"token_NL": torch.from_numpy(token_NL), "end_N": torch.from_numpy(end_N)}
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Words and the end token."""
+        return [len(self._split.split(caption)) for caption in captions]
+
+
+def _tiny_pixels(image: Image) -> Tensor:
+    """Levels as `Tiny.prepare` scales them."""
+    pixels = np.asarray(image, dtype=np.float32) / 127.5 - 1.0
+    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+class OpenClipTrainable:
+    """Any dual encoder of open_clip, with captions at their real length where that is exact."""
+
+    def __init__(self, encoder: OpenClip, *, device: str) -> None:
+        """Copy the model of an encoder, which stays as it is."""
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
+        self.module.train().requires_grad_(True)
+        self._text = _text_tower_of(encoder.text, self.module)
+        self._shell = _without_weights(encoder, device=device)
+        self._levels = deepcopy(self._shell._levels)
+        can_cut = isinstance(self._text, Native | Masked) and not self._text.whole_because
+        self.reads = OpenClipReads(self._shell._prepare, encoder.tokenize, is_cut=can_cut)
+        found = [getattr(self.module, name, None) for name in _OPEN_CLIP_TEMPERATURE]
+        self.temperature = tuple(weight for weight in found if weight is not None)
+        self.picture_layers = tower_layers(self.module.visual)
+        self.caption_layers = _open_clip_caption_layers(self.module)
+        close_unused(self, device=device)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Pixels or their levels to unit vectors [N, D]."""
+        if self._levels and pixels.dtype == torch.uint8:
+            pixels = self._levels(pixels)
+        found = self.module.visual(pixels)
+        return unit_vectors(found[0] if isinstance(found, tuple) else found)
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Token ids to unit vectors [N, D]."""
+        token_NL = inputs["token_NL"]
+        if isinstance(self._text, Native):
+            return unit_vectors(self._text.pooled_as_given(token_NL))
+        return unit_vectors(self._text.pooled(token_NL))
+
+    def encoder(self, name: str) -> OpenClip:
+        """A copy of the weights as they are now, with a fingerprint of their own."""
+        model: Any = merged(self.module).eval().requires_grad_(False)
+        found = copy(self._shell)
+        found.model, found.text = model, _text_tower_of(self._text, model)
+        found.name = name
+        found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
+        found.scale = float(model.logit_scale.exp())
+        found.bias = 0.0 if len(self.temperature) == 1 else float(model.logit_bias)
+        return found
+
+
+class OpenClipReads:
+    """open_clip's transform for evaluation and a tokenizer."""
+
+    def __init__(
+        self, prepare: Callable[[Image], Tensor], tokenizer: Tokenizer, *, is_cut: bool
+    ) -> None:
+        """`is_cut` where captions run at their real length."""
+        self._prepare = prepare
+        self._tokenizer = tokenizer
+        self._is_cut = is_cut
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the tokens that are remembered, which every worker finds by itself."""
+        kind: Any = type(self._tokenizer)
+        inner = getattr(self._tokenizer, "inner", None)
+        return _open_clip_reads, (self._prepare, kind, inner, self._is_cut)
+
+    def prepare(self, image: Image) -> Tensor:
+        """In bytes for a device, where that is exact."""
+        return self._prepare(image)
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """Ids [N, L], cut after the longest caption where padding cannot matter."""
+        token_NL, real_NL = self._tokenizer(captions)
+        if self._is_cut:
+            token_NL = token_NL[:, : int(real_NL.any(dim=0).nonzero().max()) + 1].contiguous()
+        return {"token_NL": token_NL}
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self._tokenizer.count(captions)
+
+
+def _open_clip_reads(
+    prepare: Callable[[Image], Tensor], kind: Callable[[Any], Tokenizer], inner: Any, is_cut: bool
+) -> OpenClipReads:
+    return OpenClipReads(prepare, kind(inner), is_cut=is_cut)
+
+
+def _text_tower_of(known: TextTower, model: Any) -> TextTower:
+    """The kind that evaluation found exact, over other weights."""
+    return Unknown(model, known.whole_because) if isinstance(known, Unknown) else text_tower(model)
+
+
+def _without_weights(encoder: OpenClip, *, device: str) -> OpenClip:
+    """An encoder without its weights, for this device."""
+    found = copy(encoder)
+    found.model, found.device, found.dtype = None, device, torch.float32
+    found.text = Unknown(None, encoder.text.whole_because)
+    if device != "cpu" and found._levels is None and (parts := in_bytes(found._prepare)):
+        found._prepare, found._levels = parts
+    return found
+
+
+def _open_clip_caption_layers(model: Any) -> Any:
+    """The text tower stands at the top in the first form of CLIP, and below `text` in the second.
+
+    What is neither tower's, such as the decoder of CoCa, counts to the last layer.
+    """
+    text = getattr(model, "text", None)
+    if text is None:
+        return tower_layers(model, without=("visual", *_OPEN_CLIP_TEMPERATURE))
+    rest = [part for name, part in model.named_children() if name not in ("visual", "text")]
+    return tower_layers(text, then=rest)
+
+
+class HfTrainable:
+    """CLIP, SigLIP, ALIGN and the like, as `get_*_features` gives them."""
+
+    def __init__(self, encoder: HfDual, *, device: str) -> None:
+        """Copy the model of an encoder, which stays as it is."""
+        _check_hf_towers(encoder)
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
+        self.module.train().requires_grad_(True)
+        self._inverse = hasattr(self.module, "temperature")
+        if self._inverse:
+            _to_logarithm(self.module)
+        names = ("log_scale",) if self._inverse else ("logit_scale", "logit_bias")
+        found = [getattr(self.module, name, None) for name in names]
+        self.temperature = tuple(weight for weight in found if weight is not None)
+        self.picture_layers, self.caption_layers = _hf_layers(self.module, names)
+        # Two, since the levels of one move to the device, and workers must not.
+        self._pictures, sent = (
+            Pictures(encoder.pictures.processor, name=self.name, device=device) for _ in range(2)
+        )
+        self.reads = HfReads(sent, replace(encoder.captions, known={}))
+        self._shell = copy(encoder)
+        self._shell.model = self._shell._ask_picture = self._shell._ask_caption = None
+        self._shell.pictures, self._shell.device = self._pictures, device
+        close_unused(self, device=device)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Pixels or their levels to unit vectors [N, D]."""
+        return _hf_vectors(self.module.get_image_features(**dict(self._pictures.inputs(pixels))))
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Token ids, with a mask where there is one, to unit vectors [N, D]."""
+        return _hf_vectors(self.module.get_text_features(**inputs))
+
+    def encoder(self, name: str) -> HfDual:
+        """A copy of the weights as they are now, with a fingerprint of their own."""
+        model: Any = merged(self.module).eval().requires_grad_(False)
+        found = copy(self._shell)
+        found.name = name
+        found.scale = float(self.temperature[0].detach().exp())
+        found.bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
+        if self._inverse:
+            _from_logarithm(model)
+        found.model = model
+        found._ask_picture, found._ask_caption = model.get_image_features, model.get_text_features
+        found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
+        return found
 
 
 class HfReads:
@@ -76,68 +328,15 @@ class HfReads:
         return self._captions.count(captions)
 
 
-class HfTrainable:
-    """CLIP, SigLIP, ALIGN and the like, as `get_*_features` gives them."""
-
-    def __init__(self, encoder: HfDual, *, device: str) -> None:
-        """Copy the model of an encoder, which stays as it is."""
-        _check_towers(encoder)
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
-        self.module.train().requires_grad_(True)
-        self._inverse = hasattr(self.module, "temperature")
-        if self._inverse:
-            _to_logarithm(self.module)
-        names = ("log_scale",) if self._inverse else ("logit_scale", "logit_bias")
-        found = [getattr(self.module, name, None) for name in names]
-        self.temperature = tuple(weight for weight in found if weight is not None)
-        self.picture_layers, self.caption_layers = _layers(self.module, names)
-        # Two, since the levels of one move to the device, and workers must not.
-        self._pictures, sent = (
-            Pictures(encoder.pictures.processor, name=self.name, device=device) for _ in range(2)
-        )
-        self.reads = HfReads(sent, replace(encoder.captions, known={}))
-        self._shell = copy(encoder)
-        self._shell.model = self._shell._ask_picture = self._shell._ask_caption = None
-        self._shell.pictures, self._shell.device = self._pictures, device
-        close_unused(self, device=device)
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Pixels or their levels to unit vectors [N, D]."""
-        return _hf_trainable_unit(
-            self.module.get_image_features(**dict(self._pictures.inputs(pixels)))
-        )
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Token ids, with a mask where there is one, to unit vectors [N, D]."""
-        return _hf_trainable_unit(self.module.get_text_features(**inputs))
-
-    def encoder(self, name: str) -> HfDual:
-        """A copy of the weights as they are now, with a fingerprint of their own."""
-        model: Any = merged(self.module).eval().requires_grad_(False)
-        found = copy(self._shell)
-        found.name = name
-        found.scale = float(self.temperature[0].detach().exp())
-        found.bias = float(self.temperature[1].detach()) if len(self.temperature) > 1 else 0.0
-        if self._inverse:
-            _from_logarithm(model)
-        found.model = model
-        found._ask_picture, found._ask_caption = model.get_image_features, model.get_text_features
-        found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
-        return found
-
-
-def _hf_trainable_unit(found: Any) -> Tensor:
+def _hf_vectors(found: Any) -> Tensor:
     """Version 4 of transformers gives the vectors, 5 an output that holds them."""
     vector_ND = found if isinstance(found, Tensor) else found.pooler_output
-    # Autocast lowers the product; a unit norm needs all digits.
-    return functional.normalize(vector_ND.float(), dim=-1)
+    return unit_vectors(vector_ND)
 
 
-def _check_towers(encoder: HfDual) -> None:
+def _check_hf_towers(encoder: HfDual) -> None:
     model = encoder.model
-    missing = [name for name in _TOWERS if not isinstance(getattr(model, name, None), nn.Module)]
+    missing = [name for name in _HF_TOWERS if not isinstance(getattr(model, name, None), nn.Module)]
     if not missing and not (hasattr(model, "logit_scale") or hasattr(model, "temperature")):
         missing = ["logit_scale"]
     if missing:
@@ -147,14 +346,14 @@ def _check_towers(encoder: HfDual) -> None:
         )
 
 
-def _layers(model: Any, temperature: Sequence[str]) -> tuple[Any, Any]:
+def _hf_layers(model: Any, temperature: Sequence[str]) -> tuple[Any, Any]:
     """Towers with their projections; what is neither's counts to the last caption layer."""
     parts = dict(model.named_children())
-    known = (*_TOWERS, *_PROJECTIONS)
+    known = (*_HF_TOWERS, *_HF_PROJECTIONS)
     rest: list[Part] = [part for name, part in parts.items() if name not in known]
     own = model.named_parameters(recurse=False)
     rest += [weight for name, weight in own if name not in temperature]
-    eyes, words = ([parts[name]] if name in parts else [] for name in _PROJECTIONS)
+    eyes, words = ([parts[name]] if name in parts else [] for name in _HF_PROJECTIONS)
     return (
         tower_layers(model.vision_model, then=eyes),
         tower_layers(model.text_model, then=[*words, *rest]),
@@ -174,31 +373,82 @@ def _from_logarithm(model: Any) -> None:
     model.temperature = nn.Parameter((-value).exp(), requires_grad=False)
 
 
-# Dimensions: N pictures or captions, E width of the text part, D joint space.
+class PhotoTrainable:
+    """The towers of `unbag.models.photo`; the last layer of each is its head."""
+
+    def __init__(self, encoder: Photo | PhotoHeads, *, device: str) -> None:
+        """Copy the towers of an encoder, which stays as it is.
+
+        Heads alone can be run on kept features only: `unbag.training.towers.cached_features`.
+        """
+        self.name = encoder.name
+        self.fingerprint = encoder.fingerprint
+        self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
+        self.picture_layers = _photo_picture_layers(self.module.picture)
+        self.caption_layers = _photo_caption_layers(self.module.caption)
+        self.temperature = (self.module.log_scale,)
+        self.reads: Reads = PhotoReads(encoder.tokenizer)
+        self._tokenizer = encoder.tokenizer
+        self._device = device
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Levels, or numbers as `Photo.prepare` gives them, to unit vectors [N, D]."""
+        if pixels.dtype == torch.uint8:
+            pixels = (pixels.float() - 127.0) / 128.0
+        return unit_vectors(self.module.picture(pixels))
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Tokens to unit vectors [N, D]."""
+        return unit_vectors(self.module.caption(inputs["token_NL"], inputs["mask_NL"]))
+
+    def encoder(self, name: str) -> Photo:
+        """A copy of the weights as they are now; the fingerprint is theirs."""
+        if self._tokenizer is None:
+            # Heads alone are none; `unbag.models.photo.read` puts parts before those of a file.
+            raise NotImplementedError(name)
+        return Photo(merged(self.module), self._tokenizer, name=name, device=self._device)
 
 
-class JoinedReads:
-    """Pictures as the picture model reads them, captions as the text part does."""
+class PhotoReads:
+    """Bytes of pictures, and the tokens of MiniLM."""
 
-    def __init__(self, pictures: Reads, captions: CaptionReads) -> None:
-        """Both without weights."""
-        self._pictures, self._captions = pictures, captions
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the tokens that are remembered, which every worker finds by itself."""
-        return JoinedReads, (self._pictures, self._captions.fresh())
+    def __init__(self, tokenizer: Any) -> None:
+        """As the encoder has it."""
+        self._tokenizer = tokenizer
 
     def prepare(self, image: Image) -> Tensor:
-        """By the picture model."""
-        return self._pictures.prepare(image)
+        """RGB to levels [3, 224, 224], which are a quarter of the numbers to send."""
+        return torch.from_numpy(np.array(squeezed(image))).permute(2, 0, 1).contiguous()
 
     def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """By the text part, padded to the longest."""
-        return self._captions(captions)
+        """Token ids and mask [N, L], as long as the longest."""
+        found = self._tokenizer(
+            list(captions), padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt"
+        )
+        return {"token_NL": found["input_ids"], "mask_NL": found["attention_mask"]}
 
     def count_tokens(self, captions: Sequence[str]) -> list[int]:
         """Before cutting, special ones included."""
-        return self._captions.count(captions) if captions else []
+        if not captions:
+            return []
+        return [len(ids) for ids in self._tokenizer(list(captions), verbose=False)["input_ids"]]
+
+
+def _photo_picture_layers(tower: Any) -> Layers:
+    """Stem, sixteen blocks, the last convolution, the head; or the head alone."""
+    part = tower.part
+    if isinstance(part, nn.Identity):
+        return ((tower.head,),)
+    blocks = [(block,) for block in part._blocks]
+    return (part._conv_stem, part._bn0), *blocks, (part._conv_head, part._bn1), (tower.head,)
+
+
+def _photo_caption_layers(tower: Any) -> Layers:
+    """Embedding, six blocks, the head; or the head alone."""
+    if isinstance(tower.part, nn.Identity):
+        return ((tower.head,),)
+    blocks = [(block,) for block in tower.part.encoder.layer]
+    return (tower.part.embeddings,), *blocks, (tower.head,)
 
 
 class JoinedTrainable:
@@ -217,13 +467,13 @@ class JoinedTrainable:
         self.module = nn.ModuleDict(parts)
         self.module.train().requires_grad_(True)
         self.picture_layers = pictures.picture_layers
-        self.caption_layers: Layers = (*_text_layers(text), (self.connector,))
+        self.caption_layers: Layers = (*_joined_text_layers(text), (self.connector,))
         self.temperature = pictures.temperature
         self._first = self._start_temperature()
-        self._names = _names(pictures)
+        self._names = _picture_names(pictures)
         self.reads: Reads = JoinedReads(pictures.reads, encoder.text.reads.fresh())
         # The text tower that the picture model came with is among them.
-        close_unused(self, device=device, captions=_known(encoder.text.reads))
+        close_unused(self, device=device, captions=_readable_captions(encoder.text.reads))
 
     @property
     def always_open(self) -> tuple[nn.Parameter, ...]:
@@ -239,8 +489,8 @@ class JoinedTrainable:
         return self.connected(self._text.pooled(inputs))
 
     def connected(self, pooled_NE: Tensor) -> Tensor:
-        """Through the connector; a unit norm needs all digits, which autocast takes away."""
-        return functional.normalize(self.connector(pooled_NE).float(), dim=-1)
+        """Through the connector."""
+        return unit_vectors(self.connector(pooled_NE))
 
     def encoder(self, name: str) -> Joined:
         """A copy of the weights as they are now; parts that did not change are the encoder's."""
@@ -292,12 +542,36 @@ class JoinedTrainable:
         return [weight.detach().clone() for weight in self.temperature]
 
 
-def _text_layers(module: nn.Module) -> Layers:
-    """Of a table there is only an empty embedding."""
+class JoinedReads:
+    """Pictures as the picture model reads them, captions as the text part does."""
+
+    def __init__(self, pictures: Reads, captions: CaptionReads) -> None:
+        """Both without weights."""
+        self._pictures, self._captions = pictures, captions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the tokens that are remembered, which every worker finds by itself."""
+        return JoinedReads, (self._pictures, self._captions.fresh())
+
+    def prepare(self, image: Image) -> Tensor:
+        """By the picture model."""
+        return self._pictures.prepare(image)
+
+    def tokenize(self, captions: Sequence[str]) -> Inputs:
+        """By the text part, padded to the longest."""
+        return self._captions(captions)
+
+    def count_tokens(self, captions: Sequence[str]) -> list[int]:
+        """Before cutting, special ones included."""
+        return self._captions.count(captions) if captions else []
+
+
+def _joined_text_layers(module: nn.Module) -> Layers:
+    """Layers of a text part; a table of features has one empty layer."""
     return tower_layers(module) if any(True for _ in module.parameters()) else ((),)
 
 
-def _names(pictures: Trainable) -> frozenset[str]:
+def _picture_names(pictures: Trainable) -> frozenset[str]:
     """Weights of the picture tower, taken before LoRA gives them other names."""
     ids = {id(weight) for weight in weights_of(pictures.picture_layers)}
     return frozenset(n for n, w in pictures.module.named_parameters() if id(w) in ids)
@@ -311,304 +585,7 @@ def _changed(now: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> dict[st
     }
 
 
-def _known(reads: CaptionReads) -> Sequence[str]:
-    """Captions that can be read: a table has only its own."""
+def _readable_captions(reads: CaptionReads) -> Sequence[str]:
+    """Captions to try a text part on: a table of features knows only its own."""
     rows: Mapping[str, int] | None = getattr(reads, "row_of", None)
     return CAPTIONS if rows is None else list(rows)[:2]
-
-
-# Dimensions: N pictures or captions, L tokens, D joint space.
-
-_TEMPERATURE = ("logit_scale", "logit_bias")
-
-
-class OpenClipReads:
-    """open_clip's transform for evaluation and a tokenizer."""
-
-    def __init__(
-        self, prepare: Callable[[Image], Tensor], tokenizer: Tokenizer, *, is_cut: bool
-    ) -> None:
-        """`is_cut` where captions run at their real length."""
-        self._prepare = prepare
-        self._tokenizer = tokenizer
-        self._is_cut = is_cut
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the tokens that are remembered, which every worker finds by itself."""
-        kind: Any = type(self._tokenizer)
-        inner = getattr(self._tokenizer, "inner", None)
-        return _again, (self._prepare, kind, inner, self._is_cut)
-
-    def prepare(self, image: Image) -> Tensor:
-        """In bytes for a device, where that is exact."""
-        return self._prepare(image)
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Ids [N, L], cut after the longest caption where padding cannot matter."""
-        token_NL, real_NL = self._tokenizer(captions)
-        if self._is_cut:
-            token_NL = token_NL[:, : int(real_NL.any(dim=0).nonzero().max()) + 1].contiguous()
-        return {"token_NL": token_NL}
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        return self._tokenizer.count(captions)
-
-
-def _again(
-    prepare: Callable[[Image], Tensor], kind: Callable[[Any], Tokenizer], inner: Any, is_cut: bool
-) -> OpenClipReads:
-    return OpenClipReads(prepare, kind(inner), is_cut=is_cut)
-
-
-class OpenClipTrainable:
-    """Any dual encoder of open_clip, with captions at their real length where that is exact."""
-
-    def __init__(self, encoder: OpenClip, *, device: str) -> None:
-        """Copy the model of an encoder, which stays as it is."""
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self.module: Any = deepcopy(encoder.model).to(device=device, dtype=torch.float32)
-        self.module.train().requires_grad_(True)
-        self._text = _text(encoder.text, self.module)
-        self._shell = _shell(encoder, device=device)
-        self._levels = deepcopy(self._shell._levels)
-        can_cut = isinstance(self._text, Native | Masked) and not self._text.whole_because
-        self.reads = OpenClipReads(self._shell._prepare, encoder.tokenize, is_cut=can_cut)
-        found = [getattr(self.module, name, None) for name in _TEMPERATURE]
-        self.temperature = tuple(weight for weight in found if weight is not None)
-        self.picture_layers = tower_layers(self.module.visual)
-        self.caption_layers = _open_clip_trainable_caption_layers(self.module)
-        close_unused(self, device=device)
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Pixels or their levels to unit vectors [N, D]."""
-        if self._levels and pixels.dtype == torch.uint8:
-            pixels = self._levels(pixels)
-        found = self.module.visual(pixels)
-        return _open_clip_trainable_unit(found[0] if isinstance(found, tuple) else found)
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Token ids to unit vectors [N, D]."""
-        token_NL = inputs["token_NL"]
-        if isinstance(self._text, Native):
-            return _open_clip_trainable_unit(self._text.pooled_as_given(token_NL))
-        return _open_clip_trainable_unit(self._text.pooled(token_NL))
-
-    def encoder(self, name: str) -> OpenClip:
-        """A copy of the weights as they are now, with a fingerprint of their own."""
-        model: Any = merged(self.module).eval().requires_grad_(False)
-        found = copy(self._shell)
-        found.model, found.text = model, _text(self._text, model)
-        found.name = name
-        found.fingerprint = fingerprint("trained", model.state_dict(), self.fingerprint)
-        found.scale = float(model.logit_scale.exp())
-        found.bias = 0.0 if len(self.temperature) == 1 else float(model.logit_bias)
-        return found
-
-
-def _open_clip_trainable_unit(vector_ND: Tensor) -> Tensor:
-    # Autocast lowers the product; a unit norm needs all digits.
-    return functional.normalize(vector_ND.float(), dim=-1)
-
-
-def _text(known: TextTower, model: Any) -> TextTower:
-    """The kind that evaluation found exact, over other weights."""
-    return Unknown(model, known.whole_because) if isinstance(known, Unknown) else text_tower(model)
-
-
-def _shell(encoder: OpenClip, *, device: str) -> OpenClip:
-    """An encoder without its weights, for this device."""
-    found = copy(encoder)
-    found.model, found.device, found.dtype = None, device, torch.float32
-    found.text = Unknown(None, encoder.text.whole_because)
-    if device != "cpu" and found._levels is None and (parts := in_bytes(found._prepare)):
-        found._prepare, found._levels = parts
-    return found
-
-
-def _open_clip_trainable_caption_layers(model: Any) -> Any:
-    """The text tower stands at the top in the first form of CLIP, and below `text` in the second.
-
-    What is neither tower's, such as the decoder of CoCa, counts to the last layer.
-    """
-    text = getattr(model, "text", None)
-    if text is None:
-        return tower_layers(model, without=("visual", *_TEMPERATURE))
-    rest = [part for name, part in model.named_children() if name not in ("visual", "text")]
-    return tower_layers(text, then=rest)
-
-
-# Dimensions: N pictures or captions, L tokens, D joint space.
-
-
-class PhotoReads:
-    """Bytes of pictures, and the tokens of MiniLM."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        """As the encoder has it."""
-        self._tokenizer = tokenizer
-
-    def prepare(self, image: Image) -> Tensor:
-        """RGB to levels [3, 224, 224], which are a quarter of the numbers to send."""
-        return torch.from_numpy(np.array(squeezed(image))).permute(2, 0, 1).contiguous()
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Token ids and mask [N, L], as long as the longest."""
-        found = self._tokenizer(
-            list(captions), padding=True, truncation=True, max_length=CONTEXT, return_tensors="pt"
-        )
-        return {"token_NL": found["input_ids"], "mask_NL": found["attention_mask"]}
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Before cutting, special ones included."""
-        if not captions:
-            return []
-        return [len(ids) for ids in self._tokenizer(list(captions), verbose=False)["input_ids"]]
-
-
-class PhotoTrainable:
-    """The towers of `unbag.models.photo`; the last layer of each is its head."""
-
-    def __init__(self, encoder: Photo | PhotoHeads, *, device: str) -> None:
-        """Copy the towers of an encoder, which stays as it is.
-
-        Heads alone can be run on kept features only: `unbag.training.towers.cached_features`.
-        """
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self.module: PhotoTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.picture_layers = _picture_layers(self.module.picture)
-        self.caption_layers = _photo_trainable_caption_layers(self.module.caption)
-        self.temperature = (self.module.log_scale,)
-        self.reads: Reads = PhotoReads(encoder.tokenizer)
-        self._tokenizer = encoder.tokenizer
-        self._device = device
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Levels, or numbers as `Photo.prepare` gives them, to unit vectors [N, D]."""
-        if pixels.dtype == torch.uint8:
-            pixels = (pixels.float() - 127.0) / 128.0
-        # Autocast lowers the product; a unit norm needs all digits.
-        return functional.normalize(self.module.picture(pixels).float(), dim=-1)
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Tokens to unit vectors [N, D]."""
-        vector_ND = self.module.caption(inputs["token_NL"], inputs["mask_NL"])
-        return functional.normalize(vector_ND.float(), dim=-1)
-
-    def encoder(self, name: str) -> Photo:
-        """A copy of the weights as they are now; the fingerprint is theirs."""
-        if self._tokenizer is None:
-            # Heads alone are none; `unbag.models.photo.read` puts parts before those of a file.
-            raise NotImplementedError(name)
-        return Photo(merged(self.module), self._tokenizer, name=name, device=self._device)
-
-
-def _picture_layers(tower: Any) -> Layers:
-    """Stem, sixteen blocks, the last convolution, the head; or the head alone."""
-    part = tower.part
-    if isinstance(part, nn.Identity):
-        return ((tower.head,),)
-    blocks = [(block,) for block in part._blocks]
-    return (part._conv_stem, part._bn0), *blocks, (part._conv_head, part._bn1), (tower.head,)
-
-
-def _photo_trainable_caption_layers(tower: Any) -> Layers:
-    """Embedding, six blocks, the head; or the head alone."""
-    if isinstance(tower.part, nn.Identity):
-        return ((tower.head,),)
-    blocks = [(block,) for block in tower.part.encoder.layer]
-    return (tower.part.embeddings,), *blocks, (tower.head,)
-
-
-# Dimensions: N pictures or captions, L tokens, D joint space.
-
-
-class TinyReads:
-    """Bytes of pictures, and words with the place of their end."""
-
-    def __init__(self, *, side: int, words: Sequence[str], context: int) -> None:
-        """Pixels of a side; the vocabulary without special tokens; tokens of a caption."""
-        self._side = side
-        self._split = WordTokenizer(words, context=context)
-
-    def prepare(self, image: Image) -> Tensor:
-        """RGB to levels [3, H, W], which are a quarter of the numbers to send."""
-        if image.size != (self._side, self._side):
-            from PIL.Image import Resampling
-
-            image = image.resize((self._side, self._side), Resampling.BICUBIC)
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
-
-    def tokenize(self, captions: Sequence[str]) -> Inputs:
-        """Token ids [N, L] as long as the longest, and where each ends."""
-        token_NL, end_N = self._split(captions)
-        return {"token_NL": torch.from_numpy(token_NL), "end_N": torch.from_numpy(end_N)}
-
-    def count_tokens(self, captions: Sequence[str]) -> list[int]:
-        """Words and the end token."""
-        return [len(self._split.split(caption)) for caption in captions]
-
-
-class TinyTrainable:
-    """The towers of `unbag.models.tiny`. Pictures are levels, or numbers from -1 to 1."""
-
-    def __init__(self, encoder: Tiny, *, device: str) -> None:
-        """Copy the towers of an encoder, which stays as it is."""
-        self.name = encoder.name
-        self.fingerprint = encoder.fingerprint
-        self.module: TinyTowers = deepcopy(encoder.towers).to(device).train().requires_grad_(True)
-        self.picture_layers = tower_layers(self.module.picture)
-        self.caption_layers = tower_layers(self.module.caption)
-        self.temperature = (self.module.log_scale,)
-        config = encoder.config
-        self.reads = TinyReads(side=config.pixels, words=config.words, context=config.context)
-        self._device = device
-        self._levels = Levels(_numbers)
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """[N, 3, H, W] to unit vectors [N, D]."""
-        if pixels.dtype == torch.uint8:
-            pixels = self._levels(pixels)
-        # Autocast lowers the product; a unit norm needs all digits.
-        return functional.normalize(self.module.picture(pixels)[:, 0].float(), dim=-1)
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Token ids to unit vectors [N, D], read at the end token."""
-        token_NL, end_N = inputs["token_NL"], inputs["end_N"]
-        row_N = torch.arange(len(token_NL), device=token_NL.device)
-        vector_ND = self.module.caption(token_NL)[row_N, end_N]
-        return functional.normalize(vector_ND.float(), dim=-1)
-
-    def encoder(self, name: str) -> Tiny:
-        """A copy of the weights as they are now; the fingerprint is theirs."""
-        return Tiny(merged(self.module), name=name, device=self._device)
-
-
-def _numbers(image: Image) -> Tensor:
-    """Levels as `Tiny.prepare` scales them."""
-    pixels = np.asarray(image, dtype=np.float32) / 127.5 - 1.0
-    return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
-
-
-def make_trainable(encoder: object, *, device: str) -> Trainable:
-    """A copy in float32 with every weight of both towers open; the encoder stays as it is."""
-    if isinstance(encoder, Tiny):
-        return TinyTrainable(encoder, device=device)
-    if isinstance(encoder, OpenClip):
-        return OpenClipTrainable(encoder, device=device)
-    if isinstance(encoder, HfDual):
-        return HfTrainable(encoder, device=device)
-    if isinstance(encoder, Photo):
-        return PhotoTrainable(encoder, device=device)
-    if isinstance(encoder, Joined):
-        pictures = make_trainable(encoder.picture, device=device)
-        return JoinedTrainable(encoder, pictures, device=device)
-    raise UserError(
-        f"{getattr(encoder, 'name', type(encoder).__name__)} cannot be trained: it is no dual "
-        "encoder of a known library",
-        expected="tiny:..., photo:..., open_clip:..., or a dual encoder of hf:... (CLIP, SigLIP, "
-        "ALIGN ...)",
-        way_out="`unbag list models` shows what each name is",
-    )

@@ -1,7 +1,9 @@
-"""Towers with all weights open come in; weights that no vector depends on are closed.
+"""What a model offers to be trained: its towers with gradients, their layers, and locking them.
 
-Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's vector
-passes by. They would only be decayed.
+The first layer of a tower is what embeds patches or words, then each block is one, and the last is
+all that follows the blocks.
+
+Dimensions: N pictures or captions, D joint space.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkabl
 import torch
 from PIL import Image as PilImage
 from torch import nn
+from torch.nn import functional
 
 from unbag.errors import UserError
 from unbag.training.recipes import Locks
@@ -23,96 +26,15 @@ if TYPE_CHECKING:
 
     from unbag.training.data.batch import Inputs
 
-# The first layer is what embeds patches or words, then each block is one, and the last is all that
-# follows the blocks. Libraries define the parts of a tower in the order in which they run, but for
-# a few that are known by name.
 
 Part: TypeAlias = nn.Module | nn.Parameter
 Layers: TypeAlias = tuple[tuple[Part, ...], ...]
-
+Tower: TypeAlias = Literal["picture", "caption"]
 _AT_INPUT = frozenset({"token_embedding"})
 """open_clip defines it after the blocks."""
 _AT_OUTPUT = frozenset({"proj", "text_projection"})
 """Weights that stand beside the blocks and follow them; all other such weights embed."""
-
-
-def weights_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Parameter]:
-    """Every weight of some layers."""
-    for layer in layers:
-        for part in layer:
-            yield from [part] if isinstance(part, nn.Parameter) else part.parameters()
-
-
-def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
-    """Every module of some layers, without those inside."""
-    return (part for layer in layers for part in layer if isinstance(part, nn.Module))
-
-
-def tower_layers(
-    tower: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
-) -> Layers:
-    """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
-
-    Args:
-        tower: Where its weights are.
-        without: Weights and modules right in it that are not part of the tower.
-        then: What follows and lies elsewhere, such as a projection.
-    """
-    first: list[Part] = []
-    last: list[Part] = []
-    way, names = _blocks(tower, without)
-    for step in way:
-        _sort(tower, (step,), without, first, last)
-        tower, without = getattr(tower, step), ()
-    _sort(tower, names, without, first, last)
-    blocks = [(block,) for name in names for block in getattr(tower, name).children()]
-    return tuple(first), *blocks, (*last, *then)
-
-
-def _sort(
-    owner: nn.Module,
-    inside: Sequence[str],
-    without: Collection[str],
-    first: list[Part],
-    last: list[Part],
-) -> None:
-    """Parts right in a module: before or after the one that holds the blocks."""
-    for name, weight in owner.named_parameters(recurse=False):
-        if name not in without:
-            (last if name in _AT_OUTPUT else first).append(weight)
-    is_before = True
-    for name, child in owner.named_children():
-        if name in inside:
-            is_before = False
-        elif name not in without:
-            (first if is_before or name in _AT_INPUT else last).append(child)
-
-
-def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The way to the module that owns the blocks, and what it calls them.
-
-    Blocks are the list that holds most weights; stages of a residual network are several lists.
-    """
-    lists = {
-        name: sum(weight.numel() for weight in module.parameters())
-        for name, module in tower.named_modules()
-        if isinstance(module, nn.ModuleList | nn.Sequential)
-        and name
-        and name.split(".")[0] not in without
-    }
-    outer = {n: size for n, size in lists.items() if not any(n.startswith(f"{o}.") for o in lists)}
-    if not outer:
-        return (), ()
-    *way, name = max(outer, key=lambda n: outer[n]).split(".")
-    owner = tower.get_submodule(".".join(way))
-    stages = [f"layer{n}" for n in range(1, 5)]
-    is_staged = name in stages and all(hasattr(owner, stage) for stage in stages)
-    return tuple(way), tuple(stages) if is_staged else (name,)
-
-
-# What a model must offer to be trained: its two towers with gradients, and its weights by layer.
-#
-# Dimensions: N pictures or captions, D joint space.
+CAPTIONS = ("a red cube", "a")
 
 
 class Trainable(Protocol):
@@ -178,12 +100,8 @@ class KeptReads(Protocol):
 
 
 def read_picture(reads: Reads, picture: Picture) -> Tensor:
-    """From memory where it is kept, else opened and prepared."""
+    """Features of a picture where they are kept, else the picture opened and prepared."""
     return reads.kept(picture) if isinstance(reads, KeptReads) else reads.prepare(picture.open())
-
-
-Tower: TypeAlias = Literal["picture", "caption"]
-Count: TypeAlias = int | Literal["part", "all"]
 
 
 def apply_locks(trainable: Trainable, locks: Locks) -> str:
@@ -197,7 +115,7 @@ def apply_locks(trainable: Trainable, locks: Locks) -> str:
 
 
 def set_training(trainable: Trainable, locks: Locks) -> None:
-    """To train mode, but for what is locked; called again whenever `module.train()` was.
+    """Set train mode, but for what is locked; called again whenever `module.train()` was.
 
     Batch norms keep the averages they were trained with: those of a batch would depend on how it
     is cut into parts and over processes, and evaluation uses the kept ones.
@@ -211,7 +129,7 @@ def set_training(trainable: Trainable, locks: Locks) -> None:
 
 
 def open_share(trainable: Trainable) -> str:
-    """Trained numbers of all, by tower."""
+    """How many weights are trained, by tower, in words."""
     towers = {
         "picture tower": trainable.picture_layers,
         "caption tower": trainable.caption_layers,
@@ -227,26 +145,25 @@ def open_share(trainable: Trainable) -> str:
 
 def is_part_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
     """Whether all but the last layer of a tower stays as it is."""
-    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
-    count = locks.picture if tower == "picture" else locks.caption
-    return len(_first(trainable, tower, count)) >= len(layers) - 1
+    return len(_locked_layers(trainable, tower, locks)) >= len(_layers(trainable, tower)) - 1
 
 
 def is_tower_locked(trainable: Trainable, tower: Tower, locks: Locks) -> bool:
     """Whether a tower stays as it is to its last layer."""
-    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    return len(_locked_layers(trainable, tower, locks)) == len(_layers(trainable, tower))
+
+
+def _locked(trainable: Trainable, locks: Locks) -> Layers:
+    return (
+        *_locked_layers(trainable, "picture", locks),
+        *_locked_layers(trainable, "caption", locks),
+    )
+
+
+def _locked_layers(trainable: Trainable, tower: Tower, locks: Locks) -> Layers:
+    """The first layers of a tower, as many as the locks say."""
     count = locks.picture if tower == "picture" else locks.caption
-    return len(_first(trainable, tower, count)) == len(layers)
-
-
-def _locked(trainable: Trainable, locks: Locks) -> list[tuple[nn.Module | nn.Parameter, ...]]:
-    picture = _first(trainable, "picture", locks.picture)
-    return [*picture, *_first(trainable, "caption", locks.caption)]
-
-
-def _first(trainable: Trainable, tower: Tower, count: Count) -> Layers:
-    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
-    every = tuple(tuple(layer) for layer in layers)
+    every = _layers(trainable, tower)
     if count == "all":
         return every
     if count == "part":
@@ -261,11 +178,94 @@ def _first(trainable: Trainable, tower: Tower, count: Count) -> Layers:
     return every[:count]
 
 
-CAPTIONS = ("a red cube", "a")
+def _layers(trainable: Trainable, tower: Tower) -> Layers:
+    layers = trainable.picture_layers if tower == "picture" else trainable.caption_layers
+    return tuple(tuple(layer) for layer in layers)
+
+
+def weights_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Parameter]:
+    """Every weight of some layers."""
+    for layer in layers:
+        for part in layer:
+            yield from [part] if isinstance(part, nn.Parameter) else part.parameters()
+
+
+def modules_of(layers: Iterable[Sequence[Part]]) -> Iterator[nn.Module]:
+    """Every module of some layers, without those inside."""
+    return (part for layer in layers for part in layer if isinstance(part, nn.Module))
+
+
+def tower_layers(
+    tower: nn.Module, *, without: Collection[str] = (), then: Sequence[Part] = ()
+) -> Layers:
+    """Embedding, blocks, rest; the first and the last are there even if nothing is in them.
+
+    Libraries define the parts of a tower in the order in which they run, but for a few that are
+    known by name.
+
+    Args:
+        tower: Where its weights are.
+        without: Weights and modules right in it that are not part of the tower.
+        then: What follows and lies elsewhere, such as a projection.
+    """
+    first: list[Part] = []
+    last: list[Part] = []
+    way, names = _blocks(tower, without)
+    for step in way:
+        _sort(tower, (step,), without, first, last)
+        tower, without = getattr(tower, step), ()
+    _sort(tower, names, without, first, last)
+    blocks = [(block,) for name in names for block in getattr(tower, name).children()]
+    return tuple(first), *blocks, (*last, *then)
+
+
+def _sort(
+    owner: nn.Module,
+    inside: Sequence[str],
+    without: Collection[str],
+    first: list[Part],
+    last: list[Part],
+) -> None:
+    """Parts right in a module: before or after the one that holds the blocks."""
+    for name, weight in owner.named_parameters(recurse=False):
+        if name not in without:
+            (last if name in _AT_OUTPUT else first).append(weight)
+    is_before = True
+    for name, child in owner.named_children():
+        if name in inside:
+            is_before = False
+        elif name not in without:
+            (first if is_before or name in _AT_INPUT else last).append(child)
+
+
+def _blocks(tower: nn.Module, without: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The way to the module that owns the blocks, and what it calls them.
+
+    Blocks are the list that holds most weights; stages of a residual network are several lists.
+    """
+    lists = {
+        name: sum(weight.numel() for weight in module.parameters())
+        for name, module in tower.named_modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+        and name
+        and name.split(".")[0] not in without
+    }
+    outer = {n: size for n, size in lists.items() if not any(n.startswith(f"{o}.") for o in lists)}
+    if not outer:
+        return (), ()
+    *way, name = max(outer, key=lambda n: outer[n]).split(".")
+    owner = tower.get_submodule(".".join(way))
+    stages = [f"layer{n}" for n in range(1, 5)]
+    is_staged = name in stages and all(hasattr(owner, stage) for stage in stages)
+    return tuple(way), tuple(stages) if is_staged else (name,)
 
 
 def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] = CAPTIONS) -> None:
-    """Tried on one picture and some captions, in eval mode; the mode is left as it was."""
+    """Lock weights that no vector depends on, tried on one picture and some captions.
+
+    Checkpoints carry such weights along: the decoder of CoCa, poolers of BERT that a caption's
+    vector passes by. They would only be decayed. Tried in eval mode; the mode is left as it was.
+    """
     was_training = trainable.module.training
     trainable.module.eval()
     picture = trainable.reads.prepare(PilImage.new("RGB", (40, 30), (90, 120, 150)))
@@ -279,3 +279,8 @@ def close_unused(trainable: Trainable, *, device: str, captions: Sequence[str] =
         weight.requires_grad_(weight.grad is not None or id(weight) in temperature)
         weight.grad = None
     trainable.module.train(was_training)
+
+
+def unit_vectors(vector_ND: Tensor) -> Tensor:
+    """Scale rows to length one in float32: under autocast products have too few digits."""
+    return functional.normalize(vector_ND.float(), dim=-1)

@@ -1,6 +1,6 @@
-"""A model, pairs and a recipe that locks its parts come in; towers on kept features go out.
+"""Train heads on features of locked parts, which are computed once and cached.
 
-What a locked part makes of a picture never changes, so it is computed once, kept on disk by the
+What a locked part makes of a picture never changes, so it is computed once and cached by the
 part's fingerprint and the picture's content, and the heads are trained on it: those of a photo
 model, the connector of a joined one.
 
@@ -8,7 +8,7 @@ Every pass has the same shape: pictures in slices of one size, captions in slice
 one length, the last filled up. So a row does not depend on what was computed beside it, and a run
 that finds some of its features in the cache has the bits of one that found none.
 
-Dimensions: N pictures or captions, C features of a part.
+Dimensions: N pictures or captions, C features of a part, D joint space.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from unbag.data.pairs import Pair, Pairs
 from unbag.errors import UserError
@@ -33,10 +32,21 @@ from unbag.models.text_encoders import TextTable
 from unbag.models.weights import fingerprint
 from unbag.runs.cache import Shelf, Vectors, open_shelf
 from unbag.runs.progress import Progress
-from unbag.training.data.pairs import columns_of
+from unbag.training.data.pairs import columns_of, readable_pairs
 from unbag.training.recipes import Recipe
-from unbag.training.towers.adapters import JoinedTrainable, PhotoReads, PhotoTrainable
-from unbag.training.towers.base import Reads, Trainable, is_part_locked, is_tower_locked
+from unbag.training.towers.adapters import (
+    JoinedTrainable,
+    PhotoReads,
+    PhotoTrainable,
+    make_trainable,
+)
+from unbag.training.towers.base import (
+    Reads,
+    Trainable,
+    is_part_locked,
+    is_tower_locked,
+    unit_vectors,
+)
 from unbag.types import Picture
 
 if TYPE_CHECKING:
@@ -45,26 +55,154 @@ if TYPE_CHECKING:
 
     from unbag.training.data.batch import Inputs
 
-# Dimensions: N pictures or captions, C features of a part.
+
+SLICE, SLICE_CUDA = 16, 256
+"""Inputs of a pass."""
+PICTURES, CAPTIONS = 128, 1_024
+"""Whose features are written together; a run that is stopped loses no more."""
+MOST = 1 << 30
+"""Numbers that are kept in memory: four gigabytes, 800,000 pictures or 2.7 million captions."""
+_VERSION = "features-1"
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
-    """What a head is given, of every input."""
+def keep_features(
+    model: object,
+    trainable: Trainable,
+    pairs: Pairs,
+    recipe: Recipe,
+    *,
+    cache: Path | None,
+    progress: Progress,
+) -> Trainable:
+    """The towers as they are, or on kept features where the recipe locks all before a head.
 
-    place_of: Mapping[str, int]
-    """Rows by name of the picture, or by caption."""
-    vector_NC: Tensor
-    damaged: Mapping[str, str] = field(default_factory=dict)
-    """Names of pictures that could not be opened, with the reason."""
+    Captions are kept if all that can be drawn is known: their edits were made before, or there are
+    none. Without a cache folder features are kept in memory only.
+    """
+    if not isinstance(model, Photo | Joined):
+        return trainable
+    # Of any picture tower its vectors can be kept, of our own also what its head is given.
+    is_locked = is_part_locked if isinstance(model, Photo) else is_tower_locked
+    sees = is_locked(trainable, "picture", recipe.locks)
+    reads = is_part_locked(trainable, "caption", recipe.locks) and not _is_table(model)
+    kinds = frozenset(columns_of(recipe).kinds)
+    reads = reads and (pairs.has_edits or not kinds)
+    if not sees and not reads:
+        return trainable
+    found = list(readable_pairs(pairs, range(len(pairs))))
+    texts = _texts(found, kinds) if reads else ()
+    wide, words_wide = _widths(model)
+    numbers = len(found) * wide * sees + len(texts) * words_wide
+    if numbers > MOST:
+        progress.say(
+            f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
+            "in memory; locked parts are run at every step"
+        )
+        return trainable
+    pictures = [pair.picture for pair in found]
+    seen = picture_table(model, pictures, cache, progress) if sees else None
+    read = caption_table(model, texts, cache, progress) if reads else None
+    if isinstance(model, Photo):
+        return KeptPhoto(model, device=model.device, pictures=seen, captions=read)
+    assert isinstance(trainable, JoinedTrainable)
+    return KeptJoined(trainable, pictures=seen, captions=read)
 
 
-@runtime_checkable
-class OnFeatures(Protocol):
-    """Towers that run from kept features on."""
+def _is_table(model: Photo | Joined) -> bool:
+    """Whether its text vectors are kept in a file already."""
+    return isinstance(model, Joined) and isinstance(model.text, TextTable)
 
-    def beside(self, encoder: Any) -> Trainable:
+
+def _widths(model: Photo | Joined) -> tuple[int, int]:
+    """Numbers of a picture and of a caption."""
+    if isinstance(model, Photo):
+        return WIDE, WORDS_WIDE
+    return model.connector.sizes[1], model.text.width
+
+
+def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
+    """Every string that a step may draw."""
+    found: dict[str, None] = {}
+    for pair in pairs:
+        found.update(dict.fromkeys(pair.captions))
+        for edits in pair.edits:
+            found.update((edit.text, None) for edit in edits if edit.kind in kinds)
+    return tuple(found)
+
+
+class KeptPhoto(PhotoTrainable):
+    """Photo towers of which one or both are run from their head on.
+
+    Where features of everything are kept, heads alone will do: no part has to be loaded.
+    """
+
+    def __init__(
+        self,
+        encoder: Photo | PhotoHeads,
+        *,
+        device: str,
+        pictures: Features | None,
+        captions: Features | None,
+    ) -> None:
+        """Copy the towers of an encoder; features must be those of its parts."""
+        super().__init__(encoder, device=device)
+        plain = PhotoReads(encoder.tokenizer) if isinstance(encoder, Photo) else None
+        if plain is None and (pictures is None or captions is None):
+            raise ValueError("heads without parts need features of pictures and of captions")
+        self._kept = (pictures, captions)
+        self._pictures, self._captions = (
+            None if one is None else one.vector_NC.to(device) for one in self._kept
+        )
+        self.reads: Reads = FeatureReads(plain, pictures, captions)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Places [N], or pixels, to unit vectors [N, D]."""
+        if self._pictures is None:
+            return super().embed_pictures(pixels)
+        return unit_vectors(self.module.picture.head(self._pictures[pixels]))
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Places, or tokens, to unit vectors [N, D]."""
+        if self._captions is None:
+            return super().embed_captions(inputs)
+        return unit_vectors(self.module.caption.head(self._captions[inputs["place_N"]]))
+
+    def beside(self, encoder: Photo) -> KeptPhoto:
         """Another model on the same features, for losses that compare with the start."""
+        pictures, captions = self._kept
+        return KeptPhoto(encoder, device=self._device, pictures=pictures, captions=captions)
+
+
+class KeptJoined(JoinedTrainable):
+    """A locked picture tower is its vectors, a locked text part what the connector is given."""
+
+    def __init__(
+        self, towers: JoinedTrainable, *, pictures: Features | None, captions: Features | None
+    ) -> None:
+        """Take towers over, without copying them; features must be those of their encoder."""
+        self.__dict__.update(towers.__dict__)
+        self._kept = (pictures, captions)
+        self._seen, self._read = (
+            None if one is None else one.vector_NC.to(self._device) for one in self._kept
+        )
+        self.reads: Reads = FeatureReads(towers.reads, pictures, captions)
+
+    def embed_pictures(self, pixels: Tensor) -> Tensor:
+        """Places [N], or pixels, to unit vectors [N, D]."""
+        return super().embed_pictures(pixels) if self._seen is None else self._seen[pixels]
+
+    def embed_captions(self, inputs: Inputs) -> Tensor:
+        """Places, or tokens, to unit vectors [N, D]."""
+        if self._read is None:
+            return super().embed_captions(inputs)
+        return self.connected(self._read[inputs["place_N"]])
+
+    def beside(self, encoder: Joined) -> KeptJoined:
+        """Another model on the same features, for losses that compare with the start."""
+        towers = make_trainable(encoder, device=self._device)
+        assert isinstance(towers, JoinedTrainable)
+        pictures, captions = self._kept
+        return KeptJoined(towers, pictures=pictures, captions=captions)
 
 
 class FeatureReads:
@@ -112,143 +250,23 @@ class FeatureReads:
         return self._plain.count_tokens(captions)
 
 
-# Dimensions: N pictures or captions, E width of the text part, D joint space.
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of all pictures or captions, which a head is trained on."""
+
+    place_of: Mapping[str, int]
+    """Rows by name of the picture, or by caption."""
+    vector_NC: Tensor
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Names of pictures that could not be opened, with the reason."""
 
 
-class KeptJoined(JoinedTrainable):
-    """A locked picture tower is its vectors, a locked text part what the connector is given."""
+@runtime_checkable
+class OnFeatures(Protocol):
+    """Towers whose locked parts are replaced by cached features."""
 
-    def __init__(
-        self, towers: JoinedTrainable, *, pictures: Features | None, captions: Features | None
-    ) -> None:
-        """Take towers over, without copying them; features must be those of their encoder."""
-        self.__dict__.update(towers.__dict__)
-        self._kept = (pictures, captions)
-        self._seen, self._read = (
-            None if one is None else one.vector_NC.to(self._device) for one in self._kept
-        )
-        self.reads: Reads = FeatureReads(towers.reads, pictures, captions)
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Places [N], or pixels, to unit vectors [N, D]."""
-        return super().embed_pictures(pixels) if self._seen is None else self._seen[pixels]
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Places, or tokens, to unit vectors [N, D]."""
-        if self._read is None:
-            return super().embed_captions(inputs)
-        return self.connected(self._read[inputs["place_N"]])
-
-    def beside(self, encoder: Joined) -> KeptJoined:
+    def beside(self, encoder: Any) -> Trainable:
         """Another model on the same features, for losses that compare with the start."""
-        from unbag.training.towers.adapters import make_trainable
-
-        towers = make_trainable(encoder, device=self._device)
-        assert isinstance(towers, JoinedTrainable)
-        pictures, captions = self._kept
-        return KeptJoined(towers, pictures=pictures, captions=captions)
-
-
-# Where features of everything are kept, heads alone will do: no part has to be loaded.
-#
-# Dimensions: N pictures or captions, C features of a part, D joint space.
-
-
-class KeptPhoto(PhotoTrainable):
-    """Towers of which one or both are run from their head on."""
-
-    def __init__(
-        self,
-        encoder: Photo | PhotoHeads,
-        *,
-        device: str,
-        pictures: Features | None,
-        captions: Features | None,
-    ) -> None:
-        """Copy the towers of an encoder; features must be those of its parts."""
-        super().__init__(encoder, device=device)
-        plain = PhotoReads(encoder.tokenizer) if isinstance(encoder, Photo) else None
-        if plain is None and (pictures is None or captions is None):
-            raise ValueError("heads without parts need features of pictures and of captions")
-        self._kept = (pictures, captions)
-        self._pictures, self._captions = (
-            None if one is None else one.vector_NC.to(device) for one in self._kept
-        )
-        self.reads: Reads = FeatureReads(plain, pictures, captions)
-
-    def embed_pictures(self, pixels: Tensor) -> Tensor:
-        """Places [N], or pixels, to unit vectors [N, D]."""
-        if self._pictures is None:
-            return super().embed_pictures(pixels)
-        return _unit(self.module.picture.head(self._pictures[pixels]))
-
-    def embed_captions(self, inputs: Inputs) -> Tensor:
-        """Places, or tokens, to unit vectors [N, D]."""
-        if self._captions is None:
-            return super().embed_captions(inputs)
-        return _unit(self.module.caption.head(self._captions[inputs["place_N"]]))
-
-    def beside(self, encoder: Photo) -> KeptPhoto:
-        """Another model on the same features, for losses that compare with the start."""
-        pictures, captions = self._kept
-        return KeptPhoto(encoder, device=self._device, pictures=pictures, captions=captions)
-
-
-def _unit(vector_ND: Tensor) -> Tensor:
-    """Of length one, with all digits."""
-    return functional.normalize(vector_ND.float(), dim=-1)
-
-
-SLICE, SLICE_CUDA = 16, 256
-"""Inputs of a pass."""
-PICTURES, CAPTIONS = 128, 1_024
-"""Whose features are written together; a run that is stopped loses no more."""
-MOST = 1 << 30
-"""Numbers that are kept in memory: four gigabytes, 800,000 pictures or 2.7 million captions."""
-_VERSION = "features-1"
-
-
-def keep_features(
-    model: object,
-    trainable: Trainable,
-    pairs: Pairs,
-    recipe: Recipe,
-    *,
-    cache: Path | None,
-    progress: Progress,
-) -> Trainable:
-    """The towers as they are, or on kept features where the recipe locks all before a head.
-
-    Captions are kept if all that can be drawn is known: their edits were made before, or there are
-    none. Without a cache folder features are kept in memory only.
-    """
-    if not isinstance(model, Photo | Joined):
-        return trainable
-    # Of any picture tower its vectors can be kept, of our own also what its head is given.
-    is_locked = is_part_locked if isinstance(model, Photo) else is_tower_locked
-    sees = is_locked(trainable, "picture", recipe.locks)
-    reads = is_part_locked(trainable, "caption", recipe.locks) and not _is_table(model)
-    kinds = frozenset(columns_of(recipe).kinds)
-    reads = reads and (pairs.has_edits or not kinds)
-    if not sees and not reads:
-        return trainable
-    found = list(_read(pairs))
-    texts = _texts(found, kinds) if reads else ()
-    wide, words_wide = _widths(model)
-    numbers = len(found) * wide * sees + len(texts) * words_wide
-    if numbers > MOST:
-        progress.say(
-            f"features of {len(found):,} pictures and {len(texts):,} captions are too many to keep "
-            "in memory; locked parts are run at every step"
-        )
-        return trainable
-    pictures = [pair.picture for pair in found]
-    seen = picture_table(model, pictures, cache, progress) if sees else None
-    read = caption_table(model, texts, cache, progress) if reads else None
-    if isinstance(model, Photo):
-        return KeptPhoto(model, device=model.device, pictures=seen, captions=read)
-    assert isinstance(trainable, JoinedTrainable)
-    return KeptJoined(trainable, pictures=seen, captions=read)
 
 
 def picture_table(
@@ -331,18 +349,6 @@ def _table(
     return Features(places, vector_NC, damaged or {})
 
 
-def _widths(model: Photo | Joined) -> tuple[int, int]:
-    """Numbers of a picture and of a caption."""
-    if isinstance(model, Photo):
-        return WIDE, WORDS_WIDE
-    return model.connector.sizes[1], model.text.width
-
-
-def _is_table(model: Photo | Joined) -> bool:
-    """Whether its text vectors are kept in a file already."""
-    return isinstance(model, Joined) and isinstance(model.text, TextTable)
-
-
 def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Progress) -> Shelf:
     if isinstance(model, Joined):
         name = model.part_fingerprint(tower)
@@ -350,22 +356,3 @@ def _shelf(model: Photo | Joined, tower: str, cache: Path | None, progress: Prog
         part = getattr(model.towers, tower).part
         name = fingerprint("photo-part", part.state_dict(), parts_said(), _VERSION)
     return open_shelf(cache, f"{name}-{model.device.partition(':')[0]}", tower, progress=progress)
-
-
-def _read(pairs: Pairs) -> Iterator[Pair]:
-    """Those that can be read; training skips the others too."""
-    for place in range(len(pairs)):
-        try:
-            yield pairs[place]
-        except UserError:
-            continue
-
-
-def _texts(pairs: Sequence[Pair], kinds: frozenset[str]) -> tuple[str, ...]:
-    """Every string that a step may draw."""
-    found: dict[str, None] = {}
-    for pair in pairs:
-        found.update(dict.fromkeys(pair.captions))
-        for edits in pair.edits:
-            found.update((edit.text, None) for edit in edits if edit.kind in kinds)
-    return tuple(found)

@@ -1,9 +1,11 @@
-"""Towers and a rank come in; small matrices beside frozen large ones go in, and out again merged.
+"""Add LoRA matrices to the trainable blocks of a model, and merge them into its weights again.
 
 peft puts two narrow matrices beside each linear layer of the blocks. Attention of open_clip keeps
 query, key and value in one bare weight, which peft would add to and subtract from at every pass,
 rounding the frozen weight each time. So it is first written as two linear layers; merging writes
 it back under its own names.
+
+Dimensions: N inputs, L tokens or patches, W width, H heads, E width of a head.
 """
 
 from __future__ import annotations
@@ -21,7 +23,57 @@ from unbag.errors import UserError
 from unbag.training.recipes import Lora
 from unbag.training.towers.base import Trainable, modules_of, open_share
 
-# Dimensions: N inputs, L tokens or patches, W width, H heads, E width of a head.
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def add_lora(trainable: Trainable, lora: Lora) -> str:
+    """Freeze all but temperature and connector, and add matrices to the blocks that were open.
+
+    Called after `apply_locks`: what is locked gets none. Gives a summary in words.
+    """
+    _check(lora)
+    inject = _peft().inject_adapter_in_model
+    for name, module in list(_open_blocks(trainable)):
+        if SplitAttention.can_hold(module):
+            assert isinstance(module, nn.MultiheadAttention)
+            _put(trainable.module, name, SplitAttention(module))
+    targets = [name for name, module in _open_blocks(trainable) if isinstance(module, nn.Linear)]
+    if not targets:
+        raise UserError(
+            f"{trainable.name} has no linear layer in a block that is open",
+            expected="attention or MLP layers to put small matrices beside",
+            way_out="lock fewer layers, or train without lora",
+        )
+    # The connector of a joined model has to be trained whole: it starts from nothing.
+    apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
+    kept_open = [weight for weight in apart if weight.requires_grad]
+    config = _peft().LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
+        target_modules="|".join(map(re.escape, targets)),
+        bias="none",
+    )
+    device = next(trainable.module.parameters()).device
+    inject(config, trainable.module)
+    trainable.module.to(device)
+    for weight in kept_open:
+        weight.requires_grad_(True)
+    return f"lora of rank {lora.rank} beside {len(targets)} linear layers; {open_share(trainable)}"
+
+
+def merged(module: Model) -> Model:
+    """A copy with plain weights under their own names; a plain copy if nothing was added."""
+    found = deepcopy(module)
+    for name, part in list(found.named_modules()):
+        if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
+            part.merge()
+            _put(found, name, part.get_base_layer())
+    for name, part in list(found.named_modules()):
+        if isinstance(part, SplitAttention):
+            _put(found, name, part.whole())
+    return found
 
 
 class SplitAttention(nn.Module):
@@ -99,59 +151,6 @@ class SplitAttention(nn.Module):
             found.in_proj_bias = self.in_proj.bias
             found.out_proj.bias = self.out_proj.bias
         return found.train(self.training)
-
-
-Model = TypeVar("Model", bound=nn.Module)
-
-
-def add_lora(trainable: Trainable, lora: Lora) -> str:
-    """Freeze all but temperature and connector, and add matrices to the blocks that were open.
-
-    Called after `apply_locks`: what is locked gets none. Gives a summary in words.
-    """
-    _check(lora)
-    inject = _peft().inject_adapter_in_model
-    for name, module in list(_open_blocks(trainable)):
-        if SplitAttention.can_hold(module):
-            assert isinstance(module, nn.MultiheadAttention)
-            _put(trainable.module, name, SplitAttention(module))
-    targets = [name for name, module in _open_blocks(trainable) if isinstance(module, nn.Linear)]
-    if not targets:
-        raise UserError(
-            f"{trainable.name} has no linear layer in a block that is open",
-            expected="attention or MLP layers to put small matrices beside",
-            way_out="lock fewer layers, or train without lora",
-        )
-    # The connector of a joined model has to be trained whole: it starts from nothing.
-    apart = (*trainable.temperature, *getattr(trainable, "always_open", ()))
-    kept_open = [weight for weight in apart if weight.requires_grad]
-    config = _peft().LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        # As a pattern: of a list, peft takes every name that ends in one, so of both towers.
-        target_modules="|".join(map(re.escape, targets)),
-        bias="none",
-    )
-    device = next(trainable.module.parameters()).device
-    inject(config, trainable.module)
-    trainable.module.to(device)
-    for weight in kept_open:
-        weight.requires_grad_(True)
-    return f"lora of rank {lora.rank} beside {len(targets)} linear layers; {open_share(trainable)}"
-
-
-def merged(module: Model) -> Model:
-    """A copy with plain weights under their own names; a plain copy if nothing was added."""
-    found = deepcopy(module)
-    for name, part in list(found.named_modules()):
-        if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
-            part.merge()
-            _put(found, name, part.get_base_layer())
-    for name, part in list(found.named_modules()):
-        if isinstance(part, SplitAttention):
-            _put(found, name, part.whole())
-    return found
 
 
 def _check(lora: Lora) -> None:

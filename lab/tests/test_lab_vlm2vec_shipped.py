@@ -7,27 +7,30 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.readouts.decoder_made import begun, encoder, pictures
 
+from unbag.api import make_scorers
 from unbag.errors import UserError
 from unbag.metrics.intervals import wilson
 from unbag.models.huggingface.chat_runner import CausalRunner
+from unbag.models.loading import load_model
+from unbag.models.shipped import find_shipped
 from unbag.models.tiny import write
 from unbag.readouts.decoder.model import Made, PatchDecoder
 from unbag.readouts.decoder.saving import Origin, on_encoder, print_of, read_decoder, save_decoder
-from unbag.readouts.reader import WEIGHTS, shipped_decoder
+from unbag.readouts.reader import shipped_decoder
 from unbag.readouts.vlm2vec.readout import VLM2VEC, AskedCosine
-from unbag.scorers.resolve import load_model, make_scorers
 from unbag.types import DualEncoder, Item, Scores
 from unbag.world.benchmarks import RELATION
 
-from .decoder_made import begun, encoder, pictures
-
-FOLDER = WEIGHTS / "tiny-base.vlm2vec"
+FOLDER = cast(Path, find_shipped("tiny-base.vlm2vec"))
+DECODER = cast(Path, find_shipped("tiny-base.decoder"))
 
 
 @pytest.fixture(scope="module")
@@ -58,17 +61,14 @@ def test_the_package_holds_it_in_half_precision() -> None:
 def test_it_is_a_change_of_the_decoder_that_ships(tmp_path: Path) -> None:
     said = json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))
     assert said["change_of"]["folder"] == "tiny-base.decoder"
-    first, second = (
-        read_decoder(WEIGHTS / f"tiny-base.{name}").made.net.state_dict()
-        for name in ("decoder", "vlm2vec")
-    )
+    first, second = (read_decoder(folder).made.net.state_dict() for folder in (DECODER, FOLDER))
     assert list(first) == list(second)
     assert not any(torch.equal(second[name], value) for name, value in first.items())
     alone = tmp_path / FOLDER.name
     shutil.copytree(FOLDER, alone)
     with pytest.raises(UserError, match=r"tiny-base\.decoder"):
         make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
-    shutil.copytree(WEIGHTS / "tiny-base.decoder", tmp_path / "tiny-base.decoder")
+    shutil.copytree(DECODER, tmp_path / "tiny-base.decoder")
     (scorer,) = make_scorers(load_model("tiny:base"), f"vlm2vec@{alone}")
     assert isinstance(scorer, AskedCosine)
 
@@ -135,7 +135,8 @@ def test_no_score_depends_on_the_side_of_the_padding(scorer: AskedCosine) -> Non
 
 def test_it_needs_no_transformers_and_has_the_same_bits_of_identity(scorer: AskedCosine) -> None:
     code = (
-        "import sys; from unbag.scorers.resolve import load_model, make_scorers; "
+        "import sys; from unbag.models.loading import load_model; "
+        "from unbag.api import make_scorers; "
         "from unbag.world.benchmarks import set_items; "
         "(s,) = make_scorers(load_model('tiny:base'), 'vlm2vec'); "
         "s.score_items(set_items('a', n=1)); "

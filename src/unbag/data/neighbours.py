@@ -1,4 +1,4 @@
-"""Pictures come in; for each the nearest others go out, by FAISS over cached vectors.
+"""The nearest other pictures of each picture, by FAISS over their vectors (`unbag nearest`).
 
 NegCLIP's hard pictures: of each training picture the three whose vectors are closest, so that a
 batch holds pictures that are alike. Searched exactly, in blocks, so that memory stays bounded by
@@ -18,12 +18,10 @@ import numpy as np
 from unbag.data.captions import Source, json_record
 from unbag.data.images import FilePicture
 from unbag.errors import UserError
-from unbag.evaluation.embedding import embed
-from unbag.evaluation.plan import Plan
 from unbag.runs.cache import Vectors
 from unbag.runs.files import write_atomically
 from unbag.runs.progress import Progress
-from unbag.types import DualEncoder, IntArray
+from unbag.types import IntArray, Picture
 
 NEAREST = 3
 """As in NegCLIP's published file."""
@@ -102,16 +100,21 @@ def find_pictures(pictures: Iterable[str], root: Path) -> dict[str, FilePicture]
 
 def nearest_pictures(
     pictures: Mapping[str, FilePicture],
-    encoder: DualEncoder,
+    embed: Callable[[Mapping[str, Picture]], tuple[Vectors, Mapping[str, str]]],
     *,
     each: int = NEAREST,
-    cache: Path | None,
-    batch: int = 256,
     progress: Progress,
 ) -> tuple[dict[str, list[str]], Mapping[str, str]]:
     """The nearest other pictures of each by name, and those that could not be opened, with why.
 
     A picture under two names is one picture, and no neighbour of itself.
+
+    Args:
+        pictures: By name.
+        embed: Gives the unit vectors of pictures by key, NaN for those that cannot be opened, and
+            why these cannot be opened, by name.
+        each: Neighbours that are wanted.
+        progress: Is told how far it is.
     """
     check_search(each, len(pictures))
     with progress.task("reading pictures", len(pictures)) as advance:
@@ -122,32 +125,16 @@ def nearest_pictures(
             first_of.setdefault(key_of[name], name)
             advance(1)
     check_search(each, len(first_of))
-    plan = Plan(
-        pictures=tuple(pictures[name] for name in first_of.values()),
-        picture_keys=tuple(first_of),
-        captions=(),
-        prompts=(),
-        rows={},
-        fingerprints={},
-    )
-    found = embed(
-        encoder,
-        plan,
-        cache=cache,
-        grids={},
-        save_grids=lambda: None,
-        batch=batch,
-        progress=progress,
-    )
-    is_whole_N = np.isfinite(found.picture_ND.sum(axis=1))
+    picture_ND, damaged = embed({key: pictures[name] for key, name in first_of.items()})
+    is_whole_N = np.isfinite(picture_ND.sum(axis=1))
     names = [name for name, is_in in zip(first_of.values(), is_whole_N, strict=True) if is_in]
     with progress.task("searching", len(names)) as advance:
-        index_NK = nearest(found.picture_ND[is_whole_N], each, advance=advance)
+        index_NK = nearest(picture_ND[is_whole_N], each, advance=advance)
     near = {
         name: [names[at] for at in row] for name, row in zip(names, index_NK.tolist(), strict=True)
     }
     named = {name: near[first_of[key]] for name, key in key_of.items() if first_of[key] in near}
-    return named, found.damaged
+    return named, damaged
 
 
 def check_place(path: Path, captions: Source) -> None:

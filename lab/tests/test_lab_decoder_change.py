@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.readouts.decoder_made import begun, encoder
 
 from unbag.errors import UserError
 from unbag.models.tiny import write
@@ -15,8 +16,6 @@ from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import Made
 from unbag.readouts.decoder.saving import CHANGE, Origin, read_decoder, save_change, save_decoder
 from unbag_lab.experiments.readouts import Beside, ship_head
-
-from .decoder_made import begun, encoder
 
 ORIGIN = Origin("small", "small", encoder().fingerprint)
 

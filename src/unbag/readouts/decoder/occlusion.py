@@ -1,4 +1,4 @@
-"""A decoder, a picture and words come in; what becomes of its numbers without each patch goes out.
+"""By how much the numbers of a decoder fall without each patch of a picture.
 
 A patch is taken away by putting the mean patch of the picture in its place, after the picture tower
 and before the language model, which then runs as always: so a difference is the patch's own doing.
@@ -26,42 +26,9 @@ from unbag.types import Picture
 
 PROMPT = next(prompt.caption for prompt in OPTIONS if prompt.is_published)
 """How a decoder is taught to say a caption."""
+WORD = re.compile(r"\S+")
 _NONE = -1
 """In place of a patch's number: nothing is taken away."""
-WORD = re.compile(r"\S+")
-
-
-@dataclass(frozen=True)
-class Span:
-    """A word, and the pieces of the caption that it is made of."""
-
-    word: str
-    start: int
-    stop: int
-
-
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """Numbers with all patches, and by how much each falls without one of them.
-
-    L counts the places that hold a patch. N are pieces of a caption, or captions.
-    """
-
-    whole_N: Tensor
-    fall_NL: Tensor
-
-
-def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
-    """[B, L, V]: a row for each number, in which that patch is the mean of all; -1 for none.
-
-    Places without a patch (zeros) stay as they are and are no part of the mean.
-    """
-    mean_V = patch_LV[_is_patch(patch_LV)].mean(dim=0)
-    row_BLV = patch_LV.expand(len(without), -1, -1).clone()
-    for b, at in enumerate(without):
-        if at != _NONE:
-            row_BLV[b, at] = mean_V
-    return row_BLV
 
 
 def said(decoder: PatchDecoder, picture: Picture, caption: str) -> Taken:
@@ -94,18 +61,51 @@ def met(decoder: PatchDecoder, picture: Picture, text: str, captions: Sequence[s
     return Taken(cosine_CB[:, 0], cosine_CB[:, :1] - cosine_CB[:, 1:])
 
 
-def spans(model: ChatModel, caption: str) -> tuple[Span, ...]:
+def spans(model: ChatModel, caption: str) -> tuple[WordSpan, ...]:
     """Which pieces are which word; pieces by number where a tokenizer goes across words."""
     whole = _pieces(model, caption)
-    found: list[Span] = []
+    found: list[WordSpan] = []
     start = 0
     for match in WORD.finditer(caption):
         so_far = _pieces(model, caption[: match.end()])
         if so_far != whole[: len(so_far)]:
-            return tuple(Span(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
-        found.append(Span(match.group(), start, len(so_far)))
+            return tuple(WordSpan(f"piece {at + 1}", at, at + 1) for at in range(len(whole)))
+        found.append(WordSpan(match.group(), start, len(so_far)))
         start = len(so_far)
     return tuple(span for span in found if span.stop > span.start)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Numbers with all patches, and by how much each falls when one of them is taken away.
+
+    L counts the places that hold a patch. N are pieces of a caption, or captions.
+    """
+
+    whole_N: Tensor
+    fall_NL: Tensor
+
+
+@dataclass(frozen=True)
+class WordSpan:
+    """A word, and the pieces of the caption that it is made of."""
+
+    word: str
+    start: int
+    stop: int
+
+
+def occluded(patch_LV: Tensor, without: Sequence[int]) -> Tensor:
+    """[B, L, V]: a row for each number, in which that patch is the mean of all; -1 for none.
+
+    Places without a patch (zeros) stay as they are and are no part of the mean.
+    """
+    mean_V = patch_LV[_is_patch(patch_LV)].mean(dim=0)
+    row_BLV = patch_LV.expand(len(without), -1, -1).clone()
+    for b, at in enumerate(without):
+        if at != _NONE:
+            row_BLV[b, at] = mean_V
+    return row_BLV
 
 
 @torch.inference_mode()
@@ -137,6 +137,7 @@ def _pieces(model: ChatModel, text: str) -> list[int]:
 
 
 def _check_says(decoder: PatchDecoder) -> None:
+    """Refuse a decoder that was never taught to say a caption."""
     settings = decoder.settings
     has_learned = not settings.asks or settings.describe > 0
     if decoder.embeds or not has_learned:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from unbag.cli.main import main
+from unbag.data import neighbours as module
+from unbag.data.neighbours import find_pictures, nearest, nearest_pictures, write_neighbours
 from unbag.errors import UserError
-from unbag.evaluation import neighbours as module
-from unbag.evaluation.neighbours import find_pictures, nearest, nearest_pictures, write_neighbours
 from unbag.runs.progress import Silent
-from unbag.types import DualEncoder
 
 
 def unit(rows: Sequence[Sequence[float]]) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -82,9 +81,9 @@ def test_too_many_neighbours_are_told_before_a_model_is_loaded(
 
 def test_two_names_of_one_picture_are_one(photos: Path) -> None:
     pictures = find_pictures(["red.png", "twin.png"], photos)
-    encoder = cast(DualEncoder, None)
+    embed = cast(Callable[..., Any], None)
     with pytest.raises(UserError, match="1 neighbours of 1 pictures"):
-        nearest_pictures(pictures, encoder, each=1, cache=None, progress=Silent())
+        nearest_pictures(pictures, embed, each=1, progress=Silent())
 
 
 def test_without_faiss_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
