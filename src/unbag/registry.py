@@ -50,7 +50,6 @@ Kind = Literal[
     "tagger",
 ]
 
-
 PLURALS: Mapping[str, Kind] = {
     "benchmarks": "benchmark",
     "models": "model",
@@ -67,7 +66,6 @@ PLURALS: Mapping[str, Kind] = {
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """What `add_subparsers` gives, to which a command adds itself."""
-
 
 _STUDY = {"lab": "published claims, run on the world, with verdicts"}
 """Commands of our own that are installed apart, listed whether they are there or not."""

@@ -1,4 +1,4 @@
-"""Bars that count bytes, with the speed and the time left; in a log file one line when done."""
+"""Tables and progress bars on the terminal; in a log file or a pipe plain lines instead."""
 
 from __future__ import annotations
 
@@ -19,73 +19,29 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.progress import Progress as Bars
 from rich.text import Text
 
 from unbag.data.archives import readable
 from unbag.runs.progress import Advance
 
-# Progress bars with a rate and the time left, on the terminal or as plain lines in a log.
-
 _LONG = 60.0
 """Seconds between two lines in a log."""
-UNLIMITED = 10_000
+
+_SLOW = 2.0
+"""Seconds from which on a finished download leaves a line: hundreds of small files say nothing."""
+
+_UNLIMITED = 10_000
 """Wider than any table or sentence."""
 
 
 def output() -> Console:
     """Where tables go. A pipe has no width of its own, so nothing is broken or cut off there."""
     console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=UNLIMITED)
-
-
-class _Rate(ProgressColumn):
-    """Steps a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(rate_text(speed) if speed else "", style="dim")
-
-
-def rate_text(speed: float) -> str:
-    """Steps a second; slow ones the other way round, since `0/s` says nothing."""
-    return f"{speed:,.0f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each"
-
-
-class _Done:
-    """How far some work is."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total, self.count = what, total, 0
-        self.start = self.told = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return max(time.monotonic() - self.start, 1e-9)
-
-    def is_due(self) -> bool:
-        """Whether a log has heard nothing for long."""
-        if time.monotonic() - self.told < _LONG or self.count >= self.total:
-            return False
-        self.told = time.monotonic()
-        return True
-
-    def so_far(self) -> str:
-        rate = self.count / self.seconds
-        left = (self.total - self.count) / rate / 60 if rate else 0.0
-        return (
-            f"{self.what}: {self.count:,} of {self.total:,} ({rate_text(rate)}), "
-            f"about {left:.0f} min left"
-        )
-
-    def at_end(self) -> str:
-        # Work that does not count its steps has done them all.
-        count = self.count or self.total
-        return f"{self.what}: {count:,} in {self.seconds:.1f} s ({rate_text(count / self.seconds)})"
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_UNLIMITED)
 
 
 class Shown:
-    """Bars that vanish when done, and lines that stay."""
+    """Progress of a long job: bars that vanish when done, and lines that stay."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -120,8 +76,8 @@ class Shown:
         """A line that stays."""
         self.console.print(f"  note: {message}", style="yellow", highlight=False, markup=False)
 
-    def _bars(self) -> Bars:
-        return Bars(
+    def _bars(self) -> Progress:
+        return Progress(
             TextColumn("  {task.description}"),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -132,12 +88,8 @@ class Shown:
         )
 
 
-SLOW = 2.0
-"""Seconds from which on a finished bar leaves a line: hundreds of small files say nothing."""
-
-
 class ShownBytes:
-    """The `task` that downloads ask for."""
+    """The same for downloads: bars that count bytes, and a line at the end."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -153,7 +105,7 @@ class ShownBytes:
         else:
             yield lambda steps: None
         seconds = time.monotonic() - start
-        if seconds > SLOW:
+        if seconds > _SLOW:
             speed = f" ({readable(round(total / seconds))}/s)" if total else ""
             line = f"  {what}: {readable(total) if total else 'done'} in {seconds:.0f} s{speed}"
             self.console.print(line, style="dim", highlight=False, markup=False)
@@ -168,3 +120,48 @@ class ShownBytes:
             console=self.console,
             transient=True,
         )
+
+
+class _Done:
+    """How far some work is."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self.what, self.total, self.count = what, total, 0
+        self.start = self.told = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return max(time.monotonic() - self.start, 1e-9)
+
+    def is_due(self) -> bool:
+        """Whether a log has heard nothing for long."""
+        if time.monotonic() - self.told < _LONG or self.count >= self.total:
+            return False
+        self.told = time.monotonic()
+        return True
+
+    def so_far(self) -> str:
+        rate = self.count / self.seconds
+        left = (self.total - self.count) / rate / 60 if rate else 0.0
+        return (
+            f"{self.what}: {self.count:,} of {self.total:,} ({rate_text(rate)}), "
+            f"about {left:.0f} min left"
+        )
+
+    def at_end(self) -> str:
+        # Work that does not count its steps has done them all.
+        count = self.count or self.total
+        return f"{self.what}: {count:,} in {self.seconds:.1f} s ({rate_text(count / self.seconds)})"
+
+
+def rate_text(speed: float) -> str:
+    """Steps a second; slow ones the other way round, since `0/s` says nothing."""
+    return f"{speed:,.0f}/s" if speed >= 1 else f"{1 / speed:,.1f} s each"
+
+
+class _Rate(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(rate_text(speed) if speed else "", style="dim")

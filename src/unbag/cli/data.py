@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _SHOWN_FILES, _SHOWN_PICTURES = 12, 10
 """Lines about files to fetch, and about missing pictures."""
 
-
 _CLASS_FOLDERS = ("*/*", "**/*")
 """Patterns of benchmarks that are read from folders of pictures, one a class."""
 

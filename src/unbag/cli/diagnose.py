@@ -156,7 +156,7 @@ def _inquiry(options: argparse.Namespace, progress: Progress) -> Inquiry:
 
 
 class _Kept:
-    """Writes what there is after every question, and tells how far it is."""
+    """Writes the diagnosis after every question, prints how far it is, and holds the last one."""
 
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder, self.console = folder, console

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unbag.registry import Commands
     from unbag.types import Edited
 
+
 _ABOUT = """\
 Make hard negatives and hard positives of the captions of a collection, or of one caption. A job
 that was stopped goes on when the same command is given again.
@@ -36,8 +37,10 @@ kinds:
 """
 
 _FORMS = (*CAPTION_FILES, "shards")
+
 _LONG = 60
 """Characters of reasons in the table; the summary has all."""
+
 _OF_COLLECTIONS = (
     "captions",
     "out",
@@ -90,61 +93,63 @@ def start(options: argparse.Namespace) -> int:
     return 0
 
 
-def _table(summary: Summary, kinds: Sequence[Kind]) -> Table:
-    """A row a kind: how many captions have a place for it, and what became of it."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
-    for name in ("kind", "places", "captions", "share", "edits", "rejected"):
-        table.add_column(Text(name), justify="left" if name in ("kind", "rejected") else "right")
-    if summary.leaks:
-        table.add_column(Text("original likelier"), justify="right")
-    for kind in kinds:
-        table.add_row(*map(Text, _cells(summary, kind)))
-    return table
-
-
-def _lines(summary: Summary) -> list[str]:
-    """What is said below the table."""
-    from unbag.edits.jobs.run import Summary
-
-    tally = summary.tally
-    lines = [
-        f"{tally.captions:,} captions: {tally.edited:,} edited "
-        f"({_share(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
-        f"{tally.skipped.total():,} skipped"
-    ]
-    lines += [f"  skipped: {reason}: {count:,}" for reason, count in tally.skipped.most_common()]
-    lines += [f"  failed: {named}" for named in summary.failures_named]
-    lines += [f"  left out: {named}" for named in summary.bad_named]
-    if summary.bad > len(summary.bad_named):
-        lines.append(f"  left out: {summary.bad:,} broken lines in all")
-    lines += [f"note: {note}" for note in summary.notes]
-    return [*lines, f"edits: {summary.out}", f"summary: {Summary.path(summary.out)}"]
+def _add_files(edit: argparse.ArgumentParser) -> None:
+    text = "a file of captions; for shards also a folder or a pattern"
+    edit.add_argument("--captions", metavar="FILE", help=text)
+    edit.add_argument("--out", type=Path, metavar="FILE", help="for shards a folder")
+    text = "of --captions: {} (default: by its ending)".format(", ".join(_FORMS))
+    edit.add_argument("--captions-format", choices=_FORMS, metavar="F", help=text)
+    text = "of --out: the same, or negclip (default: by its ending)"
+    edit.add_argument("--format", choices=(*_FORMS, "negclip"), metavar="F", help=text)
+    text = "column or field of captions (default: caption, title or text)"
+    edit.add_argument("--caption-column", default="", metavar="C", help=text)
+    text = "column or field that names the picture (default: filepath, image or url)"
+    edit.add_argument("--picture-column", default="", metavar="C", help=text)
+    edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
+    edit.add_argument(
+        "--bad-lines",
+        choices=("error", "skip"),
+        help="broken lines: stop before anything is computed (default), or leave them out",
+    )
+    text = "nearest pictures, for --format negclip: lines of {picture, neighbours}"
+    edit.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
 
 
-def _cells(summary: Summary, kind: Kind) -> list[str]:
-    from unbag.edits.editor import KindTally
-
-    of = summary.tally.kinds.get(kind.name) or KindTally()
-    rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
-    cells = [
-        f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
-        f"{of.places:,}",
-        f"{of.captions:,}",
-        _share(of.captions, summary.tally.captions),
-        f"{of.edits:,}",
-        rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
-    ]
-    if summary.leaks:
-        leak = summary.leaks.get(kind.name)
-        cells.append(f"{100 * leak['preferred']:.0f} %" if leak else "")
-    return cells
+def _add_edits(edit: argparse.ArgumentParser) -> None:
+    text = "kinds of edits or groups of them (default: default)"
+    edit.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
+    text = "edits of each kind for a caption (default: 1)"
+    edit.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
+    edit.add_argument("--seed", type=int, default=0, help="decides what is drawn (default: 0)")
+    text = "besides those always on: fluency:PATH, meaning:PATH, package.module:NAME"
+    edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
+    text = "a language model that tries to tell edits from originals, by kind"
+    edit.add_argument("--leak", default="", metavar="PATH", help=text)
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else ""
+def _add_parts(edit: argparse.ArgumentParser) -> None:
+    text = "spaCy pipeline by name or folder (default: auto, the first installed)"
+    edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
+    text = "folder with WordNet (default: auto, where it is usually installed)"
+    edit.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
+    text = "language model for kinds that fill in words: folder or name"
+    edit.add_argument("--fill", default="", metavar="M", help=text)
+    text = "chat model for kinds that rewrite: hf:FOLDER or server:MODEL@URL"
+    edit.add_argument("--rewrite", default="", metavar="M", help=text)
+    add_device(edit)
+    text = "where answers of a server are kept between runs"
+    edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
+    text = "requests to a server at a time (default: 8)"
+    edit.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
+    text = "most requests to a server, for each worker (default: no limit)"
+    edit.add_argument("--budget", type=positive, metavar="N", help=text)
+
+
+def _add_work(edit: argparse.ArgumentParser) -> None:
+    text = "processes; the output is the same for any number (default: 1)"
+    edit.add_argument("--workers", type=positive, metavar="N", help=text)
+    text = "a Ray cluster that does the work instead: host:port, auto, or local"
+    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)
 
 
 def _job(options: argparse.Namespace) -> EditJob:
@@ -205,6 +210,61 @@ def _parts(options: argparse.Namespace) -> Parts:
     )
 
 
+def _table(summary: Summary, kinds: Sequence[Kind]) -> Table:
+    """A row a kind: how many captions have a place for it, and what became of it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="", pad_edge=False, padding=(0, 2))
+    for name in ("kind", "places", "captions", "share", "edits", "rejected"):
+        table.add_column(Text(name), justify="left" if name in ("kind", "rejected") else "right")
+    if summary.leaks:
+        table.add_column(Text("original likelier"), justify="right")
+    for kind in kinds:
+        table.add_row(*map(Text, _cells(summary, kind)))
+    return table
+
+
+def _cells(summary: Summary, kind: Kind) -> list[str]:
+    from unbag.edits.editor import KindTally
+
+    of = summary.tally.kinds.get(kind.name) or KindTally()
+    rejected = ", ".join(f"{reason} {count:,}" for reason, count in of.rejected.most_common())
+    cells = [
+        f"{kind.name} {'+' if kind.keeps_meaning else '-'}",
+        f"{of.places:,}",
+        f"{of.captions:,}",
+        _share(of.captions, summary.tally.captions),
+        f"{of.edits:,}",
+        rejected if len(rejected) <= _LONG else f"{rejected[:_LONG]}...",
+    ]
+    if summary.leaks:
+        leak = summary.leaks.get(kind.name)
+        cells.append(f"{100 * leak['preferred']:.0f} %" if leak else "")
+    return cells
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else ""
+
+
+def _lines(summary: Summary) -> list[str]:
+    """What is said below the table."""
+    tally = summary.tally
+    lines = [
+        f"{tally.captions:,} captions: {tally.edited:,} edited "
+        f"({_share(tally.edited, tally.captions)}), {tally.without_edit:,} without an edit, "
+        f"{tally.skipped.total():,} skipped"
+    ]
+    lines += [f"  skipped: {reason}: {count:,}" for reason, count in tally.skipped.most_common()]
+    lines += [f"  failed: {named}" for named in summary.failures_named]
+    lines += [f"  left out: {named}" for named in summary.bad_named]
+    if summary.bad > len(summary.bad_named):
+        lines.append(f"  left out: {summary.bad:,} broken lines in all")
+    lines += [f"note: {note}" for note in summary.notes]
+    return [*lines, f"edits: {summary.out}", f"summary: {summary.path(summary.out)}"]
+
+
 def _try(options: argparse.Namespace) -> int:
     from unbag.cli.console import output
     from unbag.edits.editor import make_editor
@@ -248,62 +308,3 @@ def _tried(found: Edited) -> Table:
         sign = "+" if edit.keeps_meaning else "-"
         table.add_row(Text(sign), Text(edit.kind), Text(edit.text))
     return table
-
-
-def _add_files(edit: argparse.ArgumentParser) -> None:
-    text = "a file of captions; for shards also a folder or a pattern"
-    edit.add_argument("--captions", metavar="FILE", help=text)
-    edit.add_argument("--out", type=Path, metavar="FILE", help="for shards a folder")
-    text = "of --captions: {} (default: by its ending)".format(", ".join(_FORMS))
-    edit.add_argument("--captions-format", choices=_FORMS, metavar="F", help=text)
-    text = "of --out: the same, or negclip (default: by its ending)"
-    edit.add_argument("--format", choices=(*_FORMS, "negclip"), metavar="F", help=text)
-    text = "column or field of captions (default: caption, title or text)"
-    edit.add_argument("--caption-column", default="", metavar="C", help=text)
-    text = "column or field that names the picture (default: filepath, image or url)"
-    edit.add_argument("--picture-column", default="", metavar="C", help=text)
-    edit.add_argument("--limit", type=positive, metavar="N", help="only the first N captions")
-    edit.add_argument(
-        "--bad-lines",
-        choices=("error", "skip"),
-        help="broken lines: stop before anything is computed (default), or leave them out",
-    )
-    text = "nearest pictures, for --format negclip: lines of {picture, neighbours}"
-    edit.add_argument("--neighbours", type=Path, metavar="FILE", help=text)
-
-
-def _add_edits(edit: argparse.ArgumentParser) -> None:
-    text = "kinds of edits or groups of them (default: default)"
-    edit.add_argument("--kinds", nargs="+", default=["default"], metavar="K", help=text)
-    text = "edits of each kind for a caption (default: 1)"
-    edit.add_argument("--per-kind", type=positive, default=1, metavar="N", help=text)
-    edit.add_argument("--seed", type=int, default=0, help="decides what is drawn (default: 0)")
-    text = "besides those always on: fluency:PATH, meaning:PATH, package.module:NAME"
-    edit.add_argument("--filters", nargs="+", default=[], metavar="F", help=text)
-    text = "a language model that tries to tell edits from originals, by kind"
-    edit.add_argument("--leak", default="", metavar="PATH", help=text)
-
-
-def _add_parts(edit: argparse.ArgumentParser) -> None:
-    text = "spaCy pipeline by name or folder (default: auto, the first installed)"
-    edit.add_argument("--pipeline", default="auto", metavar="P", help=text)
-    text = "folder with WordNet (default: auto, where it is usually installed)"
-    edit.add_argument("--wordnet", default="auto", metavar="DIR", help=text)
-    text = "language model for kinds that fill in words: folder or name"
-    edit.add_argument("--fill", default="", metavar="M", help=text)
-    text = "chat model for kinds that rewrite: hf:FOLDER or server:MODEL@URL"
-    edit.add_argument("--rewrite", default="", metavar="M", help=text)
-    add_device(edit)
-    text = "where answers of a server are kept between runs"
-    edit.add_argument("--cache", type=Path, metavar="DIR", help=text)
-    text = "requests to a server at a time (default: 8)"
-    edit.add_argument("--concurrency", type=positive, default=8, metavar="N", help=text)
-    text = "most requests to a server, for each worker (default: no limit)"
-    edit.add_argument("--budget", type=positive, metavar="N", help=text)
-
-
-def _add_work(edit: argparse.ArgumentParser) -> None:
-    text = "processes; the output is the same for any number (default: 1)"
-    edit.add_argument("--workers", type=positive, metavar="N", help=text)
-    text = "a Ray cluster that does the work instead: host:port, auto, or local"
-    edit.add_argument("--ray", default="", metavar="ADDRESS", help=text)

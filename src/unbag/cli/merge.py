@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unbag.training.merge import Curve, Mix
     from unbag.types import Benchmark, DualEncoder
 
+
 _ABOUT = """\
 Mix the weights of a model before and after fine-tuning (WiSE-FT), score every mix, and keep one:
 fine-tuning gains composition and costs recognition, and a mix often keeps most of both.
@@ -109,6 +110,46 @@ def start(options: argparse.Namespace) -> int:
     return 1 if curve.notes else 0
 
 
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise UserError(
+            f"--weights {text}", expected="numbers with commas, such as 0,0.25,0.5,0.75,1"
+        ) from error
+
+
+def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict[str, Side]:
+    from unbag.benchmarks.names import find_benchmarks
+    from unbag.training.before_after import side_of
+
+    found = {benchmark.name: side_of(benchmark) for benchmark in benchmarks}
+    forced: dict[str, Side] = {}
+    for one in find_benchmarks(options.composition):
+        forced[one.name] = "composition"
+    for one in find_benchmarks(options.recognition):
+        if one.name in forced:
+            raise UserError(
+                f"{one.name} is named with --composition and with --recognition",
+                expected="one side for a benchmark",
+            )
+        forced[one.name] = "recognition"
+    return found | forced
+
+
+def _encoder(name: str, device: str) -> DualEncoder:
+    from unbag.models.loading import Placement, load_model, model_name
+    from unbag.types import DualEncoder
+
+    model = load_model(model_name(name), placement=Placement(device))
+    if isinstance(model, DualEncoder):
+        return model
+    raise UserError(
+        f"{name} has no two towers whose weights could be mixed",
+        expected="a dual encoder, such as open_clip:ViT-B-32-quickgelu/openai",
+    )
+
+
 def _say(curve: Curve, benchmarks: Sequence[Benchmark]) -> None:
     from unbag.cli.console import output
     from unbag.training.before_after import DRAWINGS, are_drawings
@@ -152,43 +193,3 @@ def _is_there(folder: Path, fingerprint: str) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(said, dict) and said.get("fingerprint") == fingerprint
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError as error:
-        raise UserError(
-            f"--weights {text}", expected="numbers with commas, such as 0,0.25,0.5,0.75,1"
-        ) from error
-
-
-def _sides(benchmarks: Sequence[Benchmark], options: argparse.Namespace) -> dict[str, Side]:
-    from unbag.benchmarks.names import find_benchmarks
-    from unbag.training.before_after import side_of
-
-    found = {benchmark.name: side_of(benchmark) for benchmark in benchmarks}
-    forced: dict[str, Side] = {}
-    for one in find_benchmarks(options.composition):
-        forced[one.name] = "composition"
-    for one in find_benchmarks(options.recognition):
-        if one.name in forced:
-            raise UserError(
-                f"{one.name} is named with --composition and with --recognition",
-                expected="one side for a benchmark",
-            )
-        forced[one.name] = "recognition"
-    return found | forced
-
-
-def _encoder(name: str, device: str) -> DualEncoder:
-    from unbag.models.loading import Placement, load_model, model_name
-    from unbag.types import DualEncoder
-
-    model = load_model(model_name(name), placement=Placement(device))
-    if isinstance(model, DualEncoder):
-        return model
-    raise UserError(
-        f"{name} has no two towers whose weights could be mixed",
-        expected="a dual encoder, such as open_clip:ViT-B-32-quickgelu/openai",
-    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from unbag.registry import Commands
     from unbag.types import FloatArray, Scorer
 
+
 _EXAMPLES = """\
 examples:
   unbag score cat.jpg "a cat on a mat" "a mat on a cat" --model tiny:base
@@ -31,6 +32,7 @@ examples:
 """
 
 _BEST, _TIED = "*", "="
+
 _LONGEST = 80
 """Characters of a caption or an answer in the table."""
 
@@ -101,6 +103,42 @@ def start(options: argparse.Namespace) -> int:
     return 0
 
 
+def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Pictures, which are the files that stand first, and the captions behind them."""
+    from PIL.Image import registered_extensions
+
+    count = len(list(takewhile(_is_file, rest)))
+    pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
+    if not captions:
+        raise UserError(
+            f"{len(pictures)} pictures and no caption: {', '.join(map(str, pictures))}",
+            expected="pictures, then at least one caption that is not the name of a file",
+            way_out='write a caption behind them, in quotes: "a dog"',
+        )
+    for caption in captions:
+        if _is_file(caption):
+            raise UserError(
+                f"{caption} is a file and stands behind the caption {captions[0]!r}",
+                expected="all pictures first, then the captions",
+                way_out="put it before the captions; if it is a caption, end it with a full stop",
+            )
+        if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
+            raise UserError(
+                f"there is no picture {caption}, and it does not read like a caption",
+                expected="files that are there, then captions",
+                way_out="check the path",
+            )
+    return pictures, captions
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):
+        # A caption that is longer than a name can be.
+        return False
+
+
 def ask(picture: Path, captions: Sequence[str], scorer: Scorer) -> Column:
     """One model, with notes on all that its numbers do not say."""
     import numpy as np
@@ -166,42 +204,6 @@ class Column:
         return _BEST if len(self.best) == 1 else _TIED
 
 
-def _split(first: Path, rest: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Pictures, which are the files that stand first, and the captions behind them."""
-    from PIL.Image import registered_extensions
-
-    count = len(list(takewhile(_is_file, rest)))
-    pictures, captions = [first, *map(Path, rest[:count])], list(rest[count:])
-    if not captions:
-        raise UserError(
-            f"{len(pictures)} pictures and no caption: {', '.join(map(str, pictures))}",
-            expected="pictures, then at least one caption that is not the name of a file",
-            way_out='write a caption behind them, in quotes: "a dog"',
-        )
-    for caption in captions:
-        if _is_file(caption):
-            raise UserError(
-                f"{caption} is a file and stands behind the caption {captions[0]!r}",
-                expected="all pictures first, then the captions",
-                way_out="put it before the captions; if it is a caption, end it with a full stop",
-            )
-        if " " not in caption and Path(caption).suffix.lower() in registered_extensions():
-            raise UserError(
-                f"there is no picture {caption}, and it does not read like a caption",
-                expected="files that are there, then captions",
-                way_out="check the path",
-            )
-    return pictures, captions
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):
-        # A caption that is longer than a name can be.
-        return False
-
-
 def _table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
     """A row a caption, in the order of the first model."""
     import numpy as np
@@ -219,6 +221,33 @@ def _table(captions: Sequence[str], columns: Sequence[Column]) -> Table:
         # As Text: a caption is data, and "[red]" is no colour.
         table.add_row(Text(_short(captions[at])), *map(Text, cells))
     return table
+
+
+def _number(score: float) -> str:
+    """Four decimals, or more where they would all be zeros: probabilities can be tiny."""
+    import numpy as np
+
+    if np.isnan(score):
+        return "not a number"
+    return f"{score:.4f}" if score == 0 or abs(score) >= 0.1 else f"{score:#.4g}"
+
+
+def _short(text: str) -> str:
+    """The middle goes first: captions of one picture often begin and end in their own way."""
+    half = (_LONGEST - 5) // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
+def _legend(columns: Sequence[Column]) -> str:
+    marks = {column.mark(i) for column in columns for i in column.best}
+    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} best, but no better than another"}
+    return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
+
+
+def _below(column: Column) -> list[str]:
+    """Answers as they were given, then the notes."""
+    said = [f"{column.name} answered: {_short(answer)!r}" for answer in column.answers]
+    return [*said, *(f"note: {note}" for note in column.notes)]
 
 
 def _json(
@@ -249,30 +278,3 @@ def _object(picture: Path, captions: Sequence[str], columns: Sequence[Column]) -
             for column in columns
         ],
     }
-
-
-def _legend(columns: Sequence[Column]) -> str:
-    marks = {column.mark(i) for column in columns for i in column.best}
-    said = {_BEST: f"{_BEST} best", _TIED: f"{_TIED} best, but no better than another"}
-    return "; ".join(said[mark] for mark in (_BEST, _TIED) if mark in marks)
-
-
-def _below(column: Column) -> list[str]:
-    """Answers as they were given, then the notes."""
-    said = [f"{column.name} answered: {_short(answer)!r}" for answer in column.answers]
-    return [*said, *(f"note: {note}" for note in column.notes)]
-
-
-def _number(score: float) -> str:
-    """Four decimals, or more where they would all be zeros: probabilities can be tiny."""
-    import numpy as np
-
-    if np.isnan(score):
-        return "not a number"
-    return f"{score:.4f}" if score == 0 or abs(score) >= 0.1 else f"{score:#.4g}"
-
-
-def _short(text: str) -> str:
-    """The middle goes first: captions of one picture often begin and end in their own way."""
-    half = (_LONGEST - 5) // 2
-    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"

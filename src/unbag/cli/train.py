@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unbag.training.recipes import Precision
     from unbag.training.repair import Repaired, Wanted, Where
 
+
 _ABOUT = """\
 Fine-tune a dual encoder with a repair, then say what it gained and what it cost: a table before
 and after with paired intervals, and folders that open_clip and transformers load. Or, with the name
@@ -40,6 +41,7 @@ recipes:
   of the recipe: --set learning_rate=1e-6 epochs=2 locks.picture=all lora.rank=8
   `unbag list readouts` shows read-outs, whose settings are others: --set steps=5000 scenes=50000
 """
+
 _FORMS = (*CAPTION_FILES, "shards", "negclip", "folders")
 
 _WORKERS = 8
@@ -120,16 +122,105 @@ def start(options: argparse.Namespace) -> int:
         leave_team(team)
 
 
-def _is_readout(name: str) -> bool:
-    """Recipes and read-outs share --recipe; an unknown name is told the nearest of both."""
-    recipes, readouts = names("recipe"), names("readout")
-    if ":" not in name and name not in recipes and name not in readouts:
-        raise unknown_name("recipe", name, [*recipes, *readouts])
-    if name in recipes or name in readouts:
-        return name in readouts
-    from unbag.readouts.base import Readout
+def _add_pairs(train: argparse.ArgumentParser) -> None:
+    pairs = train.add_argument_group("what is trained on")
+    text = "pictures with captions: a file, a folder, a pattern of shards, or `world`"
+    pairs.add_argument("--pairs", required=True, metavar="F", help=text)
+    pairs.add_argument("--form", choices=_FORMS, help="of the pairs; default: by the ending")
+    text = "folder that names of pictures start from; default: that of the pairs"
+    pairs.add_argument("--pictures", type=Path, metavar="DIR", help=text)
+    text = "what `unbag nearest` wrote, for recipes with hard pictures"
+    pairs.add_argument("--neighbours", type=Path, metavar="F", help=text)
+    text = "field or column with the caption; default: the usual names"
+    pairs.add_argument("--caption-column", default="", metavar="NAME", help=text)
+    text = "field or column with the picture"
+    pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
+    text = "what to do about pictures that are not there: stop before training, or leave them out"
+    pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
+    text = "broken lines: stop before training, or leave them out"
+    pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
 
-    return isinstance(find("recipe", name), Readout)
+
+def _add_benchmarks(train: argparse.ArgumentParser) -> None:
+    bench = train.add_argument_group("what it is measured on")
+    text = "benchmarks, before, after and while training; default: the world's, before and after"
+    bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
+    text = "folder with one folder for each benchmark that needs files"
+    bench.add_argument("--data", type=Path, metavar="DIR", help=text)
+    text = "steps between two measurements while training; default: an epoch"
+    bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
+
+
+def _add_machine(train: argparse.ArgumentParser) -> None:
+    machine = train.add_argument_group("machine")
+    text = "auto, cpu, cuda, cuda:1 or mps; default: auto"
+    machine.add_argument("--device", default="auto", metavar="D", help=text)
+    text = "of the towers' arithmetic; weights stay float32. Default: bfloat16 on a GPU"
+    choices = ("auto", "float32", "bfloat16")
+    machine.add_argument("--precision", choices=choices, default="auto", help=text)
+    text = "pictures that go through a tower at once: the batch needs the memory of so many"
+    machine.add_argument("--micro", type=positive, metavar="N", help=text)
+    text = "processes that read data; default: 1, on a GPU up to 8"
+    machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
+    text = "minutes between two checkpoints, beside those of epochs; default: 10"
+    machine.add_argument("--save-minutes", type=_minutes, default=10.0, metavar="N", help=text)
+    machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
+    text = "log to this project of Weights & Biases, if wandb is installed"
+    machine.add_argument("--wandb", default="", metavar="PROJECT", help=text)
+
+
+def _minutes(text: str) -> float:
+    """Of a clock: any number, 0 or more."""
+    with suppress(ValueError):
+        if isfinite(found := float(text)) and found >= 0:
+            return found
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
+
+
+def _wanted(options: argparse.Namespace) -> Wanted:
+    from unbag.training.repair import Wanted
+
+    return Wanted(
+        options.pairs,
+        form=options.form,
+        pictures=options.pictures,
+        neighbours=options.neighbours,
+        caption_column=options.caption_column,
+        picture_column=options.picture_column,
+        skips_missing=options.missing == "skip",
+        skips_bad=options.bad_lines == "skip",
+    )
+
+
+def _where(options: argparse.Namespace, device: str) -> Where:
+    from unbag.training.repair import Where
+
+    is_gpu = device.startswith("cuda")
+    cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    workers = options.workers
+    if workers is None:
+        workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
+    precision: Precision = options.precision
+    if options.precision == "auto":
+        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
+    return Where(
+        device=device,
+        precision=precision,
+        micro=options.micro,
+        workers=workers,
+        cache=cache_of(options),
+        save_minutes=options.save_minutes,
+        uses_tensorboard=options.tensorboard,
+        wandb_project=options.wandb,
+        command=options.typed,
+    )
+
+
+def _has_bfloat16() -> bool:
+    """Older GPUs compute in it by other means, slower than in float32."""
+    import torch
+
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
 def _show(found: Repaired) -> None:
@@ -171,6 +262,18 @@ def _show(found: Repaired) -> None:
     else:
         console.print(f"exported before: {trained.folder / 'export'}", highlight=False)
     console.print(f"log: {trained.folder / 'log.csv'}", highlight=False)
+
+
+def _is_readout(name: str) -> bool:
+    """Recipes and read-outs share --recipe; an unknown name is told the nearest of both."""
+    recipes, readouts = names("recipe"), names("readout")
+    if ":" not in name and name not in recipes and name not in readouts:
+        raise unknown_name("recipe", name, [*recipes, *readouts])
+    if name in recipes or name in readouts:
+        return name in readouts
+    from unbag.readouts.base import Readout
+
+    return isinstance(find("recipe", name), Readout)
 
 
 def _train_readout(options: argparse.Namespace) -> int:
@@ -233,104 +336,3 @@ def _check_readout(options: argparse.Namespace) -> None:
             expected="one process and one device: a reader is small",
             way_out="start it without torchrun; `unbag run` takes several",
         )
-
-
-def _wanted(options: argparse.Namespace) -> Wanted:
-    from unbag.training.repair import Wanted
-
-    return Wanted(
-        options.pairs,
-        form=options.form,
-        pictures=options.pictures,
-        neighbours=options.neighbours,
-        caption_column=options.caption_column,
-        picture_column=options.picture_column,
-        skips_missing=options.missing == "skip",
-        skips_bad=options.bad_lines == "skip",
-    )
-
-
-def _where(options: argparse.Namespace, device: str) -> Where:
-    from unbag.training.repair import Where
-
-    is_gpu = device.startswith("cuda")
-    cores = (os.cpu_count() or 1) // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    workers = options.workers
-    if workers is None:
-        workers = min(_WORKERS, max(1, cores)) if is_gpu else 1
-    precision: Precision = options.precision
-    if options.precision == "auto":
-        precision = "bfloat16" if is_gpu and _has_bfloat16() else "float32"
-    return Where(
-        device=device,
-        precision=precision,
-        micro=options.micro,
-        workers=workers,
-        cache=cache_of(options),
-        save_minutes=options.save_minutes,
-        uses_tensorboard=options.tensorboard,
-        wandb_project=options.wandb,
-        command=options.typed,
-    )
-
-
-def _has_bfloat16() -> bool:
-    """Older GPUs compute in it by other means, slower than in float32."""
-    import torch
-
-    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-
-
-def _add_pairs(train: argparse.ArgumentParser) -> None:
-    pairs = train.add_argument_group("what is trained on")
-    text = "pictures with captions: a file, a folder, a pattern of shards, or `world`"
-    pairs.add_argument("--pairs", required=True, metavar="F", help=text)
-    pairs.add_argument("--form", choices=_FORMS, help="of the pairs; default: by the ending")
-    text = "folder that names of pictures start from; default: that of the pairs"
-    pairs.add_argument("--pictures", type=Path, metavar="DIR", help=text)
-    text = "what `unbag nearest` wrote, for recipes with hard pictures"
-    pairs.add_argument("--neighbours", type=Path, metavar="F", help=text)
-    text = "field or column with the caption; default: the usual names"
-    pairs.add_argument("--caption-column", default="", metavar="NAME", help=text)
-    text = "field or column with the picture"
-    pairs.add_argument("--picture-column", default="", metavar="NAME", help=text)
-    text = "what to do about pictures that are not there: stop before training, or leave them out"
-    pairs.add_argument("--missing", choices=("error", "skip"), default="error", help=text)
-    text = "broken lines: stop before training, or leave them out"
-    pairs.add_argument("--bad-lines", choices=("error", "skip"), default="error", help=text)
-
-
-def _add_benchmarks(train: argparse.ArgumentParser) -> None:
-    bench = train.add_argument_group("what it is measured on")
-    text = "benchmarks, before, after and while training; default: the world's, before and after"
-    bench.add_argument("--bench", nargs="+", default=[], metavar="B", help=text)
-    text = "folder with one folder for each benchmark that needs files"
-    bench.add_argument("--data", type=Path, metavar="DIR", help=text)
-    text = "steps between two measurements while training; default: an epoch"
-    bench.add_argument("--evaluate-every", type=positive, metavar="N", help=text)
-
-
-def _add_machine(train: argparse.ArgumentParser) -> None:
-    machine = train.add_argument_group("machine")
-    text = "auto, cpu, cuda, cuda:1 or mps; default: auto"
-    machine.add_argument("--device", default="auto", metavar="D", help=text)
-    text = "of the towers' arithmetic; weights stay float32. Default: bfloat16 on a GPU"
-    choices = ("auto", "float32", "bfloat16")
-    machine.add_argument("--precision", choices=choices, default="auto", help=text)
-    text = "pictures that go through a tower at once: the batch needs the memory of so many"
-    machine.add_argument("--micro", type=positive, metavar="N", help=text)
-    text = "processes that read data; default: 1, on a GPU up to 8"
-    machine.add_argument("--workers", type=not_negative, metavar="N", help=text)
-    text = "minutes between two checkpoints, beside those of epochs; default: 10"
-    machine.add_argument("--save-minutes", type=_minutes, default=10.0, metavar="N", help=text)
-    machine.add_argument("--tensorboard", action="store_true", help="write TensorBoard events too")
-    text = "log to this project of Weights & Biases, if wandb is installed"
-    machine.add_argument("--wandb", default="", metavar="PROJECT", help=text)
-
-
-def _minutes(text: str) -> float:
-    """Of a clock: any number, 0 or more."""
-    with suppress(ValueError):
-        if isfinite(found := float(text)) and found >= 0:
-            return found
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number, 0 or more")
