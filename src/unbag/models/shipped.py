@@ -20,3 +20,9 @@ def shipped_like(pattern: str) -> list[Path]:
     """All shipped files whose names match, in the order of their names."""
     found = [path for folder in weight_folders() for path in folder.glob(pattern)]
     return sorted(found, key=lambda path: path.name)
+
+
+def more_ships() -> str:
+    """A hint for messages: that the study brings more weights, where it is not installed."""
+    has_study = any("unbag_lab" in folder.parts for folder in weight_folders())
+    return "" if has_study else "; more ships with the study: pip install ./lab in a clone of unbag"

@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unbag.errors import UserError, said_by
+from unbag.models.shipped import more_ships
 from unbag.models.weights import seeded
 from unbag.readouts.base import ReadoutJob, ReadoutTrained
 from unbag.readouts.composites import composite_pool, composites
@@ -105,7 +106,8 @@ class ReaderReadout:
             raise UserError(
                 f"the read-out {self.name!r} scores with a trained reader, and none is named",
                 expected=f"--scorer {self.name}@FOLDER",
-                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md",
+                way_out=f"`unbag train --recipe {self.name} ...` makes one: docs/readouts.md"
+                + more_ships(),
             )
         reader, _ = load_reader(
             place, encoder, readout=self.name, settings=type(self.settings), build=self.build

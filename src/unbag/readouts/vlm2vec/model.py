@@ -27,6 +27,7 @@ from unbag.data.images import PixelPicture
 from unbag.errors import PictureError, UserError
 from unbag.models.huggingface.chat import ChatModel, HiddenGenerator
 from unbag.models.huggingface.chat_runner import CausalRunner
+from unbag.models.shipped import more_ships
 from unbag.readouts.decoder.language import small_language
 from unbag.readouts.decoder.model import PatchDecoder
 from unbag.readouts.decoder.saving import on_encoder, read_decoder
@@ -156,7 +157,7 @@ def on_patches(encoder: DualEncoder, folder: Path | None, *, readout: str) -> Pa
             f"({encoder.fingerprint}) has none, and none is shipped for its patches",
             expected=f"a chat model on this machine (hf:FOLDER, decoder:FOLDER), tiny:base with "
             f"--scorer vlm2vec, or --scorer {readout}@FOLDER with a head for this model",
-            way_out=f"train one with {_TRAIN}",
+            way_out=f"train one with {_TRAIN}{more_ships()}",
         )
     kept = read_decoder(
         place, read=small_language, way_out=f"check the path; train one with {_TRAIN}"
