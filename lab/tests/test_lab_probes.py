@@ -24,15 +24,15 @@ from unbag_lab.experiments.probes import (
     MODELS,
     PROBES,
     REPAIRED,
-    Contrast,
-    Reader,
+    CaptionPair,
+    PhraseReader,
     TinySpace,
     geometry,
     load_arm,
     make_asked,
     needs,
     order_free,
-    probe_experiment_script,
+    probes_script,
     read_linear,
     runs,
     seed_of,
@@ -109,7 +109,7 @@ def test_the_command(
 ) -> None:
     given = ["--bases", str(base), "--out", str(out), "--arms", "base", "--size", "small"]
     monkeypatch.setattr("sys.argv", ["probes", *given])
-    probe_experiment_script()
+    probes_script()
     assert capsys.readouterr().out == f"every arm is in {out / 'probes'}\n"
 
 
@@ -226,15 +226,15 @@ def test_runs_of_words() -> None:
 def test_a_reader_of_captions_learns_an_order_and_nothing_else() -> None:
     names = ["ant", "bee", "cup", "dog"]
     pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
-    reader = taught([Contrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES)
+    reader = taught([CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs] * 5, PENALTIES)
     assert reader.score("ant and dog") > reader.score("dog and ant") + 0.1
-    both = [Contrast(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]]
+    both = [CaptionPair(f"{a} and {b}", f"{b} and {a}") for a, b in pairs + [(b, a) for a, b in pairs]]
     blank = taught(both, PENALTIES)
     assert blank.score("ant and dog") == pytest.approx(blank.score("dog and ant"), abs=1e-6)
 
 
 def test_without_a_preference_a_coin_decides() -> None:
-    scores = {Reader({}).score(f"caption {n}") for n in range(50)}
+    scores = {PhraseReader({}).score(f"caption {n}") for n in range(50)}
     assert len(scores) == 50
     assert max(scores) < 1e-8
 

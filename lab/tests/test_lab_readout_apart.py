@@ -115,11 +115,11 @@ def test_the_script_of_decoders_too(
     there = result_path(tmp_path, "readouts", base.stem, "decoder")
     there.parent.mkdir(parents=True)
     there.write_text("{}")
-    readout_decoders.readout_decoders_script()
+    readout_decoders.decoders_script()
     assert log.read_text() == f"{base.stem} ['vlm2vec'] True True"
     log.unlink()
     there.with_name("vlm2vec.json").write_text("{}")
-    readout_decoders.readout_decoders_script()
+    readout_decoders.decoders_script()
     assert not log.exists()
 
 

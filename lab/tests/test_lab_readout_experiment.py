@@ -23,7 +23,7 @@ from unbag_lab.experiments import decoders as readout_vectors
 from unbag_lab.experiments import readout_experiment, readouts
 from unbag_lab.experiments.decoders import CURVE, _Lessons
 from unbag_lab.experiments.readout_experiment import READOUTS
-from unbag_lab.experiments.readouts import FOR_DECODERS, READERS, Base, Settings, write_small_text
+from unbag_lab.experiments.readouts import FOR_DECODERS, READERS, Base, ReadoutSettings, write_small_text
 from unbag_lab.plan import Order, Say
 from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, ArmResult, read_results, result_path, write_result
@@ -107,7 +107,7 @@ def test_a_decoder_scores_as_the_registered_read_out_does(ran: Ran, base: Path) 
     items = pair_items("swap", n=100)[::50]
     frozen = Base(base, Questions(["world-binding"], every=50), readout_experiment.SMALL)
     made = read_decoder(folder).made
-    score = readout_decoders._readout_decoders_score(made.net, made.words, frozen, made.settings)
+    score = readout_decoders._score_decoder(made.net, made.words, frozen, made.settings)
     captions = frozen.questions.captions
     cells = [(p, c) for item in items for p in item.pictures for c in item.captions]
     picture_M = np.repeat(np.arange(4), 2)
@@ -127,7 +127,7 @@ def test_vectors_score_as_the_registered_read_out_does(ran: Ran, base: Path) -> 
     seen_NLV = readout_decoders.question_features(frozen, made.settings)
     assert seen_NLV is not None
     texts = readout_vectors._Texts(made.words, "cpu")
-    score = readout_vectors._readout_vectors_score(made.net, seen_NLV, texts, frozen, asks=True)
+    score = readout_vectors._score_vectors(made.net, seen_NLV, texts, frozen, asks=True)
     captions = frozen.questions.captions
     said = [captions.index(str(c)) for item in items for _ in item.pictures for c in item.captions]
     found_M = score(np.repeat(np.arange(8), 4), np.array(said), items)
@@ -230,7 +230,7 @@ def test_the_script_and_the_experiment_write_to_one_place(
 
 
 def test_a_full_run_teaches_as_the_settings_say() -> None:
-    for full in (Settings(), FOR_DECODERS):
+    for full in (ReadoutSettings(), FOR_DECODERS):
         assert (full.size, full.text) == ("full", "minilm")
         assert readout_experiment.SMALL.steps < full.steps
     assert readout_experiment.SMALL.size == "small"
@@ -239,7 +239,7 @@ def test_a_full_run_teaches_as_the_settings_say() -> None:
 def test_readers_and_decoders_are_given_their_own_settings(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Settings] = {}
+    asked: dict[str, ReadoutSettings] = {}
 
     def run(base: Base, folder: Path, arms: list[str], *, say: Say) -> None:
         asked.update(dict.fromkeys(arms, base.settings))
@@ -249,7 +249,7 @@ def test_readers_and_decoders_are_given_their_own_settings(
     monkeypatch.setattr(Base, "make_rows", lambda *_: None)
     monkeypatch.setattr(readout_experiment, "Questions", lambda *_, **__: None)
     READOUTS.run(Order((base,), ("dcsm", "pooled", "decoder", "vlm2vec"), tmp_path, workers=3))
-    assert asked["pooled"] == asked["dcsm"] == Settings(workers=3)
+    assert asked["pooled"] == asked["dcsm"] == ReadoutSettings(workers=3)
     assert asked["decoder"] == asked["vlm2vec"] == replace(FOR_DECODERS, workers=3)
 
 

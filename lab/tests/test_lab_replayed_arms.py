@@ -15,22 +15,22 @@ from unbag_lab.experiments import repair_training
 from unbag_lab.experiments import repair_training as fixed_batch
 from unbag_lab.experiments.repair_training import (
     WAITS,
-    Arm,
+    RepairArm,
     FixedViews,
-    Settings,
+    RepairSettings,
     SharedPictures,
     train_arms,
 )
 
 NAMES = ("hard_positive", "ce_clip_fixed", "hard_negative-locked")
-SETTINGS = Settings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
+SETTINGS = RepairSettings(arms=NAMES, steps=4, batch=8, workers=0, save_every=2)
 
 
 def silent(text: str) -> None:
     """Says nothing."""
 
 
-def fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews:
+def fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews:
     """As on a GPU, with the one optimiser of a CPU that counts steps in tensors."""
     shared.is_shared = False
     for arm in arms.values():

@@ -17,10 +17,10 @@ SCRIPTS = {
     "repair": ("unbag_lab.experiments.repair:repair_script", "the experiment `repair`"),
     "repair-table": ("unbag_lab.experiments.repair:repair_table_script", "its tables"),
     "readouts": ("unbag_lab.experiments.readouts:readouts_script", "readers of the read-outs"),
-    "decoders": ("unbag_lab.experiments.decoders:readout_decoders_script", "their decoders"),
+    "decoders": ("unbag_lab.experiments.decoders:decoders_script", "their decoders"),
     "readout-table": ("unbag_lab.pages.tables:readout_table_script", "tables of both"),
     "ship": ("unbag_lab.experiments.readouts:ship_head_script", "a trained head as it ships"),
-    "probes": ("unbag_lab.experiments.probes:probe_experiment_script", "the experiment `probes`"),
+    "probes": ("unbag_lab.experiments.probes:probes_script", "the experiment `probes`"),
     "photos": ("unbag_lab.experiments.photos_training:photos_script", "the photo model, repaired"),
     "photos-heads": (
         "unbag_lab.experiments.photos_training:photos_heads_script",

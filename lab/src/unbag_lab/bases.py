@@ -69,7 +69,7 @@ _WEIGHT, _MOMENT, _NOISE = "weight.", "moment.", "noise"
 
 
 @dataclass(eq=False)
-class Kept:
+class PretrainCheckpoint:
     """A file in which training is kept now and then, and from which it goes on."""
 
     path: Path
@@ -128,7 +128,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Arm:
+class PretrainingArm:
     """One model trained from scratch."""
 
     about: str
@@ -186,18 +186,18 @@ _LARGE = replace(
     _BASE, picture_width=256, picture_depth=6, caption_width=256, caption_depth=4, joint=256
 )
 
-ARMS: Mapping[str, Arm] = MappingProxyType(
+ARMS: Mapping[str, PretrainingArm] = MappingProxyType(
     {
-        "small": Arm("1.5 million weights", _SMALL, _PLAIN),
-        "base": Arm("the size of tiny:base, 3 million weights", _BASE, _PLAIN),
-        "large": Arm("8 million weights", _LARGE, _PLAIN),
-        "collide": Arm("half of all draws are two captions of the same words", _BASE, _COLLIDE),
-        "mixed": Arm(
+        "small": PretrainingArm("1.5 million weights", _SMALL, _PLAIN),
+        "base": PretrainingArm("the size of tiny:base, 3 million weights", _BASE, _PLAIN),
+        "large": PretrainingArm("8 million weights", _LARGE, _PLAIN),
+        "collide": PretrainingArm("half of all draws are two captions of the same words", _BASE, _COLLIDE),
+        "mixed": PretrainingArm(
             "as many captions of each kind, drawn alone", _BASE, without_collisions(_COLLIDE)
         ),
-        "relations_collide": Arm("collisions, most of them of relations", _BASE, _RELATE),
-        "relations": Arm("as many relations, drawn alone", _BASE, without_collisions(_RELATE)),
-        "unmasked": Arm(
+        "relations_collide": PretrainingArm("collisions, most of them of relations", _BASE, _RELATE),
+        "relations": PretrainingArm("as many relations, drawn alone", _BASE, without_collisions(_RELATE)),
+        "unmasked": PretrainingArm(
             "as base; pairs that are true as well are negatives", _BASE, _PLAIN, masks=False
         ),
     }
@@ -205,14 +205,14 @@ ARMS: Mapping[str, Arm] = MappingProxyType(
 """In the order in which tables show them."""
 
 
-def find_arm(name: str) -> Arm:
+def find_arm(name: str) -> PretrainingArm:
     """By name."""
     if name not in ARMS:
         raise unknown_name("arm of pretraining", name, ARMS)
     return ARMS[name]
 
 
-def smaller(arm: Arm) -> Arm:
+def smaller(arm: PretrainingArm) -> PretrainingArm:
     """The same arm with a few thousand weights, for a run that only shows that the code works."""
     width = arm.config.picture_width // 16
     return replace(
@@ -264,7 +264,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class SceneBatch:
     """One batch of one stream, made by a worker.
 
     Arrays, not tensors: each tensor of a worker holds a file open, and there are many.
@@ -303,10 +303,10 @@ class OnDevice:
         return place
 
 
-class Streams(Dataset[tuple[Shown, ...]]):
+class Streams(Dataset[tuple[SceneBatch, ...]]):
     """The batches of step i, one for each stream; they depend on the seed and i alone."""
 
-    def __init__(self, streams: Sequence[Knobs], schedule: Schedule, arm: Arm) -> None:
+    def __init__(self, streams: Sequence[Knobs], schedule: Schedule, arm: PretrainingArm) -> None:
         """`arm` has the vocabulary, which all share."""
         self._streams = tuple(streams)
         self._schedule = schedule
@@ -317,29 +317,29 @@ class Streams(Dataset[tuple[Shown, ...]]):
         return self._schedule.steps
 
     @paused_collector()
-    def __getitem__(self, step: int) -> tuple[Shown, ...]:
+    def __getitem__(self, step: int) -> tuple[SceneBatch, ...]:
         """Sample, say, encode; drawing is left to the device."""
         return tuple(self._shown(knobs, step) for knobs in self._streams)
 
-    def _shown(self, knobs: Knobs, step: int) -> Shown:
+    def _shown(self, knobs: Knobs, step: int) -> SceneBatch:
         seed, size = split_seed("train", self._schedule.seed), self._schedule.batch
         samples = batch(DEFAULT, knobs, seed=seed, step=step, size=size)
         return show(samples, self._tokenize)
 
 
-def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> Shown:
+def show(samples: Sequence[Sample], tokenize: WordTokenizer) -> SceneBatch:
     """As arrays; drawing is left to the device."""
     scenes = [sample.scene for sample in samples]
     token_BL, end_B = tokenize([sample.caption for sample in samples])
     captions = encode_captions([sample.ast for sample in samples])
-    return Shown(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
+    return SceneBatch(pack(scenes), token_BL, end_B, encode_scenes(scenes), captions)
 
 
 class Training:
     """One arm and its optimiser."""
 
     def __init__(
-        self, arm: Arm, schedule: Schedule, device: str, *, memory: Memory | None = None
+        self, arm: PretrainingArm, schedule: Schedule, device: str, *, memory: Memory | None = None
     ) -> None:
         """As untrained as its seed says: arms of one size begin alike."""
         self._memory = memory
@@ -398,7 +398,7 @@ class Training:
 
 
 def train_side_by_side(
-    arms: Mapping[str, Arm],
+    arms: Mapping[str, PretrainingArm],
     schedule: Schedule,
     *,
     device: str,
@@ -434,7 +434,7 @@ def train_side_by_side(
 
 
 def put_on(
-    shown: Shown, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
+    shown: SceneBatch, table: Tensor, noise: torch.Generator, *, pixels: int = DEFAULT.pixels
 ) -> OnDevice:
     """Copy a batch to the device of the table, draw it, and find what else is true."""
     device = table.device
@@ -490,7 +490,7 @@ def load(steps: Dataset[T], *, workers: int) -> Iterator[T]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PretrainSettings:
     """Everything about a training run; the defaults made `tiny:base` (pilot C of the spec)."""
 
     seed: int = 0
@@ -512,10 +512,10 @@ class Settings:
         return Schedule(**{one.name: getattr(self, one.name) for one in fields(Schedule)})
 
 
-class Steps(Dataset[Shown]):
+class Steps(Dataset[SceneBatch]):
     """The batch of step i depends on the seed and i alone, so workers may come and go."""
 
-    def __init__(self, settings: Settings, config: TinyConfig) -> None:
+    def __init__(self, settings: PretrainSettings, config: TinyConfig) -> None:
         self.settings = settings
         self.tokenize = WordTokenizer(config.words, context=config.context)
 
@@ -524,7 +524,7 @@ class Steps(Dataset[Shown]):
         return self.settings.steps
 
     @paused_collector()
-    def __getitem__(self, step: int) -> Shown:
+    def __getitem__(self, step: int) -> SceneBatch:
         """Sample, say, encode; drawing is left to the device."""
         s = self.settings
         seed = split_seed("train", s.seed)
@@ -533,19 +533,19 @@ class Steps(Dataset[Shown]):
 
 
 def pretrain(
-    settings: Settings,
+    settings: PretrainSettings,
     config: TinyConfig,
     *,
     device: str,
     workers: int = 0,
-    kept: Kept | None = None,
+    kept: PretrainCheckpoint | None = None,
     say: Callable[[str], None] = print,
 ) -> TinyTowers:
     """Train from scratch; the same settings on the same kind of machine give the same model.
 
     With `kept` it goes on after a stop, on a CPU with the same bits.
     """
-    arm = Arm("a base", config, settings.knobs, masks=settings.mask_also_true)
+    arm = PretrainingArm("a base", config, settings.knobs, masks=settings.mask_also_true)
     schedule = settings.schedule
     training = Training(arm, schedule, device)
     towers, optimiser = training.towers, training.optimiser
@@ -573,12 +573,12 @@ def pretrain(
 
 
 def _load(
-    settings: Settings, config: TinyConfig, *, workers: int, first: int = 0
-) -> Iterator[Shown]:
+    settings: PretrainSettings, config: TinyConfig, *, workers: int, first: int = 0
+) -> Iterator[SceneBatch]:
     return load(Subset(Steps(settings, config), range(first, settings.steps)), workers=workers)
 
 
-def _describe(settings: Settings) -> str:
+def _describe(settings: PretrainSettings) -> str:
     """What the first batch asks of a model: its collision rate and incentive, measured."""
     world = WORLDS[settings.world]
     seed = split_seed("train", settings.seed)
@@ -590,12 +590,12 @@ def pretrain_script() -> None:
     parser = argparse.ArgumentParser(description=pretrain_script.__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the .safetensors file to write")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=Settings.steps)
-    parser.add_argument("--batch", type=int, default=Settings.batch)
+    parser.add_argument("--steps", type=int, default=PretrainSettings.steps)
+    parser.add_argument("--batch", type=int, default=PretrainSettings.batch)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    settings = Settings(seed=options.seed, steps=options.steps, batch=options.batch)
+    settings = PretrainSettings(seed=options.seed, steps=options.steps, batch=options.batch)
     config = TinyConfig(words=words())
     print(json.dumps({"settings": asdict(settings), "torch": torch.__version__}, default=str))
     towers = pretrain(settings, config, device=options.device, workers=options.workers)
@@ -610,7 +610,7 @@ _SECONDS = 100.0
 
 
 @dataclass(frozen=True)
-class Made:
+class BaseRecord:
     """How a base was made."""
 
     settings: Mapping[str, object]
@@ -662,7 +662,7 @@ def make_base(
     path = base_path(out, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, config = _wanted(name, size)
-    kept = Kept(path.with_suffix(".kept"), json.dumps(_flat(name, size)))
+    kept = PretrainCheckpoint(path.with_suffix(".kept"), json.dumps(_flat(name, size)))
 
     def fill(temporary: Path) -> None:
         if is_shipped(name, size=size):
@@ -671,18 +671,18 @@ def make_base(
         else:
             towers = pretrain(settings, config, device=device, workers=workers, kept=kept, say=say)
             write(towers, temporary)
-        made = Made(_flat(name, size), read(temporary, name=name).fingerprint, __version__)
+        made = BaseRecord(_flat(name, size), read(temporary, name=name).fingerprint, __version__)
         write_text(path.with_suffix(".json"), json.dumps(asdict(made), indent=1))
 
     write_atomically(path, fill)
     kept.path.unlink(missing_ok=True)
 
 
-def _wanted(name: str, size: Size) -> tuple[Settings, TinyConfig]:
+def _wanted(name: str, size: Size) -> tuple[PretrainSettings, TinyConfig]:
     seed = seed_of(Path(name))
     if size == "full":
-        return Settings(seed=seed), TinyConfig(words=words())
-    return Settings(seed=seed, steps=4, batch=64, warm_up=1), small_config()
+        return PretrainSettings(seed=seed), TinyConfig(words=words())
+    return PretrainSettings(seed=seed, steps=4, batch=64, warm_up=1), small_config()
 
 
 def small_config() -> TinyConfig:
@@ -720,7 +720,7 @@ def _leaves(said: Mapping[str, object], start: str) -> list[tuple[str, object]]:
 
 def _check(path: Path, *, size: Size) -> None:
     """Refuse a base of other settings, with both, or one that is not what its record says."""
-    made, wanted = _made(path), _flat(path.stem, size)
+    made, wanted = _record_of(path), _flat(path.stem, size)
     apart = [
         f"{key} {made.settings.get(key)}, not {wanted.get(key)}"
         for key in sorted({*made.settings, *wanted})
@@ -751,10 +751,10 @@ def _fingerprint(path: Path) -> str:
         ) from error
 
 
-def _made(path: Path) -> Made:
+def _record_of(path: Path) -> BaseRecord:
     record = path.with_suffix(".json")
     try:
-        return Made(**json.loads(record.read_text(encoding="utf-8")))
+        return BaseRecord(**json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(
             f"how the base {path} was made is not known: {record} cannot be read ({error})",

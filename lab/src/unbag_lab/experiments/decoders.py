@@ -39,7 +39,7 @@ from unbag.readouts.decoder.lessons import (
 )
 from unbag.readouts.decoder.model import DecoderNet, Made, picture_tokens, view_of
 from unbag.readouts.decoder.saving import Origin, read_decoder, save_decoder
-from unbag.readouts.decoder.training import Taught as Step
+from unbag.readouts.decoder.training import Taught
 from unbag.readouts.decoder.training import Teaching, autocast, fits, of_world, share_right
 from unbag.readouts.features import stacked
 from unbag.readouts.vlm2vec.data import about_caption, instruction, question_of
@@ -56,7 +56,7 @@ from unbag_lab.experiments.readouts import (
     FOR_DECODERS,
     VECTOR_ARMS,
     Base,
-    Settings,
+    ReadoutSettings,
     add_options,
     finish,
     missing,
@@ -102,7 +102,7 @@ def run_vectors(
     seen_NLV = question_features(base, _SETTINGS)
     assert seen_NLV is not None
     numbers = base.questions.measured(
-        _readout_vectors_score(trained.net, seen_NLV, texts, base, asks=asks)
+        _score_vectors(trained.net, seen_NLV, texts, base, asks=asks)
     )
     result = base.result(
         name,
@@ -303,7 +303,7 @@ def _repeated(item: Item, said: str) -> list[str]:
     return [said] * (len(item.pictures) * len(item.captions))
 
 
-def _readout_vectors_score(
+def _score_vectors(
     net: DecoderNet, seen_NLV: Tensor, texts: _Texts, base: Base, *, asks: bool
 ) -> Score:
     precision = precision_of(texts.device)
@@ -360,7 +360,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Look:
+class PeriodicMeasure:
     """A number that is asked of a decoder in training, now and then."""
 
     every: int
@@ -369,7 +369,7 @@ class Look:
 
 
 @dataclass(frozen=True, eq=False)
-class Taught:
+class TaughtDecoder:
     """A decoder after its last step."""
 
     net: DecoderNet
@@ -388,8 +388,8 @@ def teach(
     fit_steps: int,
     device: str,
     seed: int,
-    look: Look | None = None,
-) -> Taught:
+    look: PeriodicMeasure | None = None,
+) -> TaughtDecoder:
     """The few by a decoder of their own, then all by the one that comes back."""
     precision, context, seen_NLV = precision_of(device), settings.context, course.seen_NLV
     can_fit = fits(
@@ -412,7 +412,7 @@ def teach(
     )
     losses: list[float] = []
 
-    def on_step(taken: Step) -> bool:
+    def on_step(taken: Taught) -> bool:
         losses.extend([] if taken.loss is None else [taken.loss])
         return look is not None and taken.step % look.every == 0
 
@@ -426,7 +426,7 @@ def teach(
     kept = share_right(teaching.net, teaching.seen_NLV, held, device=device, precision=precision)
     by_kind = {f"held {kind}": share for kind, share in kept.by_kind.items()}
     fit = {"few": can_fit.share, FEW_STEPS: float(fit_steps), "held": kept.share, **by_kind}
-    return Taught(teaching.net, fit, losses[-1] if losses else None, curve)
+    return TaughtDecoder(teaching.net, fit, losses[-1] if losses else None, curve)
 
 
 def fresh(
@@ -536,7 +536,7 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
         look=_look(base, words, settings) if is_long(name) else None,
     )
     keep(found.net, words, base, settings, folder / name)
-    numbers = base.questions.measured(_readout_decoders_score(found.net, words, base, settings))
+    numbers = base.questions.measured(_score_decoder(found.net, words, base, settings))
     curve = {f"{step}": share for step, share in found.curve.items()}
     result = base.result(
         name,
@@ -549,16 +549,16 @@ def _decoder(name: str, base: Base, words: Words, folder: Path) -> tuple[ArmResu
     return result, found.net
 
 
-def _look(base: Base, words: Words, settings: DecoderSettings) -> Look | None:
+def _look(base: Base, words: Words, settings: DecoderSettings) -> PeriodicMeasure | None:
     """Relations, ten times on the way, if they are asked at all."""
     if RELATION not in base.questions.names:
         return None
 
     def ask(net: DecoderNet) -> float:
-        score = _readout_decoders_score(net, words, base, settings)
+        score = _score_decoder(net, words, base, settings)
         return base.questions.measured_on(RELATION, score)["original"]
 
-    return Look(max(1, settings.steps // 10), ask)
+    return PeriodicMeasure(max(1, settings.steps // 10), ask)
 
 
 def is_long(name: str) -> bool:
@@ -566,7 +566,7 @@ def is_long(name: str) -> bool:
     return name.endswith("-long")
 
 
-def taught_with(name: str, settings: Settings) -> DecoderSettings:
+def taught_with(name: str, settings: ReadoutSettings) -> DecoderSettings:
     """How a decoder is built and taught."""
     steps = settings.long_steps if is_long(name) else settings.steps
     wanted = replace(DECODERS[name], steps=steps, scenes=settings.scenes)
@@ -604,7 +604,7 @@ def question_features(base: Base, settings: DecoderSettings) -> Tensor | None:
     return picture_tokens(stacked(found), settings)
 
 
-def _readout_decoders_score(
+def _score_decoder(
     net: DecoderNet, words: Words, base: Base, settings: DecoderSettings
 ) -> Score:
     """Mean log-probability of the answer's tokens: of Yes, or of the caption without a question."""
@@ -648,9 +648,9 @@ def _said(logit_BAV: Tensor, batch: LessonBatch, *, end: int) -> Tensor:
     return (log_BA * is_word_BA).sum(dim=1).double() / is_word_BA.sum(dim=1)
 
 
-def readout_decoders_script() -> None:
+def decoders_script() -> None:
     """Train and measure decoders on the frozen patches of existing bases."""
-    parser = argparse.ArgumentParser(description=readout_decoders_script.__doc__)
+    parser = argparse.ArgumentParser(description=decoders_script.__doc__)
     add_options(parser, FOR_DECODERS)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     options = parser.parse_args()

@@ -38,8 +38,8 @@ from unbag_lab.experiments.photos_training import (
     FEWEST,
     SEEN_KINDS,
     SEEN_POSITIVE_KINDS,
-    Questions,
-    Told,
+    PhotoQuestions,
+    Owners,
     answers,
     groups_of,
     judged,
@@ -156,7 +156,7 @@ _EDITS = "edits.jsonl"
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedPairs:
     """Pairs in memory; see `unbag.data.pairs.Pairs`."""
 
     pairs: tuple[Pair, ...]
@@ -177,12 +177,12 @@ class Listed:
 class Collection:
     """Photographs with edited captions, in two parts."""
 
-    train: Listed
-    asked: Listed
+    train: ListedPairs
+    asked: ListedPairs
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class PhotoFeatures:
     """What both parts make of a collection."""
 
     pictures: Features
@@ -229,7 +229,7 @@ def shared_out(pairs: Sequence[Pair], *, about: str, fingerprint: str) -> Collec
         tuple(pair for pair, is_in in zip(pairs, apart, strict=True) if is_in is wanted)
         for wanted in (False, True)
     ]
-    train, asked = (Listed(part, about, fingerprint) for part in parts)
+    train, asked = (ListedPairs(part, about, fingerprint) for part in parts)
     return Collection(train, asked)
 
 
@@ -244,14 +244,14 @@ def check_size(collection: Collection, batch: int) -> None:
         )
 
 
-def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> Seen:
+def look(collection: Collection, *, cache: Path | None, device: str, say: Say) -> PhotoFeatures:
     """Run both parts over everything that an arm may draw or is asked; kept in the cache folder."""
     model = load("random", device=device)
     both = (*collection.train.pairs, *collection.asked.pairs)
     texts = dict.fromkeys(_texts(collection))
     say(f"features of {len(both):,} photographs and {len(texts):,} captions and edits")
     pictures = picture_table(model, [pair.picture for pair in both], cache, Silent())
-    return Seen(pictures, caption_table(model, tuple(texts), cache, Silent()))
+    return PhotoFeatures(pictures, caption_table(model, tuple(texts), cache, Silent()))
 
 
 def _texts(collection: Collection) -> Iterator[str]:
@@ -285,13 +285,13 @@ def drawn_collection() -> Collection:
     return shared_out(tuple(_pairs()), about="drawn", fingerprint="drawn")
 
 
-def drawn_features(collection: Collection) -> Seen:
+def drawn_features(collection: Collection) -> PhotoFeatures:
     """Of no meaning, and the same each time."""
     both = (*collection.train.pairs, *collection.asked.pairs)
     texts = [text for pair in both for text in pair.captions]
     texts += [edit.text for pair in both for some in pair.edits for edit in some]
     pictures = [pair.picture.name for pair in both]
-    return Seen(_features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE))
+    return PhotoFeatures(_features(pictures, WIDE), _features(list(dict.fromkeys(texts)), WORDS_WIDE))
 
 
 def _pairs() -> Iterator[Pair]:
@@ -363,14 +363,14 @@ class Bench:
     say: Say
 
     @cached_property
-    def seen(self) -> Seen:
+    def seen(self) -> PhotoFeatures:
         """What both parts make of everything."""
         if self.order.size == "small":
             return drawn_features(self.collection)
         return look(self.collection, cache=default_cache(), device=self.order.device, say=self.say)
 
     @cached_property
-    def asked(self) -> Questions:
+    def asked(self) -> PhotoQuestions:
         """Of photographs that could be opened; refused where they say too little."""
         place_of = self.seen.pictures.place_of
         pairs = [pair for pair in self.collection.asked.pairs if pair.picture.name in place_of]
@@ -392,7 +392,7 @@ class Bench:
         assert self.asked is not None
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Owners:
         """Who owns what among the answers."""
         return _told(self.asked)
 
@@ -406,9 +406,9 @@ class Bench:
         )
 
 
-def _told(asked: Questions) -> Told:
+def _told(asked: PhotoQuestions) -> Owners:
     photo_T = asked.triple_T4[:, 0].numpy()
-    return Told(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
+    return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
 
 
 def _collection(order: Order, experiment: Experiment, say: Say) -> Collection:
@@ -506,7 +506,7 @@ def _blind(bench: Bench, wanted: ArmResult) -> ArmResult:
     return replace(wanted, numbers=triple_means(score_T3, bench.told))
 
 
-def triple_means(score_T3: FloatArray, told: Told) -> dict[str, Mapping[str, float]]:
+def triple_means(score_T3: FloatArray, told: Owners) -> dict[str, Mapping[str, float]]:
     """By group of edits and metric, from scores of caption, negative and positive."""
     found: dict[str, Mapping[str, float]] = {}
     for group, is_in_T in groups_of(told).items():

@@ -130,7 +130,7 @@ class StoredPhoto(PhotoTrainable):
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
+class PhotoQuestions:
     """What is asked of every arm: all captions of all photographs, and their edits."""
 
     place_N: Tensor
@@ -145,7 +145,7 @@ class Questions:
     """Of the negative and the positive of each triple."""
 
 
-def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> Questions:
+def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> PhotoQuestions:
     """A triple for every negative of a caption, with the positive that a hash chooses."""
     row: dict[str, int] = {}
     captions, triples, kinds = [], [], []
@@ -163,7 +163,7 @@ def make_questions(pairs: Sequence[Pair], place: Mapping[str, int]) -> Questions
                 kinds.append((edit.kind, other.kind if other else ""))
     said = torch.tensor(captions)
     place_N = torch.tensor([place[pair.picture.name] for pair in pairs])
-    return Questions(
+    return PhotoQuestions(
         place_N, tuple(row), said[:, 0], said[:, 1], torch.tensor(triples), tuple(kinds)
     )
 
@@ -175,7 +175,7 @@ def _chosen(edits: Sequence[Edit], text: str) -> Edit | None:
 
 
 @torch.inference_mode()
-def answers(trainable: Trainable, asked: Questions, *, device: str) -> dict[str, Any]:
+def answers(trainable: Trainable, asked: PhotoQuestions, *, device: str) -> dict[str, Any]:
     """Ranks of both directions and scores of every triple, as arrays of a few bytes each."""
     trainable.module.eval()
     picture_ND = trainable.embed_pictures(asked.place_N.to(device)).float()
@@ -233,7 +233,7 @@ SEEN_POSITIVES: tuple[Slot, ...] = (Slot("positive", ("synonym", "conjunct_swap"
 
 
 @dataclass(frozen=True)
-class Arm:
+class PhotosArm:
     """One way to train."""
 
     start: str
@@ -255,13 +255,13 @@ def _plain(name: str, *, locks: Locks, rate: float, epochs: int, batch: int = 51
     )
 
 
-BUILD: Mapping[str, Arm] = MappingProxyType(
+BUILD: Mapping[str, PhotosArm] = MappingProxyType(
     {
-        "heads": Arm(
+        "heads": PhotosArm(
             "", _plain("heads", locks=Locks(WHOLE_PART, WHOLE_TEXT), rate=1e-3, epochs=20)
         ),
-        "text": Arm("heads", _plain("text", locks=Locks(WHOLE_PART, 0), rate=5e-5, epochs=10)),
-        "both": Arm("heads", _plain("both", locks=Locks(0, 0), rate=5e-5, epochs=10)),
+        "text": PhotosArm("heads", _plain("text", locks=Locks(WHOLE_PART, 0), rate=5e-5, epochs=10)),
+        "both": PhotosArm("heads", _plain("both", locks=Locks(0, 0), rate=5e-5, epochs=10)),
     }
 )
 _LOSSES: Mapping[str, Recipe] = MappingProxyType(
@@ -278,7 +278,7 @@ _LOSSES: Mapping[str, Recipe] = MappingProxyType(
 )
 
 
-def repair_arms(base: str) -> dict[str, Arm]:
+def repair_arms(base: str) -> dict[str, PhotosArm]:
     """Each loss with all open, with the picture part locked, and with both parts locked."""
     found = {}
     parts = {"": (0, 0), "-locked": (WHOLE_PART, 0), "-heads": (WHOLE_PART, WHOLE_TEXT)}
@@ -292,17 +292,17 @@ def repair_arms(base: str) -> dict[str, Arm]:
             recipe = replace(
                 recipe, objective=loss.objective, negatives=SEEN, positives=SEEN_POSITIVES
             )
-            found[name + suffix] = Arm(base, recipe)
+            found[name + suffix] = PhotosArm(base, recipe)
     return found
 
 
 @dataclass(frozen=True)
-class PhotosBench:
+class TrainingBench:
     """What all arms of a run share."""
 
     train: Pairs
     store: Store
-    asked: Questions
+    asked: PhotoQuestions
     out: Path
     device: str
     workers: int
@@ -328,7 +328,7 @@ def photos_script() -> None:
     encoder = load("random", device=given.device)
     store = Store([*opened(train), *val], PhotoReads(encoder.tokenizer), device=given.device)
     store.look(encoder)
-    bench = PhotosBench(
+    bench = TrainingBench(
         train, store, make_questions(val, store.place), given.out, given.device, given.workers
     )
     arms = dict(BUILD) if given.stage == "build" else repair_arms(given.base)
@@ -337,7 +337,7 @@ def photos_script() -> None:
             run_arm(name, arms[name], seed, given.stage, bench)
 
 
-def run_arm(name: str, arm: Arm, seed: int, stage: str, bench: PhotosBench) -> None:
+def run_arm(name: str, arm: PhotosArm, seed: int, stage: str, bench: TrainingBench) -> None:
     """Train, write the weights, ask, write the answers; what is there already is left alone."""
     folder = bench.out / stage / str(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -370,7 +370,7 @@ def start_of(path: Path | None, seed: int, device: str = "cpu") -> Photo:
 
 
 def train_arm(
-    encoder: Photo, recipe: Recipe, seed: int, bench: PhotosBench
+    encoder: Photo, recipe: Recipe, seed: int, bench: TrainingBench
 ) -> tuple[StoredPhoto, float, float]:
     """All steps; gives the last loss and the seconds."""
     is_locked = recipe.locks.picture == WHOLE_PART
@@ -448,7 +448,7 @@ SHOWN = (
 
 
 @dataclass(frozen=True)
-class Number:
+class ArmNumber:
     """One metric of one arm."""
 
     arm: str
@@ -467,7 +467,7 @@ class Number:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Owners:
     """Who owns what among the answers."""
 
     owner_Q: IntArray
@@ -479,10 +479,10 @@ class Told:
 def numbers_of(
     arm: str,
     answers: Sequence[Mapping[str, FloatArray]],
-    told: Told,
+    told: Owners,
     *,
     only: Container[str] | None = None,
-) -> list[Number]:
+) -> list[ArmNumber]:
     """Everything that is shown of an arm, or only some metrics, from the answers of its seeds."""
     found = []
     everyone = np.arange(told.photographs)
@@ -499,8 +499,8 @@ def numbers_of(
 
 
 def triple_numbers(
-    arm: str, scores: Sequence[FloatArray], told: Told, *, only: Container[str] | None = None
-) -> list[Number]:
+    arm: str, scores: Sequence[FloatArray], told: Owners, *, only: Container[str] | None = None
+) -> list[ArmNumber]:
     """By kind of edit, from scores [T, 3] of each seed: caption, negative, positive."""
     return [
         number_of(arm, f"{group}: {metric}", value, told.photo_T[is_in_T])
@@ -510,7 +510,7 @@ def triple_numbers(
     ]
 
 
-def groups_of(told: Told) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+def groups_of(told: Owners) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
     """Triples with a positive, by whether their edits are of kinds that arms were trained on."""
     negative = np.array([kind for kind, _ in told.kinds])
     has_both = np.array([bool(positive) for _, positive in told.kinds])
@@ -545,7 +545,7 @@ def judged(
     }
 
 
-def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> Number:
+def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntArray) -> ArmNumber:
     """Units of one photograph are resampled together."""
     mean_U = np.mean(values, axis=0)
     low, high, _ = bootstrap(
@@ -555,16 +555,16 @@ def number_of(arm: str, metric: str, values: Sequence[FloatArray], owner_U: IntA
         rng=generator(0, metric),
     )
     by_seed = tuple(round(float(one.mean()), 6) for one in values)
-    return Number(arm, metric, by_seed, round(low, 6), round(high, 6), len(mean_U))
+    return ArmNumber(arm, metric, by_seed, round(low, 6), round(high, 6), len(mean_U))
 
 
-def difference(one: Number, control: Number) -> tuple[float, float]:
+def difference(one: ArmNumber, control: ArmNumber) -> tuple[float, float]:
     """Mean and half the interval of the paired difference over seeds."""
     apart = [a - b for a, b in zip(one.by_seed, control.by_seed, strict=True)]
     return interval(apart)
 
 
-def read_told(path: str, pictures: Path | None) -> Told:
+def read_told(path: str, pictures: Path | None) -> Owners:
     """The same questions as `unbag_lab.experiments.photos_training` asks."""
     from unbag.data.readers import open_pairs
 
@@ -572,7 +572,7 @@ def read_told(path: str, pictures: Path | None) -> Told:
     place = {pair.picture.name: at for at, pair in enumerate(pairs)}
     asked = make_questions(pairs, place)
     triple = asked.triple_T4.numpy()
-    return Told(asked.owner_Q.numpy(), triple[:, 0], asked.kinds, len(pairs))
+    return Owners(asked.owner_Q.numpy(), triple[:, 0], asked.kinds, len(pairs))
 
 
 def photos_table_script() -> None:
@@ -592,19 +592,19 @@ def photos_table_script() -> None:
     print(tables(numbers))
 
 
-def write_numbers(numbers: Sequence[Number], path: Path) -> None:
+def write_numbers(numbers: Sequence[ArmNumber], path: Path) -> None:
     """A line each."""
     rows = [json.dumps(asdict(one)) for one in numbers]
     path.write_text("[\n" + ",\n".join(rows) + "\n]\n", encoding="utf-8")
 
 
-def read_numbers(path: Path) -> list[Number]:
+def read_numbers(path: Path) -> list[ArmNumber]:
     """What `write_numbers` wrote."""
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return [Number(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
+    return [ArmNumber(**(row | {"by_seed": tuple(row["by_seed"])})) for row in rows]
 
 
-def _measured(folder: Path, told: Told) -> list[Number]:
+def _measured(folder: Path, told: Owners) -> list[ArmNumber]:
     from safetensors.numpy import load_file
 
     found = []
@@ -617,7 +617,7 @@ def _measured(folder: Path, told: Told) -> list[Number]:
     return found
 
 
-def tables(numbers: Sequence[Number]) -> str:
+def tables(numbers: Sequence[ArmNumber]) -> str:
     """Building, repair, and differences to plain fine-tuning with the same lock, in Markdown."""
     of = {(one.arm, one.metric): one for one in numbers}
     arms = list(dict.fromkeys(one.arm for one in numbers))
@@ -652,11 +652,11 @@ def _table(arms: Sequence[str], metrics: Sequence[str], cell: Callable[[str, str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _absolute(one: Number) -> str:
+def _absolute(one: ArmNumber) -> str:
     return f"{100 * one.mean:.1f} [{100 * one.low:.1f}, {100 * one.high:.1f}]"
 
 
-def _apart(arm: str, metric: str, *, of: Mapping[tuple[str, str], Number], control: str) -> str:
+def _apart(arm: str, metric: str, *, of: Mapping[tuple[str, str], ArmNumber], control: str) -> str:
     mean, half = difference(of[arm, metric], of[control, metric])
     return f"{100 * mean:+.1f} [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}]"
 
@@ -741,7 +741,7 @@ def photos_blind_script() -> None:
 # a caption and those that differ. A tie is wrong. Dimensions: Q captions, K kinds of shuffles.
 
 PRECISION = "order: precision"
-METRICS = (PRECISION, *(f"order: {kind}" for kind in SHUFFLES))
+ORDER_METRICS = (PRECISION, *(f"order: {kind}" for kind in SHUFFLES))
 
 
 @dataclass(frozen=True)
@@ -780,7 +780,7 @@ def order_right(
 
     `score` is given the number of a photograph and texts.
     """
-    found = {metric: np.full(len(asked), np.nan) for metric in METRICS}
+    found = {metric: np.full(len(asked), np.nan) for metric in ORDER_METRICS}
     for at, one in enumerate(asked):
         own, *others = score(one.photograph, one.texts)
         found[PRECISION][at] = own > max(others)
@@ -792,7 +792,7 @@ def order_right(
 # NOTE lab.photos_heads
 
 
-HEADS: Mapping[str, Arm] = MappingProxyType(
+HEADS: Mapping[str, PhotosArm] = MappingProxyType(
     {
         "heads": BUILD["heads"],
         **{name: arm for name, arm in repair_arms("heads").items() if name.endswith("-heads")},
@@ -809,22 +809,22 @@ READER_LEARNS_FROM = 1_500
 
 
 @dataclass(frozen=True, eq=False)
-class PhotosHeadsBench:
+class HeadsBench:
     """What all arms share."""
 
     train: Pairs
-    asked: Questions
+    asked: PhotoQuestions
     ordered: tuple[Ordered, ...]
     pictures: Features
     captions: Features
     out: Path
 
     @property
-    def told(self) -> Told:
+    def told(self) -> Owners:
         """Who owns what among the answers."""
         asked = self.asked
         photo_T = asked.triple_T4[:, 0].numpy()
-        return Told(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
+        return Owners(asked.owner_Q.numpy(), photo_T, asked.kinds, len(asked.place_N))
 
     def towers(self, encoder: Photo) -> KeptPhoto:
         """A model that starts at its heads."""
@@ -858,7 +858,7 @@ def photos_heads_script() -> None:
     write_numbers(numbers, given.numbers)
 
 
-def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> PhotosHeadsBench:
+def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> HeadsBench:
     train = open_pairs(given.train, pictures=given.pictures)
     val = opened(open_pairs(given.val, pictures=given.pictures), limit=given.limit)
     tagger = find_tagger()
@@ -874,7 +874,7 @@ def _bench(given: argparse.Namespace, learned: Sequence[Contrast]) -> PhotosHead
     texts.update((text, None) for row in learned for text in (row.caption, row.negative))
     captions = caption_table(model, tuple(texts), given.cache, said)
     print(f"features of {len(pictures.place_of):,} photographs, {len(texts):,} texts", flush=True)
-    return PhotosHeadsBench(train, asked, ordered, pictures, captions, given.out)
+    return HeadsBench(train, asked, ordered, pictures, captions, given.out)
 
 
 def _read(pairs: Sequence[Pair]) -> Iterator[str]:
@@ -885,7 +885,7 @@ def _read(pairs: Sequence[Pair]) -> Iterator[str]:
         yield from (edit.text for edit in edits if edit.kind in SEEN_KINDS | SEEN_POSITIVE_KINDS)
 
 
-def _arms(bench: PhotosHeadsBench, seeds: Sequence[int]) -> list[Number]:
+def _arms(bench: HeadsBench, seeds: Sequence[int]) -> list[ArmNumber]:
     """Heads, repairs of them, and mixes of heads with one repair."""
     by_name: dict[str, list[dict[str, FloatArray]]] = {}
     for seed in seeds:
@@ -898,7 +898,7 @@ def _arms(bench: PhotosHeadsBench, seeds: Sequence[int]) -> list[Number]:
     return [number for name, some in by_name.items() for number in _numbers(name, some, bench)]
 
 
-def _trained(name: str, arm: Arm, seed: int, bench: PhotosHeadsBench) -> Path:
+def _trained(name: str, arm: PhotosArm, seed: int, bench: HeadsBench) -> Path:
     """Where the weights are; what is there already is left alone."""
     path = bench.out / str(seed) / f"{name}.safetensors"
     if not path.exists():
@@ -911,7 +911,7 @@ def _trained(name: str, arm: Arm, seed: int, bench: PhotosHeadsBench) -> Path:
     return path
 
 
-def _mixes(seed: int, bench: PhotosHeadsBench) -> Iterator[tuple[float, Photo]]:
+def _mixes(seed: int, bench: HeadsBench) -> Iterator[tuple[float, Photo]]:
     """One model whose weights are changed from step to step."""
     folder = bench.out / str(seed)
     model, tuned = (start_of(folder / f"{name}.safetensors", seed) for name in ("heads", MIXED))
@@ -922,7 +922,7 @@ def _mixes(seed: int, bench: PhotosHeadsBench) -> Iterator[tuple[float, Photo]]:
 
 
 @torch.inference_mode()
-def _asked(towers: KeptPhoto, bench: PhotosHeadsBench) -> dict[str, FloatArray]:
+def _asked(towers: KeptPhoto, bench: HeadsBench) -> dict[str, FloatArray]:
     found = answers(towers, bench.asked, device="cpu")
     picture_ND = towers.embed_pictures(bench.asked.place_N)
     texts = list(dict.fromkeys(text for one in bench.ordered for text in one.texts))
@@ -939,15 +939,15 @@ def _asked(towers: KeptPhoto, bench: PhotosHeadsBench) -> dict[str, FloatArray]:
 
 
 def _numbers(
-    name: str, some: Sequence[Mapping[str, FloatArray]], bench: PhotosHeadsBench
-) -> list[Number]:
+    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
+) -> list[ArmNumber]:
     found = numbers_of(name, some, bench.told, only=SHOWN)
     return found + _order_numbers(name, some, bench)
 
 
 def _order_numbers(
-    name: str, some: Sequence[Mapping[str, FloatArray]], bench: PhotosHeadsBench
-) -> list[Number]:
+    name: str, some: Sequence[Mapping[str, FloatArray]], bench: HeadsBench
+) -> list[ArmNumber]:
     owner_Q = np.array([one.photograph for one in bench.ordered])
     found = []
     for metric in (key for key in some[0] if key.startswith("order: ")):
@@ -957,7 +957,7 @@ def _order_numbers(
     return found
 
 
-def _blind(bench: PhotosHeadsBench, learned: Sequence[Contrast]) -> list[Number]:
+def _blind(bench: HeadsBench, learned: Sequence[Contrast]) -> list[ArmNumber]:
     """A linear reader of the caption part's features, told of the same edits."""
     weight_F = fit_reader(differences(bench.read, learned), [row.picture for row in learned])
 
@@ -968,7 +968,7 @@ def _blind(bench: PhotosHeadsBench, learned: Sequence[Contrast]) -> list[Number]
     return _by_reading(BLIND, score, bench)
 
 
-def _by_reading(name: str, score: ReadsTexts, bench: PhotosHeadsBench) -> list[Number]:
+def _by_reading(name: str, score: ReadsTexts, bench: HeadsBench) -> list[ArmNumber]:
     """The same questions to one who is given no picture; retrieval cannot be asked."""
     asked = bench.asked
     shuffles = (text for one in bench.ordered for text in one.texts)

@@ -22,7 +22,7 @@ from unbag.runs.files import write_atomically
 from unbag.training.towers.adapters import TinyTrainable
 from unbag_lab.bases import (
     ARMS,
-    Arm,
+    PretrainingArm,
     Schedule,
     find_arm,
     measure,
@@ -198,7 +198,7 @@ def _train(
         write_result(states[name], result)
 
 
-def _sized(arm: Arm, order: Order) -> Arm:
+def _sized(arm: PretrainingArm, order: Order) -> PretrainingArm:
     return arm if order.size == "full" else smaller(arm)
 
 

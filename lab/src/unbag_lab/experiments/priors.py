@@ -42,14 +42,14 @@ from unbag_lab.claim import ArmKey
 from unbag_lab.experiments.decoders import (
     DECODERS,
     Course,
-    Taught,
+    TaughtDecoder,
     keep,
     precision_of,
     question_features,
     shrunk,
     teach,
 )
-from unbag_lab.experiments.readouts import FOR_DECODERS, Base, Settings, finish
+from unbag_lab.experiments.readouts import FOR_DECODERS, Base, ReadoutSettings, finish
 from unbag_lab.plan import Experiment, Order, Say, arms_left
 from unbag_lab.questions import Questions, Score
 from unbag_lab.results import Extent, Size, result_path
@@ -280,11 +280,11 @@ def run_priors(order: Order, experiment: Experiment, *, say: Say) -> None:
         each_apart(shares(run, groups), processes=order.processes, say=say)
 
 
-def sized(size: Size) -> Settings:
+def sized(size: Size) -> ReadoutSettings:
     """Those of the other decoders, so that features and steps are the same."""
     if size == "full":
         return FOR_DECODERS
-    return Settings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
+    return ReadoutSettings(scenes=128, steps=2, fit_rows=16, fit_steps=2, times=1, size="small")
 
 
 def decoder_settings(steps: int, size: Size) -> DecoderSettings:
@@ -307,7 +307,7 @@ class _Lab:
         assert found is not None
         return found
 
-    def taught(self, share: float) -> tuple[Taught, Words]:
+    def taught(self, share: float) -> tuple[TaughtDecoder, Words]:
         """A decoder for which so many answers are frequent ones."""
         base = self.base
         material = base.material(self.settings)

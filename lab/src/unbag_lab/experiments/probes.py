@@ -204,7 +204,7 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class Triple:
+class EditedPicture:
     """A picture, its caption, a hard negative and a hard positive."""
 
     picture: Picture
@@ -214,11 +214,11 @@ class Triple:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ProbeQuestions:
     """What every model of a base is asked."""
 
     questions: Questions
-    triples: Mapping[str, tuple[Triple, ...]]
+    triples: Mapping[str, tuple[EditedPicture, ...]]
     """By benchmark."""
     pairs: Mapping[str, tuple[tuple[Picture, Picture], ...]]
     """Different pictures of the same things, by what differs."""
@@ -231,11 +231,11 @@ class Asked:
     seed: int
 
 
-def make_asked(questions: Questions, amount: Amount, *, seed: int) -> Asked:
+def make_asked(questions: Questions, amount: Amount, *, seed: int) -> ProbeQuestions:
     """Benchmarks, edits and pairs are the same for all bases; the rest is drawn by the seed."""
     gallery = _gallery(amount.gallery)
     seeds = range(seed, seed + amount.draws)
-    return Asked(
+    return ProbeQuestions(
         questions,
         {name: _triples(kinds, amount.quads) for name, kinds in _FAMILIES.items()},
         _pairs(amount.quads),
@@ -248,14 +248,14 @@ def make_asked(questions: Questions, amount: Amount, *, seed: int) -> Asked:
     )
 
 
-def _triples(families: Sequence[str], quads: int) -> tuple[Triple, ...]:
+def _triples(families: Sequence[str], quads: int) -> tuple[EditedPicture, ...]:
     """Each once: the world turns caption and positive round, after which positives cost nothing."""
     each = -(-quads // len(families))
     seen: set[tuple[object, str, str]] = set()
     found = []
     for item in triple_items(families, n=each):
         (picture,), (caption, negative, positive) = item.pictures, item.captions
-        one = Triple(picture, str(caption), str(negative), str(positive))
+        one = EditedPicture(picture, str(caption), str(negative), str(positive))
         if (picture.key, one.positive, one.caption) not in seen:
             seen.add((picture.key, one.caption, one.positive))
             found.append(one)
@@ -323,7 +323,7 @@ _BENCHMARKS = (
 )
 
 
-class Contrast(NamedTuple):
+class CaptionPair(NamedTuple):
     """Two captions of one picture."""
 
     true: str
@@ -331,7 +331,7 @@ class Contrast(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
+class PhraseReader:
     """Scores captions by the runs of words in them."""
 
     weight: dict[str, float]
@@ -375,10 +375,10 @@ def blind_numbers(preset: str, amount: Amount, *, seed: int) -> dict[str, dict[s
 
 def _edited(
     preset: str, count: int, *, seed: int
-) -> tuple[dict[str, list[Contrast]], dict[str, list[Contrast]]]:
+) -> tuple[dict[str, list[CaptionPair]], dict[str, list[CaptionPair]]]:
     """By kind of edit: two thirds of all captions to teach by, the others to test on."""
     slots = [Slot(kind, (kind,)) for kind in KINDS]
-    parts: tuple[dict[str, list[Contrast]], ...] = tuple({k: [] for k in KINDS} for _ in range(2))
+    parts: tuple[dict[str, list[CaptionPair]], ...] = tuple({k: [] for k in KINDS} for _ in range(2))
     rows = [
         row
         for some in world_rows(count, seed=seed, slots=slots, preset=preset)
@@ -388,28 +388,28 @@ def _edited(
         part = parts[at >= 2 * count // 3]
         for kind, negative in zip(KINDS, negatives, strict=True):
             if negative is not None:
-                part[kind].append(Contrast(caption, negative))
+                part[kind].append(CaptionPair(caption, negative))
     return parts[0], parts[1]
 
 
-def taught(contrasts: Sequence[Contrast], penalties: Sequence[float]) -> Reader:
+def taught(contrasts: Sequence[CaptionPair], penalties: Sequence[float]) -> PhraseReader:
     """Least logistic loss with the penalty that does best on every fifth contrast."""
     place: dict[str, int] = {}
     apart_NF = _apart(contrasts, place)
-    weight_F = _probe_blind_fit(apart_NF, _probe_blind_chosen(apart_NF, penalties))
-    return Reader(dict(zip(place, weight_F.tolist(), strict=True)))
+    weight_F = _fit_phrases(apart_NF, _choose_penalty(apart_NF, penalties))
+    return PhraseReader(dict(zip(place, weight_F.tolist(), strict=True)))
 
 
-def _probe_blind_chosen(apart_NF: csr_matrix, penalties: Sequence[float]) -> float:
+def _choose_penalty(apart_NF: csr_matrix, penalties: Sequence[float]) -> float:
     if len(penalties) == 1:
         return penalties[0]
     is_held_N = np.arange(apart_NF.shape[0]) % 5 == 0
     rest_NF, held_NF = apart_NF[~is_held_N], apart_NF[is_held_N]
-    right = [float(((held_NF @ _probe_blind_fit(rest_NF, one)) > 0).mean()) for one in penalties]
+    right = [float(((held_NF @ _fit_phrases(rest_NF, one)) > 0).mean()) for one in penalties]
     return penalties[int(np.argmax(right))]
 
 
-def _apart(contrasts: Sequence[Contrast], place: dict[str, int]) -> csr_matrix:
+def _apart(contrasts: Sequence[CaptionPair], place: dict[str, int]) -> csr_matrix:
     """Runs of the true caption minus those of the false one; `place` is filled."""
     from scipy.sparse import csr_matrix
 
@@ -424,7 +424,7 @@ def _apart(contrasts: Sequence[Contrast], place: dict[str, int]) -> csr_matrix:
     return csr_matrix((sign_C, (row_C, column_C)), shape=(len(contrasts), len(place)))
 
 
-def _probe_blind_fit(apart_NF: csr_matrix, penalty: float) -> FloatArray:
+def _fit_phrases(apart_NF: csr_matrix, penalty: float) -> FloatArray:
     from scipy.optimize import minimize
 
     def loss(weight_F: FloatArray) -> tuple[float, FloatArray]:
@@ -439,11 +439,11 @@ def _probe_blind_fit(apart_NF: csr_matrix, penalty: float) -> FloatArray:
     return weight_F
 
 
-def _shares(reader: Reader, contrasts: Iterable[Contrast]) -> list[bool]:
+def _shares(reader: PhraseReader, contrasts: Iterable[CaptionPair]) -> list[bool]:
     return [reader.score(one.true) > reader.score(one.false) for one in contrasts]
 
 
-def _asked(questions: Questions, name: str, reader_of: Callable[[Item], Reader]) -> float:
+def _asked(questions: Questions, name: str, reader_of: Callable[[Item], PhraseReader]) -> float:
     """The metric of a single picture, each item judged by its reader."""
 
     def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
@@ -459,7 +459,7 @@ def _asked(questions: Questions, name: str, reader_of: Callable[[Item], Reader])
 
 def _asked_own(questions: Questions, name: str, penalties: Sequence[float]) -> float:
     """Each half of the items, by group, is judged by a reader that was taught by the other."""
-    readers: list[Reader] = []
+    readers: list[PhraseReader] = []
 
     def score(picture_M: IntArray, caption_M: IntArray, items: Sequence[Item]) -> FloatArray:
         for half in (1, 0):
@@ -477,13 +477,13 @@ def _half(item: Item) -> int:
     return blake2b((item.group or item.id).encode(), digest_size=1).digest()[0] % 2
 
 
-def _contrasts(item: Item) -> Iterator[Contrast]:
+def _contrasts(item: Item) -> Iterator[CaptionPair]:
     """Every true caption of a picture beside every false one."""
     assert not isinstance(item.truth, Sparse)
     for true_C in item.truth:
         for true in np.flatnonzero(true_C):
             for false in np.flatnonzero(~true_C):
-                yield Contrast(str(item.captions[true]), str(item.captions[false]))
+                yield CaptionPair(str(item.captions[true]), str(item.captions[false]))
 
 
 # NOTE lab.probe_geometry
@@ -519,7 +519,7 @@ Numbers = dict[str, dict[str, float]]
 """By kind and metric."""
 
 
-def geometry(space: Space, asked: Asked) -> Numbers:
+def geometry(space: Space, asked: ProbeQuestions) -> Numbers:
     """All of it."""
     concepts = concept_vectors(space, asked.rings)
     caption_MD = space.captions(asked.gallery.captions)
@@ -532,7 +532,7 @@ def geometry(space: Space, asked: Asked) -> Numbers:
     }
 
 
-def edits(space: Space, asked: Asked) -> Numbers:
+def edits(space: Space, asked: ProbeQuestions) -> Numbers:
     """`intra` and `gap`."""
     each = {name: _sensitivity(space, rows) for name, rows in asked.triples.items()}
     intra: dict[str, float] = {}
@@ -555,7 +555,7 @@ def edits(space: Space, asked: Asked) -> Numbers:
     return {"intra": intra, "gap": gap}
 
 
-def _sensitivity(space: Space, rows: Sequence[Triple]) -> Sensitivity:
+def _sensitivity(space: Space, rows: Sequence[EditedPicture]) -> Sensitivity:
     return sensitivity(
         space.pictures([row.picture for row in rows]),
         space.captions([row.caption for row in rows]),
@@ -633,7 +633,7 @@ def cones(concepts: Concepts, picture_MD: FloatArray, caption_MD: FloatArray) ->
     }
 
 
-def agreement(space: Space, asked: Asked) -> dict[str, float]:
+def agreement(space: Space, asked: ProbeQuestions) -> dict[str, float]:
     """How near pictures are that differ in one way."""
     sides = {
         name: tuple(space.pictures([pair[k] for pair in pairs]) for k in (0, 1))
@@ -665,7 +665,7 @@ def _flat(vector_BSD: FloatArray) -> FloatArray:
 # Dimensions: S draws, Q queries, P pictures, D space.
 
 
-def order_free(space: Space, asked: Asked) -> dict[str, float]:
+def order_free(space: Space, asked: ProbeQuestions) -> dict[str, float]:
     """Recall, and how much of it every shuffle keeps."""
     gallery = asked.gallery
     picture_PD, caption_CD = space.pictures(gallery.pictures), space.captions(gallery.captions)
@@ -821,7 +821,7 @@ _PARTNERS: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType(
 """Pictures of a set of four that differ in a label alone."""
 
 
-def readings(space: TinySpace, asked: Asked) -> dict[str, float]:
+def readings(space: TinySpace, asked: ProbeQuestions) -> dict[str, float]:
     """All readers of all labels."""
     sheet = asked.sheet
     cls_NW, patch_NLW = space.last_layer(sheet.given)
@@ -892,9 +892,9 @@ def read_linear(
         train_TR, test_TR = _turned(feature_NF, first)
         for at, label in enumerate(labels):
             row = tasks[at][fold]
-            inverse = _probe_reading_chosen(train_TR, row[0], effort)
+            inverse = _choose_strength(train_TR, row[0], effort)
             for kind, task in enumerate(row):
-                fit = _probe_reading_fit(train_TR, task.told_T, inverse)
+                fit = _fit_reader(train_TR, task.told_T, inverse)
                 answer_T = fit.scores(test_TR).argmax(axis=1)
                 credit[at, kind, task.test_T] = answer_T == label.class_N[task.test_T]
     return [(right_N, control_N) for right_N, control_N in credit]
@@ -917,7 +917,7 @@ def _turned(feature_NF: Feature, task: Task) -> tuple[FloatArray, FloatArray]:
     return turn_TR * long_R, across_ST @ (turn_TR / long_R)
 
 
-def _probe_reading_chosen(train_TR: FloatArray, task: Task, effort: Effort) -> float:
+def _choose_strength(train_TR: FloatArray, task: Task, effort: Effort) -> float:
     """The strength with the most right answers over inner folds of the training groups."""
     strengths = effort.inverse_strengths
     if len(strengths) == 1:
@@ -927,7 +927,7 @@ def _probe_reading_chosen(train_TR: FloatArray, task: Task, effort: Effort) -> f
         is_held_T = task.inner_T == fold
         fit = None
         for at, inverse in enumerate(strengths):
-            fit = _probe_reading_fit(
+            fit = _fit_reader(
                 train_TR[~is_held_T], task.told_T[~is_held_T], inverse, start=fit
             )
             answer_T = fit.scores(train_TR[is_held_T]).argmax(axis=1)
@@ -935,7 +935,7 @@ def _probe_reading_chosen(train_TR: FloatArray, task: Task, effort: Effort) -> f
     return strengths[int(right.argmax())]
 
 
-def _probe_reading_fit(
+def _fit_reader(
     train_TR: FloatArray, told_T: IntArray, inverse: float, *, start: Logistic | None = None
 ) -> Logistic:
     return fit_logistic(
@@ -983,7 +983,7 @@ class Probes:
             return
         questions = Questions(amount.benchmarks, times=amount.times, every=amount.every)
         for path, arms in left.items():
-            base = _Base(path, questions, amount, order)
+            base = _ProbedBase(path, questions, amount, order)
             count = max(1, min(order.processes, len(arms)))
             groups = [arms[at::count] for at in range(count)]
             work = shares(partial(_run_arms, base, count, say), groups)
@@ -998,7 +998,7 @@ def seed_of(base: Path) -> int:
     return crc32(f"{Probes.name}/{base.stem}".encode()) & 0x7FFF_FFFF
 
 
-class _Base:
+class _ProbedBase:
     """What arms of a base share."""
 
     def __init__(self, path: Path, questions: Questions, amount: Amount, order: Order) -> None:
@@ -1006,7 +1006,7 @@ class _Base:
         self.seed = seed_of(path)
 
     @cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> ProbeQuestions:
         """What every model is asked."""
         return make_asked(self.questions, self.amount, seed=self.seed)
 
@@ -1016,7 +1016,7 @@ class _Base:
         return read(self.path, name=self.path.stem).fingerprint
 
 
-def _run_arms(base: _Base, processes: int, say: Say, arms: Sequence[str]) -> None:
+def _run_arms(base: _ProbedBase, processes: int, say: Say, arms: Sequence[str]) -> None:
     """One after the other; each result is written as soon as it is there."""
     if processes > 1:
         import torch
@@ -1047,7 +1047,7 @@ def _run_arms(base: _Base, processes: int, say: Say, arms: Sequence[str]) -> Non
         say(f"{base.path.stem}: {arm} asked in {seconds:.0f} s")
 
 
-def _numbers(base: _Base, arm: str) -> Numbers:
+def _numbers(base: _ProbedBase, arm: str) -> Numbers:
     if arm in BLIND:
         return blind_numbers(BLIND[arm], base.amount, seed=base.seed)
     device = base.order.device
@@ -1055,7 +1055,7 @@ def _numbers(base: _Base, arm: str) -> Numbers:
     return ask(TinySpace(encoder), base.asked)
 
 
-def ask(space: TinySpace, asked: Asked) -> Numbers:
+def ask(space: TinySpace, asked: ProbeQuestions) -> Numbers:
     """All numbers of one model; one that means nothing, such as a share of nothing, is left out."""
     found = {
         **benchmarks(space, asked.questions),
@@ -1084,9 +1084,9 @@ def benchmarks(space: Space, questions: Questions) -> Numbers:
     return questions.measured(cosine)
 
 
-def probe_experiment_script() -> None:
+def probes_script() -> None:
     """Run the experiment `probes` on existing bases."""
-    parser = argparse.ArgumentParser(description=probe_experiment_script.__doc__)
+    parser = argparse.ArgumentParser(description=probes_script.__doc__)
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder with results and weights")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)

@@ -27,7 +27,7 @@ from unbag_lab.experiments.readouts import (
     READERS,
     VECTOR_ARMS,
     Base,
-    Settings,
+    ReadoutSettings,
     reader_groups,
     run_base,
     write_small_text,
@@ -37,7 +37,7 @@ from unbag_lab.questions import Questions
 from unbag_lab.results import BEFORE, Extent, Size, result_path
 from unbag_lab.scheduler import Share, apart, each_apart, shares
 
-SMALL = Settings(
+SMALL = ReadoutSettings(
     scenes=192,
     steps=2,
     map_steps=2,
@@ -89,7 +89,7 @@ class ReadoutExperiment:
         if arm in DECODERS:
             steps = taught_with(arm, FOR_DECODERS).steps + FOR_DECODERS.fit_steps
             return _COMPILED + _DECODER * steps
-        reader, settings = READERS[arm], Settings()
+        reader, settings = READERS[arm], ReadoutSettings()
         steps = settings.steps_of(reader) + settings.fit_steps_of(reader)
         return _AROUND + (_MAPS if reader.reads_maps else _READER) * steps
 
@@ -156,7 +156,7 @@ def _has_text(arm: str) -> bool:
 
 
 @contextmanager
-def _settings(order: Order) -> Iterator[tuple[Settings, Settings]]:
+def _settings(order: Order) -> Iterator[tuple[ReadoutSettings, ReadoutSettings]]:
     """With a text model of their own for small runs, which is removed again."""
     readers, decoders = (
         replace(one, device=order.device, workers=order.workers) for one in _of_size(order.size)
@@ -169,12 +169,12 @@ def _settings(order: Order) -> Iterator[tuple[Settings, Settings]]:
         yield replace(readers, text=text), decoders
 
 
-def _of_size(size: Size) -> tuple[Settings, Settings]:
+def _of_size(size: Size) -> tuple[ReadoutSettings, ReadoutSettings]:
     """Of readers, and of decoders and VLM2Vec."""
-    return (SMALL, SMALL) if size == "small" else (Settings(), FOR_DECODERS)
+    return (SMALL, SMALL) if size == "small" else (ReadoutSettings(), FOR_DECODERS)
 
 
-def _unread(arms: Iterable[str], settings: Settings) -> UserError | None:
+def _unread(arms: Iterable[str], settings: ReadoutSettings) -> UserError | None:
     """Why arms with another text model cannot be run; None if they can, or none is asked for."""
     asked = [arm for arm in arms if _has_text(arm)]
     if not asked:

@@ -226,7 +226,7 @@ _MAP_FIT = 2_400
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReadoutSettings:
     """Everything about the experiment besides bases and arms; the defaults are those of readers.
 
     Results that ship were made with these and `FOR_DECODERS`, and a test compares them: what is
@@ -269,14 +269,14 @@ class Settings:
         return min(self.fit_steps, _MAP_FIT) if arm.reads_maps else self.fit_steps
 
 
-FOR_DECODERS = Settings(scenes=40_000, steps=6_000, fit_rows=512, fit_steps=1_500)
+FOR_DECODERS = ReadoutSettings(scenes=40_000, steps=6_000, fit_rows=512, fit_steps=1_500)
 """Also for VLM2Vec, which goes on from a decoder."""
 
 
 class Base:
     """A frozen base, its rows, and pools of its parts by view."""
 
-    def __init__(self, path: Path, questions: Questions, settings: Settings) -> None:
+    def __init__(self, path: Path, questions: Questions, settings: ReadoutSettings) -> None:
         self.path, self.questions, self.settings = path, questions, settings
         self.seed = settings.seed_of(path)
         self._key = ""
@@ -384,7 +384,7 @@ class Base:
         )
 
 
-def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:
+def add_options(parser: argparse.ArgumentParser, default: ReadoutSettings) -> None:
     """Those that every script of the experiment has."""
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
@@ -409,9 +409,9 @@ def add_options(parser: argparse.ArgumentParser, default: Settings) -> None:
     parser.add_argument("--workers", type=int, default=min(6, os.cpu_count() or 1))
 
 
-def settings_of(options: argparse.Namespace) -> Settings:
+def settings_of(options: argparse.Namespace) -> ReadoutSettings:
     """As they were asked for."""
-    return Settings(
+    return ReadoutSettings(
         scenes=options.scenes,
         steps=options.steps,
         map_steps=options.map_steps,
@@ -623,7 +623,7 @@ def _float(parts: Parts) -> Parts:
 def readouts_script() -> None:
     """Train and measure readers on the frozen encoders of existing bases."""
     parser = argparse.ArgumentParser(description=readouts_script.__doc__)
-    add_options(parser, Settings())
+    add_options(parser, ReadoutSettings())
     every = (BEFORE, *READERS)
     parser.add_argument("--arms", nargs="+", choices=every, default=every)
     options = parser.parse_args()
@@ -651,14 +651,14 @@ def readouts_script() -> None:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ChangeOf:
     """What a head is a change of."""
 
     decoder: Path
     rank: int
 
 
-def ship_head(place: Path, spec: str, out: Path, *, beside: Beside | None = None) -> None:
+def ship_head(place: Path, spec: str, out: Path, *, beside: ChangeOf | None = None) -> None:
     """Write it; what was trained for another encoder is refused."""
     if place.is_file():
         _ship_reader(place, spec, out)
@@ -675,7 +675,7 @@ def _ship_reader(path: Path, spec: str, out: Path) -> None:
     write_head(state, out, replace(head, encoder=spec))
 
 
-def _ship_decoder(folder: Path, spec: str, out: Path, beside: Beside | None) -> None:
+def _ship_decoder(folder: Path, spec: str, out: Path, beside: ChangeOf | None) -> None:
     kept, encoder = read_decoder(folder), encoder_of(load_model(spec), "decoder")
     on_encoder(kept, encoder, folder, name=spec)
     made = kept.made
@@ -701,7 +701,7 @@ def ship_head_script() -> None:
     parser.add_argument("--change-of", type=Path, help="a decoder that ships and was its start")
     parser.add_argument("--rank", type=int, default=48, help="of the change of each matrix")
     options = parser.parse_args()
-    beside = Beside(options.change_of, options.rank) if options.change_of else None
+    beside = ChangeOf(options.change_of, options.rank) if options.change_of else None
     ship_head(options.place, options.model, options.out, beside=beside)
 
 

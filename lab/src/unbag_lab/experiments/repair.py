@@ -40,9 +40,9 @@ from unbag_lab.experiments.repair_training import (
     EXPERIMENTS,
     LOCKED,
     VARIANTS,
-    Arm,
+    RepairArm,
     Say,
-    Settings,
+    RepairSettings,
     checkpoint_of,
     curve_of,
     make_recipe,
@@ -51,7 +51,7 @@ from unbag_lab.experiments.repair_training import (
 )
 from unbag_lab.plan import Order
 from unbag_lab.plan import Say as ExperimentSay
-from unbag_lab.questions import PAIR_COSINE, Questions, Score, _Asked, _measured
+from unbag_lab.questions import PAIR_COSINE, Questions, Score, BenchmarkItems, metrics_of
 from unbag_lab.results import (
     BEFORE,
     UNTRAINED,
@@ -81,7 +81,7 @@ HALF = 0.5
 """Of the largest threshold of the paper: where a threshold counts as risen."""
 
 
-def curve_numbers(arm: Arm) -> dict[str, dict[str, float]]:
+def curve_numbers(arm: RepairArm) -> dict[str, dict[str, float]]:
     """By kind of negatives: the threshold after shares of the steps, and how early it rose.
 
     In units of the paper's bound, so that 1 is the largest that it allows.
@@ -207,7 +207,7 @@ With two, an interval is thirteen times as wide as its standard error and says n
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """Some numbers of one benchmark, shown together."""
 
     title: str
@@ -228,34 +228,34 @@ class Column:
         return f"{100 * value:{sign}.1f}" if self.is_percent else f"{value:{sign}.3f}"
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("swap orig / aug / brittle", "world-swap", _TRIPLE),
-    Column("replace orig / aug / brittle", "world-replace", _TRIPLE),
-    Column("relation orig / aug / brittle", "world-relation", _TRIPLE),
-    Column("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
-    Column("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
-    Column("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
-    Column("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
-    Column("order", "world-order", ("accuracy",)),
-    Column("binding group", "world-binding", ("group",)),
-    Column("count group", "world-count", ("group",)),
-    Column("negation group", "world-negation", ("group",)),
-    Column("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
-    Column("retention", "world-retrieval", ("retention",)),
+COLUMNS: tuple[TableColumn, ...] = (
+    TableColumn("swap orig / aug / brittle", "world-swap", _TRIPLE),
+    TableColumn("replace orig / aug / brittle", "world-replace", _TRIPLE),
+    TableColumn("relation orig / aug / brittle", "world-relation", _TRIPLE),
+    TableColumn("relation mean c / n / p", "world-relation", _MEANS, is_percent=False),
+    TableColumn("pairs-a indiv / pair", "world-pairs-a", ("individual", "pair")),
+    TableColumn("pairs-b indiv / pair", "world-pairs-b", ("individual", "pair")),
+    TableColumn("pair cosine", "world-pairs-a", (PAIR_COSINE,), is_percent=False),
+    TableColumn("order", "world-order", ("accuracy",)),
+    TableColumn("binding group", "world-binding", ("group",)),
+    TableColumn("count group", "world-count", ("group",)),
+    TableColumn("negation group", "world-negation", ("group",)),
+    TableColumn("R@1 text, image", "world-retrieval", ("text_to_image@1", "image_to_text@1")),
+    TableColumn("retention", "world-retrieval", ("retention",)),
 )
-COMPARED: tuple[Column, ...] = (
-    Column("swap orig", "world-swap", ("original",)),
-    Column("swap brittle", "world-swap", ("brittleness",)),
-    Column("replace orig", "world-replace", ("original",)),
-    Column("replace brittle", "world-replace", ("brittleness",)),
-    Column("relation orig", "world-relation", ("original",)),
-    Column("relation aug", "world-relation", ("augmented",)),
-    Column("relation brittle", "world-relation", ("brittleness",)),
-    Column("relation mean c", "world-relation", ("mean_original",), is_percent=False),
-    Column("pairs-a pair", "world-pairs-a", ("pair",)),
-    Column("pairs-b pair", "world-pairs-b", ("pair",)),
-    Column("count group", "world-count", ("group",)),
-    Column("R@1 text", "world-retrieval", ("text_to_image@1",)),
+COMPARED: tuple[TableColumn, ...] = (
+    TableColumn("swap orig", "world-swap", ("original",)),
+    TableColumn("swap brittle", "world-swap", ("brittleness",)),
+    TableColumn("replace orig", "world-replace", ("original",)),
+    TableColumn("replace brittle", "world-replace", ("brittleness",)),
+    TableColumn("relation orig", "world-relation", ("original",)),
+    TableColumn("relation aug", "world-relation", ("augmented",)),
+    TableColumn("relation brittle", "world-relation", ("brittleness",)),
+    TableColumn("relation mean c", "world-relation", ("mean_original",), is_percent=False),
+    TableColumn("pairs-a pair", "world-pairs-a", ("pair",)),
+    TableColumn("pairs-b pair", "world-pairs-b", ("pair",)),
+    TableColumn("count group", "world-count", ("group",)),
+    TableColumn("R@1 text", "world-retrieval", ("text_to_image@1",)),
 )
 
 
@@ -309,9 +309,9 @@ def _control(arm: str) -> str:
 
 
 def _rows(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     on: Mapping[str, Sequence[str]],
-    cell: Callable[[Column, str], str],
+    cell: Callable[[TableColumn, str], str],
 ) -> str:
     lines = [["arm", "bases", *(column.title for column in columns)], ["---"] * (len(columns) + 2)]
     for arm, bases in on.items():
@@ -323,17 +323,17 @@ def _of(arm: str, results: Iterable[ArmResult]) -> dict[str, ArmResult]:
     return {result.base: result for result in results if result.arm == arm}
 
 
-def _mean(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+def _mean(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
     rows = [column.values(result) for result in _of(arm, results).values()]
     return " / ".join(column.shown(fmean(values)) for values in zip(*rows, strict=True))
 
 
-def _each(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+def _each(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
     found = _of(arm, results)
     return ", ".join(column.shown(column.values(found[base])[0]) for base in in_order(found))
 
 
-def _difference(column: Column, arm: str, results: Sequence[ArmResult]) -> str:
+def _difference(column: TableColumn, arm: str, results: Sequence[ArmResult]) -> str:
     control = _of(_control(arm), results)
     both = [
         column.values(result)[0] - column.values(control[base])[0]
@@ -370,7 +370,7 @@ def repair_table_script() -> None:
 
 
 def repair(
-    base: Path, out: Path, questions: Questions, settings: Settings, *, say: Say = print
+    base: Path, out: Path, questions: Questions, settings: RepairSettings, *, say: Say = print
 ) -> None:
     """Train and ask all arms of one base that the folder does not have yet."""
     encoder = read(base, name=base.stem)
@@ -398,7 +398,7 @@ def repair(
         say(f"{base.stem}: {one.arm} asked")
 
 
-def _nothing(base: Path, encoder: Tiny, settings: Settings) -> ArmResult:
+def _nothing(base: Path, encoder: Tiny, settings: RepairSettings) -> ArmResult:
     return ArmResult(
         experiment=settings.experiment,
         base=base.stem,
@@ -426,7 +426,7 @@ def _state(folder: Path, arm: str) -> Path:
 
 
 def _trained(
-    base: Path, wanted: Sequence[ArmResult], folder: Path, settings: Settings, *, say: Say
+    base: Path, wanted: Sequence[ArmResult], folder: Path, settings: RepairSettings, *, say: Say
 ) -> list[ArmResult]:
     """With their losses; those that are not trained yet are, and all weights are written."""
     states = [find_same(one, _state(folder, one.arm)) for one in wanted]
@@ -456,7 +456,7 @@ def _trained(
 
 
 def _ask(
-    encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: Settings
+    encoder: Tiny, result: ArmResult, folder: Path, questions: Questions, settings: RepairSettings
 ) -> None:
     """Ask a model everything and keep the answers, beside what training said."""
     start = time.monotonic()
@@ -469,7 +469,7 @@ def _ask(
     write_result(folder / f"{result.arm}.json", replace(result, numbers=numbers, seconds=seconds))
 
 
-def _read_blindly(wanted: ArmResult, encoder: Tiny, folder: Path, settings: Settings) -> None:
+def _read_blindly(wanted: ArmResult, encoder: Tiny, folder: Path, settings: RepairSettings) -> None:
     """How far the captions of a base's own scenes give their edits away."""
     path = folder / f"{wanted.arm}.json"
     if find_same(wanted, path) is not None:
@@ -492,14 +492,14 @@ def repair_script() -> None:
     parser = argparse.ArgumentParser(description=repair_script.__doc__)
     parser.add_argument("--bases", type=Path, nargs="+", required=True, help=".safetensors files")
     parser.add_argument("--out", type=Path, required=True, help="folder for results and weights")
-    parser.add_argument("--experiment", choices=tuple(EXPERIMENTS), default=Settings.experiment)
+    parser.add_argument("--experiment", choices=tuple(EXPERIMENTS), default=RepairSettings.experiment)
     every = (BLIND, *ARMS, *VARIANTS)
     parser.add_argument("--arms", nargs="+", choices=every, default=ARMS)
-    parser.add_argument("--steps", type=int, default=Settings.steps)
-    parser.add_argument("--batch", type=int, default=Settings.batch)
-    parser.add_argument("--seed", type=int, default=Settings.seed)
+    parser.add_argument("--steps", type=int, default=RepairSettings.steps)
+    parser.add_argument("--batch", type=int, default=RepairSettings.batch)
+    parser.add_argument("--seed", type=int, default=RepairSettings.seed)
     parser.add_argument(
-        "--times", type=int, default=Settings.times, help="test items, in multiples"
+        "--times", type=int, default=RepairSettings.times, help="test items, in multiples"
     )
     parser.add_argument("--bench", nargs="+", help="benchmarks of the world; all if none is named")
     parser.add_argument("--device", default="auto")
@@ -510,7 +510,7 @@ def repair_script() -> None:
     options = parser.parse_args()
     # Asked in a process of its own: one that has touched a GPU cannot fork others that use it.
     device = apart(partial(choose_device, options.device), device=options.device)
-    settings = Settings(
+    settings = RepairSettings(
         experiment=options.experiment,
         arms=tuple(options.arms),
         steps=options.steps,
@@ -551,11 +551,11 @@ class FamilyQuestions(Questions):
         for asked in self._asked:
             if asked.benchmark.name == _WHOLE:
                 for name, begins in _FAMILIES.items():
-                    found[name] = _measured(_only(asked, begins), score)
+                    found[name] = metrics_of(_only(asked, begins), score)
         return found
 
 
-def _only(asked: _Asked, begins: str) -> _Asked:
+def _only(asked: BenchmarkItems, begins: str) -> BenchmarkItems:
     at = [n for n, item in enumerate(asked.items) if item.id.startswith(begins)]
     return replace(
         asked,
@@ -575,7 +575,7 @@ _FEW = 23
 def repair_bases(
     bases: Sequence[Path],
     out: Path,
-    settings: Settings,
+    settings: RepairSettings,
     *,
     bench: Sequence[str] | None = None,
     processes: int = 1,
@@ -597,7 +597,7 @@ def repair_bases(
     each_apart(shares, processes=processes, say=say)
 
 
-def parts_of(settings: Settings, count: int) -> list[Settings]:
+def parts_of(settings: RepairSettings, count: int) -> list[RepairSettings]:
     """The arms shared out; the first part asks the base too."""
     chosen = [settings.arms[at::count] for at in range(min(count, len(settings.arms)))]
     return [replace(settings, arms=arms, asks_base=at == 0) for at, arms in enumerate(chosen)]
@@ -606,7 +606,7 @@ def parts_of(settings: Settings, count: int) -> list[Settings]:
 # NOTE lab.repair_experiment
 # The repair experiments as the lab runs them: an order comes in, results of its arms go out.
 
-SMALL = Settings(steps=4, batch=16, times=1, size="small")
+SMALL = RepairSettings(steps=4, batch=16, times=1, size="small")
 """Shows that everything runs."""
 SMALL_BENCH = (
     "world-swap",
@@ -674,8 +674,8 @@ class RepairExperiment:
         )
 
 
-def _settings(size: Size) -> Settings:
-    return SMALL if size == "small" else Settings()
+def _settings(size: Size) -> RepairSettings:
+    return SMALL if size == "small" else RepairSettings()
 
 
 DEFAULT = RepairExperiment(

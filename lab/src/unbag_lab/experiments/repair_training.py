@@ -83,7 +83,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ArmData:
     """What all arms are trained on."""
 
     about: str
@@ -92,19 +92,19 @@ class Experiment:
     positives: tuple[Slot, ...]
 
 
-EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+EXPERIMENTS: Mapping[str, ArmData] = MappingProxyType(
     {
-        "default": Experiment(
+        "default": ArmData(
             "things are named in random order; positives of the same families as the negatives",
             DEFAULT_PRESET,
             (Slot("positive", ("conjunct_swap", "inverse", *_WORDS)),),
         ),
-        "ordered": Experiment(
+        "ordered": ArmData(
             "things are named in one order, so only positives have the other; else as default",
             "ordered",
             (Slot("positive", ("conjunct_swap", "inverse", *_WORDS)),),
         ),
-        "held_out": Experiment(
+        "held_out": ArmData(
             "as ordered, but positives are synonyms: the other order is true in no arm",
             "ordered",
             (Slot("positive", _WORDS),),
@@ -164,7 +164,7 @@ def view_of(arm: str) -> View:
     return _VIEWS.get(arm, "all")
 
 
-def make_recipe(arm: str, experiment: Experiment, *, batch: int) -> Recipe:
+def make_recipe(arm: str, experiment: ArmData, *, batch: int) -> Recipe:
     """An arm by name; learning rate and the rest are those of pilot C, the same for all."""
     if arm not in (*ARMS, *VARIANTS):
         raise unknown_name("arm", arm, (*ARMS, *VARIANTS))
@@ -380,7 +380,7 @@ def _texts(statements: Sequence[Statement | None]) -> tuple[str | None, ...]:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTruth:
     """The truth of a batch that stands in it: it was found once, for all arms."""
 
     def __call__(self, code: Mapping[str, Tensor], /) -> Truth:
@@ -492,7 +492,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class RepairSettings:
     """Everything about the experiment besides the bases; the defaults are those of pilot C."""
 
     experiment: str = "default"
@@ -521,11 +521,11 @@ WAITS = ("ce_clip",)
 """Arms whose loss asks the device for something in every step, so that it cannot be recorded."""
 
 
-class Arm:
+class RepairArm:
     """One model in training."""
 
     def __init__(
-        self, base: Path, recipe: Recipe, settings: Settings, shared: SharedPictures
+        self, base: Path, recipe: Recipe, settings: RepairSettings, shared: SharedPictures
     ) -> None:
         self.recipe = recipe
         self.step = 0
@@ -550,7 +550,7 @@ class Arm:
             team=Team(),
             device=settings.device,
             precision=settings.precision,
-            find_truth=Known(),
+            find_truth=KnownTruth(),
         )
         rule = recipe.objective.threshold
         self.threshold_K: Tensor | None = None
@@ -628,7 +628,7 @@ class Arm:
             self.curve_SK.copy_(torch.load(curve_of(path), weights_only=True))
 
 
-def seed_of(base: Path, settings: Settings) -> int:
+def seed_of(base: Path, settings: RepairSettings) -> int:
     """Each base has scenes of its own, in whatever order or process the bases are taken."""
     return crc32(f"{settings.seed}/{base.stem}".encode()) & 0x7FFF_FFFF
 
@@ -644,12 +644,12 @@ def curve_of(path: Path) -> Path:
 
 
 def train_arms(
-    base: Path, names: Sequence[str], settings: Settings, *, folder: Path | None = None, say: Say
-) -> dict[str, Arm]:
+    base: Path, names: Sequence[str], settings: RepairSettings, *, folder: Path | None = None, say: Say
+) -> dict[str, RepairArm]:
     """Arms side by side on the same batches; with a folder they are saved and go on from there."""
     shared, experiment = SharedPictures(), EXPERIMENTS[settings.experiment]
     recipes = [make_recipe(name, experiment, batch=settings.batch) for name in names]
-    arms = {recipe.name: Arm(base, recipe, settings, shared) for recipe in recipes}
+    arms = {recipe.name: RepairArm(base, recipe, settings, shared) for recipe in recipes}
     for name, arm in arms.items():
         if folder is not None and (path := checkpoint_of(folder, name)).exists():
             arm.go_back_to(path)
@@ -686,7 +686,7 @@ def train_arms(
     return arms
 
 
-def _fixed(arms: Mapping[str, Arm], shared: SharedPictures, device: str) -> FixedViews | None:
+def _fixed(arms: Mapping[str, RepairArm], shared: SharedPictures, device: str) -> FixedViews | None:
     """Where recorded arms find their batches; None on a CPU, which replays nothing."""
     if not device.startswith("cuda"):
         return None
@@ -709,7 +709,7 @@ class _Clock:
         """Seconds so far."""
         return time.monotonic() - self.started
 
-    def line(self, step: int, arms: Mapping[str, Arm]) -> str:
+    def line(self, step: int, arms: Mapping[str, RepairArm]) -> str:
         """After so many steps."""
         taken = self.taken
         each = taken / (step - self.first)
@@ -721,7 +721,7 @@ class _Clock:
         )
 
 
-def make_batches(base: Path, arms: Sequence[Arm], settings: Settings) -> RepairBatches:
+def make_batches(base: Path, arms: Sequence[RepairArm], settings: RepairSettings) -> RepairBatches:
     """What all arms of a base are trained on; the recipe of any arm says the same of it."""
     return RepairBatches(
         recipe=arms[0].recipe,
